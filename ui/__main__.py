@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if given in (["-h"], ["--help"]) else 2
     if not has_screen():
         file = projects[0] if projects else "PROJECT"
-        is_program = file.endswith((".pte", ".bpte"))
+        is_program = file.endswith((".pte", ".bpte", ".tflite"))
         verb = f"inspect {file}" if is_program else f"run {file} --out dist"
         sys.stderr.write(
             f"No display available; `workbench {verb}` runs the same job without a window.\n"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import Place, PlaceKind
+from workbench.errors import ErrorInfo, Place, PlaceKind
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.installation import resources
 from workbench.project.configs import A16W8, PRESETS, Preset
@@ -25,6 +25,7 @@ from workbench.project.model import (
     TargetChoice,
 )
 from workbench.targets import TARGETS
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.formats.operators import FUSED, OPERATORS
 from workbench.targets.formats.schemes import SPECS
 from workbench.targets.nnpa.products import why_never
@@ -83,13 +84,18 @@ def title(path: Path) -> str:
 
 def pages() -> dict[str, str]:
     """Return the text of every generated page by file name."""
+    from workbench.api.documents import schemas
+
     made = {
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
         "project-file.md": _project_file(),
+        "corrections.md": _corrections(),
         "operator-support.md": _operator_support(),
+        "json-output.md": _json_output(),
     }
-    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+    text = {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+    return text | schemas()
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -199,6 +205,39 @@ def _exit_codes() -> list[str]:
     lines = ["# Exit codes", "", NOTE.format("workbench.guide")]
     lines += ["Every verb of `workbench` ends with one of these codes.", ""]
     return [*lines, *table(("code", "meaning"), [(_code(code), said) for code, said in found])]
+
+
+# JSON documents
+
+
+def _json_output() -> list[str]:
+    from workbench.api import JSON_VERSION
+    from workbench.api.documents import DOCUMENTS
+
+    lines = ["# JSON output", "", NOTE.format("workbench.guide")]
+    lines += [
+        f"With `--json`, a verb prints exactly one JSON document. Its `version` is {JSON_VERSION}; "
+        "keys may be added within a version, never renamed or removed. These documents have a "
+        "JSON schema beside this page.",
+        "",
+    ]
+    for name, kind in DOCUMENTS.items():
+        schema = kind.model_json_schema(mode="serialization")
+        lines += [f"## {name}", "", f"{_sentence(kind.__doc__)} Schema: `{name}.schema.json`.", ""]
+        lines += table(("key", "type"), _keys(schema["properties"]))
+    problem = ErrorInfo.model_json_schema()["properties"]
+    lines += ["## A problem", "", f"{_sentence(ErrorInfo.__doc__)}", ""]
+    return [*lines, *table(("key", "type"), _keys(problem))]
+
+
+def _keys(properties: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return name and type of every key; types of their own are in the schema."""
+    link = re.compile(r"\[(\w+)\]\(#\w+\)")
+    return [(_code(key), link.sub(r"`\1`", _type(part))) for key, part in properties.items()]
+
+
+def _sentence(text: str | None) -> str:
+    return " ".join((text or "").replace("``", "`").split())
 
 
 # The project file
@@ -328,6 +367,30 @@ def _operator_support() -> list[str]:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+def _corrections() -> list[str]:
+    """Return the lines of the page of the corrections, in the order of their table."""
+    lines = ["# Corrections", "", NOTE.format("workbench.guide"), _ABOUT_CORRECTIONS, ""]
+    for row in CORRECTIONS:
+        versions = ", ".join(f"{name} {version}" for name, version in row.proven.items())
+        report = f" Report: <{row.link}>." if row.link else ""
+        lines += [
+            f"## {row.title}", "", f"Switch: `{row.id}`. Proven with {versions}.{report}", "",
+            f"- Fault: {row.fault}", f"- Smallest network: `{row.network}`",
+            f"- Instead: {row.instead}", f"- Why that is right: {row.why_right}", "",
+        ]  # fmt: skip
+    return lines
+
+
+_ABOUT_CORRECTIONS = """\
+Where ExecuTorch or Vela refuse a program that the device can run, or make one that is not the \
+quantized model, a correction is applied. Each is on by default and has a switch among the \
+target's options (`workbench target PROJECT fine_tables=false`). It is part of the key of the \
+stage it changes, stands in the manifest, in `run --json` and in the summary of a run, and \
+generated scripts carry it along. Where the installed source is not the one it was written for, \
+it steps aside and the log says so. What they cost stands in \
+[Performance](../performance.md#corrections)."""
 
 
 def _target(target: TargetSpec) -> Iterator[str]:

@@ -336,3 +336,154 @@ def instance_norm():
 
 def layer_scale():
     return made(LayerScaled, 1, 8, 8, 8)
+
+
+class _Layer(nn.Module):
+    """A layer, and a function of it and its result."""
+
+    def __init__(self, layer, function, **more):
+        super().__init__()
+        self.layer, self.function = layer, function
+        for name, part in more.items():
+            setattr(self, name, part)
+
+    def forward(self, *x):
+        return self.function(self, *x)
+
+
+def residual():
+    """A residual addition right behind a convolution."""
+
+    def add(self, x):
+        x = self.layer(x)
+        return x + self.other(x)
+
+    return made(lambda: _Layer(conv(3, 8), add, other=conv(8, 8)), 1, 3, 8, 8)
+
+
+def attention_mask():
+    """A softmax behind a mask of minus infinity."""
+
+    def attend(self, x):
+        return torch.softmax(self.layer(x).unsqueeze(1) + self.mask, -1)
+
+    def build():
+        layer = _Layer(nn.Linear(8, 8), attend)
+        layer.register_buffer("mask", torch.triu(torch.full((8, 8), float("-inf")), 1))
+        return layer
+
+    return made(build, 1, 8)
+
+
+def softmax_of_convolution():
+    return made(lambda: _Layer(conv(3, 8, 1), lambda self, x: self.layer(x).softmax(1)), 1, 3, 4, 4)
+
+
+def transposed():
+    """A transposed convolution with padding that is cut off, behind a ReLU."""
+
+    def grow(self, x):
+        return self.other(functional.relu(self.layer(x)))
+
+    other = nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1)
+    return made(lambda: _Layer(conv(3, 8), grow, other=other), 1, 3, 4, 4)
+
+
+def transposed_in_one_dimension():
+    def grow(self, x):
+        return self.other(self.layer(x))
+
+    other = nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1)
+    return made(lambda: _Layer(nn.Conv1d(3, 8, 3), grow, other=other), 1, 3, 12)
+
+
+def cumulated():
+    return made(lambda: _Layer(nn.Linear(8, 8), lambda self, x: self.layer(x).cumsum(1)), 1, 4, 8)
+
+
+def passed_through():
+    return made(lambda: _Layer(None, lambda self, x: x @ x.transpose(1, 2)), 1, 4, 8)
+
+
+def root_mean_square():
+    """RMSNorm, over rows whose sizes differ by ten."""
+
+    def norm(self, x):
+        x = self.layer(x)
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    model, _ = made(lambda: _Layer(nn.Linear(16, 16), norm), 1, 8, 16)
+    return model, (torch.randn(1, 8, 16) * torch.logspace(-0.5, 0.5, 8)[None, :, None],)
+
+
+def small_values():
+    """A learned scale that starts tiny behind a GELU."""
+
+    def scale(self, x):
+        return functional.gelu(self.layer(x)) * self.scale
+
+    scaled = nn.Parameter(torch.full((16,), 1e-3))
+    return made(lambda: _Layer(nn.Linear(8, 16), scale, scale=scaled), 1, 4, 8)
+
+
+def cells():
+    """The cells of GRU, RNN and LSTM, one step each."""
+
+    def step(self, x, state):
+        state = self.other(self.layer(x, state), state)
+        hidden, memory = self.last(x, (state, state))
+        return hidden, memory
+
+    parts = {"other": nn.RNNCell(6, 6), "last": nn.LSTMCell(6, 6)}
+    model, (x,) = made(lambda: _Layer(nn.GRUCell(6, 6), step, **parts), 1, 6)
+    return model, (x, torch.randn(1, 6))
+
+
+def product_and_bias():
+    """GPT-2's linear, with the weights the other way round."""
+
+    def multiply(self, x):
+        return torch.addmm(self.bias, self.layer(x), self.weight)
+
+    parts = {"weight": nn.Parameter(torch.randn(8, 6)), "bias": nn.Parameter(torch.randn(6))}
+    return made(lambda: _Layer(nn.Linear(6, 8), multiply, **parts), 3, 6)
+
+
+def scaled_bias():
+    """addmm with a factor for its bias, which is no linear."""
+
+    def multiply(self, x):
+        y = self.layer(x)
+        return torch.addmm(self.bias, y, y.t(), beta=0.5)
+
+    parts = {"bias": nn.Parameter(torch.randn(3))}
+    return made(lambda: _Layer(nn.Linear(6, 8), multiply, **parts), 3, 6)
+
+
+def positions():
+    """Positions that are counted from nothing, as OPT's are."""
+
+    def look_up(self, x):
+        count = torch.cumsum(torch.ones(1, 12), 1).long() - 1
+        return self.layer(x) + self.other(count) * torch.ones_like(x)
+
+    other = nn.Embedding(12, 8)
+    return made(lambda: _Layer(nn.Linear(8, 8), look_up, other=other), 1, 12, 8)
+
+
+def every_correction():
+    """What the corrections of 16-bit programs are for, in one network."""
+
+    def run(self, x):
+        x = self.layer(x)
+        x = functional.relu(self.other(x + self.second(x)))
+        x = x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6)
+        x = self.cell(x.flatten(2).mean(1)[:, :6], self.state.softmax(0).expand(1, 6)).cumsum(1)
+        return torch.addmm(self.bias, x * 1e-3, self.weight)
+
+    parts = {
+        "second": conv(8, 8), "other": nn.ConvTranspose2d(8, 4, 2, stride=2),
+        "cell": nn.GRUCell(6, 6), "state": nn.Parameter(torch.randn(6)),
+        "bias": nn.Parameter(torch.randn(4)), "weight": nn.Parameter(torch.randn(6, 4)),
+    }  # fmt: skip
+    return made(lambda: _Layer(conv(3, 8), run, **parts), 1, 3, 4, 4)

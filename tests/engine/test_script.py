@@ -107,6 +107,11 @@ def corrections(folder):
     return project("corrected_networks.py:joined_and_scaled")
 
 
+def corrections_in_16_bits(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return project("corrected_networks.py:every_correction", "a16w8")
+
+
 def one_correction(folder):
     options = {"keep_relu_clamps": False}
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
@@ -159,7 +164,8 @@ def caches_handed_on(folder):
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
-                program_and_arrays, corrections, without_out_variant, pictures_and_own_ini,
+                program_and_arrays, corrections, corrections_in_16_bits, without_out_variant,
+                pictures_and_own_ini,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from pathlib import Path
 
 from tests.fakes import studies
@@ -70,8 +71,9 @@ class Play:
 class FakeEngine:
     """One engine; ``cancel`` ends a held job as a real engine would."""
 
-    def __init__(self, play, events=()):
+    def __init__(self, play, events=(), printed=()):
         self.commands = []
+        self.printed = printed
         self.stopped = False
         self.hold_study_at = 0
         self._play = play
@@ -99,7 +101,9 @@ class FakeEngine:
         self._events.put(EngineExit(expected=True, sentence="The engine was stopped."))
 
     def run_log(self, receive):
-        del receive
+        log = threading.Thread(target=lambda: [receive(line) for line in self.printed])
+        log.start()
+        return log
 
     def events(self):
         while True:

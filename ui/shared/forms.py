@@ -8,7 +8,6 @@ from typing import Literal
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.file_dialogs import ask_to_open
 from workbench.graph.labels import elide
 
 Kind = Literal["file", "folder", "either"]
@@ -66,20 +66,16 @@ class PathField(QWidget):
         self.edited.emit(text)
 
     def _on_file_wanted(self) -> None:
-        self._ask(QFileDialog.FileMode.ExistingFile)
+        self._ask(folder=False)
 
     def _on_folder_wanted(self) -> None:
-        self._ask(QFileDialog.FileMode.Directory)
+        self._ask(folder=True)
 
-    def _ask(self, mode: QFileDialog.FileMode) -> None:
-        known = Path(self.text()).parent
-        dialog = QFileDialog(self, self._title, str(known if self.text() else Path.home()))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(mode)
-        if mode == QFileDialog.FileMode.ExistingFile:
-            dialog.setNameFilters([self._patterns, "All files (*)"])
-        dialog.fileSelected.connect(self.set_text)
-        dialog.open()
+    def _ask(self, *, folder: bool) -> None:
+        filters = () if folder else (self._patterns, "All files (*)")
+        dialog = ask_to_open(self, self._title, self.set_text, filters=filters, folder=folder)
+        if (known := Path(self.text())).is_absolute():
+            dialog.setDirectory(str(known.parent))
 
 
 # Height of a dialog's frame and of the desktop's bars [px].

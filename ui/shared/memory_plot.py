@@ -49,8 +49,9 @@ class MemoryPlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_tensors(self, tensors: Sequence[LiveRange], fullest: int) -> None:
-        """Show tensors; ``fullest`` is the step of the peak."""
+        """Show tensors; ``fullest`` is the step of the peak. Nothing is selected afterwards."""
         self.tensors = tuple(tensors)
+        self._chosen = frozenset()
         self._sides = np.asarray(
             [(t.start, t.end + 1, t.address / _KIB, (t.address + t.bytes) / _KIB) for t in tensors]
         ).reshape(-1, 4)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
@@ -23,6 +23,7 @@ from ui.state.model_index import ModelIndex
 from ui.state.notices import Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import Runner
+from ui.state.scores import Pin
 from ui.state.selection import Selected, Selection
 from ui.state.session import Session
 from ui.state.settings import Settings
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 PanelId = Literal[
     "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost", "timeline",
     "memory", "devices", "simulator", "sensitivity", "search", "weight_transforms", "training",
-    "runs", "inspector", "jobs", "log", "problems",
+    "runs", "deliverables", "inspector", "suggestions", "jobs", "log", "problems",
 ]  # fmt: skip
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
@@ -44,6 +45,16 @@ NOTES_MS = 60
 _TURN_MS = 20
 _TURNS = 10
 _turns = itertools.count()
+
+
+class Commands(QObject):
+    """Starts actions of the window from its panels.
+
+    Signals:
+        asked: id of an action of the menus.
+    """
+
+    asked = Signal(str)
 
 
 @dataclass(frozen=True)
@@ -57,12 +68,14 @@ class PanelContext:
     assigner: Assigner
     runner: Runner
     history: RunHistory
+    pin: Pin
     notices: Notices
     settings: Settings
     appearance: Appearance
     log: LogModel
     jobs: JobTableModel
     problems: ProblemListModel
+    commands: Commands
 
     @property
     def theme(self) -> Theme:

@@ -144,6 +144,11 @@ class ProblemListModel(QAbstractTableModel):
         self._problems = ordered
         self.endResetModel()
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems, errors first."""
+        return tuple(self._problems)
+
     def problem_at(self, row: int) -> Problem | None:
         """Return the problem in a row."""
         return self._problems[row] if 0 <= row < len(self._problems) else None

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from workbench.results import LowerResult
 
 
-_RUNNABLE = {"stale", "failed", "cached"}
+_RUNNABLE = {"stale", "failed"}
+LOADING = "Loading the result\u2026"
 
 
 def sentence(view: StageView, empty: str) -> str:
@@ -39,6 +40,8 @@ def sentence(view: StageView, empty: str) -> str:
             return f"{view.title} failed: {info.message}\n{info.hint}".strip()
         case "blocked" | "unavailable":
             return f"{view.title} cannot run. {view.reason}".strip()
+        case "cached":
+            return LOADING
         case _:
             return empty
 
@@ -245,6 +248,9 @@ class ResultPanel(Panel):
         except WorkbenchError as error:
             if current is not None:
                 self.context.notices.error(error)
+                if (frame := self.frames.get(stage)) is not None:
+                    frame.note.set_absent(error.infos[0].message)
+                    self._show_stage(stage)
             return None
         return Shown(value, folder, current=current is not None)
 

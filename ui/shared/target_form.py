@@ -10,17 +10,15 @@ from pydantic import JsonValue
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import (
-    QBoxLayout,
     QCheckBox,
     QComboBox,
-    QFileDialog,
     QFormLayout,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QWidget,
 )
 
+from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import PathField
 from ui.state.relocate import relative_to
 from workbench.deploy.boards import Board, all_boards
@@ -37,7 +35,7 @@ BAR_OPTIONS = ("system_config", "memory_mode")
 class TargetForm(QWidget):
     """Combo boxes for a device and its options.
 
-    ``compact`` shows the device and two options in a row, for a tool bar.
+    ``compact`` shows the device and the options that are changed most.
 
     Signals:
         chosen: the edited ``TargetChoice``, complete and valid.
@@ -59,18 +57,12 @@ class TargetForm(QWidget):
         self.device.activated.connect(self._on_device_activated)
         self.fields: dict[str, QWidget] = {}
         self._groups: dict[str, QLabel] = {}
-        self._layout: QBoxLayout | QFormLayout
-        if compact:
-            self._layout = QHBoxLayout(self)
-            self._layout.setSpacing(6)
-            self._layout.addWidget(self.device)
-        else:
-            self._layout = QFormLayout(self)
-            self._layout.setHorizontalSpacing(10)
-            self._layout.setVerticalSpacing(7)
-            device = QLabel("Device", self)
-            device.setMinimumWidth(LABELS_PX)
-            self._layout.addRow(device, self.device)
+        self._layout = QFormLayout(self)
+        self._layout.setHorizontalSpacing(10)
+        self._layout.setVerticalSpacing(7)
+        device = QLabel("Device", self)
+        device.setMinimumWidth(LABELS_PX)
+        self._layout.addRow(device, self.device)
         self._layout.setContentsMargins(0, 0, 0, 0)
 
     @property
@@ -105,10 +97,7 @@ class TargetForm(QWidget):
     def _show_only(self, names: set[str], groups: set[str]) -> None:
         """Show only the fields of the present target."""
         for name, field in self.fields.items():
-            if isinstance(self._layout, QFormLayout):
-                self._layout.setRowVisible(field, name in names)
-            else:
-                field.setVisible(name in names)
+            self._layout.setRowVisible(field, name in names)
         for group, heading in self._groups.items():
             heading.setVisible(group in groups)
 
@@ -135,8 +124,6 @@ class TargetForm(QWidget):
         field: QWidget
         if option.kind == "choice":
             combo = QComboBox(self)
-            if self._compact:
-                combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
             combo.activated.connect(partial(self._on_option_activated, option.name, combo))
             field = combo
         elif option.kind == "switch":
@@ -154,14 +141,11 @@ class TargetForm(QWidget):
         field.setAccessibleName(option.title)
         field.setToolTip(option.description)
         self.fields[option.name] = field
-        if isinstance(self._layout, QFormLayout):
-            if option.group and option.group not in self._groups:
-                heading = self._groups[option.group] = QLabel(option.group, self)
-                heading.setObjectName("Subheading")
-                self._layout.addRow(heading)
-            self._layout.addRow("" if option.kind == "switch" else option.title, field)
-        else:
-            self._layout.addWidget(field)
+        if option.group and option.group not in self._groups and not self._compact:
+            heading = self._groups[option.group] = QLabel(option.group, self)
+            heading.setObjectName("Subheading")
+            self._layout.addRow(heading)
+        self._layout.addRow("" if option.kind == "switch" else option.title, field)
         return field
 
     def _on_device_activated(self, row: int) -> None:
@@ -283,14 +267,15 @@ class BoardBox(QComboBox):
             self.chosen.emit(board)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "Board description", str(self._folder))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilter(f"Boards (*{SUFFIX})")
-        dialog.fileSelected.connect(
-            lambda name: self.chosen.emit(relative_to(Path(name), self._folder))
-        )
-        dialog.open()
+        window = self.window()
+        is_popup = window.windowType() == Qt.WindowType.Popup
+        if is_popup:
+            window.hide()
+        ask_to_open(
+            (window.parentWidget() if is_popup else None) or self, "Board description",
+            lambda name: self.chosen.emit(relative_to(Path(name), self._folder)),
+            start=self._folder, filters=[f"Boards (*{SUFFIX})"],
+        )  # fmt: skip
 
 
 def _spoken(board: str) -> str:

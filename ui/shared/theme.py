@@ -113,15 +113,32 @@ _SCALES = (1, 2, 3)
 @lru_cache(maxsize=256)
 def icon(name: str, colour: str) -> QIcon:
     """Return the icon ``resources/icons/NAME.svg`` in a colour ``#rrggbb``."""
-    text = (ICONS / f"{name}.svg").read_text(encoding="utf-8").replace("currentColor", colour)
-    renderer = QSvgRenderer(QByteArray(text.encode()))
+    renderer = _renderer(name, colour)
     result = QIcon()
     for scale in _SCALES:
-        pixmap = QPixmap(SIZE_PX * scale, SIZE_PX * scale)
-        pixmap.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(pixmap)
-        renderer.render(painter, QRectF(0, 0, SIZE_PX * scale, SIZE_PX * scale))
-        painter.end()
-        pixmap.setDevicePixelRatio(scale)
-        result.addPixmap(pixmap)
+        result.addPixmap(_painted(renderer, SIZE_PX, scale))
     return result
+
+
+@lru_cache(maxsize=64)
+def picture(name: str, colour: str, size_px: int) -> QIcon:
+    """Return the icon ``resources/icons/NAME.svg`` for a size beyond that of buttons."""
+    result = QIcon()
+    for scale in _SCALES:
+        result.addPixmap(_painted(_renderer(name, colour), size_px, scale))
+    return result
+
+
+def _renderer(name: str, colour: str) -> QSvgRenderer:
+    text = (ICONS / f"{name}.svg").read_text(encoding="utf-8").replace("currentColor", colour)
+    return QSvgRenderer(QByteArray(text.encode()))
+
+
+def _painted(renderer: QSvgRenderer, size_px: int, scale: int) -> QPixmap:
+    pixmap = QPixmap(size_px * scale, size_px * scale)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    renderer.render(painter, QRectF(0, 0, size_px * scale, size_px * scale))
+    painter.end()
+    pixmap.setDevicePixelRatio(scale)
+    return pixmap

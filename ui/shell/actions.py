@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import AnyIndex
+from ui.shell.panels import PANELS, WORKSPACES
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("new", "&File", "&New project\u2026", "Ctrl+N", "new"),
     ActionRow("recipe", "&File", "New from a &recipe\u2026"),
     ActionRow("open", "&File", "&Open\u2026", "Ctrl+O", "open"),
-    ActionRow("sample", "&File", "Open sample project"),
+    ActionRow("sample", "&File", "Open a &sample\u2026"),
     ActionRow("import_command", "&File", "&Import aot_arm_compiler command\u2026"),
     ActionRow(LINE, "&File"),
     ActionRow("save", "&File", "&Save", "Ctrl+S", "save"),
@@ -65,6 +66,11 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("inside", "&Run", "&Inspect the .pte"),
     ActionRow("report", "&Run", "Export &report\u2026"),
     ActionRow("theme", "&View", "Toggle &dark theme", "Ctrl+Shift+L", "moon"),
+    *(
+        ActionRow(f"workspace_{row.id}", "&View", f"Workspace {row.title}", f"Ctrl+{number}")
+        for number, row in enumerate(WORKSPACES, 1)
+    ),
+    ActionRow(LINE, "&View"),
     ActionRow("default_layout", "&View", "&Reset layout"),
     ActionRow("save_layout", "&View", "&Save layout\u2026"),
     ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),
@@ -203,7 +209,6 @@ class CommandPalette(QFrame):
 
 def shortcut_pages() -> dict[str, str]:
     """Return the guide's page of keyboard shortcuts, by file name."""
-    from ui.shell.panels import PANELS
     from workbench.guide import NOTE, table
 
     lines = ["# Keyboard shortcuts", "", NOTE.format("ui.shell.actions")]

@@ -19,36 +19,49 @@ from ui.features.program_viewer.program_windows import Programs
 from ui.shared.appearance import Appearance
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
-from ui.shared.panel import PanelContext
+from ui.shared.panel import Commands, PanelContext, PanelId
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
 from ui.shell.help_controller import HelpController
-from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowController
+from ui.shell.main_window import MainWindow
 from ui.shell.mase_controller import MaseController
 from ui.shell.run_controller import DeliverablesController, RejectedController, RunController
 from ui.shell.target_controller import TargetController
+from ui.shell.window_controller import LAST, NAME, Navigation, WindowController
 from ui.state.assigner import Assigner
 from ui.state.document import Document
 from ui.state.jobs import Job
 from ui.state.model_index import ModelIndex
-from ui.state.notices import Action, Notices
+from ui.state.notices import Action, Notice, Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import EngineFactory, Runner, warm_engine
+from ui.state.scores import Pin, Score, ScoreId, Scores
 from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session, StageView
 from ui.state.settings import Settings
-from workbench.errors import failure
+from workbench.errors import Place, failure
 from workbench.files import remove_parts
 from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, config_folder
-from workbench.protocol import Event, LogLine
+from workbench.protocol import Event, Level, LogLine
 from workbench.targets import why_unestimated
 
 _WARM_UP_MS = 700
+# The panel with the details of each figure of the scoreboard, and its method that shows them.
+DETAILS: dict[ScoreId, tuple[PanelId, str]] = {
+    "quality": ("accuracy", ""),
+    "sqnr": ("accuracy", "show_worst"),
+    "cycles": ("cost", ""),
+    "sram": ("memory", ""),
+    "cpu": ("cost", "show_cpu"),
+    "equal": ("accuracy", ""),
+    "products": ("cost", ""),
+    "bits": ("accuracy", ""),
+}
 _OF_A_PROJECT = {
     "save", "save_as", "close", "target", "plugins", "take_mase", "write_mase", "blame", "deliver",
     "report", "inside",
@@ -72,7 +85,8 @@ class Workbench(QObject):
         self.runner = Runner(factory, self._limited_cache, self.trust, self)
         self.history = RunHistory(self.cache, self)
         self.context = self._context(application)
-        self.window = MainWindow(self.context)
+        self.scores = Scores(self.document, self.session, self.context.pin, self.context.gate, self)
+        self.window = MainWindow(self.context, self.scores)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
         self.files = FileController(
             self.document, self.notices, self.settings, self.programs, self.window
@@ -136,18 +150,21 @@ class Workbench(QObject):
             assigner=Assigner(self.document, model_index, self.notices, self),
             runner=self.runner,
             history=self.history,
+            pin=Pin(self.document, self.history, self.settings, self),
             notices=self.notices,
             settings=self.settings,
             appearance=Appearance(application, self.settings.theme),
             log=LogModel(self),
             jobs=JobTableModel(self),
             problems=ProblemListModel(self),
+            commands=Commands(self),
         )
 
     def _wire_state(self) -> None:
         self.document.opened.connect(self._on_opened)
         self.document.project_changed.connect(self._on_project_changed)
         self.document.edit_refused.connect(self.notices.error)
+        self.notices.posted.connect(self._on_notice)
         self.planner.planned.connect(self._on_planned)
         self.runner.received.connect(self._on_event)
         self.runner.job_changed.connect(self._on_job_changed)
@@ -169,13 +186,14 @@ class Workbench(QObject):
         bar.target_chosen.connect(self.targets.choose)
         bar.board_chosen.connect(self.targets.choose_board)
         bar.options_asked.connect(self.targets.ask)
+        window.scoreboard.details_asked.connect(self._on_details_asked)
         window.close_asked.connect(self._on_close_asked)
         window.files_dropped.connect(self.files.take_dropped)
         self.programs.dropped.connect(self.files.take_dropped)
         window.welcome.new_asked.connect(self.files.ask_new)
         window.welcome.open_asked.connect(self.files.ask_open)
         window.welcome.recipe_asked.connect(self.files.ask_recipe)
-        window.welcome.sample_asked.connect(self.files.open_sample)
+        window.welcome.sample_asked.connect(self.files.ask_copy)
         window.welcome.recent_asked.connect(self.files.open_path)
         self.context.appearance.changed.connect(window.set_theme)
 
@@ -184,7 +202,7 @@ class Workbench(QObject):
             "new": self.files.ask_new,
             "recipe": self.files.ask_recipe,
             "open": self.files.ask_open,
-            "sample": self.files.open_sample,
+            "sample": self.files.ask_sample,
             "import_command": self.files.ask_import_command,
             "save": self.files.save,
             "save_as": self.files.ask_save_as,
@@ -216,6 +234,7 @@ class Workbench(QObject):
         }
         for stage in STAGES:
             verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)
+        self.context.commands.asked.connect(lambda name: self.window.actions_by_id[name].trigger())
         for name, verb in verbs.items():
             self.window.actions_by_id[name].triggered.connect(lambda _=False, verb=verb: verb())
 
@@ -238,6 +257,7 @@ class Workbench(QObject):
         self.window.actions_by_id["blame"].setEnabled(can_compile)
         if project is not None:
             self.window.pipeline.render_project(project, self.document.folder)
+            self.window.offer_panels()
             self._plan()
 
     def _plan(self) -> None:
@@ -273,11 +293,18 @@ class Workbench(QObject):
         if isinstance(event, LogLine):
             self.context.log.add(event.level, event.text, event.stage)
 
+    def _on_notice(self, notice: Notice) -> None:
+        """Keep what toasts say in the log, because they leave."""
+        level: Level = "info"
+        if notice.level in {"error", "warning"}:
+            level = notice.level
+        self.context.log.add(level, notice.text)
+
     def _on_job_changed(self, job: Job) -> None:
         self.context.jobs.update_job(job)
         self.session.set_queued(self.runner.queued_stages())
         working = bool(self.runner.running)
-        self.window.pipeline.cancel.setEnabled(working)
+        self.window.pipeline.set_working(working)
         self.window.actions_by_id["cancel"].setEnabled(working)
         if working and not self._clock.isActive():
             self._clock.start()
@@ -285,6 +312,16 @@ class Workbench(QObject):
             self._clock.stop()
         if job.over:
             self._look_up()
+
+    def _on_details_asked(self, score: Score) -> None:
+        """Show where a figure of the scoreboard comes from."""
+        if score.field:
+            self.notices.place_asked.emit(Place(kind="option", id=score.field))
+            return
+        panel_id, method = DETAILS[score.id]
+        panel = self.window.reveal(panel_id)
+        if (show := getattr(panel, method, None)) is not None:
+            show()
 
     def _on_close_asked(self) -> None:
         running = self.runner.running

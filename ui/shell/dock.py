@@ -82,6 +82,8 @@ class Dock(QDockWidget):
         self.setObjectName(f"dock-{name}")
         self._make = make
         self.panel: QWidget | None = None
+        # Whether no other dock of the workspace is shown; set by the window.
+        self.is_alone = False
         self._seen = False
         self._title = _Title(self)
         self._none = _NoTitle(self)
@@ -107,10 +109,12 @@ class Dock(QDockWidget):
         self._title.set_theme(theme)
 
     def show_title(self, *_: object) -> None:
-        """Show the title bar unless the dock is in a tab group."""
+        """Show the title bar unless the dock is in a tab group, or fills a workspace alone."""
         window = self.parent()
-        tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self))
-        wanted = self._none if tabbed and not self.isFloating() else self._title
+        is_plain = False
+        if isinstance(window, QMainWindow) and not self.isFloating():
+            is_plain = self.is_alone or bool(window.tabifiedDockWidgets(self))
+        wanted = self._none if is_plain else self._title
         if self.titleBarWidget() is not wanted:
             self.setTitleBarWidget(wanted)
             self._title.setVisible(wanted is self._title)

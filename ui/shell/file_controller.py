@@ -6,31 +6,40 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import (
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
     QPushButton,
+    QScrollArea,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFIXES
 from ui.features.program_viewer.program_windows import Programs
+from ui.features.project.gallery import (
+    GalleryDialog,
+    Sample,
+    SampleGallery,
+    copy_sample,
+    documents,
+)
+from ui.shared.appearance import theme_named
+from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.theme import Theme
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
 from ui.state.project_files import ProjectInUseError, Recovery, left_behind
 from ui.state.relocate import relative_to
 from ui.state.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
 from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
 
-SAMPLE = resources() / "samples" / "digits" / "digits.qwb"
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
 OPEN_FILTERS = (
@@ -61,17 +70,34 @@ class FileController(QObject):
         else:
             self.leave(lambda: self._open(path))
 
-    def open_sample(self) -> None:
-        """Open the sample project."""
-        self.open_path(SAMPLE)
+    def ask_sample(self) -> None:
+        """Open the gallery of samples."""
+        dialog = GalleryDialog(lambda: theme_named(self._settings.theme), self._window)
+        dialog.chosen.connect(self.ask_copy)
+        dialog.open()
+
+    def ask_copy(self, sample: Sample) -> None:
+        """Ask where to copy a sample, then copy and open it."""
+        ask_to_open(
+            self._window, f"Copy the sample {sample.title} to",
+            lambda name: self.copy_sample(sample, Path(name)), start=documents(), folder=True,
+        )  # fmt: skip
+
+    def copy_sample(self, sample: Sample, folder: Path) -> None:
+        """Copy a sample into a new folder below ``folder`` and open it."""
+        try:
+            path = copy_sample(sample, folder)
+        except WorkbenchError as error:
+            self._notices.error(error)
+            return
+        self.open_path(path)
 
     def ask_open(self) -> None:
         """Ask for a project or a program to open."""
-        dialog = self._dialog("Open project or program", QFileDialog.AcceptMode.AcceptOpen)
-        dialog.setNameFilters(OPEN_FILTERS)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
-        dialog.open()
+        ask_to_open(
+            self._window, "Open project or program", lambda name: self.open_path(Path(name)),
+            start=self._document.folder, filters=OPEN_FILTERS,
+        )  # fmt: skip
 
     def ask_new(self, model: str = "") -> None:
         """Ask for the settings of a new project; ``model`` fills in its field."""
@@ -125,11 +151,12 @@ class FileController(QObject):
         project = self._document.project
         if project is None:
             return
-        dialog = self._dialog("Save project", QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix(PROJECT_SUFFIX[1:])
-        dialog.selectFile(f"{project.name}{PROJECT_SUFFIX}")
-        dialog.fileSelected.connect(lambda name: self.save_as(Path(name), then))
-        dialog.open()
+        dialog = ask_to_save(
+            self._window, "Save project", lambda name: self.save_as(Path(name), then),
+            f"{project.name}{PROJECT_SUFFIX}", filters=[FILTER],
+        )  # fmt: skip
+        # The paths of the project are relative to this folder.
+        dialog.setDirectory(str(self._document.folder))
 
     def save_as(self, path: Path, then: Then | None = None) -> None:
         """Save under another name."""
@@ -171,8 +198,8 @@ class FileController(QObject):
             self._take_data(path)
         else:
             hint = (
-                "Drop a project (.qwb), a program (.pte, .bpte), a model (.pt2, .py) or data "
-                "(.npz, .npy, .pt, .txt, a folder)."
+                "Drop a project (.qwb), a program (.pte, .bpte, .tflite), a model (.pt2, .py) "
+                "or data (.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
             self._notices.error(
@@ -264,13 +291,6 @@ class FileController(QObject):
         except WorkbenchError as error:
             self._notices.error(error)
 
-    def _dialog(self, title: str, mode: QFileDialog.AcceptMode) -> QFileDialog:
-        dialog = QFileDialog(self._window, title, str(self._document.folder))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(mode)
-        dialog.setNameFilter(FILTER)
-        return dialog
-
 
 def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
     """Return the problems of a file that could not be opened, without places to go to."""
@@ -282,53 +302,68 @@ def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
     return failure(f"{path.name} cannot be opened.", "\n".join(lines), code="file-not-opened")
 
 
-class WelcomePage(QWidget):
+_WIDTH_PX = 680
+
+
+class WelcomePage(QScrollArea):
     """The page shown while no project is open.
 
     Signals:
-        new_asked, open_asked, sample_asked, recipe_asked: a button was clicked.
+        new_asked, open_asked, recipe_asked: a button was clicked.
+        sample_asked: the ``Sample`` to copy and open.
         recent_asked: the path of a recent project.
     """
 
     new_asked = Signal()
     open_asked = Signal()
-    sample_asked = Signal()
+    sample_asked = Signal(object)
     recipe_asked = Signal()
     recent_asked = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("Welcome")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.gallery = SampleGallery(theme, self)
+        self.gallery.chosen.connect(self.sample_asked)
         column = QVBoxLayout()
-        column.setSpacing(10)
-        heading = QLabel("Quantization Workbench", self)
-        heading.setObjectName("Heading")
-        words = QLabel(
-            "Set and verify the precision of every module of a PyTorch model,\nand compile it "
-            "for an Arm Ethos-U NPU.",
-            self,
-        )
-        words.setObjectName("Hint")
-        column.addWidget(heading)
-        column.addWidget(words)
-        column.addSpacing(12)
+        column.setSpacing(8)
+        column.addWidget(_label("Quantization Workbench", "Heading", self))
+        words = "Set and verify the precision of every module of a PyTorch model, and compile it "
+        column.addWidget(_label(f"{words}for an Arm Ethos-U NPU.", "Hint", self))
+        column.addSpacing(8)
         column.addLayout(self._buttons())
-        column.addSpacing(6)
-        drop = QLabel("or drop a project, a .pt2 file or a .py file here", self)
-        drop.setObjectName("DropHint")
+        drop = _label("or drop a project, a .pt2 file or a .py file here", "DropHint", self)
         drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        drop.setMinimumHeight(72)
+        drop.setMinimumHeight(64)
         column.addWidget(drop)
-        column.addSpacing(12)
         column.addWidget(self._recent_card())
+        column.addSpacing(6)
+        column.addWidget(_label("Samples", "Subheading", self))
+        column.addWidget(self.gallery)
         inner = QWidget(self)
-        inner.setFixedWidth(560)
+        inner.setMaximumWidth(_WIDTH_PX)
         inner.setLayout(column)
-        outer = QVBoxLayout(self)
+        page = QWidget(self)
+        page.setObjectName("WelcomePage")
+        across = QHBoxLayout()
+        across.addStretch(1)
+        across.addWidget(inner, 20)
+        across.addStretch(1)
+        outer = QVBoxLayout(page)
         outer.addStretch(1)
-        outer.addWidget(inner, 0, Qt.AlignmentFlag.AlignHCenter)
+        outer.addLayout(across)
         outer.addStretch(2)
+        self.setWidget(page)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, 0)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Apply the colours of a theme."""
+        self.gallery.set_theme(theme)
 
     def render_recents(self, paths: Sequence[Path]) -> None:
         """Show the recent projects."""
@@ -340,14 +375,14 @@ class WelcomePage(QWidget):
             button = QPushButton(f"{path.stem}   {path.parent}", self._card)
             button.setProperty("link", True)
             button.setCursor(Qt.CursorShape.PointingHandCursor)
+            button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             button.clicked.connect(partial(self._on_recent_clicked, path))
             self._recents.addWidget(button)
 
     def _buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
         for title, signal, primary in (
-            ("Open sample project", self.sample_asked, True),
-            ("New project\u2026", self.new_asked, False),
+            ("New project\u2026", self.new_asked, True),
             ("New from recipe\u2026", self.recipe_asked, False),
             ("Open\u2026", self.open_asked, False),
         ):
@@ -364,10 +399,15 @@ class WelcomePage(QWidget):
         self._recents = QVBoxLayout(self._card)
         self._recents.setContentsMargins(14, 12, 14, 12)
         self._recents.setSpacing(2)
-        title = QLabel("Recent projects", self._card)
-        title.setObjectName("Subheading")
-        self._recents.addWidget(title)
+        self._recents.addWidget(_label("Recent projects", "Subheading", self._card))
         return self._card
 
     def _on_recent_clicked(self, path: Path) -> None:
         self.recent_asked.emit(path)
+
+
+def _label(text: str, name: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setObjectName(name)
+    label.setWordWrap(True)
+    return label

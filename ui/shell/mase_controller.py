@@ -6,9 +6,9 @@ import json
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtCore import QObject
 
+from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext
 from ui.shell.main_window import MainWindow
 from ui.state.notices import Action
@@ -16,7 +16,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import write_file
 from workbench.targets.formats.pass_args import Imported, pass_args_of, read_args, taken, toml_of
 
-FILTER = "MASE pass_args (*.toml *.json *.py);;All files (*)"
+FILTERS = ("MASE pass_args (*.toml *.json *.py)", "All files (*)")
 TITLE = "MASE pass_args"
 
 
@@ -29,18 +29,17 @@ class MaseController(QObject):
 
     def ask_import(self) -> None:
         """Ask for a file to import rules from."""
-        dialog = self._dialog(QFileDialog.AcceptMode.AcceptOpen)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda name: self.take(Path(name)))
-        dialog.open()
+        ask_to_open(
+            self._window, TITLE, lambda name: self.take(Path(name)), start=self._document.folder,
+            filters=FILTERS,
+        )  # fmt: skip
 
     def ask_export(self) -> None:
         """Ask for a file to export the rules to."""
-        dialog = self._dialog(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix("toml")
-        dialog.selectFile("pass_args.toml")
-        dialog.fileSelected.connect(lambda name: self.write(Path(name)))
-        dialog.open()
+        ask_to_save(
+            self._window, TITLE, lambda name: self.write(Path(name)), "pass_args.toml",
+            start=self._document.folder, filters=FILTERS,
+        )  # fmt: skip
 
     def take(self, path: Path) -> None:
         """Import a file. Asks which variant of the number formats is meant."""
@@ -93,9 +92,3 @@ class MaseController(QObject):
         if found.notes:
             lines = "\n".join(f"{note.where}: {note.message}" for note in found.notes)
             self._notices.info("Parts of the file were not imported.", lines)
-
-    def _dialog(self, mode: QFileDialog.AcceptMode) -> QFileDialog:
-        dialog = QFileDialog(self._window, TITLE, str(self._document.folder), FILTER)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(mode)
-        return dialog

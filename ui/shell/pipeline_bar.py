@@ -1,4 +1,4 @@
-"""The pipeline bar: target, board, every stage with its state, Run to and Cancel."""
+"""The bar: Run, target and board, a dot for every stage, and the progress with Cancel."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QAction,
-    QColor,
-    QFont,
-    QFontMetricsF,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QPolygon,
-    QPolygonF,
-)
+from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QFormLayout,
+    QFrame,
     QHBoxLayout,
+    QLabel,
     QMenu,
     QPushButton,
     QSizePolicy,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -33,9 +27,11 @@ from ui.shared.target_form import BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.state.jobs import duration
 from ui.state.session import StageView
+from workbench.errors import WorkbenchError
 from workbench.ids import StageId
-from workbench.pipeline.stages import STAGES
-from workbench.project.model import Project
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.project.model import Project, TargetChoice
+from workbench.targets import target_of
 
 STATE_WORDS = {
     "unknown": "\u2013",
@@ -47,10 +43,12 @@ STATE_WORDS = {
     "blocked": "blocked",
     "unavailable": "not available",
 }
+HEIGHT_PX = 34
+_DOT_PX = 20
 
 
 class StageButton(QAbstractButton):
-    """A stage button with a state mark, a title and a second line."""
+    """A dot with the state of a stage. Its name and state are in the tooltip."""
 
     def __init__(self, view: StageView, theme: Callable[[], Theme], parent: QWidget) -> None:
         super().__init__(parent)
@@ -58,8 +56,7 @@ class StageButton(QAbstractButton):
         self._theme = theme
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setMaximumWidth(132)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFixedSize(_DOT_PX, 28)
         self.render_stage(view)
 
     @property
@@ -76,7 +73,7 @@ class StageButton(QAbstractButton):
         self.update()
 
     def second_line(self) -> str:
-        """Return the text below the title."""
+        """Return the state as text, with progress and time."""
         view = self._view
         if view.differs:
             return "differs"
@@ -91,45 +88,31 @@ class StageButton(QAbstractButton):
                 return STATE_WORDS[view.state]
 
     def sizeHint(self) -> QSize:
-        metrics = QFontMetricsF(self._title_font())
-        return QSize(max(92, round(metrics.horizontalAdvance(self._view.title)) + 44), 40)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
+        return QSize(_DOT_PX, 28)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         del event
         theme = self._theme()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint_ground(painter, theme)
-        self._paint_mark(painter, theme)
-        left = 27.0
-        width = self.width() - left - 8
-        painter.setFont(self._title_font())
-        off = self._view.state == "unavailable"
-        painter.setPen(QColor(theme.muted if off else theme.text))
-        top = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRectF(left, 3, width, 18), top, self._view.title)
-        small = QFont(self.font())
-        small.setPixelSize(11)
-        painter.setFont(small)
-        failed = self._is_bad
-        painter.setPen(QColor(theme.bad if failed else theme.muted))
-        text = QFontMetricsF(small).elidedText(
-            self.second_line(), Qt.TextElideMode.ElideRight, width
-        )
-        painter.drawText(QRectF(left, 20, width, 15), top, text)
+        rect = QRectF(self.rect()).adjusted(0.5, 1.5, -0.5, -1.5)
+        if self.isDown() or self.underMouse():
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(theme.raised))
+            painter.drawRoundedRect(rect, 4, 4)
+        if self.hasFocus():
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(QColor(theme.accent), 1.0))
+            painter.drawRoundedRect(rect, 4, 4)
+        paint_state(painter, rect.center(), self._view, theme)
         painter.end()
-
-    @property
-    def _is_bad(self) -> bool:
-        """Whether the stage failed, or the program breaks a limit of the gate."""
-        return self._view.state == "failed" or bool(self._view.differs)
 
     def _explanation(self) -> str:
         view = self._view
-        lines = [f"{view.title}: {STATE_WORDS[view.state]}"]
+        state = self.second_line() if view.state == "running" else STATE_WORDS[view.state]
+        lines = [f"{view.title}: {state}"]
+        if view.state == "cached" and view.elapsed_s is not None:
+            lines[0] += f" in {duration(view.elapsed_s)}"
         lines += [part for part in (view.differs, view.reason, view.message) if part]
         lines += [info.message for info in view.infos]
         if view.state in {"stale", "failed"}:
@@ -138,87 +121,106 @@ class StageButton(QAbstractButton):
             lines.append("Up to date. Click to show its result.")
         return "\n".join(lines)
 
-    def _title_font(self) -> QFont:
-        font = QFont(self.font())
-        font.setPixelSize(13)
-        font.setWeight(QFont.Weight.DemiBold)
-        return font
 
-    def _paint_ground(self, painter: QPainter, theme: Theme) -> None:
-        rect = QRectF(self.rect()).adjusted(0.5, 1.5, -0.5, -1.5)
-        if self.isDown() or self.underMouse():
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(theme.raised))
-            painter.drawRoundedRect(rect, 5, 5)
-        if self._view.state == "running":
-            bar = QRectF(27, self.height() - 5, self.width() - 36, 3)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(theme.border))
-            painter.drawRoundedRect(bar, 1.5, 1.5)
-            share = self._view.fraction if self._view.fraction is not None else 0.3
-            bar.setWidth(max(3.0, bar.width() * share))
-            painter.setBrush(QColor(theme.accent))
-            painter.drawRoundedRect(bar, 1.5, 1.5)
-        if self.hasFocus():
+def is_bad(view: StageView) -> bool:
+    """Return whether a stage failed, or its program breaks a limit of the gate."""
+    return view.state == "failed" or bool(view.differs)
+
+
+def paint_state(painter: QPainter, centre: QPointF, view: StageView, theme: Theme) -> None:
+    """Paint the mark of a stage's state. Shape and colour both tell it."""
+    state = "failed" if is_bad(view) else view.state
+    colour = QColor({
+        "cached": theme.good, "running": theme.accent, "failed": theme.bad,
+        "blocked": theme.warning, "queued": theme.accent,
+    }.get(state, theme.muted))  # fmt: skip
+    painter.setPen(QPen(colour, 1.6, c=Qt.PenCapStyle.RoundCap))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    match state:
+        case "cached":
+            painter.setBrush(colour)
+            painter.drawEllipse(centre, 5.0, 5.0)
+            painter.setPen(QPen(QColor(theme.background), 1.5, c=Qt.PenCapStyle.RoundCap))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(QColor(theme.accent), 1.0))
-            painter.drawRoundedRect(rect, 5, 5)
-
-    def _paint_mark(self, painter: QPainter, theme: Theme) -> None:
-        centre = QPointF(15.0, 12.0)
-        state = "failed" if self._is_bad else self._view.state
-        colour = QColor({
-            "cached": theme.good, "running": theme.accent, "failed": theme.bad,
-            "blocked": theme.warning, "queued": theme.accent,
-        }.get(state, theme.muted))  # fmt: skip
-        painter.setPen(QPen(colour, 1.6, c=Qt.PenCapStyle.RoundCap))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        match state:
-            case "cached":
-                painter.drawPolyline(_shape(centre, (-4.5, 0.5), (-1.5, 3.5), (4.5, -3.5)))
-            case "failed":
-                painter.drawLine(centre + QPointF(-3.5, -3.5), centre + QPointF(3.5, 3.5))
-                painter.drawLine(centre + QPointF(-3.5, 3.5), centre + QPointF(3.5, -3.5))
-            case "running":
-                painter.setBrush(colour)
-                painter.drawPolygon(_shape(centre, (-3.0, -4.0), (4.0, 0.0), (-3.0, 4.0)))
-            case "blocked":
-                painter.drawPolygon(_shape(centre, (0.0, -4.5), (4.8, 3.8), (-4.8, 3.8)))
-            case "unavailable" | "unknown":
-                painter.drawLine(centre + QPointF(-3.5, 0), centre + QPointF(3.5, 0))
-            case "queued":
-                painter.drawEllipse(centre, 4.2, 4.2)
-                painter.drawPoint(centre)
-            case _:
-                painter.drawEllipse(centre, 4.2, 4.2)
+            painter.drawPolyline(_shape(centre, (-2.4, 0.2), (-0.6, 2.0), (2.6, -1.8)))
+        case "failed":
+            painter.drawLine(centre + QPointF(-3.5, -3.5), centre + QPointF(3.5, 3.5))
+            painter.drawLine(centre + QPointF(-3.5, 3.5), centre + QPointF(3.5, -3.5))
+        case "running":
+            ring = QRectF(centre.x() - 5.0, centre.y() - 5.0, 10.0, 10.0)
+            painter.setPen(QPen(QColor(theme.border), 2.4))
+            painter.drawEllipse(ring)
+            painter.setPen(QPen(colour, 2.4, c=Qt.PenCapStyle.FlatCap))
+            share = view.fraction if view.fraction is not None else 0.3
+            painter.drawArc(ring, 90 * 16, -round(360 * 16 * share))
+        case "blocked":
+            painter.drawPolygon(_shape(centre, (0.0, -4.5), (4.8, 3.8), (-4.8, 3.8)))
+        case "unavailable" | "unknown":
+            painter.drawLine(centre + QPointF(-3.5, 0), centre + QPointF(3.5, 0))
+        case "queued":
+            painter.drawEllipse(centre, 4.6, 4.6)
+            painter.drawPoint(centre)
+        case _:
+            painter.drawEllipse(centre, 4.6, 4.6)
 
 
 def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
     return QPolygonF([centre + QPointF(x, y) for x, y in points])
 
 
-_BOARD_PX = 230
-
-
-class _Chevron(QWidget):
-    """The chevron between two stages."""
+class _StatusButton(QPushButton):
+    """The present state in words, with the progress as a line below."""
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        self.setFixedSize(8, 40)
+        self.share: float | None = None
+        self.setProperty("flat", True)
+        self.setAccessibleName("Stages")
+        self.setToolTip("All stages with their states")
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        del event
+        super().paintEvent(event)
+        if self.share is None:
+            return
+        theme = self._theme()
         painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(self._theme().muted), 1.2))
-        painter.drawPolyline(QPolygon([QPoint(2, 16), QPoint(6, 20), QPoint(2, 24)]))
+        painter.setPen(Qt.PenStyle.NoPen)
+        bar = QRectF(8, self.height() - 4, self.width() - 28, 2.5)
+        painter.setBrush(QColor(theme.border))
+        painter.drawRoundedRect(bar, 1, 1)
+        bar.setWidth(max(3.0, bar.width() * self.share))
+        painter.setBrush(QColor(theme.accent))
+        painter.drawRoundedRect(bar, 1, 1)
         painter.end()
 
 
+class TargetPopup(QFrame):
+    """The form of target and board below the bar's target button."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent, Qt.WindowType.Popup)
+        self.setObjectName("TargetPopup")
+        self.target = TargetForm(self, compact=True)
+        self.board = BoardBox(self)
+        self.options = QPushButton("All options\u2026", self)
+        self.options.setToolTip("All target options, including a custom Vela .ini file")
+        form = QFormLayout()
+        form.setHorizontalSpacing(10)
+        form.setContentsMargins(0, 0, 0, 0)
+        label = QLabel("Board", self)
+        label.setMinimumWidth(136)
+        form.addRow(label, self.board)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(14, 12, 14, 12)
+        layout.setSpacing(8)
+        layout.addLayout(form)
+        layout.addWidget(self.target)
+        layout.addWidget(self.options, 0, Qt.AlignmentFlag.AlignRight)
+
+
 class PipelineBar(QWidget):
-    """Shows the stages and the target, and emits what the user starts.
+    """Shows the target and the stages, and emits what the user starts.
 
     Signals:
         run_asked: id of the stage to run to; "" runs everything.
@@ -240,13 +242,14 @@ class PipelineBar(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._buttons: dict[StageId, StageButton] = {}
+        self._is_working = False
         self._build()
 
     def render_stages(self, stages: Sequence[StageView], *, working: bool) -> None:
-        """Show all stages. Cancel is enabled while a job runs."""
+        """Show all stages. Cancel is visible while a job runs."""
+        self.set_working(working)
         for view in stages:
             self.render_stage(view)
-        self.cancel.setEnabled(working)
 
     def render_stage(self, view: StageView) -> None:
         """Show one stage."""
@@ -254,74 +257,136 @@ class PipelineBar(QWidget):
         if button.view != view:
             button.render_stage(view)
         self._run_actions[view.id].setEnabled(view.state != "unavailable")
+        self._show_status()
+
+    def set_working(self, working: bool) -> None:
+        """Set whether a job runs."""
+        self._is_working = working
+        self.cancel.setEnabled(working)
+        self.cancel.setVisible(working)
+        self._show_status()
 
     def render_project(self, project: Project, folder: Path) -> None:
         """Show target and board; relative paths of the project start at ``folder``."""
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
+        self.goal.setText(target_text(project.target, project.board, folder))
+        self.goal.setToolTip("Target, memory and board. Click to change them.")
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
         self.run.setIcon(icon("run", theme.accent_text))
         self.cancel.setIcon(icon("stop", theme.bad))
+        self.goal.setIcon(icon("chip", theme.muted))
         self.update()
 
+    def add_tool(self, action: QAction) -> None:
+        """Add a button for an action at the right end."""
+        button = QToolButton(self)
+        button.setDefaultAction(action)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+        button.setFixedSize(30, 30)
+        keys = action.shortcut().toString()
+        words = action.text().replace("&", "").rstrip("\u2026")
+        button.setToolTip(f"{words} ({keys})" if keys else words)
+        button.setAccessibleName(words)
+        self._tools.addWidget(button)
+
     def button(self, stage_id: StageId) -> StageButton:
-        """Return the button of a stage."""
+        """Return the dot of a stage."""
         return self._buttons[stage_id]
 
     def _build(self) -> None:
-        self.target = TargetForm(self, compact=True)
+        self.popup = TargetPopup(self)
+        self.target, self.board = self.popup.target, self.popup.board
+        self.options = self.popup.options
         self.target.chosen.connect(self.target_chosen)
-        self.board = BoardBox(self)
-        self.board.setMaximumWidth(_BOARD_PX)
         self.board.chosen.connect(self.board_chosen)
-        self.options = QPushButton("Options\u2026", self)
-        self.options.setToolTip("All target options, including a custom Vela .ini file")
-        self.options.clicked.connect(self.options_asked)
+        self.options.clicked.connect(self._on_options_clicked)
+        self.goal = QPushButton(self)
+        self.goal.setProperty("menu", True)
+        self.goal.setAccessibleName("Target and board")
+        self.goal.clicked.connect(self.show_target)
+        self.goal.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self._build_run()
-        top = QHBoxLayout()
-        top.setSpacing(6)
-        top.addWidget(self.target)
-        top.addWidget(self.board)
-        top.addWidget(self.options)
-        top.addStretch(1)
-        top.addWidget(self.run)
-        top.addWidget(self.cancel)
-        strip = QHBoxLayout()
-        strip.setSpacing(0)
-        for number, stage in enumerate(STAGES):
-            if number:
-                strip.addWidget(_Chevron(self._theme, self))
+        self.status = _StatusButton(self._theme, self)
+        self._stages = QMenu(self.status)
+        self._stages.aboutToShow.connect(self._fill_stages)
+        self.status.setMenu(self._stages)
+        dots = QHBoxLayout()
+        dots.setSpacing(0)
+        for stage in STAGES:
             button = StageButton(StageView(stage.id, stage.title), self._theme, self)
             button.clicked.connect(partial(self._on_stage_clicked, stage.id))
             self._buttons[stage.id] = button
-            strip.addWidget(button, 10)
-        strip.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2, 2, 2, 0)
-        layout.setSpacing(4)
-        layout.addLayout(top)
-        layout.addLayout(strip)
+            dots.addWidget(button)
+        self._tools = QHBoxLayout()
+        self._tools.setSpacing(2)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(2, 0, 2, 0)
+        layout.setSpacing(10)
+        layout.addWidget(self.run)
+        layout.addWidget(self.goal)
+        layout.addSpacing(4)
+        layout.addLayout(dots)
+        layout.addWidget(self.status)
+        layout.addWidget(self.cancel)
+        layout.addStretch(1)
+        layout.addLayout(self._tools)
+        self.setFixedHeight(HEIGHT_PX)
 
     def _build_run(self) -> None:
-        self.run = QPushButton("Run to\u2026", self)
-        self.run.setProperty("primary", True)
-        self.run.setAccessibleName("Run to a stage")
-        self.run.setToolTip("Run a stage and all stages it needs that are not up to date")
+        self.run = QToolButton(self)
+        self.run.setObjectName("RunButton")
+        self.run.setText("Run")
+        self.run.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.run.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
+        self.run.setAccessibleName("Run all stages, or up to one")
+        self.run.setToolTip("Run all stages that are not up to date (F5)")
+        self.run.clicked.connect(partial(self._on_run_triggered, ""))
         menu = QMenu(self.run)
         self._run_actions: dict[StageId, QAction] = {}
+        menu.addAction("Run all").triggered.connect(partial(self._on_run_triggered, ""))
+        menu.addSeparator()
         for stage in STAGES:
             action = menu.addAction(f"Run to {stage.title}")
             action.triggered.connect(partial(self._on_run_triggered, stage.id))
             self._run_actions[stage.id] = action
-        menu.addSeparator()
-        menu.addAction("Run all").triggered.connect(partial(self._on_run_triggered, ""))
         self.run.setMenu(menu)
         self.cancel = QPushButton("Cancel", self)
         self.cancel.setToolTip("Cancel all jobs (Ctrl+.)")
         self.cancel.setEnabled(False)
+        self.cancel.hide()
         self.cancel.clicked.connect(self.cancel_asked)
+
+    def show_target(self) -> None:
+        """Open the form of target and board below its button."""
+        self.popup.adjustSize()
+        self.popup.move(self.goal.mapToGlobal(QPoint(0, self.goal.height() + 2)))
+        self.popup.show()
+        self.target.device.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def _show_status(self) -> None:
+        views = [button.view for button in self._buttons.values()]
+        self.status.setText(status_text(views))
+        running = [v for v in views if v.state == "running"]
+        self.status.share = running[-1].fraction if running else None
+        self.status.update()
+
+    def _fill_stages(self) -> None:
+        self._stages.clear()
+        for stage_id, button in self._buttons.items():
+            view = button.view
+            text = f"{view.title}\t{button.second_line()}"
+            action = self._stages.addAction(text)
+            action.setToolTip(button.toolTip())
+            action.setEnabled(view.state != "unavailable")
+            action.triggered.connect(partial(self._on_stage_clicked, stage_id))
+        self._stages.setToolTipsVisible(True)
+
+    def _on_options_clicked(self) -> None:
+        self.popup.hide()
+        self.options_asked.emit()
 
     def _on_run_triggered(self, stage_id: StageId | Literal[""]) -> None:
         self.run_asked.emit(stage_id)
@@ -331,3 +396,37 @@ class PipelineBar(QWidget):
             self.result_asked.emit(stage_id)
         else:
             self.run_asked.emit(stage_id)
+
+
+def target_text(choice: TargetChoice, board: str, folder: Path) -> str:
+    """Return device, memory mode and board in one line."""
+    try:
+        target = target_of(choice.id)
+    except WorkbenchError:
+        return choice.id
+    titles = {variant.id: variant.title for variant in target.variants}
+    complete = target.complete(choice, folder)
+    mode = complete.options.get("memory_mode")
+    parts = [titles[complete.id], str(mode) if mode else "", Path(board).stem if board else ""]
+    return " \u00b7 ".join(part for part in parts if part)
+
+
+def status_text(views: Sequence[StageView]) -> str:
+    """Return what runs, else what failed, else how far the results are up to date."""
+    for view in views:
+        if view.state == "running":
+            share = f" {view.fraction:.0%}" if view.fraction is not None else "\u2026"
+            return f"{STAGES_BY_ID[view.id].verb}{share}"
+    for view in views:
+        if is_bad(view):
+            return f"{view.title} {'differs' if view.differs else 'failed'}"
+    for view in views:
+        if view.state == "blocked":
+            return f"{view.title} cannot run"
+    if any(view.state == "queued" for view in views):
+        return "Waiting for the engine"
+    offered = [view for view in views if view.state != "unavailable"]
+    done = [view for view in offered if view.state == "cached"]
+    if len(done) == len(offered):
+        return "Up to date"
+    return f"{len(done)} of {len(offered)} stages done" if done else "Not run"

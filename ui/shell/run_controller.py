@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from PySide6.QtCore import QObject, Qt, QTimer, QUrl
+from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
-from PySide6.QtWidgets import QCheckBox, QFileDialog
+from PySide6.QtWidgets import QCheckBox
 
 from ui.features.trust.trust_dialog import TrustDialog, question_text
+from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
 from ui.shell.main_window import MainWindow
@@ -25,9 +26,9 @@ from workbench.project.model import Project
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
-from workbench.targets import target_of
+from workbench.targets import has_stage, target_of
 
-GOAL: StageId = "evaluate"
+GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 _TIP = "Refresh the figures after every edit, without being asked"
 
 
@@ -40,7 +41,7 @@ class LiveMode(QObject):
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._context = context
-        self._job = ""
+        self._jobs: list[str] = []
         self._tried = ""
         self.action: QAction = window.actions_by_id["live"]
         self.action.setCheckable(True)
@@ -69,23 +70,28 @@ class LiveMode(QObject):
     def _follow(self) -> None:
         """Run the present configuration unless it is finished, running or cannot run."""
         context = self._context
-        project, view = context.document.project, context.session.stage(GOAL)
-        if not self.action.isChecked() or project is None or not view.key:
+        project = context.document.project
+        if not self.action.isChecked() or project is None:
             return
-        job = context.runner.job(self._job)
-        if job is not None and not job.over and job.project != project:
+        views = [context.session.stage(g) for g in GOALS if has_stage(project, g)]
+        if any(job.project != project for job in self._running()):
             self._stop()
-        if view.key == self._tried or view.state not in {"stale", "running"}:
+        due = [view for view in views if view.state in {"stale", "queued", "running"}]
+        keys = " ".join(context.session.planned_key(view.id) for view in views)
+        if not due or not keys.strip() or keys == self._tried:
             return
-        self._tried = view.key
+        self._tried = keys
         done = {request.id for request in context.session.stages() if request.state == "cached"}
-        result = context.runner.run_until(project, context.document.folder, [GOAL], done)
-        self._job = result[0] if result else ""
+        goals = [view.id for view in due]
+        self._jobs = context.runner.run_until(project, context.document.folder, goals, done)
+
+    def _running(self) -> list[Job]:
+        found = (self._context.runner.job(job) for job in self._jobs)
+        return [job for job in found if job is not None and not job.over]
 
     def _stop(self) -> None:
-        job = self._context.runner.job(self._job)
-        if job is not None and not job.over:
-            self._context.runner.cancel(self._job)
+        for job in self._running():
+            self._context.runner.cancel(job.id)
 
 
 EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
@@ -93,7 +99,7 @@ NOTABLE_S = 10.0
 RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
     "calibrate": "ranges", "evaluate": "accuracy", "verify": "accuracy", "lower": "cost",
-    "run": "simulator", "package": "cost",
+    "run": "simulator", "package": "deliverables",
 }  # fmt: skip
 STUDY_PANELS: dict[StudyId, PanelId] = {
     "sensitivity": "sensitivity", "search": "search", "sweep": "devices", "matrix": "devices",
@@ -237,11 +243,10 @@ class DeliverablesController(QObject):
         if self._context.result("package") is None:
             self._say_none()
             return
-        dialog = QFileDialog(self._window, "Export deliverables to")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.fileSelected.connect(lambda name: self.deliver(Path(name)))
-        dialog.open()
+        ask_to_open(
+            self._window, "Export deliverables to", lambda name: self.deliver(Path(name)),
+            start=self._context.document.folder, folder=True,
+        )  # fmt: skip
 
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
         """Copy the deliverables of the present configuration into a folder.
@@ -258,10 +263,13 @@ class DeliverablesController(QObject):
         gate = self._context.gate() or unverified
         if gate.verdict == "differs" and not allow_differences:
             again = partial(self.deliver, target, allow_differences=True)
-            self._context.notices.warning(
+            self._context.notices.question(
                 f"Not exported: the program {gate.sentence}.",
-                "The accuracy panel shows the limits.",
-                [Action("Export with a remark", again)],
+                "The panel Accuracy shows the limits.",
+                [
+                    Action("Show", partial(self._show_panel, "accuracy")),
+                    Action("Export with a remark", again, destructive=True),
+                ],
             )
             return
         try:
@@ -269,7 +277,11 @@ class DeliverablesController(QObject):
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
-        self._context.notices.success(f"Exported {len(files)} files to {target}.")
+        show = Action("Open folder", lambda: open_externally(target))
+        self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
+
+    def _show_panel(self, panel_id: PanelId) -> None:
+        self._window.reveal(panel_id)
 
     def show_inside(self) -> None:
         """Show the contents of the program of the present configuration."""
@@ -291,15 +303,12 @@ class DeliverablesController(QObject):
 
     def ask_report(self) -> None:
         """Ask for a file and write the report into it."""
-        dialog = QFileDialog(self._window, "Export report to")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilter("Web page (*.html)")
-        dialog.setDefaultSuffix("html")
         project = self._context.document.project
-        dialog.selectFile(f"{project.name if project else 'report'}.html")
-        dialog.fileSelected.connect(lambda name: self.report(Path(name)))
-        dialog.open()
+        ask_to_save(
+            self._window, "Export report to", lambda name: self.report(Path(name)),
+            f"{project.name if project else 'report'}.html", start=self._context.document.folder,
+            filters=["Web page (*.html)"],
+        )  # fmt: skip
 
     def report(self, target: Path) -> None:
         """Write the report: one page about the present configuration and the run history."""
@@ -322,11 +331,18 @@ class DeliverablesController(QObject):
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
+        self._context.notices.success(
+            f"Report written to {target}.", "",
+            [
+                Action("Open", lambda: open_externally(target)),
+                Action("Open folder", lambda: open_externally(target.parent)),
+            ],
+        )  # fmt: skip
 
-        def show() -> None:
-            QDesktopServices.openUrl(QUrl.fromLocalFile(str(target)))
 
-        self._context.notices.success(f"Report written to {target}.", "", [Action("Open", show)])
+def open_externally(path: Path) -> None:
+    """Open a file or folder in the program that the system has for it."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
 
 
 _SHOWN = 5

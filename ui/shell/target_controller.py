@@ -8,7 +8,6 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
-    QFileDialog,
     QLabel,
     QTreeWidget,
     QTreeWidgetItem,
@@ -16,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import TallForm, make_primary
 from ui.shared.panel import PanelContext
 from ui.shared.target_form import TargetForm
@@ -197,11 +197,10 @@ class PluginsDialog(QDialog):
         self.remove.setEnabled(item is not None and item.text(0) in own)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "Add plug-in", str(self._document.folder), "Python (*.py)")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda name: self.take(Path(name)))
-        dialog.open()
+        ask_to_open(
+            self, "Add plug-in", lambda name: self.take(Path(name)), start=self._document.folder,
+            filters=["Python (*.py)"],
+        )  # fmt: skip
 
     def _remove(self) -> None:
         item = self.tree.currentItem()

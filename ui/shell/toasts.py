@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QRect, Qt, QTimer
-from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
+from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSlider,
+    QComboBox,
     QFrame,
     QHBoxLayout,
     QLabel,
+    QLineEdit,
     QPushButton,
     QSizePolicy,
     QToolButton,
@@ -23,7 +27,11 @@ from ui.state.notices import Notice, Notices
 
 WIDTH_PX = 380
 _GAP_PX = 8
-_SHOWN = 5
+# Room for the status bar, and for the bars at the top.
+_MARGIN_PX, _TOP_PX = 36, 120
+_MOST = 10_000
+SHOWN = 3
+_STEP_PX = 12
 
 
 class Toast(QFrame):
@@ -33,27 +41,38 @@ class Toast(QFrame):
         super().__init__(parent)
         self.notice = notice
         self._notices = notices
+        self._default: QPushButton | None = None
         self.setObjectName("Toast")
         self.setProperty("level", notice.level)
         self.setFixedWidth(WIDTH_PX)
         self.setAccessibleName(f"{notice.level}: {notice.text}")
         self._build(theme)
-        if notice.lasts_s is not None and not notice.actions:
+        if notice.lasts_s is not None:
             QTimer.singleShot(int(notice.lasts_s * 1000), self, self._on_time_over)
-        elif notice.lasts_s is not None:
-            QTimer.singleShot(int(notice.lasts_s * 2000), self, self._on_time_over)
 
     def focus_first(self) -> None:
         """Give the keyboard focus to the default button."""
-        for button in self.findChildren(QPushButton):
+        if (button := self._default) is not None:
             button.setFocus(Qt.FocusReason.PopupFocusReason)
-            return
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self._notices.close(self.notice.id)
+        elif event.key() in {Qt.Key.Key_Return, Qt.Key.Key_Enter}:
+            self._press()
         else:
             super().keyPressEvent(event)
+
+    def _press(self) -> None:
+        """Click the button with the focus, else the default button of a question.
+
+        Only dialogs of Qt do so on Enter.
+        """
+        focused = self.focusWidget()
+        if isinstance(focused, QAbstractButton) and focused.hasFocus():
+            focused.click()
+        elif self.notice.level == "question" and self._default is not None:
+            self._default.click()
 
     def _build(self, theme: Theme) -> None:
         outer = QVBoxLayout(self)
@@ -98,6 +117,7 @@ class Toast(QFrame):
             button.setProperty("danger", action.destructive)
             choose = partial(self._notices.choose, self.notice.id, action.title)
             button.clicked.connect(lambda _=False, choose=choose: choose())
+            self._default = self._default or button
             row.addWidget(button)
             first = False
         if self.notice.where is not None:
@@ -174,6 +194,35 @@ class ToastHost(QObject):
             self._place()
         return False
 
+    def _free_place(self, height: int) -> QPoint:
+        """Return where a stack of this height covers no control, or the fewest: low and right."""
+        area = self._window.rect()
+        bottom = area.bottom() - _MARGIN_PX - height
+        covered: dict[tuple[int, int], int] = {(area.right() - WIDTH_PX - 16, bottom): _MOST}
+        controls = self._controls()
+        for right in range(area.right() - 16, WIDTH_PX, -_STEP_PX * 8):
+            for top in range(bottom, _TOP_PX, -_STEP_PX):
+                box = QRect(right - WIDTH_PX, top, WIDTH_PX, height)
+                covered[right - WIDTH_PX, top] = sum(box.intersects(c) for c in controls)
+                if not covered[right - WIDTH_PX, top]:
+                    return box.topLeft()
+        return QPoint(*min(covered, key=covered.__getitem__))
+
+    def _controls(self) -> list[QRect]:
+        """Return the places of all visible buttons and fields, in the window."""
+        found = []
+        for kind in (QAbstractButton, QComboBox, QLineEdit, QAbstractSlider):
+            for widget in self._window.findChildren(kind):
+                region = widget.visibleRegion() if widget.isVisible() else QRegion()
+                if region.isEmpty() or self._is_in_a_toast(widget):
+                    continue
+                box = region.boundingRect()
+                found.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
+        return found
+
+    def _is_in_a_toast(self, widget: QWidget) -> bool:
+        return any(toast.isAncestorOf(widget) for toast in self._toasts.values())
+
     def _on_posted(self, notice: Notice) -> None:
         parent: QWidget = self._window
         if notice.blocking:
@@ -203,18 +252,21 @@ class ToastHost(QObject):
 
     def _place(self) -> None:
         area = self._window.rect()
-        bottom = area.bottom() - 36
-        for number, toast in enumerate(reversed(list(self._toasts.values()))):
+        stack: list[Toast] = []
+        for toast in reversed(list(self._toasts.values())):
             toast.resize(WIDTH_PX, toast.heightForWidth(WIDTH_PX))
             if toast.notice.blocking:
                 box = QRect(0, 0, toast.width(), toast.height())
                 box.moveCenter(area.center())
                 toast.move(box.topLeft())
-                continue
-            bottom -= toast.height()
-            toast.move(area.right() - WIDTH_PX - 16, bottom)
-            toast.setVisible(number < _SHOWN and bottom > 40)
-            bottom -= _GAP_PX
+            else:
+                toast.setVisible(len(stack) < SHOWN)
+                stack += [toast] if len(stack) < SHOWN else []
+        height = sum(toast.height() + _GAP_PX for toast in stack)
+        corner = self._free_place(height) if stack else QPoint()
+        for toast in reversed(stack):
+            toast.move(corner)
+            corner += QPoint(0, toast.height() + _GAP_PX)
             toast.raise_()
         if self._veil is not None:
             self._veil.setGeometry(area)

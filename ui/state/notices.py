@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 
 NoticeLevel = Literal["info", "success", "warning", "error", "question"]
-SHOWN_S = 8.0
+SHOWN_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,7 @@ class Notices(QObject):
 
     def warning(self, text: str, hint: str = "", actions: Sequence[Action] = ()) -> None:
         """Post a warning."""
-        self._post(
-            Notice(next(self._ids), "warning", text, hint, actions=tuple(actions), lasts_s=20.0)
-        )
+        self._post(Notice(next(self._ids), "warning", text, hint, actions=tuple(actions)))
 
     def error(self, error: WorkbenchError, actions: Sequence[Action] = ()) -> None:
         """Post an error: the first problem with message and hint, the others as details."""

@@ -128,6 +128,11 @@ class Session(QObject):
             return replace(view, state="failed", infos=infos, elapsed_s=elapsed_s)
         return replace(view, state="queued" if stage_id in self._queued else "stale")
 
+    def planned_key(self, stage_id: StageId) -> str:
+        """Return the key that the plan gives a stage, whatever runs now; "" without one."""
+        planned = self._plan.get(stage_id)
+        return planned.key if planned is not None else ""
+
     def result(self, stage_id: StageId) -> Path | None:
         """Return the folder of the current result; None if there is none."""
         planned = self._plan.get(stage_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings
@@ -11,6 +12,7 @@ from workbench.project.trust import default_store
 
 RECENTS = 12
 _GIB = 1 << 30
+_KEY_LETTERS = 16
 
 # Object names of docks in layouts saved before their panels were renamed.
 _RENAMED_DOCKS = {
@@ -36,6 +38,11 @@ def with_present_names(state: QByteArray) -> QByteArray:
 def _stream_string(text: str) -> bytes:
     encoded = text.encode("utf-16-be")
     return len(encoded).to_bytes(4, "big") + encoded
+
+
+def _key(path: str) -> str:
+    """Return a path as a key of the settings file, in which a slash begins a group."""
+    return hashlib.sha256(path.encode()).hexdigest()[:_KEY_LETTERS]
 
 
 class Settings:
@@ -96,6 +103,24 @@ class Settings:
         """Remove a project from the recent projects."""
         self._write_recents([p for p in self.recents if p != path])
 
+    def pinned(self, project: str) -> int | None:
+        """Return the number of a project's pinned run; None if none was chosen."""
+        text = self._text(f"pins/{_key(project)}", "")
+        return int(text) if text.isdecimal() else None
+
+    def pin(self, project: str, number: int | None) -> None:
+        """Set the number of a project's pinned run; None forgets it."""
+        self._store.setValue(f"pins/{_key(project)}", "" if number is None else str(number))
+
+    def folder_of(self, purpose: str) -> Path | None:
+        """Return the folder of the last file that was chosen for a purpose; None if it is gone."""
+        text = self._text(f"folders/{_key(purpose)}", "")
+        return Path(text) if text and Path(text).is_dir() else None
+
+    def remember_folder(self, purpose: str, folder: Path) -> None:
+        """Remember the folder of a file that was chosen for a purpose."""
+        self._store.setValue(f"folders/{_key(purpose)}", str(folder))
+
     def layouts(self) -> list[str]:
         """Names of the saved layouts, sorted."""
         self._store.beginGroup("layouts")
@@ -106,7 +131,10 @@ class Settings:
     def layout(self, name: str) -> dict[str, QByteArray]:
         """Return the parts of a saved layout; empty if there is none of this name."""
         parts = {}
-        for part in ("geometry", "outer", "inner"):
+        self._store.beginGroup(f"layouts/{name}")
+        found = self._store.childKeys()
+        self._store.endGroup()
+        for part in found:
             value = self._store.value(f"layouts/{name}/{part}")
             if isinstance(value, QByteArray):
                 parts[part] = value if part == "geometry" else with_present_names(value)

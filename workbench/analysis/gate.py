@@ -92,8 +92,8 @@ def verdict(
     own = [c for c in map(condition_of, gate.fail_if) if c.name not in replaced]
     replaced |= {condition.name for condition in own}
     limits = [
-        *(_checked(c, known) for c in _defaults(gate, verified) if c.name not in replaced),
-        *(_checked(condition, known, required=True) for condition in (*own, *given)),
+        *(checked(c, known) for c in _defaults(gate, verified) if c.name not in replaced),
+        *(checked(condition, known, required=True) for condition in (*own, *given)),
     ]
     limits = [*limits, *_of_program(gate, verified, known, replaced)]
     if any(limit.held is False for limit in limits):
@@ -140,10 +140,17 @@ def _of_program(
         return
     for name in _CHECKS_OF_PROGRAM:
         if name not in replaced:
-            yield _checked(Condition(name, ">", 0), known)
+            yield checked(Condition(name, ">", 0), known)
 
 
-def _checked(condition: Condition, known: Mapping[str, float], *, required: bool = False) -> Limit:
+def checked(condition: Condition, known: Mapping[str, float], *, required: bool = False) -> Limit:
+    """Return a condition with the figure that it limits.
+
+    Args:
+        condition: What is not accepted.
+        known: The figures that exist.
+        required: Whether the limit is broken if its figure does not exist.
+    """
     name, limit = condition.name, condition.limit
     value = known.get(name)
     if value is None:

@@ -373,10 +373,22 @@ def read_chosen(
     Raises:
         WorkbenchError: the result is missing or damaged.
     """
-    if not project.range_methods:
+    if not needs_calibration(project):
         return project.fixed_ranges(), []
     rows = load_result(CalibrateResult, calibrated).ranges
-    return chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, taker)
+    found, declined = chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, taker)
+    preprocess = project.calibration.preprocess if project.calibration else None
+    if preprocess is not None and preprocess.fold:
+        # Inputs come first; the range of a pinned one is the user's.
+        inputs = [row.node for row in rows if row.op == "placeholder"]
+        found |= dict.fromkeys(inputs[:1], preprocess.pixel_range) | project.fixed_ranges()
+    return found, declined
+
+
+def needs_calibration(project: Project) -> bool:
+    """Return whether ranges that the project sets depend on the calibration."""
+    preprocess = project.calibration.preprocess if project.calibration else None
+    return bool(project.range_methods) or (preprocess is not None and preprocess.fold)
 
 
 def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:

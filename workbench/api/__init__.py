@@ -15,6 +15,7 @@ its place, a hint and a code. The command line is a thin layer over this package
 from __future__ import annotations
 
 from workbench.analysis.gate import GateResult, Limit
+from workbench.api.comparing import Comparison, FigureChange, compare
 from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import (
     CheckResult,
@@ -33,27 +34,43 @@ from workbench.api.projects import (
     set_target,
 )
 from workbench.api.runs import (
-    Comparison,
     RunResult,
     StageReport,
     StudyRun,
-    compare,
     record_run,
     run,
     study,
 )
+from workbench.api.settings import (
+    Setting,
+    Settings,
+    set_options,
+    set_preprocess,
+    set_settings,
+    settings,
+)
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
+from workbench.history.outcomes import Outcome
+
+# The version of every JSON document that the command line prints. Keys may be added within a
+# version, never renamed or removed.
+JSON_VERSION = 1
 
 __all__ = [
+    "JSON_VERSION",
     "Cancelled",
     "CheckResult",
     "Comparison",
     "ErrorInfo",
+    "FigureChange",
     "GateResult",
     "JobResult",
     "Limit",
     "OpenProject",
+    "Outcome",
     "RunResult",
+    "Setting",
+    "Settings",
     "StageReport",
     "StudyRun",
     "TrustRequiredError",
@@ -73,6 +90,10 @@ __all__ = [
     "set_io",
     "set_module_name",
     "set_module_type",
+    "set_options",
+    "set_preprocess",
+    "set_settings",
     "set_target",
+    "settings",
     "study",
 ]

@@ -119,7 +119,8 @@ def _stopped_by_interrupt(engine: EngineProcess) -> Iterator[threading.Event]:
 
 
 def _crash(event: EngineExit, command: RunUntil | RunStudy, tail: deque[str]) -> StageFailed:
-    stage = event.stage or (command.until if isinstance(command, RunUntil) else "")
+    asked = command.until if isinstance(command, RunUntil) else command.study
+    stage = event.stage or asked
     info = ErrorInfo(
         message=event.sentence,
         hint="Finished stages are kept. Run again to continue.",

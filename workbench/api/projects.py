@@ -101,7 +101,7 @@ def new(
     source = ModelSource(spec=model) if isinstance(model, str) else model
     choice = TargetChoice(id=target) if isinstance(target, str) else target
     project = Project(
-        name=name or Path(source.spec.partition(":")[0]).stem.rpartition(".")[2],
+        name=name or _name_of(source.spec),
         model=source,
         calibration=_data(calibration),
         evaluation=Evaluation(data=_data(evaluation), metric=metric),
@@ -113,6 +113,13 @@ def new(
     opened = OpenProject(project, Path(folder).absolute())
     require_valid(opened)
     return opened
+
+
+def _name_of(spec: str) -> str:
+    """Return the name of a model's file or module: ``net`` of ``a/net.py:f`` and of ``b.net:f``."""
+    module = spec.partition(":")[0]
+    path = Path(module)
+    return path.stem if path.suffix in {".py", ".pt2"} else path.name.rpartition(".")[2]
 
 
 def _data(source: str | DataSource | None) -> DataSource | None:

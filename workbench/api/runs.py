@@ -14,7 +14,7 @@ from workbench.api.projects import OpenProject, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.history.comparison import Change, difference
+from workbench.history.outcomes import KEY, outcome_of
 from workbench.history.runs import Run, run_of
 from workbench.history.store import History, history_path
 from workbench.ids import StageId, StudyId
@@ -310,11 +310,12 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
         kept = gate if judged or record.gate is None else record.gate
         record = record.model_copy(update={"gate": kept})
     problem = None if opened.path is None else record_run(opened.path, record)
+    came_to = {} if record is None else outcome_of(record, folders).document()
     delivered: Delivered | None = None
     if options.out is not None and "package" in folders and gate is not None:
         delivered = Delivered(options.out, ())
         if gate.verdict != "differs" or options.allow_differences:
-            files = deliver(folders["package"], options.out, gate)
+            files = deliver(folders["package"], options.out, gate, came_to)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
     document = summary(
@@ -322,6 +323,8 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     )
     if gate is not None:
         document["gate"] = gate.model_dump(mode="json")
+    if came_to:
+        document[KEY] = came_to
     return RunResult(opened, tuple(outcome.stages), folders, document, gate, record, problem)
 
 
@@ -429,42 +432,3 @@ def study(
     job = run_job(command, on_event)
     ended = StudyRun(place, job.outcome, tuple(job.failures))
     return (load_study(kind, place) if job.outcome == "done" else None), ended
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How a second run differs from the first.
-
-    Attributes:
-        parts: Changes by what they concern: rules, figures, layers, versions.
-    """
-
-    parts: Mapping[str, tuple[Change, ...]]
-
-    @property
-    def equal(self) -> bool:
-        """Whether nothing differs."""
-        return not any(self.parts.values())
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (name, change.what, change.before or "-", change.after or "-")
-            for name, changes in self.parts.items()
-            for change in changes
-        ]
-        return table("Comparison", ("", "what", "before", "after"), rows)
-
-
-def compare(before: RunResult, after: RunResult) -> Comparison:
-    """Return what differs between two runs: rules, figures, layers and versions.
-
-    Raises:
-        WorkbenchError: One of them stopped before quality was measured.
-    """
-    if before.record is None or after.record is None:
-        raise failure(
-            "A run without measured quality cannot be compared.",
-            "Run at least to the stage evaluate.",
-            code="run-without-quality",
-        )
-    return Comparison(dict(difference(before.record, after.record).parts))

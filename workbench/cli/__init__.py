@@ -7,12 +7,13 @@ import sys
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from workbench import logs
 from workbench.cli import (
     blame,
     boards,
+    compare,
     doctor,
     formats,
     fvp,
@@ -31,9 +32,9 @@ from workbench.cli import (
     script,
     search,
     sensitivity,
+    settings,
     simulate,
     sweep,
-    target,
     train,
     trust,
 )
@@ -43,9 +44,11 @@ from workbench.cli.output import (
     EXIT_FAILED,
     EXIT_TRUST,
     EXIT_USAGE,
+    StudyFailedError,
     print_infos,
+    print_problems,
 )
-from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError, failure
+from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
 from workbench.files import remove_parts
 from workbench.installation import version
 from workbench.pipeline.cache import default_root
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 VERBS = (
     project,
     boards,
+    compare,
     run,
     runs,
     sensitivity,
@@ -66,7 +70,7 @@ VERBS = (
     rules,
     plugins,
     trust,
-    target,
+    settings,
     ranges,
     placement,
     blame,
@@ -99,9 +103,29 @@ def _versions() -> str:
     return f"workbench {version()}\n{tools}"
 
 
+class _UsageError(WorkbenchError):
+    """The command line is wrong; ``usage`` is that of the verb."""
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__([ErrorInfo(message=message, code="usage-invalid")])
+        self.usage = usage
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises what is wrong with the command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the problem of a command line.
+
+        Raises:
+            _UsageError: Always.
+        """
+        raise _UsageError(f"{message[:1].upper()}{message[1:]}.", self.format_usage())
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser with every verb."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="workbench",
         description="Quantize PyTorch models for NPUs, verified, without a window.",
         epilog=_EPILOG,
@@ -129,8 +153,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code."""
-    options = parser().parse_args(arguments)
+    """Run one verb and return the exit code.
+
+    Raises:
+        SystemExit: The command line is wrong (``EXIT_USAGE``), or asks for help or the version.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        options = parser().parse_args(given)
+    except _UsageError as error:
+        print(error.usage, end="", file=sys.stderr)
+        print_infos(error.infos)
+        if "--json" in given:
+            print_problems(error.infos, EXIT_USAGE)
+        raise SystemExit(EXIT_USAGE) from None
     echo = ("", "info", "debug")[min(options.verbosity, 2)]
     log_file = logs.configure(options.log_level, options.log_file, echo=echo)
     logs.log.info("workbench %s: %s", version(), options.verb)
@@ -143,39 +179,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+_CANCELLED = ErrorInfo(message="Cancelled.", code="cancelled")
+
+
 def _perform(options: argparse.Namespace) -> int:
+    """Run the verb; a problem that ends it is printed, with --json as a document too."""
     try:
         with store.editing(options.project) if options.edits else nullcontext():
             return int(options.perform(options))
-    except TrustRequiredError as error:
-        _report(error)
-        return EXIT_TRUST
     except WorkbenchError as error:
-        _report(error)
-        return EXIT_USAGE
+        code = _code_of(error)
+        label = "failed" if code == EXIT_FAILED else "error"
+        print_infos(error.infos, label)
+        for info in error.infos:
+            logs.log.error("%s [%s] %s", info, info.code, info.details)
+        infos = error.infos
     except (KeyboardInterrupt, Cancelled):
-        print("Cancelled.", file=sys.stderr)
-        return EXIT_CANCELLED
+        print(_CANCELLED, file=sys.stderr)
+        code, infos = EXIT_CANCELLED, (_CANCELLED,)
     except BrokenPipeError:
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001 - nobody shall see a traceback
-        _report(_unforeseen(error))
-        return EXIT_FAILED
+        code, infos = EXIT_FAILED, (_unforeseen(error),)
+        print_infos(infos)
+        logs.log.error("%s", infos[0].details)
+    if getattr(options, "json", False):
+        print_problems(infos, code)
+    return code
 
 
-def _unforeseen(error: Exception) -> WorkbenchError:
-    """Return the error for an exception that no verb expects; the log gets the traceback."""
+def _unforeseen(error: Exception) -> ErrorInfo:
+    """Return the problem for an exception that no verb expects; the log gets the traceback."""
     what = str(error).split("\n")[0] or type(error).__name__
-    return failure(
-        f"{what} ({type(error).__name__})"[:400],
-        "The log names the place in the program.",
+    return ErrorInfo(
+        message=f"{what} ({type(error).__name__})"[:400],
+        hint="The log names the place in the program.",
         details="".join(traceback.format_exception(error)),
         code="unexpected",
     )
 
 
-def _report(error: WorkbenchError) -> None:
-    """Print problems on stderr and write them to the log, with their details."""
-    print_infos(error.infos)
-    for info in error.infos:
-        logs.log.error("%s [%s] %s", info, info.code, info.details)
+def _code_of(error: WorkbenchError) -> int:
+    if isinstance(error, TrustRequiredError):
+        return EXIT_TRUST
+    return EXIT_FAILED if isinstance(error, StudyFailedError) else EXIT_USAGE

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.jobs import run_study
 from workbench.cli.output import (
     EXIT_DONE,
-    EXIT_FAILED,
     add_engine,
     add_project,
     open_project,
@@ -39,8 +38,6 @@ def _perform(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
     with opened_cache(options) as cache:
         found = run_study("blame", Blame, (project, folder), cache, options, {})
-    if found is None:
-        return EXIT_FAILED
     if options.json:
         print_json(found.model_dump(mode="json"))
         return EXIT_DONE

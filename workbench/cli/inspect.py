@@ -1,4 +1,4 @@
-"""``inspect``: the contents of a ``.pte``."""
+"""``inspect``: the contents of a ``.pte``, or of a TensorFlow Lite file that Vela compiled."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("inspect", help="show the contents of a .pte or .bpte")
-    verb.add_argument("program", type=Path, metavar="FILE.pte")
+    verb = verbs.add_parser(
+        "inspect", help="show the contents of a .pte, a .bpte, or a .tflite that Vela compiled"
+    )
+    verb.add_argument("program", type=Path, metavar="FILE")
     verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
     verb.add_argument(
         "--plan", action="store_true", help="list instructions, memory plan and constants"
@@ -75,9 +77,9 @@ def _read(path: Path) -> bytes:
 
 def _listings(data: bytes, method: str) -> Iterator[Iterator[str]]:
     from workbench.pte import npu_commands, vela_stream
-    from workbench.pte.program import decode
+    from workbench.pte.description import read_program
 
-    for delegate in decode(data).method(method).delegates:
+    for delegate in read_program(data).method(method).delegates:
         if delegate.backend == vela_stream.ETHOS_U:
             commands = vela_stream.commands(vela_stream.blocks(delegate.data))
             if commands is not None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from workbench import api
-from workbench.cli.output import Progress, print_infos
+from workbench.cli.output import Progress, StudyFailedError, print_infos
 from workbench.history.runs import run_of
 from workbench.ids import StudyId
 from workbench.protocol import (
@@ -70,8 +70,8 @@ class ProgressPrinter:
 def run_study(
     study: StudyId, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
     options: argparse.Namespace, asked: dict[str, JsonValue],
-) -> Document | None:  # fmt: skip
-    """Run a study to its end and return its result; problems are printed, and None returned.
+) -> Document:  # fmt: skip
+    """Run a study to its end and return its result.
 
     Args:
         study: The study's id.
@@ -84,6 +84,7 @@ def run_study(
     Raises:
         Cancelled: The user pressed Ctrl-C. What was found is kept.
         TrustRequiredError: The project's code may not run.
+        StudyFailedError: The study failed.
     """
     found, ended = api.study(
         api.OpenProject(*opened),
@@ -95,8 +96,8 @@ def run_study(
         accelerate=not options.no_acceleration,
         on_event=ProgressPrinter().event,
     )
-    for event in ended.failures:
-        print_infos(event.infos, f"{event.stage} failed")
+    if found is None:
+        raise StudyFailedError(ended.errors)
     return found
 
 

@@ -10,11 +10,13 @@ from workbench.cli.jobs import run_study
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
+    StudyFailedError,
     add_engine,
     add_json,
     add_several,
     open_project,
     opened_cache,
+    print_infos,
     print_json,
     print_table,
 )
@@ -64,10 +66,13 @@ def _perform(options: argparse.Namespace) -> int:
     for path in options.projects:
         project, folder = open_project(argparse.Namespace(**{**vars(options), "project": path}))
         with opened_cache(options) as cache:
-            result = run_study("matrix", MatrixResult, (project, folder), cache, options, asked)
-        failed |= result is None
-        if result is not None:
-            found[project.name] = result
+            try:
+                study = run_study("matrix", MatrixResult, (project, folder), cache, options, asked)
+            except StudyFailedError as error:
+                print_infos(error.infos, f"{project.name} failed")
+                failed = True
+            else:
+                found[project.name] = study
     if options.json:
         print_json({name: result.model_dump(mode="json") for name, result in found.items()})
     elif options.markdown:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.api import JSON_VERSION
+from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
@@ -19,7 +21,6 @@ from workbench.project.trust import TrustStore, demand, named_code
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from workbench.errors import ErrorInfo
     from workbench.project.model import Project
 
 
@@ -27,9 +28,20 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_DIFFERS = 0, 1, 2, 3, 4
 EXIT_CANCELLED = 130
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+class StudyFailedError(WorkbenchError):
+    """A study or a stage failed: the verb ends with ``EXIT_FAILED``."""
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON document on stdout, with the version of its form."""
+    document = {"version": JSON_VERSION, **value}
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_problems(infos: Iterable[ErrorInfo], code: int) -> None:
+    """Print the problems that ended a verb as the JSON document of its failure."""
+    listed = [info.model_dump(mode="json") for info in infos]
+    print_json({"error": listed[0] if listed else None, "errors": listed, "exit_code": code})
 
 
 def print_infos(infos: Iterable[ErrorInfo], label: str = "error") -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.jobs import run_study
 from workbench.cli.output import (
     EXIT_DONE,
-    EXIT_FAILED,
     add_engine,
     add_project,
     open_project,
@@ -38,8 +37,6 @@ def _perform(options: argparse.Namespace) -> int:
     one_of_each_kind(project.target)
     with opened_cache(options) as cache:
         found = run_study("placement", Placement, (project, folder), cache, options, {})
-    if found is None:
-        return EXIT_FAILED
     if options.json:
         print_json(found.model_dump(mode="json"))
         return EXIT_DONE

@@ -15,7 +15,7 @@ from workbench.cli.output import (
     print_json,
     print_table,
 )
-from workbench.cli.target import with_options
+from workbench.cli.settings import assignments
 from workbench.deploy import boards
 from workbench.deploy.boards import load
 from workbench.errors import ErrorInfo, Place, failure
@@ -24,12 +24,14 @@ from workbench.project.model import (
     DataSource,
     Evaluation,
     ModelSource,
+    Preprocess,
     Project,
     TargetChoice,
     Tokenization,
 )
+from workbench.project.preprocessing import EXAMPLE, preprocess_of
 from workbench.project.recipes import begin, recipes
-from workbench.project.sources import TEXT_SUFFIX
+from workbench.project.sources import TEXT_SUFFIX, is_folder
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -103,6 +105,10 @@ def _add_data(new: argparse.ArgumentParser) -> None:
     )
     new.add_argument("--evaluation", metavar="SPEC", help="evaluation samples")
     new.add_argument(
+        "--preprocess", metavar="SETTINGS",
+        help=f"for folders of pictures: {EXAMPLE}; names: {', '.join(Preprocess.model_fields)}",
+    )  # fmt: skip
+    new.add_argument(
         "--tokenizer", default="", metavar="SPEC",
         help="for texts (.txt): tokenizer.json or FILE.py:callable; default: bytes",
     )  # fmt: skip
@@ -174,6 +180,13 @@ def _take_over(options: argparse.Namespace) -> int:
 def _made(options: argparse.Namespace, path: Path) -> Project:
     calibration = _data(options, options.calibration)
     data = _data(options, options.evaluation)
+    if options.preprocess and not any(d and d.preprocess for d in (calibration, data)):
+        raise failure(
+            "--preprocess needs a folder of pictures.",
+            "Give one with --calibration or --evaluation.",
+            Place(kind="option", id="preprocess"),
+            code="pictures-missing",
+        )
     if data is not None:
         data = data.model_copy(update={"labels": options.labels})
     project = Project(
@@ -198,7 +211,10 @@ def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
     if not spec:
         return None
     if not spec.endswith(TEXT_SUFFIX):
-        return DataSource(spec=spec)
+        made = DataSource(spec=spec)
+        if options.preprocess and is_folder(spec, options.project.absolute().parent):
+            return made.model_copy(update={"preprocess": preprocess_of(options.preprocess)})
+        return made
     if options.sequence is not None and options.sequence < 1:
         where = Place(kind="option", id="calibration.tokens.length")
         raise failure(
@@ -225,7 +241,7 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
             "No target or board given.", "Add --target or --board.", code="target-not-given"
         )
     choice = TargetChoice(id=made.id, options={**made.options, **given})
-    return with_options(choice, options.option, folder)
+    return api.set_options(choice, assignments(options.option, "target-option-invalid"), folder)
 
 
 def _shape(text: str) -> tuple[int, ...]:

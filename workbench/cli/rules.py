@@ -11,7 +11,7 @@ from workbench import api
 from workbench.cli.jobs import ProgressPrinter
 from workbench.cli.output import (
     EXIT_DONE,
-    EXIT_FAILED,
+    StudyFailedError,
     add_engine,
     add_project,
     allowed_code,
@@ -141,8 +141,6 @@ def _show(options: argparse.Namespace) -> int:
         return _print_stack(options, project)
     with opened_cache(options) as cache:
         graph = _graph(options, project, folder, cache)
-        if graph is None:
-            return EXIT_FAILED
         prepared = prepared_result(project, folder, cache)
     if prepared is None and any(rule.kind in PLUGIN_KINDS for rule in project.rules):
         print("Matches of plug-in rules are known after: workbench run --until prepare",
@@ -165,8 +163,12 @@ def _print_stack(options: argparse.Namespace, project: Project) -> int:
 
 def _graph(
     options: argparse.Namespace, project: Project, folder: Path, cache: Cache
-) -> GraphSnapshot | None:
-    """Return the exported graph; an engine exports it if necessary."""
+) -> GraphSnapshot:
+    """Return the exported graph; an engine exports it if necessary.
+
+    Raises:
+        StudyFailedError: The export failed.
+    """
     graph = float_graph(project, folder, cache)
     if graph is not None:
         return graph
@@ -177,11 +179,10 @@ def _graph(
         code=code,
     )  # fmt: skip
     job = api.run_job(command, ProgressPrinter().event)
-    if job.outcome != "done":
-        for event in job.failures:
-            print_infos(event.infos, f"{event.stage} failed")
-        return None
-    return float_graph(project, folder, cache)
+    graph = float_graph(project, folder, cache)
+    if graph is None:
+        raise StudyFailedError(info for event in job.failures for info in event.infos)
+    return graph
 
 
 def _print_resolution(

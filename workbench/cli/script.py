@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.analysis.ranges import RangeTaker, read_chosen
+from workbench.analysis.ranges import RangeTaker, needs_calibration, read_chosen
 from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import write_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
-from workbench.results import ExportResult, load_result
+from workbench.results import ExportResult, ImportResult, WeightsTaken, load_result
 from workbench.script import script
 from workbench.script.aot_arm_compiler import give_command
 
@@ -47,7 +47,7 @@ def _ranges(project: Project, folder: Path) -> dict[str, tuple[float, float]]:
     """
     cache = Cache(default_root())
     stage = plan(project, folder, cache).of("calibrate")
-    if project.range_methods and stage.state != "cached":
+    if needs_calibration(project) and stage.state != "cached":
         raise failure(
             "The script contains calibrated ranges, and there is no calibration for the "
             "current project.",
@@ -66,6 +66,14 @@ def _has_branches(project: Project, folder: Path) -> bool:
     return not known or bool(load_result(ExportResult, cache.folder(stage.key)).branches)
 
 
+def _weights(project: Project, folder: Path) -> WeightsTaken | None:
+    """Return where the weights were found; None if the model has not been imported."""
+    cache = Cache(default_root())
+    stage = plan(project, folder, cache).of("import_model")
+    known = stage.state == "cached"
+    return load_result(ImportResult, cache.folder(stage.key)).weights if known else None
+
+
 def _script(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
     errors = [p.info for p in problems(project, folder, None) if p.level == "error"]
@@ -76,7 +84,8 @@ def _script(options: argparse.Namespace) -> int:
         commands, text = give_command(project, folder, options.out)
     else:
         ranges, branches = _ranges(project, folder), _has_branches(project, folder)
-        text = script(project, folder, options.out, ranges, branches=branches)
+        weights = _weights(project, folder)
+        text = script(project, folder, options.out, ranges, branches=branches, weights=weights)
         commands = [f"python {options.out}"]
     try:
         write_file(options.out, text.encode())

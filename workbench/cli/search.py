@@ -88,8 +88,6 @@ def _perform(options: argparse.Namespace) -> int:
             found = run_study("search", SearchResult, (project, folder), cache, options, asked)
         finally:
             _keep(options.project, project, folder, cache)
-        if found is None:
-            return EXIT_FAILED
     best = found.best()
     if options.json:
         document = found.model_dump(mode="json")

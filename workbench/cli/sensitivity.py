@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.jobs import run_study
 from workbench.cli.output import (
     EXIT_DONE,
-    EXIT_FAILED,
     add_engine,
     add_project,
     open_project,
@@ -48,8 +47,6 @@ def _perform(options: argparse.Namespace) -> int:
             found = run_study(
                 "sensitivity", SensitivityResult, (project, folder), cache, options, asked
             )
-    if found is None:
-        return EXIT_FAILED
     if options.json:
         print_json(_document(found))
         return EXIT_DONE

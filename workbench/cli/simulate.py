@@ -22,18 +22,18 @@ from workbench.cli.output import (
 from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
+from workbench.npu.inputs import SEED, drawn_inputs, read_inputs
 from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse
 
     from workbench.npu.cpu import CpuOperators
-    from workbench.npu.program import Program, Result, Tensor
+    from workbench.npu.program import Program, Result
 
 _Array = npt.NDArray[Any]
 
 _KEYS = {"file", "inputs", "out"}
-_SEED = 0
 _PROGRAMS_KEPT = 4
 _REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
 _SHOWN = (
@@ -193,12 +193,12 @@ class _Bench:
         if "inputs" not in job and program.cases:
             return self._vectors(job, program)
         if "inputs" in job:
-            inputs = _arrays(Path(job["inputs"]), len(program.inputs))
+            inputs = read_inputs(Path(job["inputs"]), len(program.inputs))
         else:
-            inputs = _random(program.inputs)
+            inputs = drawn_inputs(program.inputs)
         result = self._run(program, inputs)
         document = self._document(job, program, [result])
-        document["inputs"] = job.get("inputs", f"random, seed {_SEED}")
+        document["inputs"] = job.get("inputs", f"random, seed {SEED}")
         outputs = {f"out{place}": values for place, values in enumerate(result.outputs)}
         return document | _kept(job, outputs)
 
@@ -261,51 +261,6 @@ class _Bench:
                 "operations": [one.as_dict() for one in first.counters],
             }
         return document
-
-
-def _arrays(path: Path, count: int) -> list[_Array]:
-    place = Place(kind="option", id="inputs")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not hasattr(stored, "files"):
-                raise failure(
-                    f"{path} holds one array, not named ones.",
-                    "Write an .npz.",
-                    place,
-                    code="inputs-not-npz",
-                )
-            missing = [f"in{i}" for i in range(count) if f"in{i}" not in stored.files]
-            if missing:
-                raise failure(
-                    f"{path} has no {', '.join(missing)}.",
-                    f"It has {', '.join(stored.files) or 'nothing'}.",
-                    place,
-                    code="inputs-missing",
-                )
-            return [np.asarray(stored[f"in{i}"]) for i in range(count)]
-    except WorkbenchError:
-        raise
-    except Exception as error:  # numpy raises many kinds for damaged files
-        raise failure(
-            f"{path} cannot be read: {error}.", "Give an .npz.", place, code="inputs-not-readable"
-        ) from error
-
-
-def _random(tensors: Sequence[Tensor]) -> list[_Array]:
-    """Return integers of the whole range, and normally distributed numbers."""
-    generator = np.random.default_rng(_SEED)
-    made: list[_Array] = []
-    for tensor in tensors:
-        kind = np.dtype(tensor.dtype)
-        if kind.kind in "iu":
-            limits = np.iinfo(kind)
-            drawn = generator.integers(limits.min, limits.max, tensor.shape, kind, endpoint=True)
-            made.append(drawn)
-        elif kind.kind == "b":
-            made.append(generator.integers(0, 2, tensor.shape).astype(kind))
-        else:
-            made.append(generator.standard_normal(tensor.shape).astype(kind))
-    return made
 
 
 def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[str, Any]:

@@ -132,8 +132,6 @@ def _run(
 ) -> int:  # fmt: skip
     with opened_cache(options) as cache:
         found = run_study(study, SweepResult, (project, folder), cache, options, asked)
-    if found is None:
-        return EXIT_FAILED
     if options.json:
         print_json(_document(found))
     else:

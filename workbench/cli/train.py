@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from workbench.cli.jobs import run_study
 from workbench.cli.output import (
     EXIT_DONE,
-    EXIT_FAILED,
     add_engine,
     add_project,
     open_project,
@@ -87,8 +86,6 @@ def _perform(options: argparse.Namespace) -> int:
         project = edits.train_by(project, options.function)
     with opened_cache(options) as cache:
         found = run_study("training", TrainingResult, (project, folder), cache, options, asked)
-        if found is None:
-            return EXIT_FAILED
         if options.apply:
             place = study_folder(cache, study_key("training", project, folder, cache, asked))
             weights = keep_weights(found, place, folder)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from workbench.deploy.firmware_files import digest
 from workbench.errors import Place, failure
@@ -15,15 +17,18 @@ from workbench.files import remove_parts, sync_folder, write_part
 from workbench.results import PackageResult, load_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from workbench.analysis.gate import GateResult
     from workbench.results import Deliverable
 
 _MANIFEST = "manifest.json"
+NO_OUTCOME: Mapping[str, Any] = MappingProxyType({})
 
 
-def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, ...]:
+def deliver(
+    source: Path, target: Path, gate: GateResult, outcome: Mapping[str, Any] = NO_OUTCOME
+) -> tuple[Deliverable, ...]:
     """Copy the deliverables, and only those; return them as they are in the folder.
 
     The manifest and the firmware note state the verdict; all other files are copied unchanged. All
@@ -34,6 +39,7 @@ def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, 
         source: The result of the stage package.
         target: The folder that receives the files; it is made if it is missing.
         gate: The verdict on the program.
+        outcome: The figures of the run (``workbench.history.outcomes``), for the manifest.
 
     Raises:
         WorkbenchError: A file cannot be written, the folder is a link, or the result is damaged.
@@ -46,7 +52,7 @@ def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, 
             Place(kind="file", id=str(target)),
             code="deliverables-folder-linked",
         )
-    changed, contents = _contents(source, files, gate)
+    changed, contents = _contents(source, files, gate, outcome)
     try:
         target.mkdir(parents=True, exist_ok=True)
         remove_parts(target)
@@ -62,7 +68,7 @@ def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, 
 
 
 def _contents(
-    source: Path, files: Iterable[Deliverable], gate: GateResult
+    source: Path, files: Iterable[Deliverable], gate: GateResult, outcome: Mapping[str, Any]
 ) -> tuple[dict[str, Deliverable], dict[str, bytes]]:
     """Return the deliverables that state the verdict, and the bytes of all, the manifest last."""
     changed: dict[str, Deliverable] = {}
@@ -74,7 +80,9 @@ def _contents(
             raise _damaged(file.name) from error
         if Path(file.name).name != file.name or digest(data) != file.sha256:
             raise _damaged(file.name)
-        stated = _with_verdict(file.name, data, gate, changed)
+        stated = _with_verdict(file.name, data, gate)
+        if file.name == _MANIFEST:
+            stated = _manifest_with_verdict(data, gate, outcome, changed)
         contents[file.name] = data if stated is None else stated
         if stated is not None:
             update = {"bytes": len(stated), "sha256": digest(stated)}
@@ -82,12 +90,8 @@ def _contents(
     return changed, contents
 
 
-def _with_verdict(
-    name: str, data: bytes, gate: GateResult, changed: Mapping[str, Deliverable]
-) -> bytes | None:
-    """Return a note or the manifest with the verdict; None for other files."""
-    if name == _MANIFEST:
-        return _manifest_with_verdict(data, gate, changed)
+def _with_verdict(name: str, data: bytes, gate: GateResult) -> bytes | None:
+    """Return a note with the verdict; None for other files."""
     if name.endswith(".md"):
         return with_verdict(data.decode(), gate).encode()
     if name.endswith(".html"):
@@ -96,14 +100,15 @@ def _with_verdict(
 
 
 def _manifest_with_verdict(
-    data: bytes, gate: GateResult, changed: Mapping[str, Deliverable]
+    data: bytes, gate: GateResult, outcome: Mapping[str, Any], changed: Mapping[str, Deliverable]
 ) -> bytes:
-    """Return the manifest with the verdict as its first field, and the notes' digests."""
+    """Return the manifest: the verdict first, the notes' digests, and the run's outcome."""
     manifest = json.loads(data)
     for entry in manifest.get("files", ()):
         if (other := changed.get(entry["name"])) is not None:
             entry.update(other.model_dump())
-    named = {"gate": gate.model_dump(mode="json"), **manifest}
+    told = {"outcome": dict(outcome)} if outcome else {}
+    named = {"gate": gate.model_dump(mode="json"), **manifest, **told}
     return f"{json.dumps(named, indent=2)}\n".encode()
 
 

@@ -17,6 +17,7 @@ from workbench.targets.ethos_u.devices import MemoryUse, memory_use
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from workbench.deploy.input_header import PictureInput
     from workbench.project.model import Project, TargetChoice
     from workbench.targets.ethos_u.devices import MemoryUse
 
@@ -28,7 +29,7 @@ class Facts:
     ``stem`` is the project's name as a C identifier; ``weights`` are the bytes of the .ptd, None if
     the program contains the weights; ``kernels`` are those the runtime must link. ``kept`` are
     buffers with state between inferences; the last ``handed_on`` outputs are the last inputs of the
-    next inference.
+    next inference. ``pictures`` says how pictures become the input.
     """
 
     stem: str
@@ -46,6 +47,7 @@ class Facts:
     departures: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     handed_on: int = 0
+    pictures: PictureInput | None = None
 
     @property
     def where(self) -> str:

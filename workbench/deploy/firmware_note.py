@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.deploy.boards import sentence
 from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
+from workbench.deploy.input_header import PictureInput, sentences
 from workbench.escaping import in_markdown, in_markdown_code
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def sections(
     """
     return [
         Section("Program", tuple(_program(facts, lowered))),
+        *([Section("Pictures", tuple(_pictures(facts.pictures, facts.stem)))]
+          if facts.pictures else []),
         Section("Does it fit?", tuple(_fit(facts))),
         Section("Pools", (
             "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
@@ -161,6 +164,14 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         )
     yield from _remembering(facts)
     yield from facts.departures
+
+
+def _pictures(found: PictureInput, stem: str) -> Iterator[Block]:
+    """Yield how the camera's picture becomes the input."""
+    yield " ".join(sentences(found))
+    if found.codes:
+        yield f"{stem}_input.h has the codes, and a function that fills the input:"
+        yield Code(f"{stem}_fill_input(pixels, input);")
 
 
 def _remembering(facts: Facts) -> Iterator[Block]:

@@ -8,6 +8,10 @@ import os
 import sys
 import threading
 import time
+import warnings
+
+# The modules whose notes to their own developers are left out of the log.
+_LIBRARIES = r"(torch|torchao|executorch|ethosu|onnx|onnxscript|transformers|numpy|tosa)(\.|$)"
 
 
 def serve(commands: int, events: int) -> None:
@@ -29,6 +33,9 @@ def serve(commands: int, events: int) -> None:
     import torch
     import tqdm
 
+    # Libraries warn their own callers, in one line per operator; the user cannot act on it.
+    for kind in (FutureWarning, DeprecationWarning):
+        warnings.filterwarnings("ignore", category=kind, module=_LIBRARIES)
     # An inter-process lock is never released by a process that exits immediately, as this one does.
     tqdm.tqdm.set_lock(threading.RLock())
     # Ranges and sums, and so the bytes of the program, depend on the number of threads in their

@@ -14,10 +14,12 @@ import numpy as np
 import torch
 
 from workbench.engine import code_import, user_code
+from workbench.engine.checkpoints import load_weights
 from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.project import pt2, sources
+from workbench.results import WeightsTaken
 
 if TYPE_CHECKING:
     from workbench.project.model import ModelSource
@@ -34,11 +36,15 @@ _NO_ARRAYS = (
 
 @dataclass
 class LoadedModel:
-    """A model in evaluation mode: a module, or an already exported program."""
+    """A model in evaluation mode: a module, or an already exported program.
+
+    ``weights`` says where its weights were found; None if they came with the model.
+    """
 
     module: torch.nn.Module | None
     program: torch.export.ExportedProgram | None
     inputs: Tensors
+    weights: WeightsTaken | None = None
 
 
 def load_model(model: ModelSource, folder: Path) -> LoadedModel:
@@ -54,8 +60,9 @@ def load_model(model: ModelSource, folder: Path) -> LoadedModel:
     function = user_code.load_callable(reference, "model.spec")
     made = user_code.call(function, reference, "model.spec")
     module, inputs = _take_apart(made, reference.attribute)
+    taken = None
     if model.weights:
-        _load_weights(module, sources.absolute(folder, model.weights))
+        taken = load_weights(module, sources.absolute(folder, model.weights))
     given = _given_inputs(model, folder)
     if given is None and inputs is None:
         raise failure(
@@ -67,7 +74,7 @@ def load_model(model: ModelSource, folder: Path) -> LoadedModel:
     # Frozen: passes of the toolchain copy what they compute from parameters, and a tensor that
     # would need a gradient cannot be copied. Training makes its own copy trainable.
     module.eval().requires_grad_(False)
-    return LoadedModel(module, None, given if given is not None else inputs or ())
+    return LoadedModel(module, None, given if given is not None else inputs or (), taken)
 
 
 def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
@@ -179,50 +186,3 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
         generator = torch.Generator().manual_seed(0)
         return tuple(torch.randn(shape, generator=generator) for shape in model.input_shapes)
     return None
-
-
-def _load_weights(module: torch.nn.Module, path: Path) -> None:
-    where = Place(kind="option", id="model.weights")
-    if not path.is_file():
-        raise failure(
-            f"The weights file {path.name} does not exist.",
-            "Correct the path.",
-            where,
-            code="weights-missing",
-        )
-    try:
-        state = _read_state(path)
-    except Exception as error:
-        raise failure(
-            f"{path.name} contains no weights that can be read without running code.",
-            "Save a safetensors file, or a state dict with torch.save.",
-            where,
-            details=str(error),
-            code="weights-unreadable",
-        ) from error
-    if not isinstance(state, dict):
-        raise failure(
-            f"{path.name} contains no state dict.", where=where, code="weights-not-state-dict"
-        )
-    try:
-        missing, surplus = module.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        raise failure(
-            f"The weights do not fit: {error}"[:500], where=where, code="weights-unfit"
-        ) from error
-    if missing or surplus:
-        raise failure(
-            f"The weights do not fit: {len(missing)} missing ({', '.join(missing[:3])}), "
-            f"{len(surplus)} surplus ({', '.join(surplus[:3])}).",
-            "They belong to a different model.",
-            where,
-            code="weights-unfit",
-        )
-
-
-def _read_state(path: Path) -> Any:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    return torch.load(path, map_location="cpu", weights_only=True)

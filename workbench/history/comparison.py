@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -103,10 +103,10 @@ def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
         least_db: Layers with a smaller change are omitted [dB].
     """
     return Difference(
-        rules=tuple(_changes(_rules(a), _rules(b))),
-        figures=tuple(_changes(_figures(a), _figures(b))),
+        rules=tuple(changes(facts_of_rules(a), facts_of_rules(b))),
+        figures=tuple(changes(_figures(a), _figures(b))),
         layers=tuple(_layers(a, b, least_db)),
-        versions=tuple(_changes(a.versions, b.versions)),
+        versions=tuple(changes(a.versions, b.versions)),
     )
 
 
@@ -140,7 +140,8 @@ def _is_general(rule: Rule) -> bool:
     return rule.kind == "global" and not rule.keeps_off
 
 
-def _rules(run: Run) -> dict[str, str]:
+def facts_of_rules(run: Run) -> dict[str, str]:
+    """Return what decides the precision of a run: configs and more by what they apply to."""
     enabled = [rule for rule in run.rules if rule.enabled]
     facts = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
     facts |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
@@ -186,7 +187,8 @@ def _number(value: float | None, unit: str = "") -> str:
     return "" if value is None else f"{value:.6g}{unit}"
 
 
-def _changes(a: dict[str, str], b: dict[str, str]) -> list[Change]:
+def changes(a: Mapping[str, str], b: Mapping[str, str]) -> list[Change]:
+    """Return the names whose values differ; an absent value is ""."""
     names = [*a, *(name for name in b if name not in a)]
     return [
         Change(name, a.get(name, ""), b.get(name, ""))

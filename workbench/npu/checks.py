@@ -129,6 +129,13 @@ class Checker:
         self._unused = [entry for entry in self._unused if not _overlap(entry[0], area)]
         self._unused.append((area, self._now))
 
+    def copies(self, source: Area, target: Area) -> None:
+        """Keep for the copy which of its bytes hold something."""
+        self._now.reads.append(source)
+        self._now.writes.append(target)
+        is_constant = source.region == CONSTANTS
+        self._mask(target)[...] = True if is_constant else self._mask(source).copy()
+
     def _mask(self, area: Area) -> npt.NDArray[np.bool_]:
         """Return which bytes of an area hold something; not copied."""
         size = self._state.memory.regions[area.region].size

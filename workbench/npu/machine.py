@@ -15,7 +15,7 @@ from workbench.npu.convolution import convolution, depthwise
 from workbench.npu.counters import Counters
 from workbench.npu.elementwise import elementwise
 from workbench.npu.faults import Fault, Finding, LimitFault, StreamFault
-from workbench.npu.memory import Area, Memory
+from workbench.npu.memory import Access, Area, Memory
 from workbench.npu.pooling import pool
 from workbench.npu.registers import Device, Registers, device
 from workbench.npu.resizing import resize
@@ -47,12 +47,15 @@ class MachineResult:
         counters: One entry for each operation and each copy, in their order.
         findings: Remarks, in the order of the commands.
         peak: The highest address that was touched in each memory region [bytes].
+        accesses: Tensors of the operations that ``Options.record`` names, by their offset; of an
+            operation that runs several times those of the last time.
     """
 
     outputs: tuple[npt.NDArray[np.uint8], ...]
     counters: tuple[Counters, ...]
     findings: tuple[Finding, ...]
     peak: Mapping[int, int]
+    accesses: Mapping[int, tuple[Access, ...]]
 
 
 class Machine:
@@ -176,6 +179,7 @@ class _Run:
         self._options = options
         self._modules = options.modules.get(machine.index, {})
         self._counted: list[Counters] = []
+        self._accesses: dict[int, tuple[Access, ...]] = {}
         self._command: Command | None = None
         self._checker: Checker | None = None
 
@@ -199,8 +203,9 @@ class _Run:
                 Fault.code,
             ) from error
         return MachineResult(
-            outputs, tuple(self._counted), tuple(state.findings), dict(state.memory.peak)
-        )
+            outputs, tuple(self._counted), tuple(state.findings), dict(state.memory.peak),
+            self._accesses,
+        )  # fmt: skip
 
     def _failure(self, message: str, hint: str, code: str) -> WorkbenchError:
         command = self._command
@@ -284,6 +289,8 @@ class _Run:
         read, written = memory.bytes_read, memory.bytes_written
         if self._checker is not None:
             self._checker.begins(command.offset, command.name)
+        is_recorded = (self._machine.index, command.offset) in self._options.record
+        memory.record = [] if is_recorded else None
         if kernel is None:
             transfer(state, command.parameter)
         else:
@@ -294,6 +301,8 @@ class _Run:
             self._checker.ends("transfer" if kernel is None else "kernel")
         counters.read_bytes = memory.bytes_read - read
         counters.written_bytes = memory.bytes_written - written
+        if memory.record is not None:
+            self._accesses[command.offset] = tuple(memory.record)
         self._counted.append(counters)
 
 

@@ -39,6 +39,27 @@ class Watch(Protocol):
     def writes(self, area: Area) -> None:
         """Take note of bytes before they are written."""
 
+    def copies(self, source: Area, target: Area) -> None:
+        """Take note of bytes before they are copied."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """A tensor that one command reads or writes.
+
+    Attributes:
+        side: "IFM", "IFM2" or "OFM"; "source" or "destination" of a copy.
+        written: Whether it is written.
+        address: Its first address in the region [bytes].
+        values: (height, width, depth) of a tensor, or the bytes of a copy.
+    """
+
+    side: str
+    written: bool
+    region: int
+    address: int
+    values: Values
+
 
 @dataclass(frozen=True, slots=True)
 class Area:
@@ -100,6 +121,7 @@ class Memory:
         self.loaded = np.zeros(TABLE_BYTES, np.bool_)
         self.peak = dict.fromkeys(self.regions, 0)
         self.watch: Watch | None = None
+        self.record: list[Access] | None = None
         self.bytes_read = 0
         self.bytes_written = 0
 
@@ -109,6 +131,12 @@ class Memory:
         Raises:
             Fault: it is not all inside its region, or it lies in constants and is written.
         """
+        values = self._view(area, dtype, write=write)
+        if self.watch is not None:
+            (self.watch.writes if write else self.watch.reads)(area)
+        return values
+
+    def _view(self, area: Area, dtype: np.dtype[Any], *, write: bool) -> Values:
         data = self._region(area)
         if write and area.region == CONSTANTS:
             raise AddressFault(f"Constants are written at {area.first:#x}.")
@@ -126,8 +154,6 @@ class Memory:
         else:
             self.bytes_read += size
         self.peak[area.region] = max(self.peak[area.region], area.end)
-        if self.watch is not None:
-            (self.watch.writes if write else self.watch.reads)(area)
 
     def _region(self, area: Area) -> Bytes:
         data = self.regions.get(area.region)
@@ -161,6 +187,24 @@ class Memory:
         area = Area(region, address, (data.size,), (1,), 1)
         self.view(area, np.dtype(np.uint8), write=True)[:] = data
 
+    def copy(self, source: tuple[int, int], target: tuple[int, int], size: int) -> None:
+        """Copy bytes from one region and address to another.
+
+        Bytes that nothing wrote may be copied: transfers are rounded up to 16 bytes.
+
+        Raises:
+            Fault: they are not all inside their regions, or constants are written.
+        """
+        taken, given = (Area(region, at, (size,), (1,), 1) for region, at in (source, target))
+        data = self._view(taken, np.dtype(np.uint8), write=False).copy()
+        room = self._view(given, np.dtype(np.uint8), write=True)
+        if self.watch is not None:
+            self.watch.copies(taken, given)
+        room[:] = data
+        if self.record is not None:
+            self.record.append(Access("source", False, *source, data))
+            self.record.append(Access("destination", True, *target, data))
+
     def read(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> Values:
         """Return a tensor as (height, width, depth); it may share the memory.
 
@@ -170,11 +214,18 @@ class Memory:
         self._check_room(tensor, shape)
         parts = list(_parts(tensor, shape))
         if len(parts) == 1 and not tensor.bricks:
-            return self.view(parts[0].area, tensor.dtype, write=False)
-        values = np.empty(shape, tensor.dtype)
-        for part in parts:
-            part.of(values)[...] = self.view(part.area, tensor.dtype, write=False)
+            values = self.view(parts[0].area, tensor.dtype, write=False)
+        else:
+            values = np.empty(shape, tensor.dtype)
+            for part in parts:
+                part.of(values)[...] = self.view(part.area, tensor.dtype, write=False)
+        self._recorded(tensor, values, written=False)
         return values
+
+    def _recorded(self, tensor: FeatureMap, values: Values, *, written: bool) -> None:
+        if self.record is not None:
+            side, region, base = tensor.side, tensor.region, tensor.bases[0]
+            self.record.append(Access(side, written, region, base, values.copy()))
 
     def write(self, tensor: FeatureMap, values: Values) -> None:
         """Write a tensor of (height, width, depth) in its own type.
@@ -186,6 +237,7 @@ class Memory:
         self._check_room(tensor, (height, width, depth))
         for part in _parts(tensor, (height, width, depth)):
             self.view(part.area, tensor.dtype, write=True)[...] = part.of(values)
+        self._recorded(tensor, values.astype(tensor.dtype), written=True)
 
     def _check_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
         if tensor.storage != TILES_2X2 and not _is_one_tile(tensor, shape):

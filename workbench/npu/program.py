@@ -19,6 +19,7 @@ from workbench.npu.counters import Counters
 from workbench.npu.cpu import CpuOperators, Output, run_kernel
 from workbench.npu.faults import Finding
 from workbench.npu.machine import Machine
+from workbench.npu.memory import Access
 from workbench.npu.state import Options, WeightCache
 from workbench.pte import vela_stream
 from workbench.pte.program import (
@@ -68,12 +69,14 @@ class Result:
         counters: One entry for each operation of the delegates, in the order they ran.
         findings: Remarks on single commands; those of severity "error" only with ``check``.
         peak: By delegate, the highest address touched in each memory region [bytes].
+        accesses: Tensors of the operations that ``Options.record`` names, by delegate and offset.
     """
 
     outputs: tuple[_Array, ...]
     counters: tuple[Counters, ...]
     findings: tuple[Finding, ...]
     peak: Mapping[int, Mapping[int, int]]
+    accesses: Mapping[tuple[int, int], tuple[Access, ...]]
 
 
 class Program:
@@ -149,6 +152,7 @@ class _Run:
         self._counters: list[Counters] = []
         self._findings: list[Finding] = []
         self._peak: dict[int, Mapping[int, int]] = {}
+        self._accesses: dict[tuple[int, int], tuple[Access, ...]] = {}
 
     def all(self, inputs: Sequence[_Array]) -> Result:
         self._values.update(zip(self._method.inputs, inputs, strict=True))
@@ -166,7 +170,9 @@ class _Run:
             else:
                 self._perform(call, at - 1)
         outputs = tuple(np.asarray(self._value(index)) for index in self._method.outputs)
-        return Result(outputs, tuple(self._counters), tuple(self._findings), self._peak)
+        return Result(
+            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses
+        )
 
     def _perform(self, call: Call, number: int) -> None:
         if call.kind == "delegate":
@@ -198,6 +204,7 @@ class _Run:
         self._counters += found.counters
         self._findings += found.findings
         self._peak[call.index] = found.peak
+        self._accesses.update({(call.index, at): kept for at, kept in found.accesses.items()})
 
     def _kernel(self, call: Call) -> None:
         if not 0 <= call.index < len(self._method.kernels) or not call.values:

@@ -45,12 +45,14 @@ class Options:
             no wait orders. Memory that nothing wrote holds a pattern instead of zeros.
         limits: What a program may take.
         modules: Names of modules by delegate and offset of the command [bytes], for messages.
+        record: Delegate and offset [bytes] of operations whose tensors are kept.
     """
 
     counters: bool = False
     check: bool = False
     limits: Limits = field(default_factory=Limits)
     modules: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    record: frozenset[tuple[int, int]] = frozenset()
 
 
 class WeightCache:

@@ -45,8 +45,11 @@ def transfer(state: State, parameter: int) -> None:
     rows = _rows_u85(state) if state.device.u85 else _rows_u65(registers, length)
     for row in rows:
         state.spend(length + _ROW_WORK)
-        data = _read(state, registers["DMA0_SRC_REGION"], row.source, length)
-        _write(state, registers["DMA0_DST_REGION"], row.target, data)
+        source, target = registers["DMA0_SRC_REGION"], registers["DMA0_DST_REGION"]
+        if (source | target) & _INTERNAL:
+            _write(state, target, row.target, _read(state, source, row.source, length))
+        else:
+            state.memory.copy((source & 7, row.source), (target & 7, row.target), length)
         state.counters.copied_bytes += length
 
 

@@ -114,6 +114,13 @@ class InputFile:
             return False
 
 
+def _name_in(reference: sources.Reference, path: Path) -> str:
+    """Return a file's name; for a picture with its folders, which may be its class."""
+    if reference.kind == "pictures" and reference.path is not None:
+        return path.relative_to(reference.path).as_posix()
+    return path.name
+
+
 @dataclass(frozen=True)
 class Reading:
     """A project, where its relative paths start, and the memory of its files' digests.
@@ -148,7 +155,7 @@ class Reading:
             "kind": reference.kind,
             "module": reference.module,
             "attribute": reference.attribute,
-            "files": [[p.name, self.digest(p)] for p in files],
+            "files": [[_name_in(reference, p), self.digest(p)] for p in files],
         }
 
     def code(self, spec: str | None, option: str) -> JsonValue:
@@ -163,4 +170,6 @@ class Reading:
         named = sources.data_references(data, self.folder, option)
         found = {name: self.reference(name, ref) for name, ref in named}
         rest = data.model_dump(mode="json", exclude={"spec", "labels"})
+        if data.labels == sources.LABELS_OF_FOLDERS:
+            rest["labels"] = data.labels
         return {**rest, "references": list(found.values())}

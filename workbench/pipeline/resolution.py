@@ -12,6 +12,7 @@ from workbench.project import plugins, sources
 from workbench.project.configs import QuantConfig
 from workbench.project.frozen import Frozen
 from workbench.project.model import PLUGIN_KINDS, name_of
+from workbench.project.preprocessing import EXAMPLE
 from workbench.project.rules import (
     ModuleRef,
     NodeRef,
@@ -105,7 +106,9 @@ def problems(
         types = [module.type_name for module in graph.modules]
         told |= {info.message: info for info in ambiguous_classes(project, types)}
     errors = [Problem(level="error", info=info) for info in reversed(told.values())]
-    warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph, prepared)]
+    warnings = [
+        Problem(level="warning", info=info) for info in _warnings(project, folder, graph, prepared)
+    ]
     warnings += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
@@ -141,7 +144,7 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
 
 
 def _warnings(
-    project: Project, graph: GraphSnapshot | None, prepared: PrepareResult | None
+    project: Project, folder: Path, graph: GraphSnapshot | None, prepared: PrepareResult | None
 ) -> Iterator[ErrorInfo]:
     if project.calibration is None:
         yield ErrorInfo(
@@ -150,6 +153,15 @@ def _warnings(
             where=Place(kind="option", id="calibration"),
             code="calibration-missing",
         )
+    for option, source in (("calibration", project.calibration),
+                           ("evaluation.data", project.evaluation.data)):  # fmt: skip
+        if source and source.preprocess is None and sources.is_folder(source.spec, folder):
+            yield ErrorInfo(
+                message=f"{source.spec} is a folder of pictures without preprocess.",
+                hint=f"Run: workbench preprocess PROJECT {EXAMPLE}",
+                where=Place(kind="option", id=f"{option}.preprocess"),
+                code="pictures-preprocess-missing",
+            )
     if not any(rule.enabled for rule in project.rules):
         yield ErrorInfo(
             message="No rules: nothing will be quantized.",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field, field_validator
 
@@ -37,7 +38,13 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 # What a value must satisfy for a condition not to apply.
 _LIMITS = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
-_CONDITION = re.compile(r"\s*([a-z_0-9]+)\s*(>=|<=|>|<)\s*(-?[0-9.]+(?:e[-+]?[0-9]+)?)\s*", re.I)
+_NUMBER = r"[0-9.]+(?:e[-+]?[0-9]+)?"
+_CONDITION = re.compile(rf"\s*([a-z_0-9]+)\s*(>=|<=|>|<)\s*(-?{_NUMBER})\s*", re.I)
+_RELATIVE = re.compile(
+    rf"\s*([a-z_0-9]+)\s*(>=|<=|>|<)\s*"
+    rf"(?:(?:baseline\s*)?([-+])\s*({_NUMBER})\s*%|baseline(?:\s*([-+])\s*({_NUMBER}))?)\s*",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,29 @@ def condition_of(text: str) -> Condition:
             Place(kind="option", id="fail-if"),
             code="gate-condition-invalid",
         ) from None
+
+
+def condition_against(text: str, baseline: Mapping[str, float]) -> Condition:
+    """Return a condition that may name the figure of a baseline.
+
+    Args:
+        text: As for ``condition_of``, or with ``baseline``, ``baseline+N``, ``baseline-N`` or a
+            signed percentage of the baseline's figure as the value: ``cycles>+5%``,
+            ``top1<baseline-0.01``.
+        baseline: The figures of the baseline. The value is NaN if it lacks the figure.
+
+    Raises:
+        WorkbenchError: It is not written so, or names no known figure.
+    """
+    found = _RELATIVE.fullmatch(text)
+    if found is None:
+        return condition_of(text)
+    name, comparison, sign, percent, plain_sign, plain = found.groups()
+    condition = condition_of(f"{name}{comparison}{percent or plain or 0}")
+    figure = baseline.get(condition.name, math.nan)
+    step = condition.value * (abs(figure) / 100 if percent else 1)
+    value = figure - step if "-" in {sign, plain_sign} else figure + step
+    return replace(condition, value=value)
 
 
 def _known(name: str) -> str:

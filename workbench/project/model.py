@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, PositiveInt, model_validator
 
 from workbench.project.configs import (
     PRESETS_BY_ID,
@@ -24,7 +25,7 @@ from workbench.project.frozen import Frozen
 from workbench.project.gate import Gate
 
 QUERIES_AT_MOST = 8
-PROJECT_VERSION = 8
+PROJECT_VERSION = 9
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
@@ -77,11 +78,69 @@ class ModelSource(Frozen):
 
 
 class Preprocess(Frozen):
-    """Conversion of pictures to tensors: size [height, width], then (value / 255 - mean) / std."""
+    """Conversion of pictures to the model's input, in the order of the fields.
 
-    size: tuple[int, int]
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
+    Without ``crop``, a picture is resized to ``size`` [height, width]. With ``crop``, it is resized
+    so that it covers ``size`` and keeps its aspect ratio, and the centre ``crop`` [height, width]
+    is taken, as torchvision's ``Resize(n)`` and ``CenterCrop`` do. ``filter`` is Pillow's. Pixels
+    are in ``layout``; ``auto`` is gray for one channel, else RGB. For ``float32`` the value is
+    (pixel / scale - mean) / std, with one mean and std or one per channel; ``uint8`` is the pixel
+    itself and ``int8`` the pixel minus 128. ``order`` says where the channels are: ``auto`` follows
+    the model's input shape. With ``fold``, the model's input is quantized on the pixels' own grid,
+    so that its integer code is the pixel, or the pixel minus 128.
+    """
+
+    size: tuple[PositiveInt, PositiveInt]
+    crop: tuple[PositiveInt, PositiveInt] | None = None
+    filter: Literal["bilinear", "bicubic", "nearest", "lanczos", "box"] = "bilinear"
+    layout: Literal["auto", "rgb", "bgr", "gray"] = "auto"
+    dtype: Literal["float32", "uint8", "int8"] = "float32"
+    scale: float = Field(default=255.0, gt=0, allow_inf_nan=False)
+    mean: tuple[float, ...] = Field(default=(0.0,), min_length=1)
+    std: tuple[float, ...] = Field(default=(1.0,), min_length=1)
+    order: Literal["auto", "first", "last"] = "auto"
+    fold: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Preprocess:
+        if self.crop and (self.crop[0] > self.size[0] or self.crop[1] > self.size[1]):
+            raise ValueError("crop is larger than size")
+        if not all(math.isfinite(value) for value in (*self.mean, *self.std)):
+            raise ValueError("mean and std must be finite")
+        if any(value == 0 for value in self.std):
+            raise ValueError("std must not be 0")
+        normalized = (self.scale, self.mean, self.std) != (255.0, (0.0,), (1.0,))
+        if self.dtype != "float32" and normalized:
+            raise ValueError(f"{self.dtype} takes the pixels as they are: no scale, mean or std")
+        if self.fold:
+            self._require_grid()
+        return self
+
+    def _require_grid(self) -> None:
+        """Return if one grid has every normalized pixel: step 1 / (scale * std), zero at a pixel.
+
+        Raises:
+            ValueError: No such grid of 256 codes exists.
+        """
+        if self.dtype != "float32" or len({*self.mean}) > 1 or len({*self.std}) > 1:
+            raise ValueError("fold needs dtype=float32 and one mean and std for all channels")
+        zero = self.mean[0] * self.scale
+        if self.std[0] < 0 or not 0 <= round(zero) <= 255 or abs(zero - round(zero)) > 1e-3:
+            raise ValueError(
+                "fold needs a mean that is the value of a pixel: mean * scale is "
+                f"{zero:g}, not a whole number from 0 to 255"
+            )
+
+    @property
+    def pixel_range(self) -> tuple[float, float]:
+        """The normalized values of the pixels 0 and 255."""
+        first, last = ((pixel / self.scale - self.mean[0]) / self.std[0] for pixel in (0.0, 255.0))
+        return first, last
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Height and width of the result."""
+        return self.crop or self.size
 
 
 class Tokenization(Frozen):
@@ -97,7 +156,12 @@ class Tokenization(Frozen):
 
 
 class DataSource(Frozen):
-    """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders."""
+    """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders.
+
+    ``labels`` is a file with one class per sample, or ``folders``: pictures lie in one folder for
+    each class, numbered by name. ``limit`` takes the first samples only, ``dropped`` leaves some
+    out.
+    """
 
     spec: str = Field(min_length=1)
     preprocess: Preprocess | None = None

@@ -21,6 +21,7 @@ from workbench.errors import Place, failure
 from workbench.files import file_digest, read_limited
 from workbench.installation import resources
 from workbench.project import pt2, sources
+from workbench.project.checkpoints import CONVERT_MODULE, form_of
 
 if TYPE_CHECKING:
     from workbench.project.model import Project
@@ -40,11 +41,15 @@ _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 @dataclass(frozen=True)
 class CodeUse:
-    """One piece of user code: the option that refers to it, its files, and why it runs."""
+    """One piece of user code: the option that refers to it, its files, and why it runs.
+
+    ``instead`` says how to do without it.
+    """
 
     option: str
     files: tuple[Path, ...]
     why: str
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,12 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
             files = tuple(sorted(found, key=lambda file: file != path))
             name = reference.module or (path.name if path else "")
             uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
+        elif reference.kind == "weights" and path is not None:
+            pickled = tuple(p for p in sources.files_of(reference) if form_of(p) == "module")
+            if pickled:
+                instead = CONVERT_MODULE.replace("{name}", path.name)
+                why = f"unpickles the module in {path.name}"
+                uses.append(CodeUse(option, pickled, why, instead))
         elif reference.kind == "program" and path is not None:
             uses.extend(CodeUse(option, (path,), f"{path.name} {risk}") for risk in pt2.risks(path))
     return uses
@@ -141,10 +152,11 @@ def read_code(project: Project, folder: Path) -> Code:
             places[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
     read = {root: read_folder(root, files) for root, files in named.items()}
     uses = code_used(project, folder)
+    loaded = {"program", "weights"}
+    options = {option for option, r in sources.references(project, folder) if r.kind in loaded}
     for use in uses:
-        for file in use.files:
-            if file.suffix == ".pt2":
-                places[str(file)] = _digest(file)
+        if use.option in options:
+            places.update({str(file): _digest(file) for file in use.files})
     places.update({str(root): code.digest for root, code in read.items() if not is_bundled(root)})
     search = [*read, *(file.parent for files in named.values() for file in files)]
     return Code(tuple(uses), tuple(read.values()), tuple(dict.fromkeys(search)), places)

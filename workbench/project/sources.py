@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.project.checkpoints import foreign, weight_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
 TEXT_SUFFIX = ".txt"
+# The labels of pictures that lie in one folder for each class.
+LABELS_OF_FOLDERS = "folders"
 PICTURE_SUFFIXES = (
     ".png",
     ".jpg",
@@ -33,6 +36,7 @@ PICTURE_SUFFIXES = (
     ".ppm",
     ".pgm",
 )
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 4000
 # Of a folder of pictures: a walk over more takes minutes.
 _MAX_ENTRIES = 1_000_000
 
@@ -41,7 +45,7 @@ _MAX_ENTRIES = 1_000_000
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal["program", "file", "package", "array", "pictures", "text"]
+    kind: Literal["program", "file", "package", "array", "pictures", "text", "weights"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -73,10 +77,12 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def model_reference(spec: str, folder: Path) -> Reference:
-    """Return the reference for a model SPEC; no file is opened and no code is run."""
+    """Return the reference for a model SPEC; no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
+        if (problem := foreign(absolute(folder, spec), "model.spec")) is not None:
+            raise WorkbenchError([problem])
         raise failure(
             f"{spec!r} is not a model reference.",
             "Give FILE.pt2, FILE.py:callable or package.module:callable.",
@@ -158,6 +164,8 @@ def files_of(reference: Reference) -> list[Path]:
         return pictures(reference.path)
     if reference.path is None:
         return []
+    if reference.kind == "weights":
+        return weight_files(reference.path)
     if reference.kind == "file" or (reference.kind == "package" and reference.path.suffix == ".py"):
         return sorted(_import_closure(reference.path))
     return [reference.path]
@@ -166,7 +174,7 @@ def files_of(reference: Reference) -> list[Path]:
 def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
     """Yield the references of a data source, each with the name of its option."""
     yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
-    if data.labels:
+    if data.labels and data.labels != LABELS_OF_FOLDERS:
         yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
     if data.tokens and data.tokens.tokenizer:
         name = f"{option}.tokens.tokenizer"
@@ -177,9 +185,10 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
     """Yield every reference of the project with the name of its option."""
     model = project.model
     yield "model.spec", model_reference(model.spec, folder)
-    for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
-        if name:
-            yield option, Reference("array", absolute(folder, name))
+    if model.inputs:
+        yield "model.inputs", Reference("array", absolute(folder, model.inputs))
+    if model.weights:
+        yield "model.weights", Reference("weights", absolute(folder, model.weights))
     if project.trained_weights:
         option = "trained_weights"
         yield option, Reference("array", absolute(folder, project.trained_weights))
@@ -225,9 +234,27 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     return WorkbenchError(infos) if infos else None
 
 
+def is_folder(spec: str, folder: Path) -> bool:
+    """Return whether a data SPEC names a folder, which holds pictures."""
+    return absolute(folder, spec).is_dir()
+
+
 def absolute(folder: Path, name: str) -> Path:
-    """Return a path of the project as an absolute one; links are not resolved."""
-    return Path(os.path.normpath(folder / name))
+    """Return a path of the project as an absolute one; links are not resolved.
+
+    Raises:
+        WorkbenchError: no file system can hold a file of that name.
+    """
+    path = Path(os.path.normpath(folder / name))
+    parts = [os.fsencode(part) for part in path.parts]
+    if max(map(len, parts)) > _MAX_NAME_BYTES or sum(map(len, parts)) > _MAX_PATH_BYTES:
+        raise failure(
+            f"The path {name[:60]}... is too long for a file.",
+            "Correct the path.",
+            Place(kind="file", id=name[:60]),
+            code="path-too-long",
+        )
+    return path
 
 
 def _package_file(module: str, folder: Path) -> Path | None:

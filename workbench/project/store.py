@@ -65,9 +65,14 @@ def _from_7(raw: Raw) -> Raw:
     return raw
 
 
+def _from_8(raw: Raw) -> Raw:
+    """Version 8 has only size, mean and std of pictures; the other settings have defaults."""
+    return raw
+
+
 MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
     0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6,
-    7: _from_7,
+    7: _from_7, 8: _from_8,
 }  # fmt: skip
 
 
@@ -302,8 +307,8 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
                 code="rule-id-duplicate",
             )
         seen.add(rule.id)
-        named = rule.config if isinstance(rule.config, str) else ""
-        if named and named not in known and not is_reference(named):
+        named = rule.config if isinstance(rule.config, str) else None
+        if named is not None and named not in known and not is_reference(named):
             yield ErrorInfo(
                 message=f"Unknown config {rule.config!r}.",
                 hint=f"Known: {', '.join(sorted(known))}.",

@@ -152,7 +152,7 @@ def demand(project: Project, folder: Path, store: TrustStore) -> Code:
     infos = [
         ErrorInfo(
             message=f"Running this project {use.why}.",
-            hint="Read the code, then allow it (command line: --trust).",
+            hint=use.instead or "Read the code, then allow it (command line: --trust).",
             where=Place(kind="option", id=use.option),
             code="trust-required",
         )

@@ -10,8 +10,19 @@ from typing import Any
 
 from workbench.pte import npu_commands, vela_stream
 from workbench.pte.program import Call, Delegate, Method, Program, Value, decode
+from workbench.pte.vela_tflite import MARK as TFLITE
+from workbench.pte.vela_tflite import decode_tflite
 
 _ARGUMENTS_SHOWN = 16
+
+
+def read_program(data: bytes) -> Program:
+    """Return the program in a ``.pte``, a ``.bpte`` or a TensorFlow Lite file that Vela compiled.
+
+    Raises:
+        WorkbenchError: It is neither, or it is damaged.
+    """
+    return decode_tflite(data) if data[4:8] == TFLITE else decode(data)
 
 
 @dataclass(frozen=True)
@@ -183,7 +194,7 @@ def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str,
     Raises:
         WorkbenchError: the data is not a valid program, or the method does not exist.
     """
-    program = decode(data)
+    program = read_program(data)
     chosen = program.method(method)
     needs = memory_of(chosen)
     found: dict[str, Any] = {

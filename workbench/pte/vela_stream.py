@@ -7,7 +7,9 @@ of 16 bytes.
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.pte.flat import damaged
@@ -16,6 +18,7 @@ ETHOS_U = "EthosUBackend"
 HEADER, FOOTER = "vela_bin_stream", "vela_end_stream"
 _BLOCK, _ALIGNMENT = struct.Struct("<16sIB11x"), 16
 _PORT = struct.Struct("<9i")
+_SIZES = 6
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,25 @@ def blocks(blob: memoryview | bytes) -> dict[str, Block]:
         # An empty block has no data; other sizes are padded.
         at = start + -(-size // _ALIGNMENT) * _ALIGNMENT
     return found
+
+
+def packed(parts: Mapping[str, bytes | memoryview | Sequence[Port]]) -> bytes:
+    """Return a delegate with these blocks; ports are written with six sizes each."""
+    made = bytearray()
+    for name, part in parts.items():
+        data = part if isinstance(part, bytes | memoryview) else _packed_ports(part)
+        made += _BLOCK.pack(name.encode(), len(data), 0) + bytes(data)
+        made += bytes(-len(data) % _ALIGNMENT)
+    return bytes(made)
+
+
+def _packed_ports(listed: Sequence[Port]) -> bytes:
+    rows = []
+    for port in listed:
+        first, last = port.shape[: -_SIZES + 1], port.shape[-_SIZES + 1 :]
+        sizes = (*(1,) * (_SIZES - 1 - len(last)), math.prod(first), *last)
+        rows.append(_PORT.pack(*sizes, port.item_bytes, port.offset, port.region))
+    return struct.pack("<i", len(rows)) + b"".join(rows)
 
 
 def commands(found: dict[str, Block]) -> memoryview | None:

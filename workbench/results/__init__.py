@@ -35,6 +35,7 @@ from workbench.results.cost import (
 )
 from workbench.results.programs import (
     NOT_REACHED,
+    WRAPPERS,
     AppliedCorrection,
     CalibrateResult,
     ConvertResult,
@@ -47,6 +48,7 @@ from workbench.results.programs import (
     PrepareResult,
     TensorRange,
     TensorSpec,
+    WeightsTaken,
 )
 from workbench.results.quality import (
     AgainstFloat,
@@ -81,6 +83,7 @@ __all__ = [
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
+    "WRAPPERS",
     "AgainstFloat",
     "AppliedCorrection",
     "CalibrateResult",
@@ -120,6 +123,7 @@ __all__ = [
     "VelaReport",
     "VelaTotals",
     "VerifyResult",
+    "WeightsTaken",
     "load_arrays",
     "load_result",
     "save_result",

@@ -18,13 +18,38 @@ class TensorSpec(Frozen):
     dtype: str
 
 
+# Parts of names that wrappers of modules add, wherever they stand.
+WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_forward_module")
+
+
+class WeightsTaken(Frozen):
+    """Where a model's weights were found in its weights file.
+
+    ``form`` is the file's (``workbench.project.checkpoints``), ``entry`` the path of the state dict
+    in it; ``joined`` if that is several dictionaries, whose keys begin the names. ``unwrapped`` if
+    the parts of ``WRAPPERS`` were removed from the names; then ``prefix`` was removed and ``added``
+    put before them. ``others`` are the entries that would have fitted too, ``dropped`` the parts of
+    the checkpoint that the model does not have.
+    """
+
+    form: str
+    entry: tuple[str, ...] = ()
+    joined: bool = False
+    unwrapped: bool = False
+    prefix: str = ""
+    added: str = ""
+    others: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
 class ImportResult(Frozen):
-    """The loaded float model."""
+    """The loaded float model; ``weights`` is None if they came with the model."""
 
     model_class: str
     parameters: int
     parameter_bytes: int
     inputs: tuple[TensorSpec, ...]
+    weights: WeightsTaken | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -34,7 +34,7 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CLAMPS, is_wanted
+from workbench.targets.ethos_u.corrections import wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from workbench.project.model import Project
+    from workbench.results import WeightsTaken
 
 
 def script(
     project: Project, folder: Path, out: Path,
     ranges: Mapping[str, tuple[float, float]] | None = None, *, branches: bool = False,
+    weights: WeightsTaken | None = None,
 ) -> str:  # fmt: skip
     """Return the text of the script.
 
@@ -57,6 +59,7 @@ def script(
         ranges: Minimum and maximum by node of each range that the project sets, including those
             of methods from the current calibration; by default the pinned ranges.
         branches: Whether the exported program has branches or loops.
+        weights: Where the weights were found in their file; None if the model was never imported.
 
     Raises:
         WorkbenchError: the target does not create a ``.pte``.
@@ -84,7 +87,7 @@ def script(
     parts = [
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
-        model_part(project, folder, branches=branches),
+        model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
         partitioner_part(),
@@ -252,8 +255,9 @@ if __name__ == "__main__":
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     methods = _METHODS if reads_text else ""
     lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
-    if is_wanted(CLAMPS, project.target.options):
-        lower = "    with clamps_kept():\n" + indent(lower, "    ")
+    if chosen := wanted_corrections(project.target.options, "compile"):
+        calls = ", ".join(f"{row.function}()" for row in chosen)
+        lower = f"    with {calls}:\n" + indent(lower, "    ")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     quantize = filled(QUANTIZE if reads_text else _QUANTIZE, {"fix": fix})

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from workbench.escaping import filled
 from workbench.project import sources
+from workbench.project.checkpoints import form_of, weight_files
 from workbench.project.model import Tokenization
+from workbench.project.sources import absolute
+from workbench.results import WRAPPERS, WeightsTaken
 
 if TYPE_CHECKING:
-    from workbench.project.model import DataSource, Project
+    from workbench.project.model import DataSource, Preprocess, Project
 
 
 _BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "fx" / "branch_modules.py"
@@ -45,10 +48,62 @@ def as_tuple(value):
 """
 
 
-def model_part(project: Project, folder: Path, *, branches: bool) -> str:
+def _weights(name: str, folder: Path, taken: WeightsTaken | None) -> list[str]:
+    """Return the lines that read a weights file and put it into the model.
+
+    Args:
+        name: The weights file, as the project names it.
+        folder: Base of the project's relative paths.
+        taken: Where the state dict was found in it; None if the model was never imported.
+    """
+    path = absolute(folder, name)
+    taken = taken or WeightsTaken(form=form_of(path))
+    lines = ["    state = {}"]
+    files = [file for file in weight_files(path) if not file.name.endswith(".index.json")]
+    for file in files:
+        place = name if file == path else Path(name).parent / file.relative_to(path.parent)
+        lines.append(f"    state |= {_read_state(Path(place).as_posix(), file, taken)}")
+    for key in taken.entry:
+        lines.append(f"    state = state[{key!r}]")
+    if taken.entry and form_of(path) == "module":
+        lines.append("    state = getattr(state, 'state_dict', lambda: state)()")
+    if taken.joined:
+        lines.append("    state = {f'{part}.{n}': v for part, tensors in state.items()")
+        lines.append("             if isinstance(tensors, dict) for n, v in tensors.items()}")
+    if taken.unwrapped:
+        lines.append(f"    wrappers = {WRAPPERS!r}")
+        lines.append("    state = {'.'.join(p for p in n.split('.') if p not in wrappers): v")
+        lines.append("             for n, v in state.items()}")
+    if taken.prefix or taken.added:
+        lines.append(f"    state = {{{taken.added!r} + n.removeprefix({taken.prefix!r}): v")
+        lines.append(f"             for n, v in state.items() if n.startswith({taken.prefix!r})}}")
+    return [*lines, "    model.load_state_dict(state, strict=False)"]
+
+
+def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
+    """Return the expression that reads one file as a dictionary."""
+    match form_of(file):
+        case "safetensors":
+            return f"importlib.import_module('safetensors.torch').load_file(HERE / {name!r})"
+        case "torchscript":
+            return f"torch.jit.load(str(HERE / {name!r}), map_location='cpu').state_dict()"
+        case "npz":
+            return f"{{k: torch.from_numpy(v) for k, v in np.load(HERE / {name!r}).items()}}"
+        case "module":
+            read = f"torch.load(HERE / {name!r}, map_location='cpu', weights_only=False)"
+            return read if taken.entry else f"{read}.state_dict()"
+        case _:
+            only = "True" if not taken.entry else "False"
+            return f"torch.load(HERE / {name!r}, map_location='cpu', weights_only={only})"
+
+
+def model_part(
+    project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None
+) -> str:
     """Return the functions that load the model and its example inputs.
 
-    With ``branches``, module rules also apply inside branches.
+    With ``branches``, module rules also apply inside branches. ``taken`` says where the weights
+    were found in their file.
     """
     model = project.model
     body = []
@@ -59,12 +114,8 @@ def model_part(project: Project, folder: Path, *, branches: bool) -> str:
         maker = load_callable(model.spec, folder, "model.spec")
         body.append(f"    made = {maker}()")
         body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
-        if model.weights and model.weights.endswith(".safetensors"):
-            body.append("    from safetensors.torch import load_file")
-            body.append(f"    model.load_state_dict(load_file(HERE / {model.weights!r}))")
-        elif model.weights:
-            read = f"torch.load(HERE / {model.weights!r}, map_location='cpu', weights_only=True)"
-            body.append(f"    model.load_state_dict({read})")
+        if model.weights:
+            body += _weights(model.weights, folder, taken)
         body.append("    model.eval()")
     if model.inputs:
         body.append(f"    arrays = np.load(HERE / {model.inputs!r})")
@@ -151,23 +202,66 @@ def _raw_samples(source: DataSource, folder: Path) -> list[str]:
 def _picture_rows(source: DataSource) -> list[str]:
     settings = source.preprocess
     assert settings is not None
-    height, width = settings.size
     return [
         "    from PIL import Image",
         f"    suffixes = {sources.PICTURE_SUFFIXES!r}",
         f"    folder = HERE / {source.spec!r}",
         "    files = sorted((p for p in folder.rglob('*') if p.suffix.lower() in suffixes),",
         "                   key=lambda p: p.relative_to(folder).as_posix())",
-        "    channels = inputs[0].shape[-3] if inputs[0].ndim > 2 else 1",
+        "    shape = inputs[0].shape",
+        f"    last = {_LAST[settings.order]}",
+        "    channels = shape[-1] if last else shape[-3] if len(shape) > 2 else 1",
+        f"    gray = {_GRAY.get(settings.layout, 'False')}",
         "    def picture(file):",
-        "        image = Image.open(file).convert('L' if channels == 1 else 'RGB')",
-        f"        image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)",
-        "        x = np.asarray(image, np.float32) / 255.0",
-        "        x = x[None] if x.ndim == 2 else x.transpose(2, 0, 1)",
-        f"        mean = np.asarray({list(settings.mean)!r}, np.float32).reshape(-1, 1, 1)",
-        f"        std = np.asarray({list(settings.std)!r}, np.float32).reshape(-1, 1, 1)",
-        "        return ((x - mean) / std).astype(np.float32)",
+        "        image = Image.open(file).convert('L' if gray else 'RGB')",
+        *_resized(settings),
+        "        x = np.array(image, np.uint8)",
+        "        x = x[:, :, None] if x.ndim == 2 else x",
+        *(["        x = x[:, :, ::-1]"] if settings.layout == "bgr" else []),
+        *_normalized(settings),
+        "        return np.ascontiguousarray(x if last else x.transpose(2, 0, 1))",
         "    rows = ((picture(file),) for file in files)",
+    ]
+
+
+# Expressions for settings that may follow the model's input.
+_LAST = {
+    "auto": "len(shape) > 2 and shape[-3] not in {1, 3} and shape[-1] in {1, 3}",
+    "first": "False", "last": "True",
+}  # fmt: skip
+_GRAY = {"auto": "channels == 1", "gray": "True"}
+
+
+def _resized(settings: Preprocess) -> list[str]:
+    """Return the lines that resize ``image``, and crop it."""
+    height, width = settings.size
+    way = f"Image.Resampling.{settings.filter.upper()}"
+    if settings.crop is None:
+        return [f"        image = image.resize(({width}, {height}), {way})"]
+    rows, columns = settings.crop
+    return [
+        f"        if image.width * {height} <= image.height * {width}:",
+        f"            sized = {width}, max({height}, image.height * {width} // image.width)",
+        "        else:",
+        f"            sized = max({width}, image.width * {height} // image.height), {height}",
+        f"        top = round((sized[1] - {rows}) / 2)",
+        f"        left = round((sized[0] - {columns}) / 2)",
+        f"        image = image.resize(sized, {way})",
+        f"        image = image.crop((left, top, left + {columns}, top + {rows}))",
+    ]
+
+
+def _normalized(settings: Preprocess) -> list[str]:
+    """Return the lines that convert the pixels ``x``."""
+    if settings.dtype == "uint8":
+        return []
+    if settings.dtype == "int8":
+        return ["        x = (x.astype(np.int16) - 128).astype(np.int8)"]
+    return [
+        f"        x = x.astype(np.float32) / np.float32({settings.scale!r})",
+        f"        mean = np.asarray({list(settings.mean)!r}, np.float32)",
+        f"        std = np.asarray({list(settings.std)!r}, np.float32)",
+        "        x = ((x - mean) / std).astype(np.float32)",
     ]
 
 

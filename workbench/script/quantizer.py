@@ -9,7 +9,7 @@ from workbench.escaping import filled
 from workbench.project.configs import PluginConfig, QuantConfig, integers_of
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CORRECTIONS, FACTORS, is_wanted
+from workbench.targets.ethos_u.corrections import wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import (
     CMSIS_NN_CPUS,
@@ -22,16 +22,20 @@ from workbench.targets.ethos_u.options import (
 from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from workbench.project.configs import AnyConfig
     from workbench.project.model import Project
+    from workbench.targets.ethos_u.corrections import Correction
 
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
 _PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
 _OUT_VARIANTS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "out_variants.py"
-_CORRECTIONS = _PATCHES / "corrections.py"
+_CORRECTIONS = tuple(
+    _PATCHES / f"{name}.py"
+    for name in ("corrections", "refined_grids", "refined_tables", "rewritten_operators")
+)
 _TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
@@ -156,10 +160,10 @@ def _follows(project: Project) -> bool:
 
 def corrections_part(project: Project) -> list[str]:
     """Return the corrections of ExecuTorch's arithmetic, where one is on."""
-    if not any(is_wanted(row.id, project.target.options) for row in CORRECTIONS):
+    if not wanted_corrections(project.target.options):
         return []
-    text = _CORRECTIONS.read_text()
-    return [text[text.index("from collections") :]]
+    texts = (path.read_text() for path in _CORRECTIONS)
+    return [text[text.index('"""\n', 3) + 4 :].lstrip() for text in texts]
 
 
 def partitioner_part() -> str:
@@ -226,10 +230,10 @@ def quantizer_part(project: Project, folder: Path) -> str:
         )
     own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
     base = f"{'Following' if _follows(project) else 'EthosU'}Quantizer"
-    refines = is_wanted(FACTORS, options)
+    corrects = wanted_corrections(options, "quantizer")
     lines = [
         _WITH_OBSERVER,
-        *(filled(_REFINING, {"base": base}).splitlines() if refines else ()),
+        *(_corrected(corrects, base) if corrects else ()),
         "",
         "def compile_spec():",
         "    # Always a new one: lowering changes the object it is given.",
@@ -242,21 +246,21 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "",
         "",
         "def quantizer():",
-        f"    made = {'RefiningQuantizer' if refines else base}(compile_spec())",
+        f"    made = {'CorrectedQuantizer' if corrects else base}(compile_spec())",
         *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)
 
 
-_REFINING = """
-class RefiningQuantizer({base}):
-    def annotate(self, model):
-        annotated = super().annotate(model)
-        refine_factors(annotated)
-        return annotated
-
-"""
+def _corrected(rows: Sequence[Correction], base: str) -> Iterator[str]:
+    """Yield the lines of a quantizer with the corrections before calibration."""
+    bases = "CorrectingQuantizer" + ("" if base == "EthosUQuantizer" else f", {base}")
+    yield from ("", f"class CorrectedQuantizer({bases}):")
+    for step in ("rewrites", "patches", "refinements"):
+        chosen = (f"{row.id!r}: {row.function}" for row in rows if row.step == step)
+        yield f"    {step} = {{{', '.join(chosen)}}}"
+    yield ""
 
 
 def _transformations(options: Mapping[str, Any]) -> list[str]:

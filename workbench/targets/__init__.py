@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets.base import TargetSpec
 from workbench.targets.ethos_u import EthosU
 from workbench.targets.formats import Formats
 from workbench.targets.nnpa import Nnpa
+
+if TYPE_CHECKING:
+    from workbench.ids import StageId
+    from workbench.project.model import Project
 
 TARGETS: tuple[TargetSpec, ...] = (EthosU(), Nnpa(), Formats())
 
@@ -27,6 +33,14 @@ def target_of(variant_id: str) -> TargetSpec:
         Place(kind="option", id="target.id"),
         code="target-unknown",
     )
+
+
+def has_stage(project: Project, stage: StageId) -> bool:
+    """Return whether the project's target has a stage; an unknown target has all."""
+    try:
+        return stage in target_of(project.target.id).stages
+    except WorkbenchError:
+        return True
 
 
 def why_unestimated(variant_id: str) -> str:

@@ -7,6 +7,9 @@ from PySide6.QtCore import Qt
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
+from ui.shared.result_panel import LOADING
+from workbench.project import edits
+from workbench.project.model import TargetChoice
 from workbench.results import (
     EXAMPLE_ONLY,
     CompiledProgram,
@@ -235,3 +238,21 @@ def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(
     notice = notices.take("Not exported")
     opened.notices.choose(notice.id, "Export with a remark")
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
+
+
+def test_that_a_finished_result_that_is_not_shown_yet_is_loading(opened, qtbot):
+    panel = opened.window.reveal("accuracy")
+    opened.runs.run_to("evaluate")
+    note = panel.frames["evaluate"].note
+    qtbot.waitUntil(lambda: panel.has("evaluate"))
+    note.render_stage(opened.session.stage("evaluate"))
+    assert note.label.text() == LOADING
+    assert note.button.isHidden()
+
+
+def test_that_a_target_without_a_program_has_no_comparison(opened, qtbot):
+    panel = opened.window.reveal("accuracy")
+    assert not panel.frames["verify"].isHidden()
+    choice = TargetChoice(id="formats")
+    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    qtbot.waitUntil(panel.frames["verify"].isHidden)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
-from ui.features.cost.cost_panel import DELIVERABLES
 from workbench.results import CpuNode, save_result
 
 MODULES = ("stem.conv", "stem.relu", "head", "")
@@ -116,47 +113,11 @@ def test_that_a_cpu_node_says_why_and_is_chosen_by_a_click(panel, opened, qtbot)
     assert opened.context.selection.value.nodes == {"linear"}
 
 
-def test_that_deliverables_wait_for_package_with_a_button(opened, qtbot):
-    panel = shown(opened, qtbot, "lower")
-    panel.tabs.setCurrentIndex(DELIVERABLES)
-    note = panel.frames["package"].note
-    assert note.button.isVisible()
-    assert note.button.text() == "Run Package"
-
-
-def test_that_package_shows_files_pools_and_kernels_to_copy(opened, qtbot, monkeypatch):
-    kernels = ("aten::linear.out", "aten::relu.out")
-    package = result_of("package").model_copy(update={"kernels": kernels})
-
-    def leave(stage, folder):
-        write_result(stage, folder)
-        if stage == "package":
-            save_result(package, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
-    panel = shown(opened, qtbot)
-    panel.show_level("package")
-    view = panel.deliverables
-    qtbot.waitUntil(view.isVisible)
-    assert panel.files.index(0, 0).data() == "net.pte"
-    assert "Scratch pool: 4.0 KiB, computed from the program" in view.cards.texts()
-    qtbot.mouseClick(view.copy, Qt.MouseButton.LeftButton)
-    assert QGuiApplication.clipboard().text() == "\n".join(kernels)
-
-
-def test_that_export_asks_where_to(panel, opened, qtbot):
-    panel.show_level("package")
-    qtbot.mouseClick(panel.deliverables.deliver, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: bool(opened.window.findChildren(QFileDialog)))
-    opened.window.findChildren(QFileDialog)[0].reject()
-
-
-def test_that_former_estimates_are_marked_and_not_exported(panel, opened, qtbot):
+def test_that_former_estimates_are_marked(panel, opened, qtbot):
     opened.context.assigner.modules(["stem"], "a16w8")
     banner = panel.frames["lower"].banner
     qtbot.waitUntil(banner.isVisible)
     assert "Estimates: outdated" in banner.label.text()
-    assert not panel.deliverables.deliver.isEnabled()
 
 
 def test_that_both_themes_are_taken_live(panel, opened, qtbot):

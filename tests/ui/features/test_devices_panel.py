@@ -34,6 +34,7 @@ def test_that_points_no_other_beats_are_marked(estimated):
         name for name, mark in zip(texts(estimated, 1), texts(estimated, 0), strict=True) if mark
     ]
     assert best == ["ethos-u85-2048"]
+    assert "fastest" in "".join(texts(estimated, 0))
     assert sum(point.is_best for point in estimated.plot.points) == 1
 
 

@@ -3,6 +3,8 @@
 import pytest
 from PySide6.QtCore import Qt
 
+from workbench.results import LowerResult, load_result
+
 
 @pytest.fixture
 def memory(opened, qtbot):
@@ -66,3 +68,29 @@ def test_that_a_limit_is_used_under_its_own_name(memory, opened, qtbot):
     qtbot.mouseClick(memory.budget.take, Qt.MouseButton.LeftButton)
     assert opened.document.undo_stack.undoText() == "Limit SRAM to 3.0 KiB"
     assert opened.document.project.target.options["arena_cache_bytes"] == 3072
+
+
+def test_that_a_smaller_program_replaces_the_picture_of_a_larger_one(memory):
+    tensors = memory.plot.tensors
+    memory.plot.choose([0, 2])
+    memory.plot.render_tensors(tensors[:1], 0)
+    assert memory.plot.tensors == tensors[:1]
+    memory.plot.choose([0])
+
+
+def test_that_figures_picture_and_table_are_of_one_program_after_an_edit_and_a_new_theme(
+    memory, opened, qtbot, monkeypatch
+):
+    memory.context.selection.choose_modules(["head"], "modules")
+    qtbot.waitUntil(lambda: memory.table.chosen_rows() == [2])
+    folder = opened.session.result("lower")
+    result = load_result(LowerResult, folder)
+    first = result.vela[0]
+    smaller = first.model_copy(update={"tensors": first.tensors[:1]})
+    changed = result.model_copy(update={"vela": (smaller,)})
+    monkeypatch.setattr(opened.session.parsed, "load", lambda kind, path: (
+        changed if kind is LowerResult else load_result(kind, path)
+    ))  # fmt: skip
+    opened.window.actions_by_id["theme"].trigger()
+    qtbot.waitUntil(lambda: len(memory.plot.tensors) == 1)
+    assert texts(memory, 2) == [first.tensors[0].name]

@@ -66,10 +66,16 @@ def test_that_a_new_project_needs_a_model_that_is_there(parent, folder, qtbot):
 
 def test_that_a_python_file_offers_its_callables_without_running(parent, folder):
     code = folder / "net.py"
-    code.write_text("raise SystemExit\nclass Net: ...\ndef net(): ...\ndef _hidden(): ...\n")
+    code.write_text(
+        "raise SystemExit\nclass Block:\n def __init__(self, width): ...\n def forward(self): ...\n"
+        "class Part:\n def forward(self): ...\nclass Net:\n def __init__(self, wide=2):\n"
+        "  self.part = Part()\n def forward(self): ...\nclass Slim(Net): ...\n"
+        "def net(): ...\ndef scaled(by): ...\ndef _hidden(): ...\n"
+    )
     dialog = NewProjectDialog(str(code), parent)
-    assert [dialog.attribute.itemText(i) for i in range(2)] == ["net", "Net"]
-    assert dialog.draft().attribute == "net"
+    names = [dialog.attribute.itemText(i) for i in range(dialog.attribute.count())]
+    assert names == ["Slim", "Part", "Net", "net", "Block", "scaled"]
+    assert dialog.draft().attribute == "Slim"
     assert callables_of(folder / "none.py") == []
     dialog.reject()
 

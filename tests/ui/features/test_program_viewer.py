@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.ui.shell.test_window import drop
+from workbench.npu.program import load
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 
@@ -135,3 +137,49 @@ def test_that_a_program_opened_again_is_read_again(shown, workbench, qtbot, tmp_
     workbench.files.open_path(path)
     qtbot.waitUntil(lambda: window.contents.sha256 != before)
     assert len(workbench.programs.windows) == 1
+
+
+def test_that_a_tensorflow_lite_file_of_vela_is_shown_beside_a_pte(shown):
+    compiled = shown("resize_u85_vela.tflite")
+    assert "TensorFlow Lite" in compiled.about.text()
+    assert any(r[2] == "ethos-u85-256" for r in parts(compiled.parts))
+    other = shown("u85.pte")
+    assert compiled.isVisible()
+    compiled.close()
+    other.close()
+
+
+def test_that_a_program_is_executed_operation_by_operation(shown, qtbot, tmp_path):
+    window = shown("u55.pte")
+    view = window.execution
+    window.tabs.setCurrentWidget(view)
+    view.run.click()
+    qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)
+    assert "no device" in view.note.text()
+    offsets = [row[2] for row in texts(view.operations)]
+    assert len(offsets) == len(set(offsets)) > 1
+    view.operation_table.selectRow(view.operations.rowCount() - 1)
+    qtbot.waitUntil(lambda: view.tensors.rowCount() > 0)
+    tensors = [row[0] for row in texts(view.tensors)]
+    assert any(name.startswith("reads IFM") for name in tensors)
+    assert tensors[-1].startswith("writes OFM")
+    view.tensor_table.selectRow(len(tensors) - 1)
+    low, high = (float(row) for row in texts(view.tensors)[-1][3:5])
+    values = [int(word) for word in view.values.toPlainText().split()]
+    assert (min(values), max(values)) == (low, high)
+
+
+def test_that_a_program_takes_inputs_from_a_file_and_says_what_is_wrong_with_them(
+    shown, qtbot, tmp_path
+):
+    view = shown("u55.pte").execution
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    view.take_inputs(str(tmp_path / "other.npz"))
+    view.execute()
+    qtbot.waitUntil(lambda: "in0" in view.note.text())
+    assert view.outputs.rowCount() == 0
+    shape = load(PROGRAMS / "u55.pte").inputs[0].shape
+    np.savez(tmp_path / "right.npz", in0=np.zeros(shape, np.float32))
+    view.take_inputs(str(tmp_path / "right.npz"))
+    view.execute()
+    qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)

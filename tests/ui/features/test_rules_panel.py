@@ -109,3 +109,22 @@ def test_that_choosing_a_rule_shows_it_in_the_inspector(panel, qtbot):
     inspector = panel.context
     panel.view.setCurrentIndex(panel.model.index(1))
     assert inspector.selection.value.rule == "r2"
+
+
+def test_that_enter_in_the_match_goes_on_to_the_precision_and_adds_no_rule(panel, qtbot):
+    before = project_of(panel).rules
+    panel.form.prefill("module_name", "head")
+    panel.form.match.setFocus()
+    qtbot.keyClick(panel.form.match, Qt.Key.Key_Return)
+    assert project_of(panel).rules == before
+    assert not panel.form.add.isEnabled()
+    assert panel.form.add.toolTip() == "Choose a precision"
+
+
+def test_that_the_match_has_the_width_of_the_form(panel, qtbot):
+    panel.form.resize(300, panel.form.sizeHint().height())
+    assert panel.form.match.width() > 260
+
+
+def test_that_rows_have_the_numbers_that_explanations_use(panel):
+    assert [panel.model.index(row).data()[0] for row in range(3)] == ["3", "2", "1"]

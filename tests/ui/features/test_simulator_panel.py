@@ -38,7 +38,10 @@ def lines(panel):
 
 def test_that_what_is_missing_is_said_with_how_to_get_it(panel, qtbot):
     qtbot.waitUntil(lambda: bool(panel.machine.hint.text()))
-    assert "workbench fvp set" in panel.machine.hint.text()
+    hint, note = panel.machine.hint.text(), panel.frames["run"].note.label.text()
+    assert "https://developer.arm.com" in hint
+    assert "Build" in hint
+    assert "Simulator panel" not in hint + note
     assert panel.frames["run"].note.button.isVisible()
 
 

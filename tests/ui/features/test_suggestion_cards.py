@@ -7,11 +7,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from tests.fakes.results import result_of, write_result
-from tests.ui.features.test_cost_panel import shown
 from tests.ui.shell.test_window import run_to
-from ui.features.cost.cost_panel import PLACES
-from ui.features.cost.cpu_fallback_view import NO_SUGGESTION, STALE
-from ui.features.cost.suggestion_cards import UNKNOWN, WAITING
+from ui.features.suggestions.suggestion_cards import UNKNOWN, WAITING
+from ui.features.suggestions.suggestions_panel import NO_SUGGESTION, STALE
 from workbench.project import edits
 from workbench.results import CpuNode, save_result
 
@@ -33,6 +31,14 @@ def let_lower(monkeypatch, result):
     monkeypatch.setattr("tests.fakes.engine.write_result", leave)
 
 
+def suggestions(opened, qtbot):
+    """Run everything and return the panel with its cards."""
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("suggestions")
+    qtbot.waitUntil(lambda: panel.has("lower"))
+    return panel
+
+
 LEFT = CpuNode(node="linear", op="aten.linear.default", module="head", reason="It was not "
                "quantized.", cause="float")  # fmt: skip
 
@@ -42,10 +48,9 @@ def cards(opened, qtbot, monkeypatch):
     """The cards of a program whose module head a rule left in float."""
     opened.document.apply("", lambda p: edits.assign(p, "module_name", "head", "float"))
     let_lower(monkeypatch, program(LEFT))
-    panel = shown(opened, qtbot)
-    panel.tabs.setCurrentIndex(PLACES)
-    qtbot.waitUntil(lambda: len(panel.places.cards.cards) == 1)
-    return panel.places.cards
+    panel = suggestions(opened, qtbot)
+    qtbot.waitUntil(lambda: len(panel.cards.cards) == 1)
+    return panel.cards
 
 
 def press(cards, qtbot, name):
@@ -102,8 +107,6 @@ def test_that_a_gain_is_not_claimed_for_two_changes_at_once(cards, opened, qtbot
 
 def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):
     let_lower(monkeypatch, program(LEFT.model_copy(update={"cause": "other"})))
-    panel = shown(opened, qtbot)
-    panel.tabs.setCurrentIndex(PLACES)
-    qtbot.waitUntil(lambda: panel.places.cards.widget() is not None)
-    assert panel.places.cards.texts() == []
-    assert panel.places.cards.note.text() == NO_SUGGESTION
+    panel = suggestions(opened, qtbot)
+    qtbot.waitUntil(lambda: panel.cards.note.text() == NO_SUGGESTION)
+    assert panel.cards.texts() == []

@@ -5,9 +5,18 @@ from workbench.project import edits
 from workbench.protocol import RunUntil
 
 
+def is_planned(opened):
+    """Return whether the present project is planned.
+
+    A blocker of pytest-qt would be gone when the planner's thread emits once more.
+    """
+    planned = opened.runner.planned
+    return planned is not None and planned.project is opened.document.project
+
+
 def edit(opened, qtbot, config):
-    with qtbot.waitSignal(opened.planner.planned):
-        opened.document.apply(config, lambda p: edits.assign(p, "module_name", "head", config))
+    opened.document.apply(config, lambda p: edits.assign(p, "module_name", "head", config))
+    qtbot.waitUntil(lambda: is_planned(opened))
 
 
 def is_measured(opened):
@@ -19,13 +28,13 @@ def test_that_nothing_runs_by_itself_while_the_switch_is_off(opened, engines, qt
     assert not engines.commands
 
 
-def test_that_an_edit_refreshes_the_figures_up_to_quality(opened, engines, qtbot):
+def test_that_an_edit_refreshes_quality_and_cost(opened, engines, qtbot):
     opened.runs.live.action.trigger()
     qtbot.waitUntil(lambda: is_measured(opened))
     edit(opened, qtbot, "a16w8")
     qtbot.waitUntil(lambda: is_measured(opened))
     jobs = [c for c in engines.commands if isinstance(c, RunUntil)]
-    assert {job.until for job in jobs} == {"evaluate"}
+    assert {job.until for job in jobs} == {"evaluate", "lower"}
     assert jobs[-1].project == opened.document.project
 
 
@@ -37,16 +46,17 @@ def test_that_the_newest_edit_wins(opened, engines, qtbot):
     edit(opened, qtbot, "float")
     qtbot.waitUntil(lambda: is_measured(opened))
     states = [opened.runner.job(c.job).state for c in engines.commands if isinstance(c, RunUntil)]
-    assert states == ["cancelled", "done"]
+    assert states[0] == "cancelled"
+    assert set(states[1:]) == {"done"}
 
 
 def test_that_what_was_cancelled_waits_for_the_user(opened, engines, qtbot):
     engines.plays = [Play(hold="calibrate")]
     opened.runs.live.action.trigger()
     qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
-    with qtbot.waitSignal(opened.planner.planned):
-        opened.runs.cancel()
+    opened.runs.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)
+    qtbot.waitUntil(lambda: is_planned(opened))
     assert len([c for c in engines.commands if isinstance(c, RunUntil)]) == 1
 
 

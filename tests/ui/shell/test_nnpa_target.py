@@ -11,6 +11,7 @@ from tests.ui.shell.test_window import run_to
 from ui.shared.config_form import ConfigDialog
 from ui.shared.explanations import differences
 from ui.shared.target_form import TargetForm
+from ui.shell.main_window import DRAWER
 from ui.state.assigner import preset_ids
 from workbench.history.runs import cost_of
 from workbench.project import edits
@@ -113,22 +114,33 @@ def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
     assert any("ONNX Runtime 1.31" in text for text in comparison.cards.texts())
 
 
-def test_that_cost_shows_products_commands_and_files_in_the_place_of_estimates(nnpa, qtbot):
+def test_that_products_commands_and_files_are_shown_in_the_place_of_estimates(nnpa, qtbot):
     panel = nnpa.window.reveal("cost")
     qtbot.waitUntil(lambda: panel.has("lower"))
     assert "int8 products: 1 of 2, predicted" in panel.cards.texts()
     assert CHECK.sentence in panel.origin.text()
-    shown = [panel.tabs.tabText(i) for i in range(4) if panel.tabs.isTabVisible(i)]
-    assert shown == ["Export", "Deliverables"]
+    shown = [panel.tabs.tabText(i) for i in range(3) if panel.tabs.isTabVisible(i)]
+    assert shown == ["Export"]
     panel.show_level("lower")
     panel.export.table.selectRow(1)
     assert nnpa.context.selection.value.nodes == {"matmul"}
     panel.export.copy.click()
     assert QGuiApplication.clipboard().text() == "onnx-mlir -O3 model.onnx"
     assert "docker run x" in panel.export.commands.toPlainText()
-    panel.show_level("package")
-    assert panel.deliverables.kernel_note.text() == "Nothing ran on NNPA."
-    assert not panel.deliverables.cards.isVisible()
+    files = nnpa.window.reveal("deliverables")
+    qtbot.waitUntil(lambda: files.has("package"))
+    assert files.deliverables.kernel_note.text() == "Nothing ran on NNPA."
+    assert not files.deliverables.cards.isVisible()
+
+
+def test_that_panels_without_a_use_for_the_target_are_not_shown(nnpa):
+    docks = nnpa.window.docks
+    gone = {"memory", "timeline", "simulator", "devices", "formats"}
+    assert {name for name, dock in docks.items() if dock.isHidden()} == gone | set(DRAWER)
+    choice = TargetChoice(id="ethos-u55-128")
+    nnpa.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    hidden = {name for name, dock in docks.items() if dock.isHidden()}
+    assert hidden == {"formats", *DRAWER}
 
 
 @pytest.mark.parametrize("panel_id", ["memory", "timeline"])

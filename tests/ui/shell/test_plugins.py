@@ -108,7 +108,7 @@ def test_that_the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtb
     assert made == [("finder", "own.py:First", "own.py:narrow"), ("quantizer", "", "own.py:Rows")]
     qtbot.waitUntil(lambda: rules.model.rowCount() == 3)
     said = [rules.model.index(row).data() for row in range(rules.model.rowCount())]
-    assert said == ["Quantizer", "Node matcher First", "Whole model"]
+    assert said == ["3  Quantizer", "2  Node matcher First", "1  Whole model"]
 
 
 def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbot):

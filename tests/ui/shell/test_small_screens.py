@@ -10,7 +10,7 @@ from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
 from ui.shared.forms import WrappedLabel
 from ui.shared.module_tree import Column
 from ui.shared.problem_list import on_the_cpu
-from ui.shell.panels import PANELS
+from ui.shell.panels import PANELS, WORKSPACE_IDS
 from ui.shell.target_controller import TargetDialog
 from workbench.project import edits
 from workbench.project.model import TargetChoice
@@ -37,7 +37,7 @@ def test_that_no_panel_makes_a_small_window_grow(small, qtbot):
 def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
     small.window.resize(1600, 1000)
     small.window.reset_layout()
-    for row in (row for row in PANELS if row.area == "center"):
+    for row in (row for row in PANELS if row.area in WORKSPACE_IDS):
         small.window.reveal(row.id).flush()
         qtbot.wait(1)
         area = small.window.docks[row.id].widget()
@@ -46,9 +46,10 @@ def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
 
 
 def test_that_tabs_of_panels_are_named_in_full(small):
-    (bar,) = (b for b in small.window.center.findChildren(QTabBar) if b.count() > 10)
-    assert bar.elideMode() == Qt.TextElideMode.ElideNone
-    assert bar.usesScrollButtons()
+    for home in small.window.workspaces.homes.values():
+        for bar in home.findChildren(QTabBar):
+            assert bar.elideMode() == Qt.TextElideMode.ElideNone
+            assert bar.usesScrollButtons()
 
 
 def test_that_plots_stay_high_enough_to_be_read(small, qtbot):

@@ -282,11 +282,12 @@ def test_that_a_layout_comes_back(opened, qtbot):
 def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
     for _ in range(3):
         opened.window.reset_layout()
-    center = opened.window.center
-    bars = [bar for bar in center.findChildren(QTabBar) if bar.parent() is center]
+    opened.window.show_workspace("explore")
+    home = opened.window.workspaces.homes["explore"]
+    bars = [bar for bar in home.findChildren(QTabBar) if bar.parent() is home]
     shown = [bar for bar in bars if not bar.isHidden()]
     assert len(shown) == 1
-    titles = {row.title for row in PANELS if row.area == "center"}
+    titles = {row.title for row in PANELS if row.area == "explore"}
     assert {shown[0].tabText(place) for place in range(shown[0].count())} == titles
 
 

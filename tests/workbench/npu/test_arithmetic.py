@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workbench.npu.arithmetic import Rounding, interpolate, rescale
+from workbench.npu.arithmetic import Rounding, interpolate, magnitude, rescale
 
 
 def exact(value, scale, shift, rounding, double_shift=0):
@@ -82,3 +82,52 @@ def test_that_tables_of_pairs_are_interpolated():
     table[256] = 100, -3
     assert interpolate(np.array([127]), table, wide=False).tolist() == [100 + ((-381 + 64) >> 7)]
     assert interpolate(np.array([127]), table, wide=True).tolist() == [100 * 128 - 381]
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+def test_that_scaling_is_exact_where_a_product_first_needs_more_than_64_bits(rounding):
+    # Values and factors on both sides of every limit at which another way is taken.
+    edges = [0, 1, (1 << 20) - 1, 1 << 20, (1 << 47) - 1, 1 << 47, (1 << 48) - 1, 1 << 48, 1 << 60]
+    values = np.array([sign * edge for edge in edges for sign in (1, -1)])
+    for scale in (1, 2, 1 << 13, (1 << 31) - 1, 1 << 31, (1 << 33) - 1, 1 << 33):
+        for shift in (1, 19, 20, 21, 31, 32, 61, 62):
+            got = rescale(values, scale, shift, rounding)
+            want = [exact(int(v), scale, shift, rounding) for v in values]
+            assert got.tolist() == [max(-(1 << 63), min((1 << 63) - 1, v)) for v in want]
+
+
+def test_that_each_channel_has_its_own_scale_also_beyond_64_bits():
+    values = np.array([[1 << 40, -(1 << 40)], [3, -3]])
+    scales, shifts = np.array([1 << 30, 5]), np.array([25, 3])
+    got = rescale(values, scales, shifts, Rounding.NATURAL)
+    assert got.tolist() == [
+        [exact(int(v), int(s), int(n), Rounding.NATURAL) for v, s, n in
+         zip(row, scales, shifts, strict=True)]
+        for row in values
+    ]  # fmt: skip
+
+
+def test_that_nothing_is_scaled_by_one_and_an_empty_array_stays_empty():
+    values = np.array([1, -2, 3])
+    assert rescale(values, 1, 0, Rounding.TRUNCATE) is values
+    assert rescale(values, np.array([1, 1, 2]), 0, Rounding.NATURAL).tolist() == [1, -2, 6]
+    assert rescale(values, 1, np.array([0, 1, 0]), Rounding.NATURAL).tolist() == [1, -1, 3]
+    assert rescale(np.zeros(0, np.int64), 5, 3, Rounding.NATURAL).size == 0
+    assert magnitude(np.array([-5, 3])) == 5
+    assert magnitude(np.array([-5, 7])) == 7
+    assert magnitude(np.zeros(0)) == 0
+
+
+def test_that_interpolation_is_limited_to_16_bits_and_keeps_its_fraction_in_32():
+    table = np.zeros((512, 2), np.int16)
+    table[:, 0] = np.arange(512) - 256
+    table[:, 1] = 7
+    values = np.arange(-32768, 32768)
+    entry, fraction = (values + 32768) // 128, values % 128
+    narrow = interpolate(values, table, wide=False)
+    assert np.array_equal(narrow, entry - 256 + (7 * fraction + 64) // 128)
+    wide = interpolate(values, table, wide=True)
+    assert np.array_equal(wide, (entry - 256) * 128 + 7 * fraction)
+    table[0], table[511] = (-32768, -3000), (32767, 3000)
+    ends = interpolate(np.array([-32768 + 127, 32767]), table, wide=False)
+    assert ends.tolist() == [-32768, 32767]

@@ -180,6 +180,19 @@ def test_that_memory_that_nothing_wrote_is_reported():
     assert run(stream).findings == ()
 
 
+def test_that_a_copy_of_memory_that_nothing_wrote_is_reported_where_it_is_used():
+    """A transfer is rounded up to 16 bytes; what it brings too much may stay unused."""
+    copied = Stream().set(dma((1, 24), (1, 96), 16)).do("DMA_START").do("DMA_WAIT", 0)
+    unused = run(copied.set(COPY, OFM_BASE0=64).do("POOL", 1).do("STOP"), CHECKED)
+    assert codes(unused) == []
+    used = Stream().set(dma((1, 24), (1, 96), 16)).do("DMA_START").do("DMA_WAIT", 0)
+    used.set(COPY, IFM_BASE0=96, IFM_WIDTH0_M1=1, OFM_WIDTH_M1=1)
+    offset = used.offset
+    (found,) = run(used.do("POOL", 1).do("STOP"), CHECKED).findings
+    assert (found.code, found.offset) == ("uninitialised-read", offset)
+    assert "8 of 16 bytes" in found.message
+
+
 def copied_then_used(*, wait):
     """A DMA brings the operands of an addition; the wait for it may be missing."""
     stream = Stream().set(dma((0, 0), (1, 32), 32)).do("DMA_START").set(COPY).set(SECOND)

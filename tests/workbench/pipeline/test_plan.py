@@ -4,12 +4,14 @@ from pathlib import Path
 import pytest
 
 from tests.workbench.project.builders import make_project, rule
+from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.plan import plan
+from workbench.pipeline.keys import Digests
+from workbench.pipeline.plan import plan, reading_of
 from workbench.pipeline.stages import STAGES, optional_stages
 from workbench.project import edits
-from workbench.project.model import DataSource, ModelSource, TargetChoice
+from workbench.project.model import DataSource, Evaluation, ModelSource, TargetChoice
 
 
 @pytest.fixture
@@ -137,3 +139,96 @@ def test_that_a_picture_that_comes_or_goes_makes_a_plan_invalid(folder):
     assert planned.is_valid
     (folder / "pictures" / "cats" / "two.png").write_bytes(b"2")
     assert not planned.is_valid
+
+
+def test_that_results_that_come_are_seen_when_a_plan_is_looked_up_again(folder):
+    cache = Cache(folder / "cache")
+    project = make_project(target=TargetChoice(id="formats"))
+    planned = plan(project, folder, cache)
+    with cache.writing(planned.key("export")) as out:
+        (out / "result.json").write_text("{}")
+    again = planned.looked_up(cache)
+    assert {s.id for s in again.stages if s.state == "cached"} == {"export"}
+    assert [(s.id, s.key) for s in again.stages] == [(s.id, s.key) for s in planned.stages]
+    assert {s.id for s in again.stages if s.state == "unavailable"} == {
+        "lower", "verify", "run", "package",
+    }  # fmt: skip
+    assert all(s.reason and not s.key for s in again.stages if s.state == "unavailable")
+
+
+@pytest.fixture
+def rich(folder):
+    """A folder with everything that a project can name."""
+    (folder / "metric.py").write_text("def score(outputs, labels): ...\n")
+    (folder / "own.py").write_text("def tight(): ...\nCONFIGS = [tight]\n")
+    (folder / "teach.py").write_text("def train(): ...\n")
+    (folder / "trained.safetensors").write_bytes(b"weights")
+    (folder / "eval.npy").write_bytes(b"456")
+    return folder
+
+
+def evaluated(project, **fields):
+    return project.model_copy(update={"evaluation": Evaluation(**fields)})
+
+
+FROM_EVALUATION = {"evaluate", "verify", "run"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "stale"),
+    [
+        (lambda p: evaluated(p, data=DataSource(spec="eval.npy")), FROM_EVALUATION),
+        (lambda p: evaluated(p, metric="metric.py:score"), {"evaluate"}),
+        (lambda p: evaluated(p, limit=3), {"evaluate"}),
+        (lambda p: edits.set_improver(p, "bias", on=True), AFTER_PREPARE),
+        (lambda p: edits.use_trained(p, "trained.safetensors"), AFTER_PREPARE),
+        (lambda p: edits.assign(p, "module_name", "a", "own.py:tight"), AFTER_PREPARE),
+        (lambda p: edits.fix_range(p, "x", -1.0, 1.0), AFTER_PREPARE - {"prepare", "calibrate"}),
+        (lambda p: edits.assign(p, "module_name", "a", "cpu"),
+         {"lower", "verify", "run", "package"}),
+        (lambda p: edits.train_by(p, "teach.py:train"), set()),
+        (lambda p: boards.put(p, "himax-we2", Path()), {"lower", "verify", "run", "package"}),
+    ],
+)  # fmt: skip
+def test_that_each_part_of_a_project_decides_the_stages_that_read_it(rich, edit, stale):
+    project = make_project(rule("r1", "global"), calibration=DataSource(spec="data.npy"))
+    assert changed(keys(project, rich), keys(edit(project), rich)) == stale
+
+
+def test_that_the_content_of_the_files_it_names_decides(rich):
+    project = make_project(rule("r1", "global"), calibration=DataSource(spec="data.npy"))
+    project = edits.assign(project, "module_name", "a", "own.py:tight")
+    project = project.model_copy(update={"evaluation": Evaluation(metric="metric.py:score")})
+    before = keys(project, rich)
+    touch(rich / "own.py")
+    middle = keys(project, rich)
+    assert changed(before, middle) == AFTER_PREPARE
+    touch(rich / "metric.py")
+    assert changed(middle, keys(project, rich)) == {"evaluate"}
+    trained = edits.use_trained(project, "trained.safetensors")
+    known = keys(trained, rich)
+    touch(rich / "trained.safetensors")
+    assert changed(known, keys(trained, rich)) == AFTER_PREPARE
+
+
+def test_that_an_improver_that_looks_at_data_depends_on_it(rich):
+    project = make_project(rule("r1", "global"), calibration=DataSource(spec="data.npy"))
+    other = edits.set_calibration(project, DataSource(spec="eval.npy"))
+    for improver, looks in (("smooth", True), ("equalize", False)):
+        first, second = (edits.set_improver(p, improver, on=True) for p in (project, other))
+        assert ("prepare" in changed(keys(first, rich), keys(second, rich))) == looks
+
+
+def test_that_training_starts_from_the_project_without_its_trained_weights(rich):
+    project = make_project(rule("r1", "global"), calibration=DataSource(spec="data.npy"))
+    cache = Cache(rich / "cache")
+
+    def start(made):
+        return reading_of(made, rich, cache, "training")
+
+    assert start(edits.use_trained(project, "trained.safetensors")) == start(project)
+    taught = edits.train_by(project, "teach.py:train")
+    assert start(taught) != start(project)
+    assert start(edits.set_improver(project, "bias", on=True)) != start(project)
+    touch(rich / "teach.py")
+    assert start(taught)["function"]["files"][0][1] == Digests().of(rich / "teach.py")

@@ -1,7 +1,17 @@
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import Place
 from workbench.project import edits
-from workbench.project.rules import ModuleRef, NodeRef, ambiguous_classes, resolve
+from workbench.project.rules import (
+    Effective,
+    ModuleRef,
+    NodeRef,
+    RuleCount,
+    ambiguous_classes,
+    matches_module,
+    matches_node,
+    module_chains,
+    resolve,
+)
 
 LINEAR = "torch.nn.modules.linear.Linear"
 MODULES = [
@@ -120,3 +130,66 @@ def test_that_a_rule_for_place_stands_beside_one_for_precision():
     project = edits.assign(project, "module_name", "head", "cpu")
     project = edits.assign(project, "module_name", "head", "a8w4")
     assert [r.config for r in project.rules] == ["a8w8", "a8w4", "cpu"]
+
+
+def test_that_patterns_match_whole_names_written_either_way():
+    chain = (ModuleRef("", "net.Net"), ModuleRef("layers", "L"), ModuleRef("layers.0", "B"))
+    node = NodeRef("add_1", "aten.add.Tensor", chain)
+
+    def fits(pattern):
+        asked = rule("r1", "pattern", pattern)
+        return matches_module(asked, chain), matches_node(asked, node)
+
+    assert fits(r"layers\.0") == (True, True)
+    assert fits("layers_0") == (True, True)
+    assert fits("layers") == (False, False)
+    assert fits("add_[0-9]") == (False, True)
+    assert fits("add") == (False, False)
+    assert fits("(") == (False, False)
+    assert fits("") == (False, False)
+    assert not matches_module(rule("r1", "pattern", ".*"), ())
+    assert not matches_module(rule("r1", "pattern", ".*"), chain[:1])
+
+
+def test_that_each_kind_of_rule_matches_its_own():
+    chain = (ModuleRef("", "net.Net"), ModuleRef("stem", "my.Block"))
+    node, border = NodeRef("n", "aten.add.Tensor", chain), NodeRef("x", "input", (), is_io=True)
+    for kind, match, module, inner, outer in (
+        ("global", "", True, True, True), ("io", "", False, False, True),
+        ("node_name", "n", False, True, False), ("node_name", "x", False, False, True),
+        ("node_target", "aten.add.Tensor", False, True, False),
+        ("module_name", "stem", True, True, False), ("module_name", "ste", False, False, False),
+        ("module_type", "Block", True, True, False), ("module_type", "my.Block", True, True, False),
+        ("module_type", "Net", True, True, False), ("finder", "n", False, False, False),
+    ):  # fmt: skip
+        asked = rule("r1", kind, match)
+        assert matches_module(asked, chain) == module, (kind, match)
+        assert matches_node(asked, node) == inner, (kind, match)
+        assert matches_node(asked, border) == outer, (kind, match)
+
+
+def test_that_a_module_has_the_chain_of_its_known_ancestors():
+    modules = [ModuleRef(p, "T") for p in ("", "a", "a.b.c", "z.y")]
+    chains = {path: [m.path for m in chain] for path, chain in module_chains(modules).items()}
+    assert chains == {"": [""], "a": ["", "a"], "a.b.c": ["", "a", "a.b.c"], "z.y": ["", "z.y"]}
+
+
+def test_that_a_config_off_the_npu_is_shown_with_its_place():
+    assert Effective("a8w8", "r1").chip == "a8w8"
+    assert Effective("a8w8", "r1", kept_off="r2").chip == "a8w8 CPU"
+    assert RuleCount(2, 3).matched == 5
+
+
+def test_that_a_plugin_rule_decides_a_module_of_which_it_took_every_node():
+    project = make_project(rule("r1", "global"), rule("r2", "finder", "own.py:F", "a16w8"))
+    modules = [ModuleRef("", "Net"), ModuleRef("a", "A"), ModuleRef("b", "B")]
+    nodes = [NodeRef(n, "op", (modules[0], modules[1 if n < "m" else 2])) for n in "acxy"]
+    found = resolve(project, modules, nodes, {"a": "r2", "c": "r2", "x": "r2"})
+    assert {m: e.rule for m, e in found.modules.items()} == {"": "r1", "a": "r2", "b": "r1"}
+    assert {n: e.rule for n, e in found.nodes.items()} == {
+        "a": "r2", "c": "r2", "x": "r2", "y": "r1",
+    }  # fmt: skip
+    assert found.counts["r2"] == RuleCount(3, 0)
+    unknown = resolve(project, modules, nodes)
+    assert set(unknown.counts) == {"r1"}
+    assert set(resolve(project, modules, nodes, {}).counts) == {"r1", "r2"}

@@ -1,12 +1,16 @@
 """The script of a project has a part for each thing the project asks for, and no other."""
 
+import ast
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from tests.fakes.projects import make_project
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import ModelSource, TargetChoice
-from workbench.script import script
+from workbench.script import quantizer, script
 
 
 def observed(kind, **fields):
@@ -24,6 +28,21 @@ def written(tmp_path):
         return text
 
     return write
+
+
+def test_that_the_parts_that_a_script_carries_have_no_name_in_common():
+    files = [
+        value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix
+    ]
+    files += quantizer._CORRECTIONS
+    names = Counter(
+        node.name
+        for path in set(files)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    )
+    assert len(files) > 8
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_that_a_plain_project_needs_no_observer_and_no_partitioner_of_its_own(written):

@@ -42,6 +42,7 @@ from workbench.results import (
     TensorQuality,
     VerifyResult,
 )
+from workbench.targets import has_stage
 
 NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
 NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
@@ -79,6 +80,12 @@ class AccuracyPanel(ResultPanel):
             self._keys = dict.fromkeys(self._keys)
             self.show_results()
 
+    def refresh(self) -> None:
+        super().refresh()
+        # A target without a program has nothing to compare with.
+        project = self.context.document.project
+        self.frames["verify"].setVisible(project is None or has_stage(project, "verify"))
+
     def show_results(self) -> None:
         evaluated = self.read(EvaluateResult, "evaluate")
         self.show_frame("evaluate", evaluated)
@@ -91,6 +98,17 @@ class AccuracyPanel(ResultPanel):
             self.comparison.render_comparison(verified.value, self.context.theme, stale=stale)
         if verified is not None:
             self.comparison.render_verdict(self.context.gate())
+
+    def show_worst(self) -> None:
+        """Order the tensors by SQNR, and select the one with the lowest."""
+        self.annotate()
+        if not self.has("evaluate") or not self._tensors:
+            return
+        if not self.worst_first.isChecked():
+            self.worst_first.setChecked(True)
+            self._on_worst_first(True)
+        self.pages.setCurrentIndex(0)
+        self._choose(self._order[:1])
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has("evaluate"):

@@ -1,13 +1,13 @@
-"""The Cost panel: estimated cost, operations, CPU operators and deliverables."""
+"""The Cost panel: estimated cost, operations and CPU operators."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QAction, QFontDatabase, QGuiApplication
+from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -19,12 +19,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.cost.cpu_fallback_view import CpuFallbackView
-from ui.features.cost.deliverables_view import DeliverablesView
 from ui.shared.cost_table import (
     DELEGATE,
     SHARE,
-    FileTableModel,
+    CpuTableModel,
     ModuleCost,
     OperationRow,
     OperationTableModel,
@@ -35,13 +33,14 @@ from ui.shared.cost_table import (
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.figures import DASH, count, milliseconds, percent, size
+from ui.shared.panel import PanelContext
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.ids import StageId
-from workbench.results import ExportedModel, ExportedProduct, LowerResult, PackageResult
+from workbench.results import ExportedModel, ExportedProduct, LowerResult
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
     Column("Product", lambda r: r.origin or r.node),
@@ -141,30 +140,75 @@ def export_cards(value: ExportedModel) -> list[Card]:
     ]  # fmt: skip
 
 
+_CPU_REASON_PX = 900
+
+
+class CpuFallbackView(QWidget):
+    """The operators on the CPU, each with the reason.
+
+    Signals:
+        nodes_chosen: the selected operators.
+    """
+
+    nodes_chosen = Signal(object)
+
+    def __init__(self, context: PanelContext, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._context = context
+        self._nodes: list[str] = []
+        self.note = QLabel(self)
+        self.note.setWordWrap(True)
+        self.cpu = CpuTableModel(self)
+        self.table = FigureView("CPU operators", self.cpu, self, widest_px=_CPU_REASON_PX)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 8, 0, 4)
+        layout.addWidget(self.note)
+        layout.addWidget(self.table, 1)
+
+    def render_lowered(self, shown: Shown[LowerResult]) -> None:
+        """Show a compiled program."""
+        self._nodes = [node.node for node in shown.value.cpu_nodes]
+        self.cpu.set_rows(shown.value.cpu_nodes)
+        self.table.set_look(self._context.theme, stale=not shown.current)
+        self.note.setText(_summary(shown.value))
+
+    def choose(self, nodes: Collection[str], *, ours: bool) -> None:
+        """Select the rows of operators. ``ours`` is whether this view selected them."""
+        places = [i for i, node in enumerate(self._nodes) if node in nodes]
+        rows = [self.cpu.shown_at(place) for place in places]
+        if not ours or set(rows) != set(self.table.chosen_rows()):
+            self.table.choose_rows(rows, reveal=not ours)
+
+    def _on_rows_chosen(self, rows: Sequence[int]) -> None:
+        self.nodes_chosen.emit([self._nodes[self.cpu.place_of(row)] for row in rows])
+
+
+def _summary(value: LowerResult) -> str:
+    number = len(value.cpu_nodes)
+    parts = "1 delegate" if value.delegates == 1 else f"{value.delegates} delegates"
+    npu = f"{value.delegated_nodes} operators run on the NPU in {parts}."
+    run = "runs" if number == 1 else "run"
+    rest = f"{number} {run} on the CPU:" if number else "None run on the CPU."
+    return f"{npu} {rest}"
+
+
 NO_COST = "Run Lower to estimate the cost of the program on the device."
-NO_PACKAGE = "Run Package to create the deliverables."
 _MOST_BARS = 24
 _EVERY = "every module"
-OPERATIONS, PLACES, PRODUCTS, DELIVERABLES = range(4)
+OPERATIONS, PLACES, PRODUCTS = range(3)
 
 
 class CostPanel(ResultPanel):
-    """Shows cards above, and tabs with operations, CPU operators and deliverables.
-
-    Signals:
-        deliver_asked: the deliverables are to be exported to a folder.
-    """
+    """Shows cards above, and tabs with operations and CPU operators."""
 
     panel_id = "cost"
-    deliver_asked = Signal()
 
     def build_frames(self) -> None:
         self._rows: list[OperationRow] = []
         self._modules: list[ModuleCost] = []
         self._keys: dict[str, tuple[Path, bool] | None] = {}
         self.frames["lower"] = StageFrame("Estimates", NO_COST, self._make_cost, self)
-        self.frames["package"] = StageFrame("Files", NO_PACKAGE, self._make_package, self)
-        self.frames["package"].hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(self.frames["lower"])
@@ -180,13 +224,6 @@ class CostPanel(ResultPanel):
         self.show_frame("lower", lowered)
         if lowered is not None and self._is_news("lower", lowered.folder, lowered.current):
             self._show_cost(lowered)
-        package = self.read(PackageResult, "package")
-        self.show_frame("package", package)
-        if package is not None and self._is_news("package", package.folder, package.current):
-            self.files.set_rows(package.value.files)
-            self.deliverables.render_package(
-                package.value, self.context.theme, stale=not package.current
-            )
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower"):
@@ -206,11 +243,18 @@ class CostPanel(ResultPanel):
             i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
 
+    def show_cpu(self) -> None:
+        """Show the operators on the CPU."""
+        self.annotate()
+        if self.has("lower") and self.tabs.isTabVisible(PLACES):
+            self.tabs.setCurrentIndex(PLACES)
+
     def show_level(self, stage: StageId) -> None:
         """Show the tab with the result of a stage."""
+        del stage
         if self.has("lower"):
-            first = OPERATIONS if self.tabs.isTabVisible(OPERATIONS) else PRODUCTS
-            self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else first)
+            is_compiled = self.tabs.isTabVisible(OPERATIONS)
+            self.tabs.setCurrentIndex(OPERATIONS if is_compiled else PRODUCTS)
 
     def _make_cost(self, content: QWidget) -> None:
         self.origin = QLabel(content)
@@ -225,7 +269,6 @@ class CostPanel(ResultPanel):
         self.export = ExportView(self)
         self.export.nodes_chosen.connect(self._on_nodes_chosen)
         self.tabs.addTab(self.export, "Export")
-        self.tabs.addTab(self.frames["package"], "Deliverables")
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 0)
         layout.setSpacing(6)
@@ -268,14 +311,6 @@ class CostPanel(ResultPanel):
             split.setCollapsible(split.count() - 1, False)
         split.setSizes([260, 220])
         return split
-
-    def _make_package(self, content: QWidget) -> None:
-        self.files = FileTableModel(self)
-        self.deliverables = DeliverablesView(self.files, content)
-        self.deliverables.deliver_asked.connect(self._on_deliver_asked)
-        layout = QVBoxLayout(content)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.deliverables)
 
     def _is_news(self, stage: StageId, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys.get(stage), (folder, current)
@@ -338,16 +373,6 @@ class CostPanel(ResultPanel):
 
     def _on_nodes_chosen(self, nodes: Sequence[str]) -> None:
         self.context.selection.choose_nodes(nodes, self.panel_id)
-
-    def _on_deliver_asked(self) -> None:
-        widget = self.parentWidget()
-        while widget is not None:
-            action = getattr(widget, "actions_by_id", {}).get("deliver")
-            if isinstance(action, QAction):
-                action.trigger()
-                return
-            widget = widget.parentWidget()
-        self.deliver_asked.emit()
 
 
 def cost_cards(value: LowerResult) -> list[Card]:

@@ -35,16 +35,26 @@ from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
 from workbench.studies.sweep import SweepPoint, remark
 
+Figure = Callable[[VelaTotals], float]
+
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """A point, its time and memory relative to the largest, and whether it is Pareto-optimal."""
+    """A point, its time and memory relative to the largest, and why it is Pareto-optimal.
+
+    ``best_in`` is "" for a point that another one beats in time, SRAM and constants.
+    """
 
     point: SweepPoint
     time_share: float | None = None
     sram_share: float | None = None
-    is_best: bool = False
+    best_in: str = ""
     is_present: bool = False
+
+    @property
+    def is_best(self) -> bool:
+        """Whether no other point beats it."""
+        return bool(self.best_in)
 
 
 def device_rows(
@@ -55,16 +65,33 @@ def device_rows(
     slowest = max((t.inference_ms for t in known), default=0.0) or 1.0
     largest = max((t.sram_bytes for t in known), default=0) or 1
     front = set(best)
+    least = _least(known)
     return [
         DeviceRow(
             point,
             point.totals.inference_ms / slowest if point.totals else None,
             point.totals.sram_bytes / largest if point.totals else None,
-            place in front,
+            _best_in(point.totals, least) if place in front and point.totals else "",
             point.target == present,
         )
         for place, point in enumerate(points)
     ]
+
+
+def _least(known: Sequence[VelaTotals]) -> tuple[tuple[str, Figure, float], ...]:
+    """Return the smallest time, SRAM and constants of all points, each with its words."""
+    read: tuple[tuple[str, Figure], ...] = (
+        ("fastest", lambda t: t.inference_ms),
+        ("least SRAM", lambda t: t.sram_bytes),
+        ("least constants", lambda t: t.flash_bytes),
+    )
+    return tuple((words, of, min(map(of, known))) for words, of in read) if known else ()
+
+
+def _best_in(totals: VelaTotals, least: Sequence[tuple[str, Figure, float]]) -> str:
+    """Return in what a Pareto-optimal point is the best, e.g. "fastest"."""
+    named = [words for words, of, smallest in least if of(totals) == smallest]
+    return ", ".join(named) or "trade-off"
 
 
 def describe_point(point: SweepPoint) -> str:
@@ -99,8 +126,9 @@ def _value(read: Callable[[VelaTotals], float]) -> Callable[[DeviceRow], float |
 
 
 DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
-    Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
-           "Pareto-optimal in time, SRAM and constants"),
+    Column("Best", lambda r: r.best_in, None,
+           "In what the point is the best. Trade-off: no other point is at least as good in time, "
+           "SRAM and constants"),
     Column("Device", lambda r: f"{r.point.target.id}{'  (current)' if r.is_present else ''}"),
     Column("Memory mode", lambda r: option(r.point, "memory_mode")),
     Column("Time", _text(lambda t: t.inference_ms, milliseconds), _value(lambda t: t.inference_ms),
@@ -127,7 +155,6 @@ class DeviceTableModel(FigureTableModel[DeviceRow]):
         super().__init__(DEVICE_COLUMNS, lambda row: describe_point(row.point), parent)
 
 
-Figure = Callable[[VelaTotals], float]
 # Figures of the map: title, value and number format.
 FIGURES: tuple[tuple[str, Figure, Callable[[float], str]], ...] = (
     ("Time", lambda t: t.inference_ms, milliseconds),

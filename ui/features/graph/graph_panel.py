@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import (
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -27,6 +26,7 @@ from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, Overlay
 from ui.features.graph.graph_sources import GraphFiles, SnapshotLoader
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
+from ui.shared.file_dialogs import ask_to_save
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.result_panel import StageNote
@@ -94,13 +94,11 @@ def ask_picture_file(
     view: GraphView, folder: Path, name: str, failed: Callable[[WorkbenchError], object]
 ) -> None:
     """Ask for a file and save the view as SVG or PNG, by the suffix of ``name``."""
-    dialog = QFileDialog(view, "Save image", str(folder))
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-    dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
-    dialog.selectFile(name)
-    dialog.fileSelected.connect(lambda chosen: save_picture(view, Path(chosen), failed))
-    dialog.open()
+
+    def save(chosen: str) -> None:
+        save_picture(view, Path(chosen), failed)
+
+    ask_to_save(view, "Save image", save, name, start=folder)
 
 
 def save_picture(view: GraphView, path: Path, failed: Callable[[WorkbenchError], object]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.memory.sram_budget import SramBudget
+from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.figures import DASH, size
@@ -22,47 +22,11 @@ from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.analysis.memory import fullest_step
-from workbench.deploy.boards import Filling, Fit, of_results, sentence
-from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import LiveRange, LowerResult, PackageResult
 from workbench.studies.sweep import SweepResult, asked, positions
 from workbench.targets import target_of
-
-
-class BoardFit(QLabel):
-    """Shows whether the program fits the board; hidden without a board."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWordWrap(True)
-        self.setTextFormat(Qt.TextFormat.RichText)
-        self.setAccessibleName("Board fit")
-        self.hide()
-
-    def render_fit(self, fit: Fit | None, theme: Theme) -> None:
-        """Show a result; None is no board."""
-        self.setVisible(fit is not None)
-        if fit is None:
-            return
-        colour = theme.bad if not fit.fits else theme.warning if fit.doubts else theme.good
-        verdict = f'<span style="color:{colour}">{escape(sentence(fit))}</span>'
-        shown = [f for f in fit.fillings if f.demands or not fit.fits]
-        places = " \u00b7 ".join(escape(_line(f)) for f in shown)
-        self.setText(f"{verdict}<br>{places}" if places else verdict)
-        self.setToolTip("\n".join(
-            f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
-            for f in fit.fillings for d in f.demands
-        ))  # fmt: skip
-
-
-def _line(filling: Filling) -> str:
-    room = "size unknown" if filling.bytes is None else size(filling.bytes)
-    doubt = " (not confirmed)" if filling.bytes is not None and not filling.confirmed else ""
-    what = ", ".join(f"{d.what} {size(d.bytes)}" for d in filling.demands)
-    return f"{filling.name}: {size(filling.used)} of {room}{doubt}{f' ({what})' if what else ''}"
-
 
 _USAGES = {
     "OpLocal": "activation", "OpBuffering": "prefetched weights", "GraphInput": "input",
@@ -127,7 +91,7 @@ class MemoryPanel(ResultPanel):
         self._shown: tuple[LiveRange, ...] = ()
         self._places: dict[str, tuple[LiveRange, ...]] = {}
         self._key: tuple[Path, bool] | None = None
-        self._fitted: tuple[tuple[Path, str, TargetChoice] | None, Fit | None] = (None, None)
+        self._fits = BoardFitReader(self.context)
         context = self.context
         self.study = StudyController(
             "budget", SweepResult, context.document, context.runner, context.session.cache, self
@@ -150,7 +114,7 @@ class MemoryPanel(ResultPanel):
         if lowered is None:
             return
         self._show_cards(lowered)
-        self.fit.render_fit(self._fit(lowered), self.context.theme)
+        self.fit.render_fit(self._fits.read(), self.context.theme)
         self._show_budget()
         key = (lowered.folder, lowered.current)
         if key != self._key:
@@ -223,19 +187,6 @@ class MemoryPanel(ResultPanel):
             ],
             self.context.theme, stale=not lowered.current,
         )  # fmt: skip
-
-    def _fit(self, lowered: Shown[LowerResult]) -> Fit | None:
-        """Return how the program fits the project's board; None if the result is outdated."""
-        project, folder = self.context.document.project, self.context.document.folder
-        if project is None or not project.board or not lowered.current:
-            return None
-        key = (lowered.folder, project.board, project.target)
-        if self._fitted[0] != key:
-            try:
-                self._fitted = (key, of_results(project, folder, lowered.folder))
-            except (OSError, WorkbenchError):
-                return None
-        return self._fitted[1]
 
     def _show_budget(self) -> None:
         """Show the estimates with less SRAM on the project's device."""

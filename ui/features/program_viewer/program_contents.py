@@ -8,9 +8,11 @@ from pathlib import Path
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pte import npu_commands, vela_stream
-from workbench.pte.description import memory_of
+from workbench.pte.description import memory_of, read_program
 from workbench.pte.npu_commands import CommandStream, NpuTensor
-from workbench.pte.program import Delegate, Program, decode
+from workbench.pte.program import Delegate, Program
+
+TFLITE_SUFFIX = ".tflite"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,12 @@ class Contents:
     bytes: int
     sha256: str
     program: Program
+
+    @property
+    def form(self) -> str:
+        """What kind of program the file holds."""
+        is_tflite = self.path.suffix == TFLITE_SUFFIX
+        return "TensorFlow Lite, compiled by Vela" if is_tflite else "ExecuTorch program"
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ def read(path: Path) -> Contents | WorkbenchError:
     where = Place(kind="file", id=str(path))
     try:
         data = path.read_bytes()
-        program = decode(data)
+        program = read_program(data)
         # Decoded now, so that a damaged part is reported when the file is opened.
         for method in (program.method(), *program.methods):
             memory_of(method)

@@ -9,6 +9,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.commands_view import CommandsView
+from ui.features.program_viewer.execution_view import ExecutionView
 from ui.features.program_viewer.parts_view import PartsView
 from ui.features.program_viewer.plan_view import PlanView
 from ui.features.program_viewer.program_contents import Contents
@@ -72,7 +73,7 @@ class ProgramWindow(QWidget):
         self.setWindowTitle(f"{contents.path.name} \u2013 Program viewer")
         self.about.setText(
             f"{contents.path}   SHA-256 {contents.sha256[:16]}\u2026   "
-            f"ExecuTorch program, schema version {contents.program.version}"
+            f"{contents.form}, schema version {contents.program.version}"
         )
         self.about.setToolTip(f"{contents.path}\nSHA-256 {contents.sha256}")
         names = [method.name for method in contents.program.methods]
@@ -88,6 +89,7 @@ class ProgramWindow(QWidget):
             table.set_look(theme, stale=False)
         self.commands.set_theme(theme)
         self.plan.set_theme(theme)
+        self.execution.set_theme(theme)
         self._show_cards()
 
     def stop(self) -> None:
@@ -106,6 +108,7 @@ class ProgramWindow(QWidget):
         self.parts = PartsView(self)
         self.commands = CommandsView(self._background, self)
         self.plan = PlanView(self)
+        self.execution = ExecutionView(self._background, self)
         self.instructions = FigureTableModel(INSTRUCTION_COLUMNS, _instruction_text, self)
         self.instruction_table = FigureView("Instructions", self.instructions, self, widest_px=620)
         self.constants = FigureTableModel(CONSTANT_COLUMNS, _constant_text, self)
@@ -114,7 +117,7 @@ class ProgramWindow(QWidget):
         self.kernel_table = FigureView("Kernels", self.kernels, self, widest_px=620)
         self.tabs = Tabs(self)
         for widget, title in (
-            (self.parts, "Parts"), (self.commands, "NPU commands"),
+            (self.parts, "Parts"), (self.commands, "NPU commands"), (self.execution, "Execute"),
             (self.instruction_table, "Instructions"), (self.plan, "Memory plan"),
             (self.constant_table, "Constants"), (self.kernel_table, "Kernels"),
         ):  # fmt: skip
@@ -144,6 +147,9 @@ class ProgramWindow(QWidget):
         self.parts.render_method(self.contents, method)
         self.commands.render_delegates(method.delegates)
         self.plan.render_method(method)
+        self.execution.render_method(
+            self.contents.path, method.name, has_vectors=bool(self.contents.program.test_cases)
+        )
         self.instructions.set_rows(instructions(method))
         self.constants.set_rows(constants(self.contents.program, method))
         self.kernels.set_rows(KernelRow(*each) for each in calls_of_kernels(method).items())

@@ -8,13 +8,13 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-from ui.features.program_viewer.program_contents import Contents, read
+from ui.features.program_viewer.program_contents import TFLITE_SUFFIX, Contents, read
 from ui.shared.appearance import Appearance
 from ui.state.background import Background
 from ui.state.notices import Notices
 from workbench.errors import WorkbenchError
 
-SUFFIXES = (".pte", ".bpte")
+SUFFIXES = (".pte", ".bpte", TFLITE_SUFFIX)
 
 
 class Programs(QObject):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,9 @@ from workbench.project.model import (
 from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
+# Longest chain of base classes that is followed in one file.
+_DEEPEST = 8
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -68,14 +72,52 @@ class Draft:
 
 
 def callables_of(path: Path) -> list[str]:
-    """Return the functions, then the classes, of a Python file, without running it."""
+    """Return the callables of a Python file that may return the model, without running it.
+
+    First those that need no arguments: classes with a ``forward`` that no other class of the file
+    uses, other classes with one, functions. Then the rest in the same order.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    names = functions + [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    return [name for name in names if not name.startswith("_")]
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    used = {
+        inner.id
+        for name, node in classes.items()
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and inner.id != name
+    }
+
+    def rank(node: ast.ClassDef | ast.FunctionDef) -> tuple[bool, int]:
+        if isinstance(node, ast.FunctionDef):
+            return _needs_arguments(node.args), 2
+        methods = _methods(node, classes)
+        init = methods.get("__init__")
+        needs = init is not None and _needs_arguments(init.args, bound=1)
+        order = 0 if node.name not in used else 1
+        return needs, order if "forward" in methods else 3
+
+    nodes = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    return [n.name for n in sorted(nodes, key=rank) if not n.name.startswith("_")]
+
+
+def _methods(
+    node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int = 0
+) -> dict[str, ast.FunctionDef]:
+    """Return the methods of a class, including those of its bases in the same file."""
+    found: dict[str, ast.FunctionDef] = {}
+    for base in reversed(node.bases):
+        if isinstance(base, ast.Name) and base.id in classes and depth < _DEEPEST:
+            found |= _methods(classes[base.id], classes, depth + 1)
+    return found | {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+
+
+def _needs_arguments(arguments: ast.arguments, bound: int = 0) -> bool:
+    """Return whether a call must pass arguments; the first ``bound`` are passed anyway."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults) - bound
+    return required > 0 or any(default is None for default in arguments.kw_defaults)
 
 
 def parse_shapes(text: str) -> tuple[tuple[int, ...], ...]:

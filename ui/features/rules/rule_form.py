@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPushButton,
+    QSizePolicy,
     QWidget,
 )
 
@@ -32,7 +33,8 @@ KINDS: tuple[tuple[RuleKind, str, str], ...] = (
 )
 
 
-_SHOWN_LETTERS = 16
+_SHOWN_LETTERS = 6
+_COMPLETIONS_PX = 340
 
 
 class RuleForm(QWidget):
@@ -71,13 +73,19 @@ class RuleForm(QWidget):
         self.kind.setCurrentIndex([k for k, _, _ in KINDS].index(kind))
         self._on_kind_activated()
         self.match.setText(match)
+        self._show_ready()
+
+    def clear(self) -> None:
+        """Empty the match and the precision after a rule was added."""
+        self.match.clear()
+        self.config.setCurrentIndex(-1)
+        self._show_ready()
 
     def _build(self) -> None:
         self.kind = QComboBox(self)
         self.kind.setAccessibleName("Rule kind")
-        for kind, words, _ in KINDS:
+        for row, (kind, words, _) in enumerate(KINDS):
             self.kind.addItem(words)
-            row = self.kind.count() - 1
             self.kind.setItemData(row, RULE_CALLS[kind], Qt.ItemDataRole.ToolTipRole)
         self.kind.activated.connect(self._on_kind_activated)
         self.match = QLineEdit(self)
@@ -85,16 +93,23 @@ class RuleForm(QWidget):
         completer = QCompleter(self.match_names, self)
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        if (popup := completer.popup()) is not None:
+            popup.setTextElideMode(Qt.TextElideMode.ElideLeft)
+            popup.setMinimumWidth(_COMPLETIONS_PX)
         self.match.setCompleter(completer)
         self.match.textEdited.connect(self._show_ready)
-        self.match.returnPressed.connect(self._on_add)
+        self.match.returnPressed.connect(self._on_match_entered)
         completer.activated.connect(self._show_ready)
         self.config = QComboBox(self)
         self.config.setAccessibleName("Config")
-        self.config.activated.connect(self._show_ready)
+        self.config.setPlaceholderText("Precision\u2026")
+        self.config.currentIndexChanged.connect(self._show_ready)
         self.add = QPushButton("Add rule", self)
         self.add.setProperty("primary", True)
         self.add.clicked.connect(self._on_add)
+        self._arrange()
+
+    def _arrange(self) -> None:
         # Long titles show in the open list; the combo box stays narrow.
         shortest = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         for combo in (self.kind, self.config):
@@ -102,14 +117,15 @@ class RuleForm(QWidget):
             combo.setMinimumContentsLength(_SHOWN_LETTERS)
         self.call_text = QLabel(self)
         self.call_text.setObjectName("Hint")
+        self.call_text.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         layout = QGridLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.setSpacing(6)
         layout.addWidget(self.kind, 0, 0)
-        layout.addWidget(self.match, 0, 1)
-        layout.addWidget(self.config, 1, 0)
-        layout.addWidget(self.add, 1, 1)
-        layout.addWidget(self.call_text, 2, 0, 1, 2)
+        layout.addWidget(self.config, 0, 1)
+        layout.addWidget(self.match, 1, 0, 1, 2)
+        layout.addWidget(self.call_text, 2, 0)
+        layout.addWidget(self.add, 2, 1)
         layout.setColumnStretch(0, 1)
         layout.setColumnStretch(1, 1)
 
@@ -133,23 +149,30 @@ class RuleForm(QWidget):
             model.item(self.config.count() - 1).setToolTip(offer.refusal)
         if kind != "quantizer":
             self.config.addItem("Custom\u2026", "")
-        row = self.config.findData(chosen) if chosen else 0
-        if 0 <= row < self.config.count() and model.item(row).isEnabled():
-            self.config.setCurrentIndex(row)
+        row = self.config.findData(chosen) if chosen is not None else -1
+        is_offered = row >= 0 and model.item(row).isEnabled()
+        only = 0 if kind == "quantizer" and self.config.count() == 1 else -1
+        self.config.setCurrentIndex(row if is_offered else only)
         self._show_ready()
 
     def _show_ready(self) -> None:
         kind, _, example = KINDS[self.kind.currentIndex()]
         match = self.match.text().strip()
         is_named = bool(match) or not example
-        self.add.setEnabled(is_named and self.config.count() > 0)
-        self.add.setToolTip("" if is_named else f"Enter a match, e.g. {example}")
+        is_set = self.config.currentIndex() >= 0
+        self.add.setEnabled(is_named and is_set)
+        missing = "Choose a precision" if is_named else f"Enter a match, e.g. {example}"
+        self.add.setToolTip("" if is_named and is_set else missing)
         self.config.setToolTip(self.config.currentText())
         if not self.config.count():
             self.call_text.setText("No plug-in with a quantizer (see Edit, Plug-ins\u2026)")
             return
         quoted = f'"{match}", ' if match else "\u2026, " if example else ""
         self.call_text.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
+
+    def _on_match_entered(self) -> None:
+        """Go on to the precision; a rule is added only where its precision was chosen."""
+        self.config.setFocus(Qt.FocusReason.TabFocusReason)
 
     def _on_add(self) -> None:
         if self.add.isEnabled():

@@ -136,11 +136,11 @@ class RuleStackModel(QAbstractListModel):
         value: Any = None
         match role:
             case Qt.ItemDataRole.DisplayRole:
-                value = words
+                value = f"{row.number}  {words}"
             case Qt.ItemDataRole.ToolTipRole:
                 value = f"{row.number}. {RULE_CALLS[row.rule.kind]}: {row.count_text}"
             case Qt.ItemDataRole.AccessibleTextRole:
-                value = f"{words}, {row.label}, {row.count_text}"
+                value = f"Rule {row.number}: {words}, {row.label}, {row.count_text}"
             case Qt.ItemDataRole.CheckStateRole:
                 value = state.Checked if row.rule.enabled else state.Unchecked
             case Role.RULE:

@@ -179,7 +179,7 @@ class RulesPanel(Panel):
     def _on_rule_asked(self, kind: RuleKind, match: str, preset: str) -> None:
         if preset:
             if self.context.assigner.rule(kind, match, preset):
-                self.form.match.clear()
+                self.form.clear()
             return
         project = self.context.document.project
         if project is not None:

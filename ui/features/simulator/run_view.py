@@ -9,13 +9,13 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
+from ui.shared.counter_table import CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from workbench.results import RuntimeEvent, SimulationResult, TracedOperation
-from workbench.results.simulation import OperationCounters
 
 
 def excess(row: TracedOperation) -> float | None:
@@ -114,38 +114,6 @@ class SampleTableModel(FigureTableModel[SampleRow]):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}", parent)
-
-
-COUNTER_COLUMNS: tuple[Column[OperationCounters], ...] = (
-    Column("Command", lambda r: r.command.removeprefix("NPU_OP_")),
-    Column("Module", lambda r: r.module or DASH),
-    Column("Offset", lambda r: f"{r.offset:#x}", lambda r: r.offset,
-           "Place of the command in the delegate's stream [bytes]"),
-    Column("Output", lambda r: "\u00d7".join(map(str, r.ofm)) or DASH),
-    Column("MACs", lambda r: count(r.macs), lambda r: r.macs),
-    Column("Read", lambda r: count(r.read_bytes), lambda r: r.read_bytes,
-           "Bytes read: feature maps once, encoded weights, scales, copies"),
-    Column("Written", lambda r: count(r.written_bytes), lambda r: r.written_bytes, "Bytes written"),
-    Column("Zero weights", lambda r: percent(r.zero_weights / r.weights, 0) if r.weights else DASH,
-           lambda r: r.zero_weights / r.weights if r.weights else None),
-    Column("Saturated", lambda r: count(r.saturated), lambda r: r.saturated,
-           "Outputs that the clamp changed"),
-    Column("Accumulator", lambda r: f"{r.accumulator_peak:,} of {r.accumulator_bits} bit"
-           if r.accumulator_bits else DASH, lambda r: r.accumulator_peak,
-           "Largest magnitude in an accumulator, and its width"),
-    Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
-)  # fmt: skip
-
-
-class CounterTableModel(FigureTableModel[OperationCounters]):
-    """The operations that the functional simulator executed."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(
-            COUNTER_COLUMNS,
-            lambda r: f"{r.command}\n{r.module}\ncomputed (functional simulator, first sample)",
-            parent,
-        )
 
 
 class TracedTableModel(FigureTableModel[TracedOperation]):

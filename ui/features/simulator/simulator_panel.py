@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -11,7 +12,6 @@ from PySide6.QtCore import QSortFilterProxyModel, Qt, Signal
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QCheckBox,
-    QFileDialog,
     QGridLayout,
     QHBoxLayout,
     QLabel,
@@ -28,6 +28,7 @@ from ui.features.simulator.run_view import SimulationView
 from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.chip import LineDelegate
 from ui.shared.figure_cards import FigureCards
+from ui.shared.file_dialogs import ask_to_open
 from ui.shared.log_lines import Role
 from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.simulation_text import simulation_cards, simulation_text
@@ -45,7 +46,7 @@ from workbench.deploy.simulators.discovery import (
 )
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.runner_build import known_checkouts
-from workbench.errors import WorkbenchError
+from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.project.model import Project
 from workbench.results import SimulationResult
@@ -104,6 +105,7 @@ class SimulatorFiles(QWidget):
         self.hint = QLabel(self)
         self.hint.setObjectName("Hint")
         self.hint.setWordWrap(True)
+        self.hint.setOpenExternalLinks(True)
         grid.addWidget(self.hint, 3, 0, 1, 4)
         self.progress = QProgressBar(self)
         self.progress.setAccessibleName("Building a runner")
@@ -147,12 +149,8 @@ class SimulatorFiles(QWidget):
             grid.addWidget(part, row, column)
         return value, button
 
-    def _ask(self, title: str, chosen: object) -> None:
-        dialog = QFileDialog(self, title, str(Path.home()))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(chosen)
-        dialog.open()
+    def _ask(self, title: str, chosen: Callable[[str], object]) -> None:
+        ask_to_open(self, title, chosen)
 
 
 def _short(path: Path | None) -> str:
@@ -286,7 +284,7 @@ class SimulatorPanel(ResultPanel):
         hint = (
             ""
             if isinstance(found, Setup)
-            else f"Simulate runs functionally, without cycles. {found.message} {found.hint}"
+            else f"Simulate runs functionally, without cycles. {_remedy(found)}"
         )
         settings, installed, runner = MachineSettings(), None, None
         with contextlib.suppress(WorkbenchError):
@@ -362,6 +360,25 @@ class SimulatorPanel(ResultPanel):
     def _machine_changed(self) -> None:
         self._show_machine()
         self.context.session.machine_changed.emit()
+
+
+_FVPS = "https://developer.arm.com/Tools%20and%20Software/Fixed%20Virtual%20Platforms"
+_GCC = "https://developer.arm.com/downloads/-/arm-gnu-toolchain-downloads"
+_EXECUTORCH = "https://github.com/pytorch/executorch"
+
+
+def _remedy(info: ErrorInfo) -> str:
+    """Return what to do in this panel, with the downloads. The note below says what is missing."""
+    simulators = f'<a href="{_FVPS}">Arm Ecosystem FVPs</a>'
+    if info.code in {"runner-not-configured", "runner-for-target-missing"}:
+        return (
+            "<b>1.</b> Simulator: install one of the "
+            f"{simulators} and choose its executable above, unless it was found. "
+            "<b>2.</b> Runner: choose a built arm_executor_runner, or click <i>Build\u2026</i>, "
+            f'which needs an <a href="{_EXECUTORCH}">ExecuTorch checkout</a> and the '
+            f'<a href="{_GCC}">Arm GNU Toolchain</a>.'
+        )
+    return f"{escape(info.hint)} Downloads: {simulators}."
 
 
 def _memory_mode(project: Project) -> str:

@@ -27,7 +27,12 @@ _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
 def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
-    """Return one class per sample, from the labels file or from the samples' .npz."""
+    """Return one class per sample.
+
+    It comes from the labels file, from the samples' .npz, or from the folders of pictures.
+    """
+    if source.labels == sources.LABELS_OF_FOLDERS:
+        return _folder_labels(source, folder, option)
     spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
     if spec is None:
         return None
@@ -70,6 +75,21 @@ def _whole(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return flat
 
 
+def _folder_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any]:
+    """Return the class of each picture: the number of its folder among the sorted names."""
+    root = sources.absolute(folder, source.spec)
+    names = [path.relative_to(root).parts[:-1] for path in sources.pictures(root)]
+    classes = sorted({name[0] for name in names if name})
+    if not all(names) or len(classes) < 2:
+        raise failure(
+            f"{root.name} does not have one folder for each class.",
+            "Put every picture into the folder of its class, or give a file of labels.",
+            Place(kind="option", id=f"{option}.labels"),
+            code="labels-folders-missing",
+        )
+    return np.asarray([classes.index(name[0]) for name in names])
+
+
 def read_arrays(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
@@ -81,17 +101,7 @@ def read_arrays(
         raise wrong(
             option, f"{path.name} does not exist.", "Correct the path.", code="data-missing"
         )
-    try:
-        arrays = _array_streams(path, inputs)
-    except Exception as error:
-        raise wrong(
-            option,
-            f"{path.name} cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}"[
-                :300
-            ],
-            "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
-            code="data-unreadable",
-        ) from error
+    arrays = _readable_streams(path, inputs, option)
     if len(arrays) != len(inputs):
         raise wrong(
             option,
@@ -115,6 +125,20 @@ def read_arrays(
             yield Sample(index, tuple(fitted), None)
 
     return Samples(path.name, arrays[0].count, read)
+
+
+def _readable_streams(path: Path, inputs: Sequence[TensorSpec], option: str) -> list[_ArrayStream]:
+    try:
+        return _array_streams(path, inputs)
+    except Exception as error:
+        # numpy and torch raise many kinds for damaged files.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise wrong(
+            option,
+            f"{path.name} cannot be read: {reason}"[:300],
+            "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
+            code="data-unreadable",
+        ) from error
 
 
 @dataclass(frozen=True)

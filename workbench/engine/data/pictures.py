@@ -10,10 +10,13 @@ from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.errors import Place, failure
 from workbench.files import open_regular
 from workbench.project import sources
+from workbench.project.preprocessing import EXAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from PIL.Image import Image
 
     from workbench.project.model import DataSource, Preprocess
     from workbench.project.sources import Reference
@@ -35,7 +38,7 @@ def read_pictures(
         raise wrong(
             option,
             "A folder of pictures needs preprocess: size, mean and std.",
-            "Set preprocess.",
+            f"Run: workbench preprocess PROJECT {EXAMPLE}",
             code="pictures-preprocess-missing",
         )
     if len(inputs) != 1:
@@ -48,39 +51,144 @@ def read_pictures(
 
     def read() -> Iterator[Sample]:
         for index, file in enumerate(files):
-            values = _picture(file, settings, spec.shape[-3] if len(spec.shape) > 2 else 1)
+            values = picture(file, settings, spec.shape)
             yield Sample(index, (fit(values, spec, file.name, option),), None)
 
     if files:
-        next(read())
+        _require_fit(files[0], settings, spec, option)
     return Samples(folder.name, len(files), read)
 
 
-def _picture(file: Path, settings: Preprocess, channels: int) -> np.ndarray[Any, Any]:
-    """Return a picture as float32 [C, H, W]."""
-    from PIL import Image
+def _require_fit(file: Path, settings: Preprocess, spec: TensorSpec, option: str) -> None:
+    """Check the first picture's shape and dtype against the model's input.
 
+    Raises:
+        WorkbenchError: They differ; the hint is the preprocess that would fit.
+    """
+    values = picture(file, settings, spec.shape)
+    wanted, shape = spec.dtype, tuple(spec.shape[-3:])
+    where = Place(kind="option", id=f"{option}.preprocess")
+    if values.dtype != wanted:
+        usual = wanted if wanted in {"float32", "uint8", "int8"} else "none: convert in a callable"
+        raise failure(
+            f"The pictures become {values.dtype}, but the model's input {spec.name} is {wanted}.",
+            f"Use dtype={usual}.",
+            where,
+            code="preprocess-dtype-mismatch",
+        )
+    if values.shape not in {shape, tuple(spec.shape)}:
+        raise failure(
+            f"The pictures become {_sizes(values.shape)}, but the model's input {spec.name} "
+            f"is {_sizes(spec.shape)}.",
+            _remedy(settings, values.shape, shape),
+            where,
+            code="preprocess-shape-mismatch",
+        )
+
+
+def _remedy(settings: Preprocess, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """Return what to change so that pictures get the wanted shape."""
+    if len(wanted) != 3:
+        return "Read the pictures in a callable that yields inputs of this shape."
+    last = _is_last(settings, wanted)
+    size = wanted[:2] if last else wanted[1:]
+    channels = wanted[2] if last else wanted[0]
+    hints = []
+    if settings.shown != size:
+        name = "crop" if settings.crop else "size"
+        hints.append(f"{name}={size[0]}x{size[1]}")
+    if channels != (found[2] if last else found[0]):
+        layouts = {1: "layout=gray", 3: "layout=rgb"}
+        hints.append(layouts.get(channels, f"a callable: no layout has {channels} channels"))
+    return f"Use {', '.join(hints)}." if hints else "Set order to first or last."
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Return a picture as a model with this input shape takes it.
+
+    Args:
+        file: The picture.
+        settings: Size, crop, layout, dtype, normalization and order.
+        shape: The shape of the model's input; it decides what is ``auto``.
+
+    Returns:
+        An array [C, H, W], or [H, W, C] with the channels last, in ``settings.dtype``.
+
+    Raises:
+        WorkbenchError: The file is not a readable picture, or mean and std do not fit its channels.
+    """
+    from PIL import Image as pictures
+
+    last = _is_last(settings, shape)
+    channels = shape[-1] if last else shape[-3] if len(shape) > 2 else 1
+    gray = settings.layout == "gray" or (settings.layout == "auto" and channels == 1)
     try:
-        with open_regular(file) as content, Image.open(content, formats=_FORMATS) as image:
+        with open_regular(file) as content, pictures.open(content, formats=_FORMATS) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise ValueError("it has too many pixels")
-            mode = "L" if channels == 1 else "RGB"
-            height, width = settings.size
-            sized = image.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
-            values = np.asarray(sized, np.float32) / 255.0
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        Image.DecompressionBombError,
-    ) as error:
+            pixels = np.array(_sized(image.convert("L" if gray else "RGB"), settings), np.uint8)
+    except (OSError, ValueError, SyntaxError, pictures.DecompressionBombError) as error:
         raise failure(
             f"{file.name} is not a readable picture.",
             "Remove it from the folder or replace it.",
             Place(kind="file", id=file.name),
             code="picture-unreadable",
         ) from error
-    values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
-    mean = np.asarray(settings.mean, np.float32).reshape(-1, 1, 1)
-    std = np.asarray(settings.std, np.float32).reshape(-1, 1, 1)
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    if settings.layout == "bgr":
+        pixels = pixels[:, :, ::-1]
+    values = normalized(pixels, settings)
+    return values if last else values.transpose(2, 0, 1)
+
+
+def _is_last(settings: Preprocess, shape: Sequence[int]) -> bool:
+    if settings.order != "auto" or len(shape) < 3:
+        return settings.order == "last"
+    return shape[-3] not in {1, 3} and shape[-1] in {1, 3}
+
+
+def _sized(image: Image, settings: Preprocess) -> Image:
+    """Return a picture in the size of the settings: stretched, or covering and cropped."""
+    from PIL.Image import Resampling
+
+    way = Resampling[settings.filter.upper()]
+    height, width = settings.size
+    if settings.crop is None:
+        return image.resize((width, height), way)
+    # As torchvision: the longer side is truncated, and the offset of the crop rounded.
+    if image.width * height <= image.height * width:
+        covering = (width, max(height, image.height * width // image.width))
+    else:
+        covering = (max(width, image.width * height // image.height), height)
+    rows, columns = settings.crop
+    top = round((covering[1] - rows) / 2)
+    left = round((covering[0] - columns) / 2)
+    return image.resize(covering, way).crop((left, top, left + columns, top + rows))
+
+
+def normalized(pixels: np.ndarray[Any, Any], settings: Preprocess) -> np.ndarray[Any, Any]:
+    """Return pixels [..., C] (uint8) as values in the settings' dtype.
+
+    Raises:
+        WorkbenchError: mean or std have neither one number nor one per channel.
+    """
+    if settings.dtype == "uint8":
+        return pixels
+    if settings.dtype == "int8":
+        return (pixels.astype(np.int16) - 128).astype(np.int8)
+    channels = pixels.shape[-1]
+    for name, numbers in (("mean", settings.mean), ("std", settings.std)):
+        if len(numbers) not in {1, channels}:
+            raise failure(
+                f"{name} has {len(numbers)} numbers, but the pictures have {channels} channels.",
+                f"Give one number, or {channels} separated by slashes.",
+                Place(kind="option", id="preprocess"),
+                code="preprocess-channels-mismatch",
+            )
+    values = pixels.astype(np.float32) / np.float32(settings.scale)
+    mean, std = (np.asarray(numbers, np.float32) for numbers in (settings.mean, settings.std))
     return ((values - mean) / std).astype(np.float32)

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from workbench.engine.model_loading import LoadedModel, load_model
-from workbench.results import ARRAYS_FILE, ImportResult, TensorSpec, save_result
+from workbench.results import ARRAYS_FILE, ImportResult, TensorSpec, WeightsTaken, save_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from workbench.engine.context import StageContext
 
 
@@ -26,11 +28,24 @@ def run(context: StageContext) -> None:
         parameters=sum(p.numel() for p in parameters),
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
         inputs=tuple(tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)),
+        weights=loaded.weights,
+        warnings=tuple(_notes(loaded.weights)) if loaded.weights else (),
     )
     arrays = {f"input{i}": tensor.numpy() for i, tensor in enumerate(loaded.inputs)}
     np.savez(context.out / ARRAYS_FILE, **arrays)
     save_result(result, context.out)
     context.keep(loaded)
+
+
+def _notes(taken: WeightsTaken) -> Iterator[str]:
+    """Yield what to know of the weights that were taken."""
+    entry = ".".join(taken.entry)
+    if taken.others:
+        others = ", ".join(taken.others)
+        yield f"The weights are those of {entry}; the checkpoint also has {others}."
+    if taken.dropped:
+        named = ", ".join(taken.dropped[:5])
+        yield f"The model does not have these parts of the checkpoint: {named}."
 
 
 def load(context: StageContext) -> LoadedModel:

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from workbench.deploy.boards import document
@@ -21,13 +22,16 @@ from workbench.deploy.firmware_files import (
     kconfig,
 )
 from workbench.deploy.firmware_note import html, markdown, sections, title
+from workbench.deploy.input_header import PictureInput, input_header, is_channels_last
 from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.data.pictures import normalized
 from workbench.engine.onnx_package import hand_on
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.pipeline.plan import tool_versions
+from workbench.project.sources import is_folder
 from workbench.results import (
     PROGRAM_FILE,
     WEIGHTS_FILE,
@@ -62,7 +66,7 @@ def run(context: StageContext) -> None:
         context.project, context.folder, (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
     )  # fmt: skip
-    facts = _with_memory(context, _with_borders(context, facts))
+    facts = _with_pictures(context, _with_memory(context, _with_borders(context, facts)))
     context.progress(0, None, "bundling test vectors")
     written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
     note = sections(facts, lowered, written, tool_versions(), _tolerances(context))
@@ -96,6 +100,26 @@ def _with_borders(context: StageContext, facts: Facts) -> Facts:
     )
 
 
+def _with_pictures(context: StageContext, facts: Facts) -> Facts:
+    """Return the facts with the conversion of pictures, if the calibration data are pictures."""
+    source = context.project.calibration
+    settings = source.preprocess if source is not None else None
+    if settings is None or source is None or not is_folder(source.spec, context.folder):
+        return facts
+    port = facts.inputs[0]
+    is_last = is_channels_last(settings, port)
+    channels = port["shape"][-1 if is_last and "dim_order" not in port else -3]
+    codes: tuple[tuple[int, ...], ...] = ()
+    if "scale" in port and port["dtype"] in {"int8", "uint8"}:
+        pixels = np.repeat(np.arange(256, dtype=np.uint8)[:, None], channels, 1)
+        values = torch.from_numpy(normalized(pixels, settings))
+        limits = torch.iinfo(getattr(torch, port["dtype"]))
+        grid = torch.round(values / port["scale"]) + port["zero_point"]
+        table = grid.clamp(limits.min, limits.max).to(torch.int32).T.tolist()
+        codes = tuple(map(tuple, table))
+    return replace(facts, pictures=PictureInput(settings, port["dtype"], codes, is_last))
+
+
 def _with_memory(context: StageContext, facts: Facts) -> Facts:
     """Return the facts with the program's state between inferences."""
     kept = context.result("export", ExportResult).state
@@ -114,6 +138,9 @@ def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
     yield f"{stem}.cmake", cmake(facts).encode(), "pools and kernels for CMake"
     yield f"{stem}.conf", kconfig(facts).encode(), "pools for Zephyr"
     yield f"{stem}.cproject.yml", cproject(facts).encode(), "components of the CMSIS-Pack"
+    if facts.pictures is not None and facts.pictures.codes:
+        text = input_header(facts.pictures, stem)
+        yield f"{stem}_input.h", text.encode(), "the codes of a camera's bytes"
     kernels = "".join(f"{kernel}\n" for kernel in facts.kernels)
     yield f"{stem}.kernels.txt", kernels.encode(), "the kernels the runtime must link"
 

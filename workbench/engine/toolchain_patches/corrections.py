@@ -7,10 +7,10 @@ along. What each correction is about, and for which versions it was proven, stan
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
+from executorch.backends.arm._passes import decompose_cumsum_pass
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
     FoldScalarMulIntoConvPass,
 )
@@ -18,9 +18,14 @@ from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
     FuseQuantizedActivationPass,
 )
 from executorch.backends.arm._passes.quant_args import QuantArgs
+from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
 from executorch.backends.arm.constants import DEQUANT_PER_TENSOR_OP, QUANT_PER_TENSOR_OP
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.transforms.replace_scalar_with_tensor import (
+    ReplaceScalarWithTensorArgPass,
+)
+from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
-from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 
 @contextmanager
@@ -102,86 +107,172 @@ def weights_replaced() -> Iterator[None]:
         FoldScalarMulIntoConvPass._set_get_attr_tensor = stock  # noqa: SLF001
 
 
-# The least step of a constant factor, by the number of values of its grid.
-_LEAST_STEPS = {256: 2.0**-32, 65536: 2.0**-40}
-_FACTOR_OF = ("mul", "mul_", "bmm", "mm", "matmul")
-_RESHAPING = ("reshape", "view", "unsqueeze", "expand", "permute", "transpose", "squeeze", "t")
+@contextmanager
+def constants_scaled() -> Iterator[list[str]]:
+    """Let a scalar meet a parameter in the passes before annotation, while the block runs.
+
+    Stock asks the tensor beside a scalar for its type in a way that only computed tensors know,
+    and fails on a parameter.
+
+    Yields:
+        The operators whose tensor was a parameter, once each.
+    """
+    stock = ReplaceScalarWithTensorArgPass.get_replacement
+    met: list[str] = []
+
+    def replacement(self: Any, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        if not isinstance(args[0], torch.Tensor):
+            return stock(self, op, args, kwargs, meta)
+        is_aten = isinstance(op, torch._ops.OpOverload)  # noqa: SLF001 - its only name
+        full = torch.ops.aten.full.default if is_aten else exir_ops.edge.aten.full.default
+        call = super(ReplaceScalarWithTensorArgPass, self).call_operator
+        kind = {"dtype": args[0].dtype, "device": args[0].device}
+        scalar = call(full, ((1,), float(args[1])), kind, meta)
+        if str(op) not in met:
+            met.append(str(op))
+        return call(self.scalar_to_tensor_ops[op], (args[0], scalar, *args[2:]), kwargs, meta)
+
+    ReplaceScalarWithTensorArgPass.get_replacement = replacement
+    try:
+        yield met
+    finally:
+        ReplaceScalarWithTensorArgPass.get_replacement = stock
 
 
-def refine_factors(annotated: fx.GraphModule) -> list[str]:
-    """Let constant factors have steps as small as their values ask for.
+@contextmanager
+def sums_in_eight_bits() -> Iterator[list[str]]:
+    """Give the kernel of a cumulative sum the 8 bits that its scale speaks of.
+
+    Stock makes the ones with the type of what was summed, in float or with 16 bits, and notes 8
+    bits for them.
+
+    Yields:
+        The names of the sums.
+    """
+    stock = decompose_cumsum_pass.create_constant_placeholder
+    stock_call = decompose_cumsum_pass.DecomposeCumsumPass.call
+    quantized: set[str] = set()
+    made: list[str] = []
+
+    def call(self: Any, graph_module: fx.GraphModule) -> Any:
+        nodes = graph_module.graph.nodes
+        quantized.update(f"{n.name}_kernel" for n in nodes if n.meta.get("input_qparams"))
+        return stock_call(self, graph_module)
+
+    def placeholder(program: Any, graph: Any, name: str, kind: Any, data: Any, *rest: Any) -> Any:
+        if name in quantized and data.dtype is not torch.int8:
+            made.append(name.removesuffix("_kernel"))
+            data = data.to(torch.int8)
+        return stock(program, graph, name, kind, data, *rest)
+
+    decompose_cumsum_pass.create_constant_placeholder = placeholder
+    decompose_cumsum_pass.DecomposeCumsumPass.call = call
+    try:
+        yield made
+    finally:
+        decompose_cumsum_pass.create_constant_placeholder = stock
+        decompose_cumsum_pass.DecomposeCumsumPass.call = stock_call
+
+
+@contextmanager
+def convolutions_rounded() -> Iterator[list[str]]:
+    """Let every reader of a 16-bit convolution read its 16-bit result, while the block runs.
+
+    Stock gives readers that compute in 32 bits the sum before it is rounded: a convolution with
+    several results, which Vela rejects for U55 and U65, and values that the quantized model does
+    not have.
+
+    Yields:
+        The names of the convolutions with such readers; it grows while programs are lowered.
+    """
+    stock = RewriteConvPass._insert_a16w8_output_branches  # noqa: SLF001 - its only name
+    rounded: list[str] = []
+
+    def branches(self: Any, graph_module: Any, node: fx.Node, *rest: Any, **named: Any) -> None:
+        del graph_module, rest, named
+        direct = self._get_direct_int32_rescale_users(node)
+        if direct or self._get_permute_int32_rescale_users(node):
+            rounded.append(node.name)
+
+    RewriteConvPass._insert_a16w8_output_branches = branches  # noqa: SLF001
+    try:
+        yield rounded
+    finally:
+        RewriteConvPass._insert_a16w8_output_branches = stock  # noqa: SLF001
+
+
+@contextmanager
+def passthrough_released() -> Iterator[list[str]]:
+    """Leave values that a partition would only pass through outside of it, in the block.
+
+    TOSA has no operator for a value that is an input and an output, and Vela rejects the program.
+
+    Yields:
+        The names of the nodes that stay on the CPU; it grows while programs are lowered.
+    """
+    stock = TOSAPartitioner.partition
+    released: list[str] = []
+
+    def partition(self: Any, exported_program: Any) -> Any:
+        found = stock(self, exported_program)
+        graph = found.tagged_exported_program.graph
+        while chains := list(handed_through(graph)):
+            for node in (node for chain in chains for node in chain):
+                if node.meta.pop(TAG, None) is not None:
+                    released.append(node.name)
+        computing = {n.meta.get(TAG) for n in graph.nodes if not _keeps(n)}
+        for node in graph.nodes:
+            if node.meta.get(TAG) not in computing:
+                node.meta.pop(TAG, None)
+        for tag in set(found.partition_tags) - computing:
+            del found.partition_tags[tag]
+        return found
+
+    TOSAPartitioner.partition = partition
+    try:
+        yield released
+    finally:
+        TOSAPartitioner.partition = stock
+
+
+TAG = "delegation_tag"
+_GRIDS = ("quantize_per_tensor", "dequantize_per_tensor")
+_SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone", "permute_copy")
+
+
+def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
+    """Yield each chain of nodes through which a partition passes a value unchanged; last first.
 
     Args:
-        annotated: A graph after annotation and before observers; its annotations are changed.
-
-    Returns:
-        The names of the constants that were too small for the least step of their observer.
+        graph: Graph of an edge program with the partitioner's tags.
     """
-    refined = list[str]()
-    for node in annotated.graph.nodes:
-        edges = list(_factor_edges(node)) if node.op == "get_attr" else []
-        specs = {id(spec): spec for spec in (_spec(*edge) for edge in edges) if spec is not None}
-        fine = {key: _fine(spec) for key, spec in specs.items()}
-        largest = max((_steps(spec) for spec in specs.values()), default=0.0)
-        value = _constant(annotated, str(node.target)) if edges else None
-        if value is None or not 0.0 < float(value.abs().max()) < largest:
+    for node in graph.nodes:
+        tag = node.meta.get(TAG)
+        if tag is None or all(user.meta.get(TAG) == tag for user in node.users):
             continue
-        for source, reader in edges:
-            notes = reader.meta["quantization_annotation"].input_qspec_map
-            if id(notes.get(source)) in fine:
-                notes[source] = fine[id(notes[source])]
-        refined.append(node.name)
-    return refined
+        chain, at = list[Any](), node
+        while at.meta.get(TAG) == tag and _keeps(at):
+            chain.append(at)
+            at = at.args[0]
+        grids = {tuple(each.args[1:]) for each in chain if has_grid(each)}
+        if at.meta.get(TAG) != tag and len(grids) == 1:
+            yield chain
 
 
-def _factor_edges(node: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
-    """Yield each use of a constant, reshaped or not; nothing if one is not in a product."""
-    found, left = list[tuple[fx.Node, fx.Node]](), [node]
-    while left:
-        source = left.pop()
-        for reader in source.users:
-            name = getattr(reader.target, "_schema", None)
-            operator = name.name.rpartition("::")[2] if name is not None else ""
-            if operator not in (*_FACTOR_OF, *_RESHAPING):
-                return
-            found.append((source, reader))
-            if operator in _RESHAPING:
-                left.append(reader)
-    yield from found
+def has_grid(node: fx.Node) -> bool:
+    """Return whether a node quantizes or dequantizes."""
+    return any(name in str(node.target) for name in _GRIDS)
 
 
-def _spec(source: fx.Node, reader: fx.Node) -> Any:
-    """Return the spec of an input that has a step of its own; None for any other."""
-    note = reader.meta.get("quantization_annotation")
-    spec = note.input_qspec_map.get(source) if note is not None else None
-    return spec if type(spec) is QuantizationSpec and _least(spec) is not None else None
-
-
-def _least(spec: QuantizationSpec) -> float | None:
-    partial = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    return getattr(partial, "keywords", {}).get("eps")
-
-
-def _steps(spec: QuantizationSpec) -> float:
-    """Return the largest value whose grid the least step of the observer makes coarser."""
-    return float(_least(spec) or 0.0) * _values(spec) / 2
-
-
-def _values(spec: QuantizationSpec) -> int:
-    bounds = torch.iinfo(spec.dtype)
-    return bounds.max - bounds.min + 1
-
-
-def _fine(spec: QuantizationSpec) -> QuantizationSpec:
-    made: Any = spec.observer_or_fake_quant_ctr
-    # A wrapper of a wrapper has no name, which others ask for.
-    options = {**made.p.keywords, "eps": _LEAST_STEPS[_values(spec)]}
-    return replace(spec, observer_or_fake_quant_ctr=made.p.func.with_args(**options))
-
-
-def _constant(module: fx.GraphModule, path: str) -> Any:
-    """Return the floating tensor at a path of a module; None for anything else."""
-    owner, _, name = path.rpartition(".")
-    value = getattr(module.get_submodule(owner), name, None)
-    is_float = isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0
-    return value if is_float else None
+def _keeps(node: fx.Node) -> bool:
+    """Return whether a node leaves all values and their order unchanged."""
+    if has_grid(node):
+        return True
+    op = str(node.target)
+    if node.op != "call_function" or not any(name in op for name in _SHAPING):
+        return False
+    given, made = node.args[0].meta["val"], node.meta["val"]
+    if "permute" in op:
+        moved = [axis for axis in node.args[1] if given.shape[axis] != 1]
+        return moved == sorted(moved)
+    return bool(given.numel() == made.numel())

@@ -55,7 +55,7 @@ class TransformMemory:
         key = (
             str(manager.tosa_spec),
             repr(manager.compile_spec._get_pass_pipeline_config()),  # noqa: SLF001 - its only name
-            *((n.name, n.meta.get(DISALLOW_TFA_META_KEY), repr(n.meta.get(_CUSTOM)))
+            *((n.name, str(n.target), n.meta.get(DISALLOW_TFA_META_KEY), repr(n.meta.get(_CUSTOM)))
               for n in module.graph.nodes),
         )  # fmt: skip
         if key in self._transformed:

@@ -75,6 +75,12 @@ _SIGNATURE = "torch.export.graph_signature"
 _FUSION = (
     "executorch.backends.arm._passes.fuse_quantized_activation_pass:FuseQuantizedActivationPass"
 )
+_CONVOLUTION = "executorch.backends.arm._passes.rewrite_conv_pass:RewriteConvPass"
+_TABLES = "executorch.backends.arm._passes.insert_table_ops:InsertTableOpsPass"
+_PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
+_SCALARS = (
+    "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
+)
 _OBSERVER = "torchao.quantization.pt2e.observer"
 
 PATCHES: tuple[Patch, ...] = (
@@ -299,6 +305,61 @@ PATCHES: tuple[Patch, ...] = (
             (f"{_FUSION}._is_fuseable_quantized_activation", "4e3c796c5eba7eb1"),
             (f"{_FUSION}._is_fuseable_input", "e6796faad62f5ae4"),
         ),
+    ),
+    Patch(
+        "rounded_convolutions", "Round a 16-bit convolution once, for all its readers",
+        "correction",
+        (f"{_CONVOLUTION}._insert_a16w8_output_branches",),
+        "The branches that take a convolution's sum before it is rounded are not made.",
+        "Every reader reads the 16-bit result, as in the quantized model.",
+        proven={"executorch": "1.5.1"},
+        pins=(
+            (f"{_CONVOLUTION}._insert_a16w8_output_branches", "524ed8c90e484063"),
+            (f"{_CONVOLUTION}._get_direct_int32_rescale_users", "aa64d0de22fa5d30"),
+            (f"{_CONVOLUTION}._get_permute_int32_rescale_users", "1180c3dd601fd5c6"),
+        ),
+    ),
+    Patch(
+        "fine_tables", "Give steep 16-bit functions further tables", "correction",
+        (f"{_TABLES}.call",),
+        "Functions that one table is too coarse for get further tables before stock runs.",
+        "Stock makes the first table; the others add what it lacks, computed for every code.",
+        proven={"executorch": "1.5.1"},
+        pins=(
+            (f"{_TABLES}.call", "171bd6939a75e01e"),
+            (f"{_TABLES}.generate_16_bit_table_values", "44ce74a9f9519e7d"),
+        ),
+    ),
+    Patch(
+        "release_passthrough", "Keep values off the NPU that it would only pass through",
+        "correction",
+        (f"{_PARTITIONER}.partition",),
+        "Nodes through which a partition would pass a value unchanged lose their mark.",
+        "What is left in the partition is what stock found; the nodes run on the CPU.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_PARTITIONER}.partition", "512baae4f846ae81"),),
+    ),
+    Patch(
+        "sums_in_8_bits", "Give cumulative sums a kernel of 8 bits", "correction",
+        (
+            "executorch.backends.arm._passes.decompose_cumsum_pass:create_constant_placeholder",
+            "executorch.backends.arm._passes.decompose_cumsum_pass:DecomposeCumsumPass.call",
+        ),
+        "The ones of the kernel are written in 8 bits.",
+        "Their scale is noted as 8 bits by stock.",
+        proven={"executorch": "1.5.1"},
+        pins=(
+            ("executorch.backends.arm._passes.decompose_cumsum_pass:DecomposeCumsumPass.call",
+             "47b487106350c301"),
+        ),
+    ),
+    Patch(
+        "scalars_beside_parameters", "Let scalars meet parameters", "correction",
+        (f"{_SCALARS}.get_replacement",),
+        "The type of a scalar beside a parameter is asked of the parameter itself.",
+        "Stock runs for everything else.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_SCALARS}.get_replacement", "427bf7cdeb995904"),),
     ),
     Patch(
         "folded-weights", "Leave the weights of the float program alone", "correction",

@@ -23,7 +23,15 @@ from workbench.targets.ethos_u.checks import (
     check_values,
     problem,
 )
-from workbench.targets.ethos_u.corrections import switched_off
+from workbench.targets.ethos_u.corrections import (
+    CORRECTIONS,
+    RELEASED,
+    ROUNDED,
+    SUMS,
+    TRANSPOSED,
+    is_wanted,
+    switched_off,
+)
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
     EXTERNAL_WEIGHTS,
@@ -234,15 +242,22 @@ class EthosU:
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
         """Return the reasons for rejecting a whole program: branches, loops, 16-bit operators."""
-        found = [
-            *operator_refusals(graph, narrow, WRONG_AXIS),
-            *operator_refusals(graph, wide, WIDE_SUMS),
-        ]
+        off = {row.id for row in CORRECTIONS if not is_wanted(row.id, choice.options)}
+        found = list[ErrorInfo]()
+        if TRANSPOSED in off:
+            found += operator_refusals(graph, narrow, WRONG_AXIS)
+        if SUMS in off:
+            found += operator_refusals(graph, wide, WIDE_SUMS)
         if family_of(choice.id).name == "u85":
             return found
         found += branch_refusals(graph)
-        found += operator_refusals(graph, wide, WIDE_TRANSPOSED)
-        return [*found, *convolution_refusals(graph, wide), *product_refusals(graph, wide)]
+        if TRANSPOSED in off:
+            found += operator_refusals(graph, wide, WIDE_TRANSPOSED)
+        if ROUNDED in off:
+            found += convolution_refusals(graph, wide)
+        if RELEASED in off:
+            found += product_refusals(graph, wide)
+        return found
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 # Which stage a correction changes, as the facets of the target: "quantizer" or "compile".
 Facet = Literal["quantizer", "compile"]
+
+# When its function runs. rewrites: on the float program's graph. patches: a context manager, while
+# ExecuTorch takes operators apart. refinements: on the annotated graph. lowering: a context
+# manager, while the quantized program is lowered.
+Step = Literal["rewrites", "patches", "refinements", "lowering"]
 GROUP = "Corrections"
 
 
@@ -34,7 +39,8 @@ class Correction:
         network: The smallest network that shows the defect.
         instead: What is done instead.
         why_right: Why the corrected program computes what the quantized model does.
-        facet: Which stage it changes.
+        step: When its function runs.
+        function: The name of its function in ``workbench.engine.toolchain_patches``.
     """
 
     id: str
@@ -45,10 +51,21 @@ class Correction:
     network: str
     instead: str
     why_right: str
-    facet: Facet
+    step: Step
+    function: str
+
+    @property
+    def facet(self) -> Facet:
+        """Which stage it changes."""
+        return "compile" if self.step == "lowering" else "quantizer"
 
 
-CLAMPS, FACTORS = "keep_relu_clamps", "fine_factors"
+CLAMPS, FACTORS, TABLES = "keep_relu_clamps", "fine_factors", "fine_tables"
+STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passthrough"
+TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
+CONSTANTS = "folded_constants"
+CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
+_EXECUTORCH = {"executorch": "1.5.1"}
 
 CORRECTIONS: tuple[Correction, ...] = (
     Correction(
@@ -58,12 +75,13 @@ CORRECTIONS: tuple[Correction, ...] = (
         "grid is set to the zero point. Nothing obeys that limit: where the grid goes below zero, "
         "because cat or a fixed range decides it, negative values pass.",
         link="https://github.com/pytorch/executorch/issues/20486",
-        proven={"executorch": "1.5.1"},
+        proven=_EXECUTORCH,
         network="torch.cat([torch.relu(conv_a(x)), conv_b(x)], 1) in a8w8",
         instead="The ReLU stays as a clamp of integers where its grid goes below zero.",
         why_right="Its input and output have one grid, so that the clamp at the zero point is "
         "exact; a grid that starts at zero clamps by itself, and such programs stay as they are.",
-        facet="compile",
+        step="lowering",
+        function="clamps_kept",
     ),
     Correction(
         id=FACTORS,
@@ -78,7 +96,147 @@ CORRECTIONS: tuple[Correction, ...] = (
         "2^-32 in 8 bits and 2^-40 in 16.",
         why_right="The grid of a factor scales the product and nothing else; a product's rescale "
         "takes any such scale. Factors that the stock step represents keep it.",
-        facet="quantizer",
+        step="refinements",
+        function="refine_factors",
+    ),
+    Correction(
+        id=STEPS,
+        title="Let small activations have small steps",
+        fault="Steps of activations are at least 2^-16 in 8 bits and 2^-12 in 16: a 16-bit tensor "
+        "within 8 uses a part of its values, and one within 0.01 has 80 of them.",
+        link="",
+        proven={"executorch": "1.5.1", "torchao": "0.18.0"},
+        network="gelu(linear(x)) * torch.full((16,), 1e-3) in a16w8",
+        instead="The least step is 2^-24 in 8 bits and 2^-32 in 16, or what keeps every bias of "
+        "the program within 2^30 of its own steps.",
+        why_right="Stock's limit keeps biases within 32 bits for any network; the new one is "
+        "computed from the biases and weights of this network.",
+        step="refinements",
+        function="refine_steps",
+    ),
+    Correction(
+        id=TABLES,
+        title="Give steep 16-bit functions further tables",
+        fault="A 16-bit function has 513 values with straight lines between them. Functions that "
+        "bend within 128 codes, such as rsqrt of a norm or exp behind a mask, differ by thousands "
+        "of steps from the quantized model.",
+        link="",
+        proven=_EXECUTORCH,
+        network="x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) in a16w8",
+        instead="Where one table departs by more than 32 steps, up to four further tables over "
+        "windows of codes add the difference.",
+        why_right="In its window a further table has a value for every code, or for every few; "
+        "outside it is zero. The program is compared with the quantized model as ever.",
+        step="lowering",
+        function="tables_refined",
+    ),
+    Correction(
+        id=ROUNDED,
+        title="Round a 16-bit convolution once, for all its readers",
+        fault="Readers that compute in 32 bits, such as a residual addition or a mean, get the sum "
+        "of a 16-bit convolution before it is rounded. Vela rejects a convolution with two results "
+        "for U55 and U65, and the values are not those of the quantized model.",
+        link="",
+        proven=_EXECUTORCH,
+        network="x = conv_a(image); x + conv_b(x) in a16w8 for U55",
+        instead="Every reader reads the 16-bit result.",
+        why_right="The quantized model rounds the convolution's result for every reader.",
+        step="lowering",
+        function="convolutions_rounded",
+    ),
+    Correction(
+        id=RELEASED,
+        title="Keep values off the NPU that it would only pass through",
+        fault="A value that a partition takes and returns unchanged has no operator in TOSA, and "
+        "Vela rejects the whole program.",
+        link="",
+        proven=_EXECUTORCH,
+        network="x @ x.transpose(1, 2) in a16w8 for U55",
+        instead="Such a value is quantized on the CPU, and the partition takes it from there.",
+        why_right="Quantizing is the same function on the CPU.",
+        step="lowering",
+        function="passthrough_released",
+    ),
+    Correction(
+        id=TRANSPOSED,
+        title="Write transposed convolutions with zeros and a convolution",
+        fault="Vela rejects 16-bit transposed convolutions for U55 and U65, ExecuTorch scales "
+        "their 4-bit weights along the wrong axis, and takes none over one dimension.",
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.nn.ConvTranspose2d(8, 4, 2, stride=2) in a16w8 for U55",
+        instead="Zeros are put between the values, and a convolution with turned weights follows. "
+        "Transposed convolutions in 8 bits over two dimensions stay as they are.",
+        why_right="Both compute the same sums of the same products.",
+        step="rewrites",
+        function="insert_zeros",
+    ),
+    Correction(
+        id=SUMS,
+        title="Give cumulative sums a kernel of 8 bits",
+        fault="A cumulative sum becomes a convolution with ones, which get the type of what was "
+        "summed: 16-bit or float weights, which no device supports.",
+        link="",
+        proven=_EXECUTORCH,
+        network="linear(x).cumsum(1) in a16w8",
+        instead="The ones have 8 bits.",
+        why_right="A one is a one in 8 bits, and its scale is noted as 8 bits already.",
+        step="lowering",
+        function="sums_in_eight_bits",
+    ),
+    Correction(
+        id=CONSTANTS,
+        title="Compute what depends on no input ahead of time",
+        fault="Positions, relative positions and masks that a model makes from nothing are "
+        "computed at every run, on the CPU or quantized like activations: an index of 4.99 that "
+        "becomes an integer is 4.",
+        link="",
+        proven=_EXECUTORCH,
+        network="embedding(torch.cumsum(torch.ones(1, 12), 1).long() - 1)",
+        instead="Such values are computed once, and stand in the program as constants. What is "
+        "larger than its parts is left alone.",
+        why_right="They are the same at every run.",
+        step="rewrites",
+        function="fold_constants",
+    ),
+    Correction(
+        id=CELLS,
+        title="Write recurrent cells out",
+        fault="The quantizer has no pattern for the cells of GRU, LSTM and RNN as one operator: "
+        "they stay on the CPU in float, or quantizing fails.",
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.nn.LSTMCell(6, 8) called in a loop",
+        instead="A cell is written with linears and gates, as the layers of the same name are.",
+        why_right="These are the formulas of the cell.",
+        step="rewrites",
+        function="write_out_cells",
+    ),
+    Correction(
+        id=LINEARS,
+        title="Take a product with constant weights and a bias as a linear",
+        fault="addmm with constant weights and bias, as GPT-2 has it, is taken apart into three "
+        "products; quantizing fails on the scalar beside the bias.",
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.addmm(self.bias, x, self.weight)",
+        instead="It is written as the linear that it is.",
+        why_right="A linear is this product, with weights the other way round.",
+        step="rewrites",
+        function="write_linears",
+    ),
+    Correction(
+        id=SCALARS,
+        title="Let scalars meet parameters",
+        fault="Where a pass makes a product of a parameter and a scalar, quantizing fails with "
+        "\"'Parameter' object has no attribute 'to_tensor'\".",
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.addmm(self.bias, x, y, beta=0.5)",
+        instead="The type is asked of the parameter.",
+        why_right="The product is the one that the pass wanted.",
+        step="patches",
+        function="constants_scaled",
     ),
 )
 CORRECTIONS_BY_ID = {correction.id: correction for correction in CORRECTIONS}
@@ -93,6 +251,15 @@ def described(applied: AppliedCorrection) -> dict[str, Any]:
 def is_wanted(correction: str, options: Mapping[str, JsonValue]) -> bool:
     """Return whether the options of a target leave a correction on."""
     return options.get(correction) is not False
+
+
+def wanted_corrections(
+    options: Mapping[str, JsonValue], facet: Facet | None = None
+) -> tuple[Correction, ...]:
+    """Return the corrections that the options of a target leave on, of one facet or of both."""
+    return tuple(
+        row for row in CORRECTIONS if facet in {None, row.facet} and is_wanted(row.id, options)
+    )
 
 
 def switched_off(options: Mapping[str, JsonValue], facet: Facet) -> list[JsonValue]:

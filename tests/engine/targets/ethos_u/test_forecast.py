@@ -7,10 +7,21 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import problems
 from workbench.project import edits
 from workbench.project.configs import QuantConfig, Weight
+from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
+from workbench.targets.ethos_u.corrections import RELEASED, ROUNDED, SUMS, TRANSPOSED
 
 pytestmark = pytest.mark.engine
 RESIDUAL = "wide_networks.py:residual"
+
+
+# What Vela and ExecuTorch refuse without the corrections that let it go.
+ALONE = {ROUNDED: False, TRANSPOSED: False, SUMS: False, RELEASED: False}
+
+
+def uncorrected(model, config, device="ethos-u55-128", **fields):
+    made = project(model, config, device, **fields)
+    return edits.set_target(made, TargetChoice(id=device, options=ALONE))
 
 
 def exported(engine, made):
@@ -27,7 +38,7 @@ def foreseen(engine, made):
 
 @pytest.mark.parametrize(("model", "node"), [(RESIDUAL, "conv2d_2"), ("softmax", "conv2d")])
 def test_that_what_is_foreseen_comes_true_and_what_helps_is_right(engine, model, node):
-    made = project(model, "a16w8", "ethos-u65-256", **CALIBRATED)
+    made = uncorrected(model, "a16w8", "ethos-u65-256", **CALIBRATED)
     assert foreseen(engine, made) == [node]
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.where.id == node
@@ -49,7 +60,7 @@ def test_that_what_is_foreseen_comes_true_and_what_helps_is_right(engine, model,
     ],
 )
 def test_that_operators_no_device_has_in_16_bits_are_foreseen(engine, model, target, node, words):
-    made = project(f"wide_networks.py:{model}", "a16w8", target)
+    made = uncorrected(f"wide_networks.py:{model}", "a16w8", target)
     assert foreseen(engine, made) == [node]
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.where.id == node
@@ -64,7 +75,7 @@ def test_that_operators_no_device_has_in_16_bits_are_foreseen(engine, model, tar
 
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
 def test_that_4_bits_a_channel_are_warned_of_where_executorch_takes_the_wrong_axis(engine, target):
-    made = project("wide_networks.py:growing", "a8w4", target)
+    made = uncorrected("wide_networks.py:growing", "a8w4", target)
     assert foreseen(engine, made) == ["conv_transpose2d"]
     assert engine.run(made, "convert") == "failed"
     per_tensor = QuantConfig(weight=Weight(bits=4, per_channel=False))
@@ -77,6 +88,13 @@ def test_that_4_bits_a_channel_are_warned_of_where_executorch_takes_the_wrong_ax
         assert engine.result(helped, "verify").max_lsb <= 1
 
 
+def test_that_nothing_is_foreseen_where_a_correction_lets_it_go(engine):
+    for model in (RESIDUAL, "softmax", "wide_networks.py:growing", "wide_networks.py:summing"):
+        made = project(model, "a16w8", **CALIBRATED if model == RESIDUAL else {})
+        assert foreseen(engine, made) == []
+        assert engine.run(made, "lower", "evaluate") == "done", engine.failure
+
+
 def test_that_eight_bits_and_u85_are_not_warned_of(engine):
     assert foreseen(engine, project(RESIDUAL, "a8w8")) == []
     assert foreseen(engine, project(RESIDUAL, "a16w8", "ethos-u85-256")) == []
@@ -84,7 +102,7 @@ def test_that_eight_bits_and_u85_are_not_warned_of(engine):
 
 
 def test_that_products_that_read_a_value_twice_are_foreseen(engine):
-    made = project("masked", "a16w8")
+    made = uncorrected("masked", "a16w8")
     assert foreseen(engine, made) == ["matmul_1"]
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "passthrough-partition"

@@ -12,11 +12,11 @@ from workbench.engine.targets.ethos_u.compile_spec import compile_spec, own_ini_
 from workbench.engine.targets.ethos_u.cpu_kernels import ORIGIN
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
 from workbench.engine.targets.ethos_u.refusals import (
-    TAG,
     CheckingPartitioner,
     in_words,
     refuse_control_flow,
 )
+from workbench.engine.toolchain_patches.corrections import TAG
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.toolchain_patches.interception import partition_reasons
 from workbench.results import CpuNode

@@ -17,7 +17,10 @@ from executorch.backends.arm._passes.quant_args import QuantArgs
 
 from workbench.engine.fx import programs
 from workbench.engine.targets.ethos_u.grids import Grid, grid_of
+from workbench.engine.toolchain_patches.gate import correction_state
+from workbench.engine.toolchain_patches.refined_tables import windows_of
 from workbench.results import CalibrateResult
+from workbench.targets.ethos_u.corrections import TABLES
 from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, NEGATIVE_INFINITY
 
 if TYPE_CHECKING:
@@ -57,20 +60,25 @@ def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[s
     """Return the differences between the NPU and the quantized model, as sentences; computed."""
     ranges = context.result("calibrate", CalibrateResult).ranges
     seen = {r.node: (r.minimum, r.maximum) for r in ranges if r.kind == "activation"}
-    found = [error for error in table_errors(converted, seen) if error.share > TELLING]
-    infinity = context.project.target.options.get("negative_infinity")
+    options = context.project.target.options
+    refined = correction_state(TABLES, options) == "on"
+    errors = table_errors(converted, seen, refined=refined)
+    found = [error for error in errors if error.share > TELLING]
+    infinity = options.get("negative_infinity")
     least = float(str(infinity)) if infinity is not None else NEGATIVE_INFINITY
     return list(_told(found, least))
 
 
 def table_errors(
-    converted: torch.fx.GraphModule, seen: Mapping[str, tuple[float, float]]
-) -> Iterator[TableError]:
+    converted: torch.fx.GraphModule, seen: Mapping[str, tuple[float, float]], *,
+    refined: bool = False,
+) -> Iterator[TableError]:  # fmt: skip
     """Yield the error of every interpolated function of a quantized graph.
 
     Args:
         converted: The quantized graph.
         seen: Minimum and maximum of tensors; for other tensors all codes count.
+        refined: Whether steep functions get further tables.
     """
     for node in converted.graph.nodes:
         borders = _borders(node) if node.target in _FUNCTIONS else None
@@ -82,7 +90,8 @@ def table_errors(
         first, last = (int(end) for end in ends.clamp(into.qmin, into.qmax))
         codes = torch.arange(first, last + 1)
         exact = _codes(_function(node, into.reals(codes)), out)
-        steps = (_read(node, into, out, codes) - exact).abs().max()
+        given = _refined(node, into, out)[codes + (1 << 15)] if refined else None
+        steps = ((_read(node, into, out, codes) if given is None else given) - exact).abs().max()
         largest = (exact - out.zero_point).abs().max().clamp(min=1)
         yield TableError(
             op=programs.op_of(node).split(".")[1], module=programs.module_of(node),
@@ -128,6 +137,11 @@ def _read(node: torch.fx.Node, into: Grid, out: Grid, codes: torch.Tensor) -> to
     place, along = (codes + (1 << 15)) >> _BETWEEN, codes & ((1 << _BETWEEN) - 1)
     wide = (table[place] << _BETWEEN) + (table[place + 1] - table[place]) * along
     return (wide.double() * 2.0**shift + 0.5).floor().clamp(out.qmin, out.qmax).to(torch.int64)
+
+
+def _refined(node: torch.fx.Node, into: Grid, out: Grid) -> torch.Tensor:
+    """Return what all tables of a function give, for every input code from -32,768 on."""
+    return windows_of(lambda values: _function(node, values), _arguments(into), _arguments(out))[1]
 
 
 def _arguments(grid: Grid) -> QuantArgs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,8 @@ from workbench.engine.targets.ethos_u.refusals import (
     vela_refused,
 )
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
-from workbench.engine.toolchain_patches.corrections import clamps_kept
-from workbench.engine.toolchain_patches.gate import accelerated, correction_state
+from workbench.engine.toolchain_patches.applied_corrections import correction_functions
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
 from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
@@ -48,7 +48,7 @@ from workbench.results import (
     PrepareResult,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CLAMPS, switched_off
+from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 
@@ -204,18 +204,23 @@ def _lowered(
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:  # fmt: skip
     checks = [check] if check else None
-    state = correction_state(CLAMPS, choice.options)
-    keeping: AbstractContextManager[list[str]] = nullcontext([])
-    if state == "on":
-        keeping = clamps_kept()
-    with capture_tosa() as tosa, partition_reasons() as reasons, keeping as kept:
+    functions, states = correction_functions(choice.options, "compile")
+    with ExitStack() as stack:
+        tosa = stack.enter_context(capture_tosa())
+        reasons = stack.enter_context(partition_reasons())
+        places = {
+            name: stack.enter_context(apply()) for name, apply in functions["lowering"].items()
+        }
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],
             constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
-    corrections = (AppliedCorrection(id=CLAMPS, state=state, places=tuple(kept)),)
+    corrections = tuple(
+        row.model_copy(update={"places": tuple(dict.fromkeys(places.get(row.id, ())))})
+        for row in states
+    )
     return _Edge(manager, list(tosa), reasons, compiled.origins, corrections)
 
 

@@ -14,19 +14,20 @@ from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
-from workbench.engine.toolchain_patches.corrections import refine_factors, weights_replaced
+from workbench.engine.toolchain_patches.applied_corrections import correction_functions
+from workbench.engine.toolchain_patches.corrections import weights_replaced
 from workbench.engine.toolchain_patches.decomposition_tracking import (
     FollowingQuantizer,
     MadeOf,
     OfClass,
 )
-from workbench.engine.toolchain_patches.gate import correction_state, require
+from workbench.engine.toolchain_patches.gate import require
+from workbench.engine.toolchain_patches.rewritten_operators import CorrectingQuantizer
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
 from workbench.results import AppliedCorrection, NodeAnnotation
-from workbench.targets.ethos_u.corrections import FACTORS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,15 +47,17 @@ class _Report:
     reason: str = ""
 
 
-class ReportingQuantizer(FollowingQuantizer):
+class ReportingQuantizer(CorrectingQuantizer, FollowingQuantizer):
     """Stores its report at the nodes, since ExecuTorch keeps only that of the last graph."""
 
-    factors: AppliedCorrection = AppliedCorrection(id=FACTORS, state="off")
+    states: tuple[AppliedCorrection, ...] = ()
 
     @property
     def corrections(self) -> tuple[AppliedCorrection, ...]:
         """What became of the corrections before calibration."""
-        return (self.factors,)
+        return tuple(
+            row.model_copy(update={"places": self.corrected.get(row.id, ())}) for row in self.states
+        )
 
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Take operators apart as ever; the weights of the float program stay as they are."""
@@ -69,9 +72,6 @@ class ReportingQuantizer(FollowingQuantizer):
         for node in annotated.graph.nodes:
             by, label = accepted.get(node.name, ("", ""))
             node.meta[_REPORT] = _Report(by, label, rejected.get(node.name, ""))
-        if self.factors.state == "on":
-            places = (*self.factors.places, *refine_factors(annotated))
-            self.factors = self.factors.model_copy(update={"places": places})
         return annotated
 
 
@@ -103,8 +103,9 @@ def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
     made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
-    state = correction_state(FACTORS, project.target.options)
-    made.factors = AppliedCorrection(id=FACTORS, state=state)
+    functions, made.states = correction_functions(project.target.options, "quantizer")
+    made.rewrites, made.patches = functions["rewrites"], functions["patches"]
+    made.refinements = functions["refinements"]
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.
         warnings.simplefilter("ignore")

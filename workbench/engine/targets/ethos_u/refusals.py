@@ -11,6 +11,7 @@ from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
 from workbench.engine.targets.ethos_u.out_variants import lacks_out_variant
+from workbench.engine.toolchain_patches.corrections import handed_through, has_grid
 from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from executorch.exir.backend.partitioner import PartitionResult
-    from torch import fx
 
     from workbench.engine.context import StageContext
     from workbench.project.model import TargetChoice
@@ -46,9 +46,9 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     hint = "See the log for details."
     if "could not run on NPU" in str(error):
         hint = (
-            "Vela cannot move the operator to the CPU. Usual cause: a config that the device does "
-            "not support, such as 16-bit softmax on U55 and U65. Assign a8w8 or float to the "
-            "module. workbench blame finds the module."
+            "Vela cannot move the operator to the CPU. Usual cause: 16 bits on U55 or U65 with a "
+            "correction switched off. Assign a8w8 or float to the module. workbench blame finds "
+            "the module."
         )
     info = ErrorInfo(
         message=f"The program cannot be compiled: {first}"[:600],
@@ -235,11 +235,6 @@ def _behind_observers(
             yield user, wide
 
 
-TAG = "delegation_tag"
-_GRIDS = ("quantize_per_tensor", "dequantize_per_tensor")
-_SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone", "permute_copy")
-
-
 class CheckingPartitioner(OrderedPartitioner):
     """The standard partitioner, which also rejects programs that Vela would reject."""
 
@@ -252,7 +247,7 @@ class CheckingPartitioner(OrderedPartitioner):
         require("ordered-partitions")
         found = super().partition(exported_program)
         for chain in handed_through(found.tagged_exported_program.graph):
-            roots = [root.name for node in chain if not _has_grid(node) and (root := root_of(node))]
+            roots = [root.name for node in chain if not has_grid(node) and (root := root_of(node))]
             name = roots[0] if roots else chain[0].name
             raise failure(
                 f"The NPU would only pass through an input or output of {name} unchanged, and "
@@ -262,40 +257,3 @@ class CheckingPartitioner(OrderedPartitioner):
                 code="passthrough-partition",
             )
         return found
-
-
-def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """Yield each chain of nodes through which a partition passes a value unchanged; last first.
-
-    Args:
-        graph: Graph of an edge program with the partitioner's tags.
-    """
-    for node in graph.nodes:
-        tag = node.meta.get(TAG)
-        if tag is None or all(user.meta.get(TAG) == tag for user in node.users):
-            continue
-        chain, at = list[Any](), node
-        while at.meta.get(TAG) == tag and _keeps(at):
-            chain.append(at)
-            at = at.args[0]
-        grids = {tuple(each.args[1:]) for each in chain if _has_grid(each)}
-        if at.meta.get(TAG) != tag and len(grids) == 1:
-            yield chain
-
-
-def _has_grid(node: fx.Node) -> bool:
-    return any(name in programs.op_of(node) for name in _GRIDS)
-
-
-def _keeps(node: fx.Node) -> bool:
-    """Return whether a node leaves all values and their order unchanged."""
-    if _has_grid(node):
-        return True
-    op = programs.op_of(node)
-    if node.op != "call_function" or not any(name in op for name in _SHAPING):
-        return False
-    given, made = node.args[0].meta["val"], node.meta["val"]
-    if "permute" in op:
-        moved = [axis for axis in node.args[1] if given.shape[axis] != 1]
-        return moved == sorted(moved)
-    return bool(given.numel() == made.numel())

@@ -31,10 +31,14 @@ class SuggestionCards(QScrollArea):
     Signals:
         apply_asked: the ``Suggestion`` is to be applied.
         show_asked: the operators of a ``Suggestion`` are to be shown.
+        preview_asked: the figures with a ``Suggestion`` are to be measured.
+        undo_asked: the last edit is to be undone.
     """
 
     apply_asked = Signal(object)
     show_asked = Signal(object)
+    preview_asked = Signal(object)
+    undo_asked = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,17 +47,19 @@ class SuggestionCards(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.cards: list[QFrame] = []
+        self._previews: dict[str, QLabel] = {}
         self.note = QLabel(self)
 
     def render_cards(
-        self, suggestions: Sequence[Suggestion], gains: Sequence[tuple[str, str]], empty: str
+        self, suggestions: Sequence[Suggestion], gains: Sequence[tuple[str, str, bool]], empty: str
     ) -> None:
         """Show gains, then suggestions; ``empty`` is the text without suggestions."""
         page = QWidget()
         column = QVBoxLayout(page)
         column.setContentsMargins(0, 2, 6, 2)
         column.setSpacing(6)
-        self.cards = [_gain_card(*applied, page) for applied in gains]
+        self._previews = {}
+        self.cards = [self._gain_card(*applied, page) for applied in gains]
         self.cards += [self._card(suggestion, page) for suggestion in suggestions]
         for card in self.cards:
             column.addWidget(card)
@@ -66,6 +72,12 @@ class SuggestionCards(QScrollArea):
             former.deleteLater()
         self.setWidget(page)
         page.setAutoFillBackground(False)
+
+    def show_preview(self, title: str, text: str) -> None:
+        """Show the measured figures of a suggestion on its card."""
+        if (label := self._previews.get(title)) is not None:
+            label.setText(text)
+            label.setVisible(bool(text))
 
     def texts(self) -> list[str]:
         """Return the accessible text of the cards."""
@@ -83,42 +95,59 @@ class SuggestionCards(QScrollArea):
             apply.setAccessibleName(f"Apply: {suggestion.title}")
             apply.setToolTip("One undo step")
             apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
-            buttons.append(apply)
-        card, column = _frame(suggestion.title, buttons, parent)
+            preview = QPushButton("Preview", parent)
+            preview.setAccessibleName(f"Preview: {suggestion.title}")
+            preview.setToolTip("Measure the figures with it. The project does not change.")
+            preview.clicked.connect(lambda: self.preview_asked.emit(suggestion))
+            buttons += [preview, apply]
+        card, column = _frame(suggestion.title, parent)
         column.addWidget(_text(suggestion.evidence, card))
         for line in suggestion.written:
             column.addLayout(_line(line, card))
         expected = _text(f"Expected: {suggestion.expected}", card)
         expected.setObjectName("Hint")
         column.addWidget(expected)
+        measured = self._previews[suggestion.title] = _text("", card)
+        measured.hide()
+        column.addWidget(measured)
+        column.addLayout(_foot(buttons))
         text = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
         card.setAccessibleName(text)
         return card
 
+    def _gain_card(self, title: str, sentence: str, can_undo: bool, parent: QWidget) -> QFrame:
+        buttons = []
+        if can_undo:
+            undo = QPushButton("Undo", parent)
+            undo.setAccessibleName(f"Undo: {title}")
+            undo.clicked.connect(self.undo_asked)
+            buttons.append(undo)
+        card, column = _frame(f"Applied: {title}", parent)
+        column.addWidget(_text(sentence, card))
+        column.addLayout(_foot(buttons))
+        card.setAccessibleName(f"Applied: {title}. {sentence}")
+        return card
 
-def _gain_card(title: str, sentence: str, parent: QWidget) -> QFrame:
-    card, column = _frame(f"Applied: {title}", [], parent)
-    column.addWidget(_text(sentence, card))
-    card.setAccessibleName(f"Applied: {title}. {sentence}")
-    return card
 
-
-def _frame(
-    title: str, buttons: Sequence[QPushButton], parent: QWidget
-) -> tuple[QFrame, QVBoxLayout]:
+def _frame(title: str, parent: QWidget) -> tuple[QFrame, QVBoxLayout]:
     card = QFrame(parent)
     card.setObjectName("Card")
-    head = QHBoxLayout()
     label = _text(title, card)
-    label.setObjectName("Subheading")
-    head.addWidget(label, 1)
-    for button in buttons:
-        head.addWidget(button)
+    label.setObjectName("CardTitle")
     column = QVBoxLayout(card)
-    column.setContentsMargins(10, 6, 8, 8)
+    column.setContentsMargins(10, 8, 8, 8)
     column.setSpacing(4)
-    column.addLayout(head)
+    column.addWidget(label)
     return card, column
+
+
+def _foot(buttons: Sequence[QPushButton]) -> QHBoxLayout:
+    row = QHBoxLayout()
+    row.setContentsMargins(0, 4, 0, 0)
+    for button in buttons:
+        row.addWidget(button)
+    row.addStretch(1)
+    return row
 
 
 def _line(line: Written, parent: QWidget) -> QHBoxLayout:
@@ -211,8 +240,8 @@ class SuggestionController(QObject):
             assert after is not None
             self._applied.append(Applied(suggestion.title, before, after, seen.program))
 
-    def gains(self) -> list[tuple[str, str]]:
-        """Return the applied suggestions that are still in effect, each with its gain."""
+    def gains(self) -> list[tuple[str, str, bool]]:
+        """Return the applied suggestions in effect: title, gain, and whether undo reverts it."""
         project = self._context.document.project
         if project is None:
             return []
@@ -224,7 +253,8 @@ class SuggestionController(QObject):
                 text = Gain(applied.program, applied.compiled).sentence
             else:
                 text = WAITING if _same(applied.after, project) else UNKNOWN
-            found.append((applied.title, text))
+            is_last = self._context.document.undo_stack.undoText() == applied.title
+            found.append((applied.title, text, is_last))
         return found
 
     def _found(

@@ -1,0 +1,62 @@
+"""The Deliverables panel: verdict, files, pools, kernels, and what is exported."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from workbench.results import save_result
+
+KERNELS = ("aten::linear.out", "aten::relu.out")
+
+
+@pytest.fixture
+def panel(opened, qtbot, monkeypatch):
+    package = result_of("package").model_copy(update={"kernels": KERNELS})
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        if stage == "package":
+            save_result(package, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    run_to(opened, qtbot, "")
+    made = opened.window.reveal("deliverables")
+    qtbot.waitUntil(lambda: made.has("package") and made.deliverables.isVisible())
+    return made
+
+
+def test_that_deliverables_wait_for_package_with_a_button(opened, qtbot):
+    run_to(opened, qtbot, "lower")
+    panel = opened.window.reveal("deliverables")
+    note = panel.frames["package"].note
+    qtbot.waitUntil(note.button.isVisible)
+    assert note.button.text() == "Run Package"
+
+
+def test_that_package_shows_files_pools_and_kernels_to_copy(panel, qtbot):
+    assert panel.files.index(0, 0).data() == "net.pte"
+    view = panel.deliverables
+    assert "Scratch pool: 4.0 KiB, computed from the program" in view.cards.texts()
+    qtbot.mouseClick(view.copy, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == "\n".join(KERNELS)
+
+
+def test_that_the_verdict_is_told(panel, opened):
+    assert panel.verdict.text() == f"Verdict: {opened.context.gate().sentence}."
+
+
+def test_that_export_asks_where_to(panel, opened, qtbot):
+    qtbot.mouseClick(panel.buttons["deliver"], Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(opened.window.findChildren(QFileDialog)))
+    opened.window.findChildren(QFileDialog)[0].reject()
+
+
+def test_that_former_deliverables_are_marked_and_not_exported(panel, opened, qtbot):
+    opened.context.assigner.modules(["stem"], "a16w8")
+    qtbot.waitUntil(panel.frames["package"].banner.isVisible)
+    qtbot.waitUntil(lambda: not panel.buttons["deliver"].isEnabled())

@@ -1,0 +1,245 @@
+"""The frame of the window: one bar, scoreboard, workspaces, drawer and toasts."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import QAbstractButton
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from ui.shell.panels import WORKSPACES
+from ui.shell.toasts import SHOWN, Toast
+from ui.state.notices import SHOWN_S
+from workbench.errors import ErrorInfo, Place
+from workbench.project import edits
+from workbench.results import save_result
+
+SIZES = [(1024, 640), (1280, 720), (1600, 1000)]
+
+
+@pytest.fixture
+def done(opened, qtbot):
+    """The window after a whole run."""
+    run_to(opened, qtbot, "")
+    qtbot.waitUntil(lambda: any(score.id == "cycles" for score in opened.scores.values))
+    qtbot.waitUntil(lambda: opened.window.scoreboard.tiles["cycles"].score.value != "\u2013")
+    return opened
+
+
+def tile(workbench, name):
+    return workbench.window.scoreboard.tiles[name]
+
+
+def click(qtbot, widget):
+    qtbot.mouseClick(widget, Qt.MouseButton.LeftButton)
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_that_the_workspace_has_most_of_the_window(done, width, height):
+    window = done.window
+    window.resize(width, height)
+    assert (window.width(), window.height()) == (width, height)
+    window.reset_layout()
+    assert window.workspaces.height() >= 0.7 * height
+    assert window.pipeline.height() <= 44
+    assert window.minimumSizeHint().width() <= 1024
+
+
+def test_that_every_workspace_shows_its_panels_and_no_others(done, qtbot):
+    for row in WORKSPACES:
+        click(qtbot, done.window.rail.buttons[row.id])
+        assert done.window.workspaces.current == row.id
+        shown = [n for n, d in done.window.docks.items() if d.parent() is not done.window]
+        visible = [n for n in shown if done.window.docks[n].isVisible()]
+        home = done.window.workspaces.homes[row.id]
+        assert visible
+        assert all(done.window.docks[n].parent() is home for n in visible)
+
+
+def test_that_ctrl_and_a_number_switch_the_workspace(done):
+    for row in WORKSPACES:
+        done.window.actions_by_id[f"workspace_{row.id}"].trigger()
+        assert done.window.workspaces.current == row.id
+        assert done.window.rail.buttons[row.id].isChecked()
+
+
+def test_that_a_layout_keeps_the_workspace_and_its_panels(done):
+    done.window.reveal("memory")
+    done.window.docks["timeline"].hide()
+    done.settings.save_layout("mine", done.window.layout_parts())
+    done.window.reset_layout()
+    assert done.window.workspaces.current == "model"
+    assert not done.window.docks["timeline"].isHidden()
+    done.window.apply_layout(done.settings.layout("mine"))
+    assert done.window.workspaces.current == "performance"
+    assert done.window.docks["timeline"].isHidden()
+
+
+def test_that_a_layout_of_a_version_without_workspaces_keeps_the_sides(done):
+    done.window.docks["rules"].hide()
+    parts = {"outer": done.window.saveState(), "inner": done.window.saveState()}
+    done.window.reset_layout()
+    done.window.apply_layout(parts)
+    assert done.window.docks["rules"].isHidden()
+    assert not done.window.docks["cost"].isHidden()
+    assert done.window.pipeline.isVisible()
+
+
+def test_that_the_scoreboard_has_value_origin_and_difference(done, qtbot, monkeypatch):
+    assert tile(done, "cycles").score.value.startswith("1,000 \u00b7 ")
+    assert "Estimated by Vela 5.1.0" in tile(done, "cycles").toolTip()
+    assert tile(done, "cycles").score.delta == "\u00b10"
+    let_cycles(monkeypatch, 900)
+    done.context.assigner.modules(["head"], "a16w8")
+    qtbot.waitUntil(lambda: tile(done, "cycles").score.is_stale)
+    run_to(done, qtbot, "")
+    qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "\u221210.0 %")
+    score = tile(done, "cycles").score
+    assert score.is_better is True
+    assert "against run 1" in tile(done, "cycles").toolTip()
+
+
+def let_cycles(monkeypatch, cycles):
+    lowered = result_of("lower")
+    report = lowered.vela[0].model_copy(update={"cycles_total": cycles})
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        if stage == "lower":
+            save_result(lowered.model_copy(update={"vela": (report,)}), folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+
+
+def test_that_figures_of_a_former_configuration_are_marked(done, qtbot):
+    assert not tile(done, "sqnr").score.is_stale
+    done.context.assigner.modules(["head"], "a16w8")
+    qtbot.waitUntil(lambda: tile(done, "sqnr").score.is_stale)
+    assert "Outdated" in tile(done, "sqnr").toolTip()
+    done.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: not tile(done, "sqnr").score.is_stale)
+
+
+def test_that_any_run_or_none_can_be_pinned(done, qtbot):
+    qtbot.waitUntil(lambda: done.context.pin.run is not None)
+    assert done.context.pin.run.number == 1
+    done.context.pin.choose(0)
+    qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "")
+    assert done.window.scoreboard.pin.text() == "No comparison"
+    done.context.pin.choose(1)
+    qtbot.waitUntil(lambda: tile(done, "cycles").score.delta != "")
+    assert done.window.scoreboard.pin.text() == "vs. run 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "panel"),
+    [("sqnr", "accuracy"), ("cycles", "cost"), ("sram", "memory"), ("cpu", "cost"),
+     ("equal", "accuracy")],
+)  # fmt: skip
+def test_that_a_figure_leads_to_its_details(done, qtbot, name, panel):
+    click(qtbot, tile(done, name))
+    assert done.window.docks[panel].isVisible()
+
+
+def test_that_one_click_finds_the_worst_layer(done, qtbot):
+    click(qtbot, tile(done, "sqnr"))
+    accuracy = done.window.docks["accuracy"].panel
+    assert accuracy.worst_first.isChecked()
+    worst = min((t for t in result_of("evaluate").tensors if t.sqnr_db is not None),
+                key=lambda t: t.sqnr_db)  # fmt: skip
+    assert done.context.selection.value.nodes == {worst.origin}
+
+
+def test_that_the_scoreboard_shows_what_the_target_has(done, qtbot):
+    from workbench.project.model import TargetChoice
+
+    choice = TargetChoice(id="formats")
+    done.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    qtbot.waitUntil(lambda: "cycles" not in done.window.scoreboard.tiles)
+    assert not done.window.rail.buttons["performance"].isVisible()
+
+
+def test_that_the_drawer_opens_and_closes_with_its_button(done, qtbot):
+    window = done.window
+    assert not window.docks["log"].isVisible()
+    click(qtbot, window.notes["log"])
+    assert window.docks["log"].isVisible()
+    click(qtbot, window.notes["log"])
+    assert not window.docks["log"].isVisible()
+
+
+def test_that_a_new_error_opens_the_drawer(done, qtbot):
+    from ui.shared.problem_list import Problem
+
+    problem = Problem("error", "The board is too small.")
+    done.context.problems.set_problems([problem])
+    assert done.window.docks["problems"].isVisible()
+    assert done.window.notes["problems"].text() == "1 problem"
+
+
+def toasts(workbench):
+    return [toast for toast in workbench.window.findChildren(Toast) if toast.isVisible()]
+
+
+def test_that_at_most_three_toasts_are_shown(done):
+    for number in range(5):
+        done.notices.info(f"Notice {number}.")
+    assert len(toasts(done)) == SHOWN == 3
+
+
+def test_that_toasts_leave_by_themselves_and_questions_stay(done, notices):
+    done.notices.info("Gone soon.")
+    done.notices.warning("Gone soon too.")
+    done.notices.question("Stay?", "", [])
+    notices.take("Gone soon too.")
+    notices.take("Stay?")
+    times = {notice.text: notice.lasts_s for notice in done.notices.open.values()}
+    assert times["Gone soon."] == times["Gone soon too."] == SHOWN_S == 6.0
+    assert times["Stay?"] is None
+
+
+def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
+    done.notices.info("Wrote the report.")
+    done.context.log.flush()
+    lines = [done.context.log.index(r, 0).data() for r in range(done.context.log.rowCount())]
+    assert any("Wrote the report." in line for line in lines)
+
+
+@pytest.mark.parametrize("workspace", [row.id for row in WORKSPACES])
+def test_that_toasts_cover_no_button(done, qtbot, workspace):
+    done.window.resize(1280, 720)
+    done.window.show_workspace(workspace)
+    qtbot.wait(50)
+    done.notices.success("Evaluate finished.", "Duration: 43 s.")
+    (toast,) = toasts(done)
+    box = toast.geometry()
+    covered = [
+        button.accessibleName() or button.text()
+        for button in done.window.findChildren(QAbstractButton)
+        if not toast.isAncestorOf(button) and box.intersects(place_of(button, done.window))
+    ]
+    assert covered == []
+
+
+def place_of(widget, window):
+    region = widget.visibleRegion().boundingRect() if widget.isVisible() else QRect()
+    return QRect(widget.mapTo(window, region.topLeft()), region.size())
+
+
+def test_that_the_stages_are_listed_with_their_states(done):
+    menu = done.window.pipeline.status.menu()
+    menu.aboutToShow.emit()
+    texts = [action.text() for action in menu.actions()]
+    assert texts[0].startswith("Import\t")
+    assert done.window.pipeline.status.text() == "Up to date"
+
+
+def test_that_a_failed_stage_is_named_in_the_bar(opened, qtbot, engines, notices):
+    from tests.fakes.engine import Play
+
+    info = ErrorInfo(message="Too wide.", where=Place(kind="module", id="head"), code="too-wide")
+    engines.plays = [Play(fail="lower", infos=[info]), Play(fail="lower", infos=[info])]
+    run_to(opened, qtbot, "lower")
+    notices.take("Too wide.")
+    assert opened.window.pipeline.status.text() == "Lower failed"

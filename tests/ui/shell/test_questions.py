@@ -1,0 +1,70 @@
+"""Questions and notices over the window, and the dialogs that ask for files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
+
+from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shell.toasts import Toast
+from ui.state.notices import Action
+
+
+def shown(workbench):
+    return [toast for toast in workbench.window.findChildren(Toast) if toast.isVisible()]
+
+
+@pytest.fixture
+def asked(opened, notices, qtbot):
+    """A blocking question with two answers, and the list of answers that were given."""
+    given = []
+    opened.notices.question(
+        "Go on?", "",
+        [Action("Yes", lambda: given.append("yes")), Action("No", lambda: given.append("no"))],
+        blocking=True,
+    )  # fmt: skip
+    notices.take("Go on?")
+    (toast,) = shown(opened)
+    return toast, given
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter])
+def test_that_enter_gives_the_first_answer_of_a_question(asked, qtbot, key):
+    toast, given = asked
+    qtbot.keyClick(toast, key)
+    assert given == ["yes"]
+
+
+def test_that_enter_presses_the_button_with_the_focus(asked, opened, qtbot):
+    toast, given = asked
+    (no,) = [b for b in toast.findChildren(QPushButton) if b.text() == "No"]
+    opened.window.activateWindow()
+    no.setFocus()
+    qtbot.waitUntil(no.hasFocus)
+    qtbot.keyClick(no, Qt.Key.Key_Return)
+    assert given == ["no"]
+
+
+def test_that_escape_closes_a_question_without_an_answer(asked, qtbot, opened):
+    toast, given = asked
+    qtbot.keyClick(toast, Qt.Key.Key_Escape)
+    assert given == []
+    assert shown(opened) == []
+
+
+def test_that_a_file_dialog_opens_in_the_folder_of_the_last_choice(opened, tmp_path):
+    place = tmp_path / "far" / "away"
+    place.mkdir(parents=True)
+    chosen = []
+    dialog = ask_to_open(opened.window, "Pick", chosen.append, start=tmp_path)
+    assert Path(dialog.directory().absolutePath()) == tmp_path
+    dialog.fileSelected.emit(str(place / "a.npz"))
+    dialog.reject()
+    assert chosen == [str(place / "a.npz")]
+    again = ask_to_save(opened.window, "Pick", chosen.append, "b.html", start=tmp_path)
+    assert Path(again.directory().absolutePath()) == place
+    assert again.defaultSuffix() == "html"
+    again.reject()

@@ -1,0 +1,174 @@
+"""Settings of a project by key, preprocessing, and the document of a verb that fails."""
+
+import json
+
+import jsonschema
+import pytest
+from PIL import Image
+
+from tests.problems import refused
+from workbench import api
+from workbench.cli import main
+from workbench.guide import REFERENCE
+from workbench.project import store
+from workbench.project.model import Preprocess
+from workbench.project.preprocessing import preprocess_of, preprocess_text
+
+
+@pytest.fixture
+def project(project_file, capsys):
+    """A project beside a folder of pictures."""
+    (project_file.parent / "pics").mkdir()
+    Image.new("RGB", (8, 8)).save(project_file.parent / "pics" / "a.png")
+    return project_file
+
+
+def document(capsys, name):
+    """Return the document on stdout, checked with its schema."""
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, json.loads((REFERENCE / f"{name}.schema.json").read_text()))
+    return found
+
+
+def test_that_every_field_of_the_project_file_can_be_listed_and_set(project, capsys):
+    assert main(["settings", str(project), "--json"]) == 0
+    listed = document(capsys, "settings")["settings"]
+    assert {"name", "model.spec", "calibration.preprocess.mean", "evaluation.metric", "gate.lsb",
+            "verification.samples", "target.options.memory_mode", "notes"
+            } <= set(listed)  # fmt: skip
+    given = {
+        "name": "mine", "model.input_shapes": "1x3x8x8,1x4", "model.strict_export": "on",
+        "calibration": "pics", "calibration.preprocess": "size=8,layout=bgr",
+        "calibration.limit": "5", "evaluation.limit": "7", "gate.lsb": "none",
+        "gate.fail_if": "cycles>9,top1<0.5", "verification.samples": "3",
+        "target.options.memory_mode": "Sram_Only", "notes": "none",
+    }  # fmt: skip
+    assert main(["settings", str(project), *(f"{k}={v}" for k, v in given.items())]) == 0
+    made = store.load(project)
+    assert made.model.input_shapes == ((1, 3, 8, 8), (1, 4))
+    assert made.calibration.preprocess == Preprocess(size=(8, 8), layout="bgr")
+    assert (made.calibration.limit, made.gate.lsb) == (5, None)
+    assert made.gate.fail_if == ("cycles>9", "top1<0.5")
+    assert made.target.options["memory_mode"] == "Sram_Only"
+    assert made.notes == "none"
+    assert main(["settings", str(project), "calibration=", "gate.lsb=", "notes="]) == 0
+    made = store.load(project)
+    assert (made.calibration, made.gate.lsb, made.notes) == (None, 3, "")
+
+
+def test_that_what_is_listed_can_be_set_again(project):
+    opened = api.set_settings(
+        api.open(project),
+        {"calibration": "pics", "calibration.preprocess": Preprocess(size=(8, 8), mean=(0.5,))},
+    )
+    listed = {k: v for k, v in api.settings(opened).values.items() if v is not None}
+    assert api.set_settings(opened, listed).project.calibration == opened.project.calibration
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ("calibraton=pics", "setting-unknown"),
+        ("gate.lsb=some", "setting-invalid"),
+        ("model.strict_export=perhaps", "setting-invalid"),
+        ("calibration.limit", "setting-invalid"),
+        ("calibration.limit=0", "project-field-invalid"),
+        ("calibration.preprocess=size=8,layot=rgb", "preprocess-invalid"),
+        ("evaluation=pics", "setting-invalid"),
+        ("calibration=nowhere.npz", "source-file-missing"),
+        ("gate.fail_if=lsb~3", "project-field-invalid"),
+        ("model.spec=", "project-field-invalid"),
+        ("target.id=ethos-u99", "target-unknown"),
+        ("target.options.colour=red", "target-option-invalid"),
+        ("target.options.memory_mode=Nowhere", "vela-memory-mode-unfit"),
+        ("board=nowhere", "board-unknown"),
+    ],
+)
+def test_that_a_wrong_setting_is_refused_and_writes_nothing(project, codes, capsys, given, code):
+    before = project.read_text()
+    capsys.readouterr()
+    assert main(["settings", str(project), given, "--json"]) == 2
+    assert project.read_text() == before
+    assert code in codes
+    assert document(capsys, "error")["error"]["code"] in codes
+
+
+def test_that_a_new_device_gets_options_of_its_own_and_a_board_its_target(project):
+    opened = api.set_settings(api.open(project), {"target.id": "ethos-u85-256"})
+    assert opened.project.target.options["system_config"] == "Ethos_U85_SYS_DRAM_Mid"
+    opened = api.set_settings(opened, {"board": "alif-ensemble-e8"})
+    assert opened.project.target.id in {"ethos-u55-128", "ethos-u55-256", "ethos-u85-256"}
+    assert not api.check(opened).errors
+
+
+def test_that_settings_leave_older_problems_alone(project):
+    (project.parent / "net.pt2").unlink()
+    opened = api.set_settings(api.open(project), {"gate.lsb": 1})
+    assert opened.project.gate.lsb == 1
+
+
+PREPROCESS = "size=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,layout=rgb"
+
+
+def test_that_new_and_preprocess_write_the_same_settings(project):
+    path = project.parent / "other.qwb"
+    words = ["new", str(path), "--model", "net.pt2", "--target", "ethos-u55-128"]
+    assert main([*words, "--calibration", "pics", "--preprocess", PREPROCESS]) == 0
+    made = store.load(path).calibration.preprocess
+    assert made == Preprocess(
+        size=(256, 256), crop=(224, 224), layout="rgb",
+        mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225),
+    )  # fmt: skip
+    assert main(["settings", str(project), "calibration=pics", "evaluation.data=pics"]) == 0
+    found = api.check(api.open(project)).warnings
+    assert "pictures-preprocess-missing" in {info.code for info in found}
+    assert main(["preprocess", str(project), PREPROCESS]) == 0
+    changed = store.load(project)
+    assert changed.calibration.preprocess == changed.evaluation.data.preprocess == made
+
+
+def test_that_preprocess_needs_a_folder_of_pictures(project, codes):
+    assert main(["preprocess", str(project), "size=8"]) == 2
+    path = project.parent / "other.qwb"
+    words = ["new", str(path), "--model", "net.pt2", "--target", "ethos-u55-128"]
+    assert main([*words, "--preprocess", "size=8"]) == 2
+    assert codes == ["pictures-missing"] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "mean=1", "size=a", "size=0", "size=8x8x8", "size=8,crop=9", "size=8,std=0",
+     "size=8,size=9", "size=8,mean=nan", "size=8,dtype=uint8,mean=0.5", "size=8,scale=-1",
+     "size=8,filter=best", "size"],
+)  # fmt: skip
+def test_that_wrong_preprocessing_is_refused(text):
+    with pytest.raises(api.WorkbenchError) as caught:
+        preprocess_of(text)
+    assert set(caught.value.codes) == {"preprocess-invalid"}
+
+
+def test_that_the_text_of_preprocessing_reads_back():
+    made = Preprocess(
+        size=(8, 16), crop=(8, 8), filter="bicubic", layout="bgr", scale=1.0, mean=(123.675, 1, 2),
+        std=(0.1,), order="last",
+    )  # fmt: skip
+    assert preprocess_of(preprocess_text(made)) == made
+    with refused("preprocess-invalid", "preprocess-invalid"):
+        preprocess_of("colour=red,size=x")
+
+
+@pytest.mark.parametrize("words", [["run"], ["check", "--colour"], ["gibberish"]])
+def test_that_a_wrong_command_line_gives_a_document_too(capsys, words):
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--json"])
+    assert ended.value.code == 2
+    found = document(capsys, "error")
+    assert (found["error"]["code"], found["exit_code"]) == ("usage-invalid", 2)
+
+
+def test_that_a_project_without_trust_gives_a_document_with_its_exit_code(project, capsys):
+    (project.parent / "model.py").write_text("def net(): ...\n")
+    opened = api.open(project)
+    api.save(api.set_settings(opened, {"model.spec": "model.py:net"}))
+    assert main(["run", str(project), "--json"]) == 3
+    assert document(capsys, "error")["exit_code"] == 3

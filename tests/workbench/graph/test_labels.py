@@ -1,0 +1,84 @@
+"""Names and widths of what is drawn."""
+
+import pytest
+
+from workbench.graph.labels import (
+    dtype_label,
+    elide,
+    local_name,
+    natural,
+    node_title,
+    operator_name,
+    text_width,
+    type_label,
+)
+from workbench.graph.snapshot import Node, QParams, TensorInfo
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        ("aten.conv2d.default", "conv2d"), ("aten.relu", "relu"), ("add.Tensor", "add.Tensor"),
+        ("placeholder", "placeholder"), ("a.b.c.d", "b"),
+    ],
+)  # fmt: skip
+def test_that_an_operator_is_named_without_library_and_overload(op, name):
+    assert operator_name(op) == name
+
+
+def test_that_types_are_shortened():
+    shown = {"float32": "f32", "bfloat16": "bf16", "uint8": "u8", "int16": "i16", "bool": "bool"}
+    assert {dtype: dtype_label(dtype) for dtype in shown} == shown
+    assert type_label("torch.nn.modules.conv.Conv2d") == "Conv2d"
+    assert local_name("cond/true/add") == "add"
+
+
+def grid(scale=(0.12345,), zero=(-3,), dtype="int8"):
+    return TensorInfo((1, 4), "int8", QParams(dtype, scale, zero, -128, 127, None))
+
+
+@pytest.mark.parametrize(
+    ("node", "title"),
+    [
+        (Node("sub/x", "placeholder", "input", outputs=(grid(),)), "x"),
+        (Node("sub/y", "output", "output"), "y"),
+        (Node("q", "quantize_per_tensor", "quantize", outputs=(grid(),)),
+         "quantize i8 (0.123, -3)"),
+        (Node("d", "dequantize", "dequantize", outputs=(grid((0.1, 0.2), (0, 0)),)),
+         "dequantize i8 per channel"),
+        (Node("q", "aten.q.default", "quantize"), "q"),
+        (Node("c", "aten.conv2d.default", "call", outputs=(grid(),)), "conv2d"),
+        (Node("o", "HistogramObserver", "observer",
+              attrs={"dtype": "int8", "min_val": "-1.2345", "max_val": "2"}),
+         "Histogram i8 -1.23 to 2"),
+        (Node("o", "MinMaxObserver", "observer", attrs={"dtype": "int8", "min_val": "1"}),
+         "MinMax i8"),
+        (Node("o", "MinMaxObserver", "observer"), "MinMax "),
+    ],
+)  # fmt: skip
+def test_that_a_node_is_titled_by_what_it_does(node, title):
+    assert node_title(node) == title
+
+
+def test_that_long_names_keep_head_and_tail():
+    assert elide("a" * 34) == "a" * 34
+    name = "head" + "x" * 60 + "tail"
+    short = elide(name)
+    assert len(short) == 34
+    assert short == name[:17] + "…" + name[-16:]
+    assert elide("abcdefghij", 5) == "ab…ij"
+    assert elide("a  b   c", 6) == "a b c"
+    assert elide("a  b") == "a  b"
+
+
+def test_that_widths_grow_with_letters_and_wide_scripts():
+    assert text_width("abcde") == pytest.approx(5 * 12 * 0.58)
+    assert text_width("abcde", 10.0) == pytest.approx(29.0)
+    assert text_width("é") == pytest.approx(12 * 0.58)
+    assert text_width("層a", 10.0) == pytest.approx(10.5 + 5.8)
+
+
+def test_that_numbers_in_names_are_ordered_as_numbers():
+    names = ["layer10", "layer2", "layer2.b", "10", "9"]
+    assert sorted(names, key=natural) == ["9", "10", "layer2", "layer2.b", "layer10"]
+    assert natural("layer2") == ((1, "layer"), (0, 2))

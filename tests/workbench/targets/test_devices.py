@@ -1,0 +1,312 @@
+"""Devices, options and limits of the targets, against Vela's own configuration file."""
+
+import configparser
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from tests.problems import refused
+from workbench import targets
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.project.configs import (
+    Activation,
+    DynamicConfig,
+    FormatConfig,
+    PluginConfig,
+    QuantConfig,
+    Weight,
+)
+from workbench.project.model import TargetChoice
+from workbench.results import AppliedCorrection
+from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import CORRECTIONS, described, switched_off
+from workbench.targets.ethos_u.devices import (
+    FAMILIES,
+    MEMORY_MODES,
+    SYSTEM_CONFIGS,
+    clock_of,
+    has_control_flow,
+    memory_modes,
+    memory_use,
+)
+from workbench.targets.ethos_u.options import given_extras, given_passes, vela_flags
+from workbench.targets.ethos_u.vela_ini import load
+
+U55, U65, U85 = "ethos-u55-128", "ethos-u65-512", "ethos-u85-256"
+
+
+def arms():
+    """Return Vela's own configurations; keys that a section inherits are filled in."""
+    path = resources.files("ethosu") / "config_files" / "Arm" / "vela.ini"
+    parser = configparser.ConfigParser()
+    parser.read_string(path.read_text())
+
+    def value(section, key):
+        while not parser.has_option(section, key):
+            if not parser.has_option(section, "inherit"):
+                return None
+            section = parser.get(section, "inherit")
+        return parser.get(section, key)
+
+    return parser, value
+
+
+def test_that_system_configurations_are_those_of_vela():
+    parser, value = arms()
+    names = [s.removeprefix("System_Config.") for s in parser.sections() if s[:6] == "System"]
+    assert {c.name for c in SYSTEM_CONFIGS} == set(names)
+    for config in SYSTEM_CONFIGS:
+        section = f"System_Config.{config.name}"
+        assert config.clock_hz == float(value(section, "core_clock")), config.name
+        memory = "dram" if value(section, "axi1_port") == "Dram" else "flash"
+        assert config.external == memory, config.name
+
+
+def choice(device, **options):
+    return target_of(device).complete(TargetChoice(id=device, options=options))
+
+
+def test_that_memory_modes_are_those_of_vela():
+    parser, value = arms()
+    names = {s.removeprefix("Memory_Mode.") for s in parser.sections() if s[:6] == "Memory"}
+    assert set(MEMORY_MODES) == names
+    for name in names:
+        section = f"Memory_Mode.{name}"
+        use = memory_use(choice(U65, memory_mode=name), Path())
+        assert use.constants_in_sram == (value(section, "const_mem_area") == "Axi0"), name
+        assert use.arena_in_sram == (value(section, "arena_mem_area") == "Axi0"), name
+        size = value(section, "arena_cache_size")
+        spills = value(section, "arena_mem_area") != value(section, "cache_mem_area")
+        # Dedicated_Sram has the size of ExecuTorch's runner, 0x60000.
+        wanted = 0x60000 if name == "Dedicated_Sram" else int(size or 0)
+        assert use.cache_bytes == (wanted if spills else 0), name
+    limited = choice(U65, memory_mode="Dedicated_Sram_512KB", arena_cache_bytes=1000)
+    assert memory_use(limited, Path()).cache_bytes == 1000
+    shared = choice(U55, memory_mode="Shared_Sram", arena_cache_bytes=1000)
+    assert memory_use(shared, Path()).cache_bytes == 0
+
+
+def test_that_devices_have_the_sizes_that_exist():
+    assert {f.name: f.macs for f in FAMILIES} == {
+        "u55": (32, 64, 128, 256), "u65": (256, 512), "u85": (128, 256, 512, 1024, 2048),
+    }  # fmt: skip
+    assert [has_control_flow(device) for device in (U55, U65, U85)] == [False, False, True]
+    assert targets.macs_per_cycle(U85) == 256
+    assert targets.macs_per_cycle("unknown-1") == 0
+    assert targets.macs_per_cycle("nnpa") == targets.macs_per_cycle("formats") == 0
+    assert target_of(U55).figures(choice(U55)) == {"MAC units": "128", "Clock": "500 MHz"}
+    own = choice(U55, system_config="Ethos_U55_Deep_Embedded")
+    assert clock_of(own, Path()) == 200_000_000
+
+
+def test_that_dedicated_sram_needs_dram():
+    small, every = ["Sram_Only", "Shared_Sram"], list(MEMORY_MODES)
+    by_name = {f.name: f for f in FAMILIES}
+    assert memory_modes(by_name["u55"], "Ethos_U55_High_End_Embedded") == small
+    assert memory_modes(by_name["u65"], "Ethos_U65_Embedded") == small
+    assert memory_modes(by_name["u65"], "Ethos_U65_High_End") == every
+    assert memory_modes(by_name["u85"], "Ethos_U85_SYS_Flash_Low") == small
+    assert memory_modes(by_name["u85"], "unknown") == every
+
+
+def test_that_invalid_memory_is_mended_to_the_familys_default():
+    assert choice(U65).options["system_config"] == "Ethos_U65_High_End"
+    assert choice(U65).options["memory_mode"] == "Dedicated_Sram_384KB"
+    assert choice(U65, system_config="Ethos_U65_Embedded").options["memory_mode"] == "Shared_Sram"
+    assert choice(U85).options["system_config"] == "Ethos_U85_SYS_DRAM_Mid"
+    kept = choice(U85, memory_mode="Sram_Only", optimise="Size", integer_io=True)
+    assert (kept.options["memory_mode"], kept.options["optimise"]) == ("Sram_Only", "Size")
+    assert kept.options["integer_io"] is True
+    unknown = TargetChoice(id="ethos-u1-1", options={"a": 1})
+    assert target_of(U55).complete(unknown) == unknown
+
+
+def codes(device, **options):
+    found = target_of(device).check(TargetChoice(id=device, options=options))
+    return [(info.code, info.where.id.removeprefix("target.options.")) for info in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"optimise": "Speed"}, "vela-optimise-invalid"),
+        ({"nonsense": 1}, "target-option-unknown"),
+        ({"integer_io": 1}, "target-option-type"), ({"optimise": 3}, "target-option-type"),
+        ({"arena_cache_bytes": 0}, "vela-arena-cache-out-of-range"),
+        ({"arena_cache_bytes": (1 << 32) + 1}, "vela-arena-cache-out-of-range"),
+        ({"arena_cache_bytes": "1"}, "target-option-type"),
+        ({"tensor_allocator": "Best"}, "target-option-invalid"),
+        ({"separate_io_regions": "yes"}, "target-option-invalid"),
+        ({"negative_infinity": "x"}, "target-option-invalid"),
+        ({"negative_infinity": True}, "target-option-invalid"),
+        ({"negative_infinity": float("inf")}, "target-option-invalid"),
+        ({"negative_infinity": 255.0}, "target-option-invalid"),
+        ({"negative_infinity": 3.0, "positive_infinity": 2.0}, "target-option-invalid"),
+        ({"system_config": "Ethos_U65_High_End"}, "vela-system-config-unknown"),
+        ({"memory_mode": "Dedicated_Sram"}, "vela-memory-mode-unfit"),
+    ],
+)  # fmt: skip
+def test_that_an_option_out_of_range_is_told_by_its_name(options, code):
+    found = codes(U55, **options)
+    assert code in [found_code for found_code, _ in found]
+    assert set(options) & {name for _, name in found}
+
+
+def test_that_options_in_range_are_no_problem():
+    assert codes(U55, arena_cache_bytes=1) == codes(U55, arena_cache_bytes=1 << 32) == []
+    assert codes(U55, negative_infinity=-32, positive_infinity=None) == []
+    assert codes(U55, tensor_allocator="Greedy", separate_io_regions=True) == []
+    assert codes(U55, negative_infinity=254.5) == []
+
+
+def test_that_vela_gets_the_flags_that_options_ask_for():
+    plain = choice(U55).options
+    assert vela_flags(plain) == []
+    asked = choice(
+        U55, optimise="Size", arena_cache_bytes=4096, tensor_allocator="Greedy", cop_format="COP2",
+        separate_io_regions=True, extra_flags="--a --b=1",
+    ).options  # fmt: skip
+    assert vela_flags(asked) == [
+        "--optimise=Size", "--arena-cache-size=4096", "--tensor-allocator=Greedy",
+        "--cop-format=COP2", "--separate-io-regions", "--a", "--b=1",
+    ]  # fmt: skip
+    assert given_extras({"negative_infinity": -256.0, "softmax": "", "cop_format": None}) == {}
+    given = {"softmax": "STABLE", "negative_infinity": -32.0, "cop_format": "COP2"}
+    assert given_extras(given) == given
+    assert given_passes(given) == {"softmax": "STABLE", "negative_infinity": -32.0}
+
+
+def test_that_each_stage_depends_on_its_own_options():
+    target = target_of(U55)
+    first = CORRECTIONS[0]
+    off = choice(U55, **{first.id: False}, softmax="STABLE")
+    assert target.facet(choice(U55), "quantizer") == {"tosa_spec": "TOSA-1.0+INT+int16+int4+u55"}
+    spec = target.facet(off, "quantizer")
+    assert spec["passes"] == {"softmax": "STABLE"}
+    assert target.facet(choice(U85), "quantizer") == {"tosa_spec": "TOSA-1.0+INT+int16+int4+cf"}
+    compiled = target.facet(choice(U55, optimise="Size"), "compile")
+    assert (compiled["id"], compiled["optimise"]) == (U55, "Size")
+    for row in CORRECTIONS:
+        for facet in ("quantizer", "compile"):
+            expected = [row.id] if facet == row.facet else []
+            assert switched_off({row.id: False}, facet) == expected
+            assert switched_off({row.id: True}, facet) == []
+        told = described(AppliedCorrection(id=row.id, state="off"))
+        assert (told["id"], told["title"], told["link"]) == (row.id, row.title, row.link)
+
+
+WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weight=Weight(bits=4))
+
+
+@pytest.mark.parametrize(
+    ("device", "config", "kind", "taken"),
+    [
+        (U55, QuantConfig(), "global", True), (U55, None, "module_name", True),
+        (U55, QuantConfig(activation=Activation(dtype="uint8")), "io", True),
+        (U55, QuantConfig(activation=Activation(dtype="uint8")), "global", False),
+        (U55, QuantConfig(activation=Activation(dtype="int16")), "global", False),
+        (U55, WIDE_4, "global", False), (U55, QuantConfig(weight=Weight(bits=4)), "global", True),
+        (U55, QuantConfig(), "pattern", False), (U55, QuantConfig(), "quantizer", False),
+        (U55, PluginConfig(reference="a.py:b"), "quantizer", True),
+        (U55, PluginConfig(reference="a.py:b"), "global", True),
+        (U55, DynamicConfig(), "global", False),
+        (U55, FormatConfig(scheme="nvfp4"), "global", False),
+        ("nnpa", DynamicConfig(), "global", True), ("nnpa", None, "module_name", True),
+        ("nnpa", QuantConfig(), "global", False), ("nnpa", DynamicConfig(), "io", False),
+        ("nnpa", PluginConfig(reference="a.py:b"), "global", False),
+        ("nnpa", DynamicConfig(), "finder", False),
+        ("formats", FormatConfig(scheme="nvfp4"), "global", True),
+        ("formats", None, "global", True),
+        ("formats", QuantConfig(), "global", False),
+        ("formats", FormatConfig(scheme="nvfp4"), "io", False),
+        ("formats", PluginConfig(reference="a.py:b"), "global", False),
+        ("formats", FormatConfig(scheme="unknown"), "global", False),
+        ("formats", FormatConfig(scheme="nvfp4", mase_compatible=True), "global", False),
+        ("formats", FormatConfig(scheme="integer", parameters={"width": 0}), "global", False),
+        ("formats", FormatConfig(scheme="integer", parameters={"width": 8, "weight_width": 0}),
+         "global", False),
+    ],
+)  # fmt: skip
+def test_that_a_target_takes_the_configs_it_can(device, config, kind, taken):
+    said = target_of(device).refusal(TargetChoice(id=device), config, kind)
+    assert (said == "") == taken
+
+
+def test_that_only_sixteen_bit_products_are_warned_of():
+    wide = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
+    operators = ["aten.relu.default", "aten.bmm.default"]
+
+    def warned(device, config, names):
+        return bool(target_of(device).warnings(TargetChoice(id=device), config, names))
+
+    assert warned(U55, wide, operators)
+    assert warned(U65, wide, ["aten.matmul.default"])
+    assert not warned(U55, wide, operators[:1])
+    assert not warned(U85, wide, operators)
+    assert not warned(U55, QuantConfig(), operators)
+    assert not warned(U55, None, operators)
+
+
+def graph(op):
+    nodes = (Node("x", "placeholder", "input"), Node("n", op, "call"), Node("c", op, "control"))
+    return GraphSnapshot("float", nodes, (Edge("x", "n"),))
+
+
+@pytest.mark.parametrize(
+    ("op", "wide", "narrow", "u55", "u85"),
+    [
+        ("cond", (), (), ["branches-not-supported"], []),
+        ("aten.relu.default", ("n",), ("n",), [], []),
+        ("aten.cumsum.default", ("n",), (), ["operator-not-supported"], ["operator-not-supported"]),
+        ("aten.cumsum.default", (), ("n",), [], []),
+        ("aten.conv_transpose2d.input", (), ("n",), ["operator-not-supported"],
+         ["operator-not-supported"]),
+        ("aten.conv_transpose2d.input", ("n",), (), ["operator-not-supported"], []),
+        ("aten.conv_transpose1d.default", ("n",), (), ["operator-not-supported"], []),
+    ],
+)  # fmt: skip
+def test_that_what_the_tools_reject_is_foreseen(op, wide, narrow, u55, u85):
+    for device, expected in ((U55, u55), (U85, u85)):
+        found = target_of(device).forecast(TargetChoice(id=device), graph(op), wide, narrow)
+        assert [info.code for info in found] == expected
+        assert all(info.where.id == "n" for info in found)
+
+
+def test_that_only_a_target_with_a_compiler_estimates():
+    assert targets.why_unestimated(U55) == ""
+    assert targets.why_unestimated("nnpa")
+    assert targets.why_unestimated("unknown-1")
+    targets.need_estimates(U55)
+    for device in ("formats", "unknown-1"):
+        with refused("target-without-estimator"):
+            targets.need_estimates(device)
+
+
+def test_that_nnpa_fills_its_options_and_depends_on_the_installed_compilers(monkeypatch):
+    target = target_of("nnpa")
+    default = target.complete(TargetChoice(id="nnpa"))
+    assert target.check(default) == []
+    assert target.complete(TargetChoice(id="nnpa", options={"x": 1})) == default
+    for option in target.options(default):
+        wrong = TargetChoice(id="nnpa", options={option.name: "nonsense" if option.choices else 3})
+        assert [i.code for i in target.check(wrong)] == ["nnpa-option-invalid"], option.name
+        assert target.complete(wrong) == default
+        for each in option.choices:
+            given = TargetChoice(id="nnpa", options={option.name: each.value})
+            assert target.check(given) == []
+            assert target.complete(given).options[option.name] == each.value
+    assert target.facet(default, "quantizer") == {"id": "nnpa", **default.options}
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    assert target.facet(default, "compile")["compilers"] == ["/bin/onnx-mlir", "/bin/docker"]
+    assert target.warnings(default, None, []) == []
+
+
+def test_that_an_ini_of_the_largest_size_is_read(tmp_path):
+    path = tmp_path / "own.ini"
+    path.write_text("#" * (1 << 20))
+    with refused("vela-config-section-missing", "vela-config-section-missing"):
+        load(path)
+    path.write_text("#" * ((1 << 20) + 1))
+    with refused("vela-config-too-large"):
+        load(path)

@@ -1,0 +1,1 @@
+"""Architectures that people deploy, at small widths, through the whole flow."""

@@ -1,0 +1,292 @@
+"""Executes a program on the functional simulator, operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.counter_table import CounterTableModel
+from ui.shared.figure_table import Column, FigureTableModel, FigureView
+from ui.shared.figures import DASH, count
+from ui.shared.theme import Theme
+from ui.state.background import Background
+from workbench.errors import WorkbenchError
+from workbench.results.simulation import OperationCounters
+
+if TYPE_CHECKING:
+    from workbench.npu.memory import Access
+    from workbench.npu.program import Program, Result
+
+RANDOM = "Random inputs, seed 0"
+VECTORS = "Test vectors of the program"
+_VALUES_SHOWN = 4096
+_TOPIC, _STEP = "execute", "step"
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """An output, or a tensor of an operation: range of its values, and what was expected."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    low: float
+    high: float
+    mean: float
+    differing: int | None = None
+
+
+OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
+    Column("Tensor", lambda r: r.name),
+    Column("Type", lambda r: r.dtype),
+    Column("Shape", lambda r: "\u00d7".join(map(str, r.shape)) or "scalar"),
+    Column("Minimum", lambda r: f"{r.low:.6g}", lambda r: r.low),
+    Column("Maximum", lambda r: f"{r.high:.6g}", lambda r: r.high),
+    Column("Mean", lambda r: f"{r.mean:.6g}", lambda r: r.mean),
+    Column("Differing", lambda r: DASH if r.differing is None else count(r.differing),
+           lambda r: r.differing, "Elements that differ from the test vector of the program"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A program after a run, with the inputs of the run."""
+
+    program: Program
+    inputs: tuple[object, ...]
+    result: Result
+    outputs: tuple[OutputRow, ...]
+
+
+class ExecutionView(QWidget):
+    """Runs the program in a worker thread; lists operations and what they read and wrote."""
+
+    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._background = background
+        self._path: Path | None = None
+        self._method = ""
+        self._inputs: Path | None = None
+        self._executed: Executed | None = None
+        self._build()
+        background.done.connect(self._on_done)
+
+    def render_method(self, path: Path, method: str, *, has_vectors: bool) -> None:
+        """Set the program and its entry point."""
+        self._path, self._method, self._inputs, self._executed = path, method, None, None
+        self.source.setText(VECTORS if has_vectors else RANDOM)
+        self.note.setText("Values of the compiled program: no device, no cycles.")
+        self.operations.set_rows(())
+        self.outputs.set_rows(())
+        self._clear_tensors()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Apply the colours of a theme."""
+        for table in (self.operation_table, self.output_table, self.tensor_table):
+            table.set_look(theme, stale=False)
+
+    def take_inputs(self, path: str) -> None:
+        """Use the arrays in0, in1, ... of an .npz file."""
+        self._inputs = Path(path)
+        self.source.setText(self._inputs.name)
+        self.source.setToolTip(path)
+
+    def execute(self) -> None:
+        """Run the program from the start."""
+        if self._path is not None:
+            self.note.setText("Executing\u2026")
+            self.run.setEnabled(False)
+            work = partial(execute, self._path, self._method, self._inputs)
+            self._background.submit(_TOPIC, lambda _outdated: work())
+
+    def _build(self) -> None:
+        self.choose = QPushButton("Inputs\u2026", self)
+        self.choose.setToolTip("An .npz file with the arrays in0, in1, \u2026")
+        self.choose.clicked.connect(self._ask)
+        self.source = QLabel(RANDOM, self)
+        self.run = QPushButton("Execute", self)
+        self.run.clicked.connect(self.execute)
+        self.note = QLabel("", self)
+        self.note.setObjectName("Hint")
+        self.note.setWordWrap(True)
+        self.outputs = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
+        self.output_table = FigureView("Outputs", self.outputs, self)
+        self.operations = CounterTableModel(self)
+        self.operation_table = FigureView("Executed operations", self.operations, self)
+        self.operation_table.rows_chosen.connect(self._on_operation_chosen)
+        self.tensors = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
+        self.tensor_table = FigureView("Tensors of the operation", self.tensors, self)
+        self.tensor_table.rows_chosen.connect(self._on_tensor_chosen)
+        self.values = QPlainTextEdit(self)
+        self.values.setReadOnly(True)
+        self.values.setAccessibleName("Values")
+        self.values.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.values.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self._accesses: tuple[Access, ...] = ()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        for widget in (self.run, self.choose, self.source):
+            head.addWidget(widget)
+        head.addWidget(self.note, 1)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        above, below = QSplitter(split), QSplitter(split)
+        for place, title, shown in (
+            (above, "Operations: select one to see what it read and wrote", self.operation_table),
+            (above, "Outputs of the program", self.output_table),
+            (below, "Tensors of the operation", self.tensor_table),
+            (below, "Values", self.values),
+        ):
+            side = QWidget(place)
+            layout = QVBoxLayout(side)
+            layout.setContentsMargins(4, 0, 0, 0)
+            label = QLabel(title, side)
+            label.setObjectName("Hint")
+            layout.addWidget(label)
+            layout.addWidget(shown, 1)
+        above.setSizes([700, 420])
+        below.setSizes([560, 560])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 4)
+        layout.addLayout(head)
+        layout.addWidget(split, 1)
+
+    def _ask(self) -> None:
+        dialog = QFileDialog(self, "Inputs", str(self._path.parent if self._path else Path.home()))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setNameFilter("Arrays (*.npz)")
+        dialog.fileSelected.connect(self.take_inputs)
+        dialog.open()
+
+    def _on_done(self, topic: str, value: object) -> None:
+        if topic == _TOPIC:
+            self.run.setEnabled(True)
+            if isinstance(value, Executed):
+                self._show(value)
+            elif isinstance(value, WorkbenchError):
+                info = value.infos[0]
+                self.note.setText(f"{info.message} {info.hint}".strip())
+        elif topic == _STEP and isinstance(value, tuple):
+            self._accesses = value
+            self.tensors.set_rows(access_row(access) for access in value)
+
+    def _show(self, executed: Executed) -> None:
+        self._executed = executed
+        counted = executed.result.counters
+        findings = executed.result.findings
+        self.note.setText(
+            f"{count(len(counted))} operations executed functionally, no device."
+            + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings
+               else "")
+        )  # fmt: skip
+        self.outputs.set_rows(executed.outputs)
+        self.operations.set_rows(OperationCounters.model_validate(one.as_dict()) for one in counted)
+        self._clear_tensors()
+
+    def _clear_tensors(self) -> None:
+        self._accesses = ()
+        self.tensors.set_rows(())
+        self.values.clear()
+
+    def _on_operation_chosen(self, shown: Sequence[int]) -> None:
+        row = self.operations.row_at(shown[0]) if shown else None
+        if row is not None and self._executed is not None:
+            self._clear_tensors()
+            work = partial(accesses_of, self._executed, row.delegate, row.offset)
+            self._background.submit(_STEP, lambda _outdated: work())
+
+    def _on_tensor_chosen(self, shown: Sequence[int]) -> None:
+        if shown and (row := self.tensors.row_at(shown[0])) is not None:
+            place = [access_row(access) for access in self._accesses].index(row)
+            self.values.setPlainText(values_text(self._accesses[place]))
+
+
+def execute(path: Path, method: str, inputs: Path | None) -> Executed | WorkbenchError:
+    """Return a program after a run, or the error. Does not raise, because it runs in a thread."""
+    import numpy as np
+
+    from workbench.npu.inputs import drawn_inputs, read_inputs
+    from workbench.npu.operator_process import CpuOperatorProcess
+    from workbench.npu.program import load
+    from workbench.npu.state import Options
+
+    try:
+        program = load(path, method)
+        expected: Sequence[object] = ()
+        if inputs is not None:
+            given = read_inputs(inputs, len(program.inputs))
+        elif program.cases:
+            given, expected = list(program.cases[0].inputs), program.cases[0].expected
+        else:
+            given = drawn_inputs(program.inputs)
+        with CpuOperatorProcess() as operators:
+            result = program.run(given, Options(counters=True, check=True), operators)
+    except WorkbenchError as error:
+        return error
+    rows = []
+    for number, values in enumerate(result.outputs):
+        wanted = np.asarray(expected[number]) if number < len(expected) else None
+        differing = None if wanted is None else int(np.count_nonzero(wanted != values))
+        rows.append(_row(f"out{number}", values, differing))
+    return Executed(program, tuple(given), result, tuple(rows))
+
+
+def accesses_of(executed: Executed, delegate: int, offset: int) -> tuple[Access, ...]:
+    """Return the tensors that an operation read and wrote, by another run with the same inputs."""
+    from workbench.npu.operator_process import CpuOperatorProcess
+    from workbench.npu.state import Options
+
+    options = Options(record=frozenset({(delegate, offset)}))
+    run: Callable[..., Result] = executed.program.run
+    with CpuOperatorProcess() as operators:
+        result = run(executed.inputs, options, operators)
+    return result.accesses.get((delegate, offset), ())
+
+
+def access_row(access: Access) -> OutputRow:
+    """Return the row of a tensor that an operation read or wrote."""
+    verb = "writes" if access.written else "reads"
+    name = f"{verb} {access.side}, region {access.region} at {access.address:#x}"
+    return _row(name, access.values, None)
+
+
+def _row(name: str, values: object, differing: int | None) -> OutputRow:
+    import numpy as np
+
+    array = np.asarray(values)
+    numbers = array.astype(np.float64) if array.size else np.zeros(1)
+    return OutputRow(
+        name, str(array.dtype), array.shape, float(numbers.min()), float(numbers.max()),
+        float(numbers.mean()), differing,
+    )  # fmt: skip
+
+
+def values_text(access: Access) -> str:
+    """Return the values of a tensor as text, a line for each row of (height, width)."""
+    import numpy as np
+
+    array = np.atleast_1d(access.values)
+    flat = array.reshape(-1, array.shape[-1])
+    rows = max(1, _VALUES_SHOWN // max(1, flat.shape[1]))
+    lines = [" ".join(f"{value:>4}" for value in row) for row in flat[:rows].tolist()]
+    if flat.shape[0] > rows:
+        lines.append(f"\u2026 {count(flat.shape[0] - rows)} more rows")
+    return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""File dialogs that open in the folder of the last choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from ui.state.settings import Settings
+
+Chosen = Callable[[str], object]
+
+
+def ask_to_open(
+    parent: QWidget, title: str, chosen: Chosen, *, start: Path | None = None,
+    filters: Sequence[str] = (), folder: bool = False,
+) -> QFileDialog:  # fmt: skip
+    """Open a dialog for an existing file or folder, and return it.
+
+    Args:
+        parent: The widget it belongs to.
+        title: The title. Dialogs of one title share the remembered folder.
+        chosen: Called with the chosen path.
+        start: Where it opens the first time; None is the home folder.
+        filters: Name filters.
+        folder: Whether a folder is chosen rather than a file.
+    """
+    mode = QFileDialog.FileMode
+    dialog = _dialog(parent, title, start, filters)
+    dialog.setFileMode(mode.Directory if folder else mode.ExistingFile)
+    _remember(dialog, title, chosen)
+    return dialog
+
+
+def ask_to_save(
+    parent: QWidget, title: str, chosen: Chosen, name: str, *, start: Path | None = None,
+    filters: Sequence[str] = (),
+) -> QFileDialog:  # fmt: skip
+    """Open a dialog for a file to write, and return it.
+
+    ``name`` is the proposed name; its suffix is added to names without one. See ``ask_to_open``.
+    """
+    dialog = _dialog(parent, title, start, filters)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
+    dialog.selectFile(name)
+    _remember(dialog, title, chosen)
+    return dialog
+
+
+def _dialog(parent: QWidget, title: str, start: Path | None, filters: Sequence[str]) -> QFileDialog:
+    folder = Settings().folder_of(title) or start or Path.home()
+    dialog = QFileDialog(parent, title, str(folder))
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    if filters:
+        dialog.setNameFilters(list(filters))
+    return dialog
+
+
+def _remember(dialog: QFileDialog, title: str, chosen: Chosen) -> None:
+    def take(path: str) -> None:
+        is_folder = dialog.fileMode() == QFileDialog.FileMode.Directory
+        Settings().remember_folder(title, Path(path) if is_folder else Path(path).parent)
+        chosen(path)
+
+    dialog.fileSelected.connect(take)
+    dialog.open()

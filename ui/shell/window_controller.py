@@ -1,0 +1,196 @@
+"""Updates title, status bar and menus of the window, and shows the places that messages name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QInputDialog
+
+from ui.shared.panel import PanelContext
+from ui.shell.actions import Entry
+from ui.shell.main_window import MainWindow
+from workbench.errors import Place
+from workbench.project.trust import TrustStore
+
+NAME = "Quantization Workbench"
+LAST = "last"
+
+
+class WindowController(QObject):
+    """Updates the title, the status bar and the menus of the window.
+
+    Signals:
+        cache_cleared: the user cleared the result cache.
+    """
+
+    cache_cleared = Signal()
+
+    def __init__(
+        self, context: PanelContext, trust: TrustStore, window: MainWindow,
+        open_path: Callable[[Path], None],
+    ) -> None:  # fmt: skip
+        super().__init__(window)
+        self._context, self._trust, self._window = context, trust, window
+        self._open = open_path
+        context.document.state_changed.connect(self.show_title)
+        context.document.project_changed.connect(self.show_title)
+        context.problems.modelReset.connect(self.show_problem_count)
+        context.runner.engines_changed.connect(self.show_engines)
+        window.recents.aboutToShow.connect(self.show_recents)
+        window.layouts.aboutToShow.connect(self.show_layouts)
+        context.runner.job_changed.connect(lambda _job: self.show_jobs())
+        self._errors = 0
+        self.show_problem_count()
+        self.show_jobs()
+
+    def show_title(self) -> None:
+        """Show the project's name in the title."""
+        title = self._context.document.title
+        note = " (read only)" if self._context.document.read_only else ""
+        self._window.setWindowTitle(f"{title}{note}[*] \u2013 {NAME}" if title else NAME)
+        self._window.setWindowModified(self._context.document.modified)
+
+    def show_engines(self) -> None:
+        """Show the engine's state in the status bar."""
+        state = self._context.runner.engine_state("interactive")
+        words = {"off": "", "starting": "Starting engine\u2026", "ready": "Engine ready"}
+        self._window.engine_note.setText(words[state])
+
+    def show_problem_count(self) -> None:
+        """Show the number of problems in the status bar."""
+        count = self._context.problems.rowCount()
+        text = "No problems" if not count else f"{count} problem{'s' if count > 1 else ''}"
+        self._window.notes["problems"].setText(text)
+        errors = sum(p.severity == "error" for p in self._context.problems.problems)
+        if errors > self._errors and self._window.docks["problems"].isHidden():
+            self._window.reveal("problems")
+        self._errors = errors
+
+    def show_jobs(self) -> None:
+        """Show the running jobs in the status bar."""
+        jobs = self._context.runner.running
+        text = "No jobs"
+        if jobs:
+            share = next((j.progress for j in jobs if j.progress is not None), None)
+            text = f"{len(jobs)} job{'s' if len(jobs) > 1 else ''}"
+            text += f" {share:.0%}" if share is not None else ""
+        self._window.notes["jobs"].setText(text)
+
+    def show_recents(self) -> None:
+        """List the recent projects in the menu and on the welcome page."""
+        known = [path for path in self._context.settings.recents if path.exists()]
+        self._window.welcome.render_recents(known)
+        self._window.recents.clear()
+        for path in known:
+            action = self._window.recents.addAction(f"{path.stem}  {path.parent}")
+            action.triggered.connect(partial(self._open, path))
+        self._window.recents.setEnabled(bool(known))
+
+    def show_layouts(self) -> None:
+        """List the saved layouts in the menu."""
+        menu = self._window.layouts
+        menu.clear()
+        names = [name for name in self._context.settings.layouts() if name != LAST]
+        for name in names:
+            parts = self._context.settings.layout(name)
+            menu.addAction(name).triggered.connect(partial(self._window.apply_layout, parts))
+        if not names:
+            menu.addAction("No saved layouts").setEnabled(False)
+
+    def ask_layout_name(self) -> None:
+        """Ask for a name and save the present layout."""
+        dialog = QInputDialog(self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setLabelText("Layout name")
+        dialog.textValueSelected.connect(
+            lambda name: self._context.settings.save_layout(
+                name or "mine", self._window.layout_parts()
+            )
+        )
+        dialog.open()
+
+    def switch_theme(self) -> None:
+        """Switch between the dark and the light theme."""
+        name = "light" if self._context.theme.dark else "dark"
+        self._context.settings.theme = name
+        self._context.appearance.switch(name)
+
+    def show_preferences(self) -> None:
+        """Open the preferences."""
+        from ui.shell.preferences import PreferencesDialog
+
+        dialog = PreferencesDialog(
+            self._context.settings,
+            self._context.appearance,
+            self._context.session.cache,
+            self._trust,
+            self._window,
+        )
+        dialog.cache_cleared.connect(self.cache_cleared)
+        dialog.open()
+
+    def show_doctor(self) -> None:
+        """Open the system check."""
+        from ui.shell.preferences import DoctorDialog
+
+        DoctorDialog(self._context.theme, self._window).open()
+
+
+class Navigation(QObject):
+    """Shows a place, e.g. a module or a node, in the panel for its kind."""
+
+    def __init__(self, context: PanelContext, window: MainWindow) -> None:
+        super().__init__(window)
+        self._context, self._window = context, window
+        context.notices.place_asked.connect(self.go)
+
+    def go(self, place: Place) -> None:
+        """Show a place."""
+        selection = self._context.selection
+        match place.kind:
+            case "module":
+                self._window.reveal("modules")
+                selection.choose_modules([place.id])
+            case "node" | "tensor":
+                panel = self._window.reveal("graph")
+                if (show := getattr(panel, "show_node", None)) is not None:
+                    show(place.id)
+                selection.choose_nodes([place.id])
+            case "rule":
+                self._window.reveal("rules")
+                selection.choose_rule(place.id)
+            case "sample" if place.id.isdigit():
+                panel = self._window.reveal("sample")
+                if (look_at := getattr(panel, "look_at", None)) is not None:
+                    look_at(int(place.id))
+            case "file":
+                folder = (self._context.document.folder / Path(place.id)).parent
+                QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+            case "stage" | "tool":
+                self._window.reveal("log")
+            case _:
+                self._window.reveal("problems")
+
+    def ask(self) -> None:
+        """Open the command palette."""
+        self._window.palette_box.ask(list(self._entries()))
+
+    def _entries(self) -> Iterator[Entry]:
+        for action in self._window.actions_by_id.values():
+            if action.isEnabled():
+                text = action.text().replace("&", "").rstrip("\u2026")
+                keys = action.shortcut().toString()
+                yield Entry(text, keys or "action", action.trigger)
+        for module in self._context.model_index.modules:
+            if module.path:
+                place = Place(kind="module", id=module.path)
+                name = module.type_name.rpartition(".")[2]
+                yield Entry(module.path, name, partial(self.go, place))
+        snapshot = self._context.model_index.snapshot
+        for node in snapshot.nodes if snapshot else ():
+            if node.kind == "call":
+                yield Entry(node.id, node.op, partial(self.go, Place(kind="node", id=node.id)))

@@ -1,0 +1,382 @@
+"""The figures of the scoreboard, each compared with a pinned run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from ui.state.document import Document
+from ui.state.run_history import RunHistory
+from ui.state.session import Session
+from ui.state.settings import Settings
+from workbench.errors import WorkbenchError
+from workbench.ids import StageId
+from workbench.project.model import Project
+from workbench.targets import has_stage, target_of
+
+if TYPE_CHECKING:
+    from workbench.analysis.gate import GateResult
+    from workbench.history.runs import Run
+    from workbench.results import ConvertResult, EvaluateResult, LowerResult, VerifyResult
+
+ScoreId = Literal["quality", "sqnr", "cycles", "sram", "cpu", "equal", "products", "bits"]
+_SETTLE_MS = 40
+_KIB = 1024
+_SAME = "\u00b10"
+_MINUS = "\u2212"
+_NO_PIN = 0
+
+
+@dataclass(frozen=True)
+class Score:
+    """One figure: its value and the difference from the pinned run, as texts.
+
+    ``is_better`` is None if there is no difference, or neither direction is better. ``origin`` says
+    how the figure was obtained. ``is_stale`` is whether it belongs to a former configuration, and
+    ``is_bad`` whether it breaks a limit. ``field`` is the project setting that provides it; "" if
+    it has none.
+    """
+
+    id: ScoreId
+    title: str
+    value: str
+    origin: str
+    delta: str = ""
+    is_better: bool | None = None
+    is_stale: bool = False
+    is_bad: bool = False
+    field: str = ""
+
+
+class Pin(QObject):
+    """The run that figures are compared with: the first evaluation, a chosen run, or none.
+
+    Signals:
+        changed: there is another run, or none.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, document: Document, history: RunHistory, settings: Settings, parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._history, self._settings = document, history, settings
+        history.changed.connect(self.changed)
+        document.opened.connect(self.changed)
+
+    @property
+    def run(self) -> Run | None:
+        """The pinned run; None without one."""
+        number = self.number
+        if number == _NO_PIN:
+            return None
+        if number is None:
+            return next((run for run in self._history.runs if run.quality.samples), None)
+        return next((run for run in self._history.runs if run.number == number), None)
+
+    @property
+    def number(self) -> int | None:
+        """The number of the chosen run; 0 is no comparison, None the first evaluation."""
+        return self._settings.pinned(str(self._document.path or ""))
+
+    def choose(self, number: int | None) -> None:
+        """Pin a run; 0 is no comparison, None the first evaluation."""
+        self._settings.pin(str(self._document.path or ""), number)
+        self.changed.emit()
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """The results that the scores come from, and whether each is outdated."""
+
+    project: Project
+    evaluated: EvaluateResult | None
+    lowered: LowerResult | None
+    verified: VerifyResult | None
+    converted: ConvertResult | None
+    gate: GateResult | None
+    sram_limit: int | None
+    stale: frozenset[StageId]
+
+
+class Scores(QObject):
+    """Reads the scores again shortly after results, the project or the pinned run changed.
+
+    Signals:
+        changed: ``values`` changed.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, document: Document, session: Session, pin: Pin, gate: Callable[[], GateResult | None],
+        parent: QObject,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self._document, self._session, self.pin, self._gate = document, session, pin, gate
+        self.values: tuple[Score, ...] = ()
+        self._fitted: tuple[tuple[Path, str] | None, int | None] = (None, None)
+        self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
+        self._soon.timeout.connect(self.refresh)
+        for signal in (
+            session.results_changed,
+            session.planned_anew,
+            document.project_changed,
+            pin.changed,
+        ):
+            signal.connect(lambda *_: self._soon.start())
+
+    def refresh(self) -> None:
+        """Read all figures now."""
+        project = self._document.project
+        values = tuple(self._read(project)) if project is not None else ()
+        if values != self.values:
+            self.values = values
+            self.changed.emit()
+
+    def _read(self, project: Project) -> Iterator[Score]:
+        from workbench.results import ConvertResult, EvaluateResult, LowerResult, VerifyResult
+
+        stale: set[StageId] = set()
+
+        def read(kind: type, stage: StageId) -> object:
+            folder = self._session.result(stage)
+            if folder is None:
+                folder = self._session.former(stage)
+                stale.add(stage)
+            if folder is None or not has_stage(project, stage):
+                return None
+            try:
+                return self._session.parsed.load(kind, folder)
+            except WorkbenchError:
+                return None
+
+        evaluated = read(EvaluateResult, "evaluate")
+        lowered = read(LowerResult, "lower")
+        verified = read(VerifyResult, "verify")
+        converted = read(ConvertResult, "convert")
+        figures = _Figures(
+            project,
+            evaluated if isinstance(evaluated, EvaluateResult) else None,
+            lowered if isinstance(lowered, LowerResult) else None,
+            verified if isinstance(verified, VerifyResult) else None,
+            converted if isinstance(converted, ConvertResult) else None,
+            self._gate() if "verify" not in stale else None,
+            self._sram_limit(project),
+            frozenset(stale),
+        )
+        yield from scores(figures, self.pin.run)
+
+    def _sram_limit(self, project: Project) -> int | None:
+        """Return the size of the board's SRAM that holds the program's scratch memory [bytes]."""
+        folder = self._session.result("lower")
+        if folder is None or not project.board:
+            return None
+        key = (folder, project.board)
+        if self._fitted[0] != key:
+            from workbench.deploy import boards
+
+            limit: int | None = None
+            try:
+                fit = boards.of_results(project, self._document.folder, folder)
+            except (OSError, WorkbenchError):
+                fit = None
+            for filling in fit.fillings if fit else ():
+                if any(d.what == "scratch pool" for d in filling.demands):
+                    limit = filling.bytes
+            self._fitted = (key, limit)
+        return self._fitted[1]
+
+
+def scores(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
+    """Yield the scores that the project's target has, in the order they are shown."""
+    project = figures.project
+    yield _quality(figures, pinned)
+    yield _sqnr(figures, pinned)
+    if not has_stage(project, "lower"):
+        yield from _bits(figures)
+        return
+    lowered = figures.lowered
+    if not _is_estimated(project) or (lowered is not None and lowered.exported is not None):
+        yield from _exported(figures)
+        return
+    yield from _cost(figures, pinned)
+    if has_stage(project, "verify"):
+        yield _equal(figures)
+
+
+def _is_estimated(project: Project) -> bool:
+    """Return whether a compiler estimates the cost of programs for the project's target."""
+    try:
+        return bool(target_of(project.target.id).estimator)
+    except WorkbenchError:
+        return True
+
+
+def _quality(figures: _Figures, pinned: Run | None) -> Score:
+    value, stale = figures.evaluated, "evaluate" in figures.stale
+    before = pinned.quality if pinned else None
+    score = Score("quality", "Top-1", "\u2013", "Run Evaluate first.", is_stale=stale)
+    if value is None:
+        return score
+    origin = f"Measured on host (PyTorch), {value.samples} samples of {value.data}"
+    if value.metric_quantized is not None:
+        score = replace(
+            score,
+            title=value.metric_name or "Metric",
+            value=f"{value.metric_quantized:.4g}",
+            origin=f"{origin}; float model {value.metric_float or 0:.4g}",
+        )
+        if before and before.metric is not None and before.metric_name == value.metric_name:
+            score = _compared(score, value.metric_quantized - before.metric, "{:.3g}", grows=None)
+    elif value.top1_quantized is not None:
+        score = replace(
+            score,
+            value=f"{100 * value.top1_quantized:.1f} %",
+            origin=f"{origin}; float model {100 * (value.top1_float or 0):.1f} %",
+        )
+        if before and before.top1 is not None:
+            score = _compared(score, 100 * (value.top1_quantized - before.top1), "{:.1f} pp")
+    elif value.text is not None and value.text.perplexity_quantized is not None:
+        score = replace(
+            score,
+            title="Perplexity",
+            value=f"{value.text.perplexity_quantized:.3f}",
+            origin=f"{origin}; float model {value.text.perplexity_float:.3f}",
+        )
+        if before and before.perplexity is not None:
+            change = value.text.perplexity_quantized - before.perplexity
+            score = _compared(score, change, "{:.3f}", grows=False)
+    else:
+        words = "No labels and no metric. Click to add them in the project settings."
+        score = replace(score, value="no labels", origin=words, field="evaluation.data.labels")
+    return score
+
+
+def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
+    value, stale = figures.evaluated, "evaluate" in figures.stale
+    score = Score("sqnr", "SQNR", "\u2013", "Run Evaluate first.", is_stale=stale)
+    if value is None:
+        return score
+    origin = f"Measured on host (PyTorch) at the outputs, {value.samples} samples"
+    text = "equal" if value.sqnr_db is None else f"{value.sqnr_db:.1f} dB"
+    score = replace(score, value=text, origin=origin)
+    if value.sqnr_db is not None and pinned and pinned.quality.sqnr_db is not None:
+        score = _compared(score, value.sqnr_db - pinned.quality.sqnr_db, "{:.1f} dB")
+    return score
+
+
+def _bits(figures: _Figures) -> Iterator[Score]:
+    memory = figures.converted.memory if figures.converted else None
+    if memory is not None and memory.weight_bits is not None:
+        yield Score(
+            "bits",
+            "Weights",
+            f"{memory.weight_bits:.2f} bit",
+            "Computed: average bits of a weight, including shared exponents",
+            is_stale="convert" in figures.stale,
+        )
+
+
+def _exported(figures: _Figures) -> Iterator[Score]:
+    exported = figures.lowered.exported if figures.lowered else None
+    score = Score(
+        "products", "int8 products", "\u2013", "Run Lower first.", is_stale="lower" in figures.stale
+    )
+    if exported is not None:
+        score = replace(
+            score,
+            value=f"{exported.quantized} of {len(exported.products)}",
+            origin=f"Predicted; {exported.check.sentence}",
+        )
+    yield score
+
+
+def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
+    lowered, stale = figures.lowered, "lower" in figures.stale
+    cycles = Score("cycles", "Cycles", "\u2013", "Run Lower first.", is_stale=stale)
+    sram, cpu = replace(cycles, id="sram", title="SRAM"), replace(cycles, id="cpu", title="CPU ops")
+    if lowered is None:
+        yield from (cycles, sram, cpu)
+        return
+    from workbench.history.runs import cost_of
+
+    cost, before = cost_of(lowered), pinned.cost if pinned else None
+    assert cost is not None
+    origin = f"Estimated by Vela {lowered.vela_version} for {lowered.target}"
+    cycles = replace(
+        cycles,
+        value=f"{cost.cycles:,} \u00b7 {_time(cost.inference_ms)}",
+        origin=f"{origin}, {lowered.system_config}; NPU only",
+    )
+    limit = figures.sram_limit
+    sram = replace(
+        sram,
+        value=_kib(cost.sram_bytes, limit),
+        origin=f"{origin}: peak SRAM",
+        is_bad=limit is not None and cost.sram_bytes > limit,
+    )
+    cpu = replace(
+        cpu,
+        value=str(cost.cpu_nodes),
+        origin="Counted: operators that run on the CPU; no cycles include them",
+    )
+    if before is not None:
+        if before.cycles:
+            change = 100 * (cost.cycles - before.cycles) / before.cycles
+            cycles = _compared(cycles, change, "{:.1f} %", grows=False)
+        sram = _compared(
+            sram, (cost.sram_bytes - before.sram_bytes) / _KIB, "{:,.1f} KiB", grows=False
+        )
+        cpu = _compared(cpu, cost.cpu_nodes - before.cpu_nodes, "{:.0f}", grows=False)
+    yield from (cycles, sram, cpu)
+
+
+def _equal(figures: _Figures) -> Score:
+    value, gate = figures.verified, figures.gate
+    score = Score(
+        "equal",
+        "Integer program",
+        "\u2013",
+        "Run Verify first.",
+        is_stale="verify" in figures.stale,
+    )
+    if value is None:
+        return score
+    text = "exact" if value.exact == value.elements else f"{value.max_lsb} LSB"
+    if gate is not None:
+        text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
+    told = f"\nVerdict: {gate.sentence}" if gate is not None else ""
+    share = f"{value.exact:,} of {value.elements:,} output values equal"
+    return replace(
+        score,
+        value=text,
+        is_bad=gate is not None and gate.verdict == "differs",
+        origin=f"Computed against the quantized model: {share}{told}",
+    )
+
+
+def _compared(score: Score, change: float, form: str, *, grows: bool | None = True) -> Score:
+    """Return a score with its difference; ``grows`` is whether more is better, None unknown."""
+    text = form.format(abs(change))
+    if not any(letter in "123456789" for letter in text):
+        return replace(score, delta=_SAME)
+    sign = "+" if change > 0 else _MINUS
+    is_better = None if grows is None else (change > 0) == grows
+    return replace(score, delta=f"{sign}{text}", is_better=is_better)
+
+
+def _time(milliseconds: float) -> str:
+    digits = 3 if milliseconds < 1 else 2 if milliseconds < 10 else 1 if milliseconds < 100 else 0
+    return f"{milliseconds:,.{digits}f} ms"
+
+
+def _kib(used: int, limit: int | None) -> str:
+    if limit is None:
+        return f"{used / _KIB:,.1f} KiB"
+    return f"{used / _KIB:,.1f} / {limit / _KIB:,.0f} KiB"

@@ -1,0 +1,171 @@
+"""The JSON documents of the command line, as types; their schemas are pages of the guide."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from workbench.analysis.gate import GateResult, Limit
+from workbench.errors import ErrorInfo
+from workbench.history.outcomes import Outcome
+from workbench.results import (
+    Deliverable,
+    EvaluateResult,
+    LowerResult,
+    SimulationResult,
+    VerifyResult,
+)
+from workbench.toolchain_versions import AccelerationStatus
+
+
+class Document(BaseModel):
+    """One JSON document. ``version`` changes when a key is renamed or removed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1]
+
+
+class ErrorDocument(Document):
+    """What a verb prints with ``--json`` when it fails before it has results.
+
+    ``error`` is the first of ``errors``; ``exit_code`` is the code with which the verb ends.
+    """
+
+    error: ErrorInfo | None
+    errors: list[ErrorInfo]
+    exit_code: int
+
+
+class StageError(ErrorInfo):
+    """The first problem of a stage, with all of them."""
+
+    all: list[ErrorInfo]
+
+
+class StageEntry(BaseModel):
+    """How one stage ended; the time is in seconds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    key: str
+    state: Literal["done", "cached", "failed", "skipped"]
+    elapsed_s: float
+    error: StageError | None
+
+
+class FileEntry(Deliverable):
+    """A deliverable where it lies."""
+
+    path: str
+
+
+class ProgramEntry(BaseModel):
+    """The program, or the model for a compiler elsewhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class PackageEntry(BaseModel):
+    """The deliverables; ``withheld`` says that ``--out`` wrote none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pte: ProgramEntry | None = None
+    model: ProgramEntry | None = None
+    files: list[FileEntry]
+    withheld: bool
+    note: str
+    kernels: list[str]
+    method_pool_bytes: int
+    scratch_pool_bytes: int
+    planned_bytes: list[int]
+
+
+class RunDocument(Document):
+    """What ``run --json`` prints. The parts of stages that did not run are absent."""
+
+    project: str
+    tools: dict[str, str]
+    acceleration: AccelerationStatus
+    stages: list[StageEntry]
+    warnings: list[dict[str, str]]
+    emulated: dict[str, Any] = {}
+    evaluate: EvaluateResult | None = None
+    lower: LowerResult | None = None
+    verify: VerifyResult | None = None
+    run: SimulationResult | None = None
+    corrections: list[dict[str, Any]] = []
+    board: dict[str, Any] = {}
+    suggestions: list[dict[str, Any]] = []
+    package: PackageEntry | None = None
+    gate: GateResult | None = None
+    outcome: Outcome | None = None
+
+
+class FigureEntry(BaseModel):
+    """A figure in both runs; null is a missing one, or an infinite SQNR."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    baseline: float | None
+    value: float | None
+    change: float | None
+    percent: float | None
+
+
+class ChangeEntry(BaseModel):
+    """One difference; "" is an absent value."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    what: str
+    before: str
+    after: str
+
+
+class CompareDocument(Document):
+    """What ``compare --json`` prints."""
+
+    passed: bool
+    broken: list[str]
+    baseline: Outcome
+    run: Outcome
+    figures: list[FigureEntry]
+    limits: list[Limit]
+    changes: dict[str, list[ChangeEntry]]
+
+
+class SettingsDocument(Document):
+    """What ``settings --json`` prints: every setting by its key."""
+
+    project: str
+    settings: dict[str, Any]
+
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "run": RunDocument,
+    "compare": CompareDocument,
+    "settings": SettingsDocument,
+    "error": ErrorDocument,
+}
+
+
+def schemas() -> dict[str, str]:
+    """Return the JSON schema of every document by the name of its file."""
+    return {
+        f"{name}.schema.json": json.dumps(
+            {"$schema": "https://json-schema.org/draft/2020-12/schema",
+             **kind.model_json_schema(mode="serialization")},
+            indent=1,
+        ) + "\n"
+        for name, kind in DOCUMENTS.items()
+    }  # fmt: skip

@@ -1,0 +1,98 @@
+"""``compare``: a run against a baseline, for continuous integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench import api
+from workbench.cli.output import (
+    EXIT_DIFFERS,
+    EXIT_DONE,
+    add_json,
+    print_infos,
+    print_json,
+    print_table,
+)
+from workbench.errors import ErrorInfo, Place, failure
+from workbench.files import write_file
+from workbench.project.gate import FIGURES
+from workbench.project.model import PROJECT_SUFFIX
+
+if TYPE_CHECKING:
+    import argparse
+
+_OPERAND = (
+    "PROJECT.qwb (the results of its present settings), PROJECT.qwb@N (run N of its history), "
+    "manifest.json or its folder, or a file with the output of 'workbench run --json'"
+)
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "compare",
+        help="compare a run with a baseline, for continuous integration",
+        description="Computes nothing. Ends with 4 if a condition applies, or if the run's program "
+        "differs from its model.",
+    )
+    verb.add_argument("run", metavar="RUN", help=_OPERAND)
+    verb.add_argument(
+        "baseline", metavar="BASELINE", help="the same; N alone is run N of the project in RUN"
+    )
+    verb.add_argument(
+        "--fail-if", action="append", default=[], metavar="CONDITION",
+        help="a condition under which the run is not accepted: \"lsb>2\", \"cycles>+5%%\", "
+        f"\"top1<baseline-0.01\". Figures: {', '.join(FIGURES)}",
+    )  # fmt: skip
+    verb.add_argument("--junit", type=Path, metavar="FILE", help="write the result as JUnit XML")
+    verb.add_argument("--markdown", type=Path, metavar="FILE", help="write it as Markdown")
+    add_json(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    baseline = options.baseline
+    project = options.run.partition(f"{PROJECT_SUFFIX}@")
+    if baseline.isdigit() and (project[1] or options.run.endswith(PROJECT_SUFFIX)):
+        file = f"{project[0]}{PROJECT_SUFFIX}" if project[1] else options.run
+        baseline = f"{file}@{baseline}"
+    found = api.compare(baseline, options.run, fail_if=options.fail_if)
+    for path, text in ((options.junit, found.junit), (options.markdown, found.markdown)):
+        if path is not None:
+            _write(path, text())
+    if options.json:
+        print_json(found.document())
+    else:
+        _print(found)
+    for sentence in found.broken:
+        print_infos([ErrorInfo(message=sentence, code="limit-broken")], "broken")
+    return EXIT_DONE if found.passed else EXIT_DIFFERS
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_file(path, text.encode())
+    except OSError as error:
+        raise failure(
+            f"{path} cannot be written: {error.strerror or error}.",
+            where=Place(kind="file", id=str(path)),
+            code="file-not-writable",
+        ) from error
+
+
+def _print(found: api.Comparison) -> None:
+    rows = []
+    for each in found.figures:
+        change = "" if each.change is None else f"{each.change:+,.6g}" if each.change else "="
+        percent = "" if each.percent is None else f"{each.percent:+.2f} %"
+        texts = ["-" if v is None else f"{v:,.6g}" for v in (each.baseline, each.value)]
+        rows.append((each.name, *texts, change, percent))
+    print_table(("figure", "baseline", "now", "change", ""), rows)
+    for name, part in found.parts.items():
+        if part and name != "figures":
+            print(f"{name}:")
+            print_table(
+                ("", "baseline", "now"), [(c.what, c.before or "-", c.after or "-") for c in part]
+            )
+    print("Passed." if found.passed else "Failed.")

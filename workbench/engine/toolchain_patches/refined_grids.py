@@ -1,0 +1,179 @@
+"""Grids of activations and constants that ExecuTorch makes too coarse for their values.
+
+This file stands on torch and torchao alone, because a generated script carries it along. What each
+correction is about stands in ``workbench.targets.ethos_u.corrections``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+# The least step of a constant factor, by the number of values of its grid.
+_LEAST_STEPS = {256: 2.0**-32, 65536: 2.0**-40}
+_FACTOR_OF = ("mul", "mul_", "bmm", "mm", "matmul")
+_RESHAPING = ("reshape", "view", "unsqueeze", "expand", "permute", "transpose", "squeeze", "t")
+
+
+def refine_factors(annotated: fx.GraphModule) -> list[str]:
+    """Let constant factors have steps as small as their values ask for.
+
+    Args:
+        annotated: A graph after annotation and before observers; its annotations are changed.
+
+    Returns:
+        The names of the constants that were too small for the least step of their observer.
+    """
+    refined = list[str]()
+    for node in annotated.graph.nodes:
+        edges = list(_factor_edges(node)) if node.op == "get_attr" else []
+        specs = {id(spec): spec for spec in (_spec(*edge) for edge in edges) if spec is not None}
+        fine = {key: _fine(spec) for key, spec in specs.items()}
+        largest = max((_steps(spec) for spec in specs.values()), default=0.0)
+        value = _constant(annotated, str(node.target)) if edges else None
+        if value is None or not 0.0 < float(value.abs().max()) < largest:
+            continue
+        for source, reader in edges:
+            notes = reader.meta["quantization_annotation"].input_qspec_map
+            if id(notes.get(source)) in fine:
+                notes[source] = fine[id(notes[source])]
+        refined.append(node.name)
+    return refined
+
+
+def _factor_edges(node: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield each use of a constant, reshaped or not; nothing if one is not in a product."""
+    found, left = list[tuple[fx.Node, fx.Node]](), [node]
+    while left:
+        source = left.pop()
+        for reader in source.users:
+            name = getattr(reader.target, "_schema", None)
+            operator = name.name.rpartition("::")[2] if name is not None else ""
+            if operator not in (*_FACTOR_OF, *_RESHAPING):
+                return
+            found.append((source, reader))
+            if operator in _RESHAPING:
+                left.append(reader)
+    yield from found
+
+
+def _spec(source: fx.Node, reader: fx.Node) -> Any:
+    """Return the spec of an input that has a step of its own; None for any other."""
+    note = reader.meta.get("quantization_annotation")
+    spec = note.input_qspec_map.get(source) if note is not None else None
+    return spec if type(spec) is QuantizationSpec and _least(spec) is not None else None
+
+
+def _least(spec: QuantizationSpec) -> float | None:
+    partial = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    return getattr(partial, "keywords", {}).get("eps")
+
+
+def _steps(spec: QuantizationSpec) -> float:
+    """Return the largest value whose grid the least step of the observer makes coarser."""
+    return float(_least(spec) or 0.0) * _values(spec) / 2
+
+
+def _values(spec: QuantizationSpec) -> int:
+    bounds = torch.iinfo(spec.dtype)
+    return bounds.max - bounds.min + 1
+
+
+def _fine(spec: QuantizationSpec) -> QuantizationSpec:
+    return _with_least(spec, _LEAST_STEPS[_values(spec)])
+
+
+def _constant(module: fx.GraphModule, path: str) -> Any:
+    """Return the floating tensor at a path of a module; None for anything else."""
+    owner, _, name = path.rpartition(".")
+    value = getattr(module.get_submodule(owner), name, None)
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0
+    return value if is_float else None
+
+
+# The least step of an activation, by the number of values of its grid.
+_LEAST_ACTIVATION_STEPS = {256: 2.0**-24, 65536: 2.0**-32}
+# The part of 32 bits that a bias may fill.
+_LARGEST_BIAS = 2.0**30
+_WEIGHTED = ("linear", "conv1d", "conv2d", "convolution", "conv_transpose2d")
+
+
+def refine_steps(annotated: fx.GraphModule) -> list[str]:
+    """Let activations have steps as small as their values ask for, and biases allow.
+
+    A bias is an integer in the product of the steps of value and weight: it has 32 bits, which
+    stock's least step protects for every network, and this for the network at hand.
+
+    Args:
+        annotated: A graph after annotation and before observers; its annotations are changed.
+
+    Returns:
+        Nothing yet: which tensors are small is known after calibration.
+    """
+    weights = {id(note.input_qspec_map.get(node.args[1])) for node, note in _weighted(annotated)}
+    needed = _least_needed(annotated)
+    made = dict[int, Any]()
+
+    def finer(spec: Any) -> Any:
+        if type(spec) is not QuantizationSpec or id(spec) in weights or _least(spec) is None:
+            return spec
+        if spec.qscheme not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+            return spec
+        # A factor's own step, and other observers' own choice, are finer than stock's already.
+        least = max(_LEAST_ACTIVATION_STEPS[_values(spec)], needed)
+        if least < float(_least(spec) or 0.0):
+            made.setdefault(id(spec), (spec, _with_least(spec, least)))
+            return made[id(spec)][1]
+        return spec
+
+    for node in annotated.graph.nodes:
+        note = node.meta.get("quantization_annotation")
+        if note is not None:
+            note.output_qspec = finer(note.output_qspec)
+            for source, spec in note.input_qspec_map.items():
+                note.input_qspec_map[source] = finer(spec)
+    return []
+
+
+def _weighted(annotated: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:
+    for node in annotated.graph.nodes:
+        note = node.meta.get("quantization_annotation")
+        schema = getattr(node.target, "_schema", None)
+        name = schema.name.rpartition("::")[2] if schema is not None else ""
+        if note is not None and name in _WEIGHTED:
+            yield node, note
+
+
+def _least_needed(annotated: fx.GraphModule) -> float:
+    """Return the least step of activations with which every bias fits into 32 bits."""
+    needed = 0.0
+    for node, note in _weighted(annotated):
+        spec = note.input_qspec_map.get(node.args[1])
+        values = [
+            _constant(annotated, str(arg.target))
+            for arg in (*node.args, None, None)[1:3]
+            if isinstance(arg, fx.Node) and arg.op == "get_attr"
+        ]
+        if len(values) != 2 or any(value is None for value in values):
+            continue
+        weight, bias = (value.detach().abs() for value in values)
+        turned = weight.transpose(0, 1) if "transpose" in str(node.target) else weight
+        if turned.shape[0] != bias.numel():
+            turned = turned.reshape(1, -1).expand(bias.numel(), -1)
+        largest = turned.reshape(bias.numel(), -1).amax(1)
+        top = float(getattr(spec, "quant_max", None) or 127)
+        steps = (largest / top).clamp(min=float(_least(spec) or 0.0) if spec else 0.0)
+        used = bias > 0
+        if bool(used.any()):
+            needed = max(needed, float((bias[used] / steps[used].clamp(min=1e-30)).max()))
+    return needed / _LARGEST_BIAS
+
+
+def _with_least(spec: QuantizationSpec, least: float) -> QuantizationSpec:
+    made: Any = spec.observer_or_fake_quant_ctr
+    # A wrapper of a wrapper has no name, which others ask for.
+    options = {**made.p.keywords, "eps": least}
+    return replace(spec, observer_or_fake_quant_ctr=made.p.func.with_args(**options))

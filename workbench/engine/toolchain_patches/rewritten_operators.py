@@ -1,0 +1,393 @@
+"""Operators that ExecuTorch takes badly, written with others before they are quantized.
+
+This file stands on torch and ExecuTorch alone, because a generated script carries it along. What
+each correction is about, and for which versions it was proven, stands in
+``workbench.targets.ethos_u.corrections``. Every function changes the graph of a float program and
+returns the names of the nodes that it replaced.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from executorch.backends.arm.quantizer import EthosUQuantizer
+from torch import fx
+from torch.fx.traceback import NodeSource
+
+_ATEN = torch.ops.aten
+
+
+class CorrectingQuantizer(EthosUQuantizer):
+    """Ethos-U's quantizer, with the corrections that come before calibration.
+
+    Attributes:
+        rewrites: By id, functions that change the float program's graph; they are given the
+            graph module and this quantizer.
+        patches: By id, context managers that are entered while operators are taken apart.
+        refinements: By id, functions that change annotations.
+        corrected: By id, the names of the nodes that a correction changed.
+    """
+
+    rewrites: dict[str, Any] = {}  # noqa: RUF012 - set on the instance
+    patches: dict[str, Any] = {}  # noqa: RUF012
+    refinements: dict[str, Any] = {}  # noqa: RUF012
+    corrected: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
+
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        """Rewrite operators, then take operators apart as stock does."""
+        for name, rewrite in self.rewrites.items():
+            self._note(name, rewrite(model, super().annotate))
+        with contextlib.ExitStack() as stack:
+            for name, patch in self.patches.items():
+                stack.callback(self._note, name, stack.enter_context(patch()))
+            made: fx.GraphModule = super().transform_for_annotation(model)
+        return made
+
+    def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        """Annotate as stock does, then refine the annotations."""
+        annotated: fx.GraphModule = super().annotate(model)
+        for name, refine in self.refinements.items():
+            self._note(name, refine(annotated))
+        return annotated
+
+    def _note(self, name: str, places: list[str]) -> None:
+        known = self.corrected.get(name, ())
+        self.corrected = {**self.corrected, name: (*known, *places)}
+
+
+class _Writer:
+    """Makes nodes before a node, in its module and with its origin, with the shapes they have."""
+
+    def __init__(self, module: fx.GraphModule, node: fx.Node) -> None:
+        self._module, self._node = module, node
+        self._meta = {key: node.meta[key] for key in _KEPT if key in node.meta}
+        self._meta["from_node"] = [NodeSource(node)]
+
+    def __call__(self, target: Any, *args: Any) -> fx.Node:
+        with self._module.graph.inserting_before(self._node):
+            made = self._module.graph.call_function(target, args)
+        values = fx.map_arg(args, lambda each: each.meta["val"])
+        made.meta = {**self._meta, "val": target(*values)}
+        return made
+
+    def constant(self, name: str, value: torch.Tensor) -> fx.Node:
+        """Add a tensor to the module, and return a node that reads it."""
+        while hasattr(self._module, name):
+            name += "_"
+        self._module.register_buffer(name, value.contiguous())
+        with self._module.graph.inserting_before(self._node):
+            made = self._module.graph.get_attr(name)
+        mode = next(n.meta["val"].fake_mode for n in self._module.graph.nodes if _is_fake(n))
+        made.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
+        return made
+
+    def replace(self, made: Any) -> None:
+        """Put what was made in the place of the node, or of the parts of its tuple."""
+        if not isinstance(made, tuple):
+            self._node.replace_all_uses_with(made)
+        for reader in list(self._node.users):
+            reader.replace_all_uses_with(made[reader.args[1]])
+            self._module.graph.erase_node(reader)
+        self._module.graph.erase_node(self._node)
+
+
+_KEPT = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
+
+
+def _is_fake(node: fx.Node) -> bool:
+    return hasattr(node.meta.get("val"), "fake_mode")
+
+
+def _constant_of(module: fx.GraphModule, node: Any) -> Any:
+    """Return the tensor that a node reads from the module; None for any other node."""
+    if not isinstance(node, fx.Node) or node.op != "get_attr":
+        return None
+    owner, _, name = str(node.target).rpartition(".")
+    value = getattr(module.get_submodule(owner), name, None)
+    if not isinstance(value, torch.Tensor) or _is_written(node):
+        return None
+    return value.detach()
+
+
+def _floating_calls(module: fx.GraphModule, *targets: Any) -> Iterator[fx.Node]:
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in targets and _is_floating(node):
+            yield node
+
+
+def _is_floating(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    first = value[0] if isinstance(value, tuple | list) else value
+    return isinstance(first, torch.Tensor) and first.is_floating_point()
+
+
+def fold_constants(module: fx.GraphModule, annotate: Any) -> list[str]:
+    """Compute what depends on no input once, here: positions, masks, normed weights.
+
+    A value that is larger than all it is made of, such as an expanded one, is left alone.
+    """
+    del annotate
+    known = dict[fx.Node, torch.Tensor]()
+    made_of = dict[fx.Node, int]()
+    for node in list(module.graph.nodes):
+        value = _constant_of(module, node)
+        fill = _fill_of(node)
+        if fill is not None:
+            node = _filled(module, node, fill)  # noqa: PLW2901 - it stands in its place
+        if value is not None:
+            known[node], made_of[node] = value, value.numel()
+        elif _is_foldable(node, known):
+            args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
+            result = node.target(*args, **kwargs)
+            if isinstance(result, torch.Tensor) and not _is_masked(result):
+                known[node] = result
+                made_of[node] = sum(made_of[each] for each in node.all_input_nodes)
+    done = list[str]()
+    for node in [each for each in known if each.op == "call_function"]:
+        readers = [reader for reader in node.users if reader not in known]
+        small = known[node].numel() <= max(made_of[node], _SMALL)
+        if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
+            write = _Writer(module, node)
+            constant = write.constant(f"{node.name}_folded", known[node].clone())
+            for reader in readers:
+                reader.replace_input_with(node, constant)
+            done.append(node.name)
+    return _finished(module, done)
+
+
+def _is_masked(value: torch.Tensor) -> bool:
+    """Return whether the values of a mask lie beside others, which would share its wide range."""
+    is_wide = value.is_floating_point() and bool((value.abs() >= _INFINITE).any())
+    return is_wide and value.unique().numel() > 2
+
+
+# A number that is no activation: masks have -inf, the least float or -10,000.
+_INFINITE = 1e4
+_SMALL = 4096
+
+
+def _fill_of(node: fx.Node) -> Any:
+    """Return the value that an operator gives all its entries; None for other operators."""
+    if node.op != "call_function" or _is_written(node):
+        return None
+    name = _name(node)
+    for kind, fill in (("ones", 1), ("zeros", 0)):
+        if name in {f"{kind}_like", f"new_{kind}"}:
+            return fill
+    return node.args[1] if name == "full_like" and len(node.args) > 1 else None
+
+
+def _filled(module: fx.GraphModule, node: fx.Node, fill: Any) -> fx.Node:
+    """Replace an operator that only takes the shape of its input by one without inputs."""
+    write, value = _Writer(module, node), node.meta["val"]
+    made = write(_ATEN.full.default, list(value.shape), fill)
+    made.kwargs = {"dtype": value.dtype}
+    made.meta["val"] = value
+    write.replace(made)
+    return made
+
+
+_COUNTING = ("arange", "linspace", "eye", "tril_indices", "triu_indices")
+_MAKING = (*_COUNTING, "full", "ones", "zeros", "scalar_tensor", "full_like", "ones_like",
+           "zeros_like")  # fmt: skip
+
+
+def _name(node: fx.Node) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.rpartition("::")[2] if schema is not None else ""
+
+
+def _is_foldable(node: fx.Node, known: dict[fx.Node, torch.Tensor]) -> bool:
+    """Return whether a node is a function of constants, with the same result at every run."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or schema.is_mutable:
+        return False
+    if torch.Tag.nondeterministic_seeded in node.target.tags or _is_written(node):
+        return False
+    inputs = node.all_input_nodes
+    return all(each in known for each in inputs) and bool(inputs or _name(node) in _MAKING)
+
+
+def _is_written(node: fx.Node) -> bool:
+    """Return whether something writes to a value in place."""
+    schemas = (getattr(reader.target, "_schema", None) for reader in node.users)
+    return any(schema is not None and schema.is_mutable for schema in schemas)
+
+
+def write_out_cells(module: fx.GraphModule, annotate: Any) -> list[str]:
+    """Write recurrent cells with linears and gates, each of which has a pattern."""
+    del annotate
+    done = list[str]()
+    for node in _floating_calls(module, *_CELLS):
+        write = _Writer(module, node)
+        x, state, *weights = node.args
+        weights += [None] * (4 - len(weights))
+        write.replace(_CELLS[node.target](write, x, state, weights))
+        done.append(node.name)
+    return _finished(module, done)
+
+
+def _gru(write: _Writer, x: Any, state: Any, weights: Any) -> Any:
+    into, again, b, c = weights
+    given = write(_ATEN.linear.default, x, into, b)
+    kept = write(_ATEN.linear.default, state, again, c)
+    size, last = state.meta["val"].shape[-1], x.meta["val"].dim() - 1
+    parts = [(_slice(write, given, last, i, size), _slice(write, kept, last, i, size))
+             for i in range(3)]  # fmt: skip
+    reset, update = (
+        write(_ATEN.sigmoid.default, write(_ATEN.add.Tensor, *pair)) for pair in parts[:2]
+    )
+    fresh = write(_ATEN.mul.Tensor, reset, parts[2][1])
+    fresh = write(_ATEN.tanh.default, write(_ATEN.add.Tensor, parts[2][0], fresh))
+    change = write(_ATEN.mul.Tensor, update, write(_ATEN.sub.Tensor, state, fresh))
+    return write(_ATEN.add.Tensor, fresh, change)
+
+
+def _lstm(write: _Writer, x: Any, state: Any, weights: Any) -> Any:
+    hidden, memory = state
+    into, again, b, c = weights
+    given = write(_ATEN.linear.default, x, into, b)
+    gates = write(_ATEN.add.Tensor, given, write(_ATEN.linear.default, hidden, again, c))
+    size, last = hidden.meta["val"].shape[-1], x.meta["val"].dim() - 1
+    kinds = (_ATEN.sigmoid, _ATEN.sigmoid, _ATEN.tanh, _ATEN.sigmoid)
+    enter, keep, fresh, leave = (
+        write(kind.default, _slice(write, gates, last, i, size)) for i, kind in enumerate(kinds)
+    )
+    kept, added = write(_ATEN.mul.Tensor, keep, memory), write(_ATEN.mul.Tensor, enter, fresh)
+    memory = write(_ATEN.add.Tensor, kept, added)
+    return write(_ATEN.mul.Tensor, leave, write(_ATEN.tanh.default, memory)), memory
+
+
+def _plain(function: Any) -> Any:
+    def cell(write: _Writer, x: Any, state: Any, weights: Any) -> Any:
+        into, again, b, c = weights
+        given = write(_ATEN.linear.default, x, into, b)
+        kept = write(_ATEN.linear.default, state, again, c)
+        return write(function, write(_ATEN.add.Tensor, given, kept))
+
+    return cell
+
+
+def _slice(write: _Writer, value: Any, dim: int, index: int, size: int) -> fx.Node:
+    return write(_ATEN.slice.Tensor, value, dim, index * size, (index + 1) * size)
+
+
+_CELLS: dict[Any, Any] = {
+    _ATEN.gru_cell.default: _gru,
+    _ATEN.lstm_cell.default: _lstm,
+    _ATEN.rnn_tanh_cell.default: _plain(_ATEN.tanh.default),
+    _ATEN.rnn_relu_cell.default: _plain(_ATEN.relu.default),
+}
+
+
+def write_linears(module: fx.GraphModule, annotate: Any) -> list[str]:
+    """Write a product with constant weights and a constant bias as the linear that it is."""
+    del annotate
+    done = list[str]()
+    for node in _floating_calls(module, _ATEN.addmm.default):
+        bias, weight = _constant_of(module, node.args[0]), _constant_of(module, node.args[2])
+        if bias is None or weight is None or bias.dim() != 1 or node.kwargs:
+            continue
+        write = _Writer(module, node)
+        turned = write.constant(f"{node.name}_weight", weight.t())
+        write.replace(write(_ATEN.linear.default, node.args[1], turned, node.args[0]))
+        done.append(node.name)
+    return _finished(module, done)
+
+
+_TRANSPOSED = {_ATEN.conv_transpose1d.default: _ATEN.conv1d.default,
+               _ATEN.conv_transpose2d.input: _ATEN.conv2d.default}  # fmt: skip
+_FOUR_BITS = 15
+
+
+def insert_zeros(module: fx.GraphModule, annotate: Any) -> list[str]:
+    """Write transposed convolutions that cannot go as zeros between values and a convolution.
+
+    These are the ones with 16-bit values or 4-bit weights, and those over one dimension.
+    """
+    left = list(_floating_calls(module, *_TRANSPOSED))
+    if not left:
+        return []
+    chosen = _precise(module, annotate)
+    done = list[str]()
+    for node in left:
+        if node.name in chosen and _constant_of(module, node.args[1]) is not None:
+            write = _Writer(module, node)
+            write.replace(_grown(module, write, node))
+            done.append(node.name)
+    return _finished(module, done)
+
+
+def _precise(module: fx.GraphModule, annotate: Any) -> set[str]:
+    """Return the transposed convolutions that stock cannot lower as they are quantized."""
+    copied = fx.Graph()
+    copied.output(copied.graph_copy(module.graph, {}))
+    found = set[str]()
+    for node in annotate(fx.GraphModule(module, copied)).graph.nodes:
+        note = node.meta.get("quantization_annotation")
+        specs = note.input_qspec_map if note is not None else {}
+        if node.target not in _TRANSPOSED:
+            continue
+        value, weight = (specs.get(node.args[i]) for i in (0, 1))
+        few = weight is not None and weight.quant_max - weight.quant_min <= _FOUR_BITS
+        wide = getattr(value, "dtype", None) is torch.int16
+        # Over one dimension there is no pattern, and rules reach the convolution instead.
+        if wide or few or node.target is _ATEN.conv_transpose1d.default:
+            found.add(node.name)
+    return found
+
+
+def _grown(module: fx.GraphModule, write: _Writer, node: fx.Node) -> fx.Node:
+    """Return a convolution over a value with zeros between, equal to a transposed one."""
+    given: list[Any] = [*node.args, *_USUAL[len(node.args) :]]
+    value, _, bias, stride, padding, extra, groups, dilation = given
+    weight = _constant_of(module, node.args[1])
+    dims = weight.dim() - 2
+    stride, padding, extra, dilation = (
+        [*each] * (dims // len(each)) for each in (stride, padding, extra, dilation)
+    )
+    parts = weight.reshape(groups, -1, *weight.shape[1:]).transpose(1, 2)
+    turned = parts.reshape(-1, *parts.shape[2:]).flip(*range(2, dims + 2))
+    pads = list[int]()
+    for dim in range(dims):
+        value = _spread(write, value, dim + 2, stride[dim])
+        around = dilation[dim] * (weight.shape[dim + 2] - 1) - padding[dim]
+        pads = [around, around + extra[dim] - (stride[dim] - 1), *pads]
+    for dim in range(dims):
+        before, after = pads[2 * (dims - 1 - dim) : 2 * (dims - dim)]
+        size = value.meta["val"].shape[dim + 2]
+        if before < 0 or after < 0:
+            ends = max(0, -before), size - max(0, -after)
+            value = write(_ATEN.slice.Tensor, value, dim + 2, *ends)
+    if any(pad > 0 for pad in pads):
+        padded = [max(0, pad) for pad in pads]
+        value = write(_ATEN.constant_pad_nd.default, value, padded)
+    constant = write.constant(f"{node.name}_weight", turned)
+    ones, none = [1] * dims, [0] * dims
+    return write(_TRANSPOSED[node.target], value, constant, bias, ones, none, dilation, groups)
+
+
+# bias, stride, padding, output_padding, groups, dilation where a call leaves them out.
+_USUAL: tuple[Any, ...] = (None, None, None, [1], [0], [0], 1, [1])
+
+
+def _spread(write: _Writer, value: fx.Node, dim: int, stride: int) -> fx.Node:
+    """Return a value with zeros after each of its entries along a dimension, in 4 dimensions."""
+    if stride == 1:
+        return value
+    shape = list(value.meta["val"].shape)
+    after = shape[dim + 1 :]
+    wide = 1
+    for size in after:
+        wide *= size
+    flat = write(_ATEN.view.default, value, [shape[0], -1, 1, wide])
+    padded = write(_ATEN.constant_pad_nd.default, flat, [0, 0, 0, stride - 1])
+    return write(_ATEN.view.default, padded, [*shape[:dim], shape[dim] * stride, *after])
+
+
+def _finished(module: fx.GraphModule, done: list[str]) -> list[str]:
+    if done:
+        module.graph.eliminate_dead_code()
+        module.recompile()
+    return done
