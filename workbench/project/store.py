@@ -296,6 +296,13 @@ def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
 
 
 def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
+    for name, value in project.target.options.items():
+        if isinstance(value, dict | list):
+            yield ErrorInfo(
+                message=f"The option {name[:60]} takes one value, not {type(value).__name__}.",
+                where=Place(kind="option", id=f"target.options.{name[:60]}"),
+                code="target-option-invalid",
+            )
     seen: set[str] = set()
     known = {*PRESETS_BY_ID, *project.presets}
     for index, rule in enumerate(project.rules):

@@ -129,7 +129,11 @@ def read_arrays(
 
 def _readable_streams(path: Path, inputs: Sequence[TensorSpec], option: str) -> list[_ArrayStream]:
     try:
-        return _array_streams(path, inputs)
+        found = _array_streams(path, inputs)
+        for array in found:
+            # Refuses types and byte orders that a tensor cannot have.
+            array.blank()
+        return found
     except Exception as error:
         # numpy and torch raise many kinds for damaged files.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
