@@ -180,7 +180,8 @@ def test_that_one_module_is_changed_with_two_clicks_and_the_figures_move(person,
 def test_that_the_worst_layer_is_found_with_one_click(person, tmp_path):
     workbench = person.workbench
     open_sample(person, tmp_path)
-    person.wait(lambda: "sqnr" in workbench.window.scoreboard.tiles)
+    board = workbench.window.scoreboard
+    person.wait(lambda: "sqnr" in board.tiles and board.tiles["sqnr"].isVisible())
     person.start()
     person.click(workbench.window.scoreboard.tiles["sqnr"])
     person.wait(lambda: bool(workbench.context.selection.value.nodes))

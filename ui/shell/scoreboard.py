@@ -175,6 +175,7 @@ class Scoreboard(QWidget):
             tile.clicked.connect(partial(self._on_tile_clicked, score.id))
             self._layout.insertWidget(place, tile, _STRETCH.get(score.id, 2))
             self.tiles[score.id] = tile
+            tile.show()
 
     def _on_tile_clicked(self, score_id: ScoreId) -> None:
         self.details_asked.emit(self.tiles[score_id].score)

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEv
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractSlider,
+    QApplication,
     QComboBox,
     QFrame,
     QHBoxLayout,
@@ -146,7 +147,8 @@ class Toast(QFrame):
         QGuiApplication.clipboard().setText(self.notice.copy_text)
 
     def _on_time_over(self) -> None:
-        if self.underMouse() or self.isAncestorOf(self.focusWidget() or self):
+        focused = QApplication.focusWidget()
+        if self.underMouse() or (focused is not None and self.isAncestorOf(focused)):
             QTimer.singleShot(2000, self, self._on_time_over)
         else:
             self._notices.close(self.notice.id)

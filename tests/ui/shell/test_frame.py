@@ -10,7 +10,7 @@ from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
 from ui.shell.panels import WORKSPACES
 from ui.shell.toasts import SHOWN, Toast
-from ui.state.notices import SHOWN_S
+from ui.state.notices import SHOWN_S, Notice
 from workbench.errors import ErrorInfo, Place
 from workbench.project import edits
 from workbench.results import save_result
@@ -197,6 +197,16 @@ def test_that_toasts_leave_by_themselves_and_questions_stay(done, notices):
     times = {notice.text: notice.lasts_s for notice in done.notices.open.values()}
     assert times["Gone soon."] == times["Gone soon too."] == SHOWN_S == 6.0
     assert times["Stay?"] is None
+
+
+def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
+    # A toast below the cursor stays.
+    qtbot.mouseMove(done.window.menuBar())
+    notice = Notice(990, "info", "Gone soon.", lasts_s=0.02)
+    done.notices.open[notice.id] = notice
+    done.notices.posted.emit(notice)
+    assert len(toasts(done)) == 1
+    qtbot.waitUntil(lambda: toasts(done) == [])
 
 
 def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
