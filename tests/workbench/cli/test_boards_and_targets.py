@@ -107,7 +107,6 @@ def test_that_a_board_is_put_under_a_project(asked, board, project_file, codes):
     assert code == 0
     saved = store.load(project_file)
     assert document == {
-        "version": 1,
         "board": saved.board, "target": saved.target.model_dump(mode="json"),
     }  # fmt: skip
     assert saved.target.options["memory_mode"] == "Shared_Sram"
@@ -136,7 +135,7 @@ def test_that_target_options_are_shown_and_set_in_their_type(asked, project_file
     before = project_file.read_bytes()
     for wrong in ("nonsense=1", "optimise", "optimise=Speed", "arena_cache_bytes=many"):
         assert asked("target", project_file, wrong)[0] == 2
-    assert codes[:2] == ["target-option-invalid", "setting-invalid"]
+    assert codes[:2] == ["target-option-invalid"] * 2
     assert len(codes) == 4
     assert project_file.read_bytes() == before
 
@@ -194,7 +193,6 @@ def test_that_a_new_project_has_all_that_it_is_given(asked, project_file, board)
     assert code == 0
     made = store.load(path)
     assert document == {
-        "version": 1,
         "project": str(path),
         "target": made.target.model_dump(mode="json"),
     }
