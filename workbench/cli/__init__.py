@@ -155,11 +155,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code.
-
-    Raises:
-        SystemExit: The command line is wrong (``EXIT_USAGE``), or asks for help or the version.
-    """
+    """Run one verb and return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         options = parser().parse_args(given)
@@ -168,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_infos(error.infos)
         if "--json" in given:
             print_problems(error.infos, EXIT_USAGE)
-        raise SystemExit(EXIT_USAGE) from None
+        return EXIT_USAGE
     echo = ("", "info", "debug")[min(options.verbosity, 2)]
     log_file = logs.configure(options.log_level, options.log_file, echo=echo)
     logs.log.info("workbench %s: %s", version(), options.verb)

@@ -254,7 +254,7 @@ def test_that_a_study_that_fails_ends_with_1_and_its_problems(asked, played, mon
 
     monkeypatch.setattr(studies, "play", fail)
     for verb in ("sensitivity", "search", "sweep", "placement", "blame", "train"):
-        assert asked(verb) == (1, {"version": 1, "error": None, "errors": [], "exit_code": 1})
+        assert asked(verb) == (1, {"error": None, "errors": [], "exit_code": 1})
 
 
 def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
@@ -281,13 +281,13 @@ def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
 
 
 def test_that_improvers_are_switched_and_listed(asked, project_file):
-    assert asked("improve")[1] == {"version": 1, "improvers": []}
-    assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}
+    assert asked("improve")[1] == {"improvers": []}
+    assert asked("improve", "--on", "bias")[1] == {"improvers": ["bias"]}
     assert store.load(project_file).improvers == ("bias",)
     lines = asked("improve", as_json=False)[1]
     states = {line.split()[1]: line.split()[0] for line in lines[1:]}
     assert states == {"equalize": "off", "smooth": "off", "bias": "on"}
-    assert asked("improve", "--off", "bias")[1] == {"version": 1, "improvers": []}
+    assert asked("improve", "--off", "bias")[1] == {"improvers": []}
 
 
 def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):
