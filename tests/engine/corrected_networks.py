@@ -508,3 +508,20 @@ def every_correction():
         "bias": nn.Parameter(torch.randn(4)), "weight": nn.Parameter(torch.randn(6, 4)),
     }  # fmt: skip
     return made(lambda: _Layer(conv(3, 8), run, **parts), 1, 3, 4, 4)
+
+
+@seeded
+def called_twice():
+    """A convolution with a batch norm that two inputs share, and one that two norms share."""
+
+    def compare(self, x, y):
+        a, b = (self.other(self.layer(each)) for each in (x, y))
+        return a - b, self.second(self.layer(x)) + a
+
+    norms = {"other": nn.BatchNorm2d(4), "second": nn.BatchNorm2d(4)}
+    for norm in norms.values():
+        norm.running_var.uniform_(0.2, 4.0)
+        norm.running_mean.normal_()
+    layer = conv(3, 4, bias=False)
+    model, (x,) = made(lambda: _Layer(layer, compare, **norms), 1, 3, 8, 8)
+    return model, (x, torch.randn(1, 3, 8, 8))

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.target_form import BoardBox, TargetForm
+from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.state.jobs import duration
 from ui.state.session import StageView
@@ -209,7 +209,7 @@ class TargetPopup(QFrame):
         form.setHorizontalSpacing(10)
         form.setContentsMargins(0, 0, 0, 0)
         label = QLabel("Board", self)
-        label.setMinimumWidth(136)
+        label.setMinimumWidth(LABELS_PX)
         form.addRow(label, self.board)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(14, 12, 14, 12)

@@ -32,7 +32,7 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import wanted_corrections
+from workbench.targets.ethos_u.corrections import OWN_WEIGHTS, is_wanted, wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -173,6 +173,7 @@ _QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
+    # {separate}
     if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
            for n in module.graph.nodes):
         if RANGES:
@@ -252,6 +253,8 @@ if __name__ == "__main__":
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     flow = _FLOW.replace("{ranges}", f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}")
     flow = flow.replace("{quantize}", (QUANTIZE if reads_text else _QUANTIZE).strip("\n"))
+    owns = is_wanted(OWN_WEIGHTS, project.target.options)
+    flow = flow.replace("    # {separate}\n", "    separate_weights(module)\n" if owns else "")
     flow = flow.replace("{buffers}", _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS)
     lower = _LOWER.replace("{checks}", _checks(project))
     if chosen := wanted_corrections(project.target.options, "compile"):

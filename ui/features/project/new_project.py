@@ -547,11 +547,12 @@ class NewProjectDialog(QDialog):
 
     def take_file(self, path: Path, over: QWidget | None = None) -> None:
         """Put a dropped file into its field, or into the field of data below the cursor."""
+        is_model = path.suffix == ".pt2" or (path.suffix == ".py" and not self.model.text())
         for field in (self.data, self.evaluation, self.labels, self.weights):
-            if over is not None and (field is over or field.isAncestorOf(over)):
+            if over is not None and not is_model and (field is over or field.isAncestorOf(over)):
                 field.set_text(str(path))
                 return
-        if path.suffix in {".pt2", ".py"} and not self.model.text():
+        if is_model:
             self.model.set_text(str(path))
         elif path.suffix in {".safetensors", ".pth"}:
             self.weights.set_text(str(path))

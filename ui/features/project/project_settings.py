@@ -110,6 +110,7 @@ class ProjectSettingsDialog(QDialog):
         self.fields: dict[str, QWidget] = {}
         self.previews: dict[str, DataPreview] = {}
         self._before: dict[str, str] = {}
+        self._forms: dict[str, QFormLayout] = {}
         self._soon = QTimer(self, interval=250, singleShot=True)
         self._soon.timeout.connect(self.check)
         self._build()
@@ -173,6 +174,13 @@ class ProjectSettingsDialog(QDialog):
         lines = [f"{_place(info)}{info.message} {info.hint}".strip() for info in infos]
         self.problems.setText("\n".join(lines[:4]))
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
+        for group in ("calibration", "evaluation.data"):
+            is_folder = (self._folder / _read(self.fields[f"{group}.spec"])).is_dir()
+            wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
+            wants = wants or bool(_read(self.fields[f"{group}.preprocess.size"]))
+            for name, _ in _PREPROCESS:
+                key = f"{group}.preprocess.{name}"
+                self._forms[key].setRowVisible(self.fields[key], wants)
         for key, preview in self.previews.items():
             text = _read(self.fields[key])
             is_there = bool(text) and (self._folder / text).exists()
@@ -228,10 +236,12 @@ class ProjectSettingsDialog(QDialog):
         for key, title in rows:
             field = known[key]
             text = text_of(values[key])
-            is_optional = text == "none" and field.default is None
+            # Only a limit of the gate differs from its default where it is absent.
+            is_optional = text == "none" and not key.startswith("gate.")
             widget = self._field(key, title, field.annotation, parent)
             self.fields[key] = widget
             _write(widget, "" if is_optional else text)
+            self._forms[key] = form
             self._before[key] = _read(widget)
             form.addRow(_row_label(title, parent), widget)
             if key in _FOLDERS:

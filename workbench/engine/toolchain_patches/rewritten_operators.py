@@ -82,6 +82,14 @@ class _Writer:
         made.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
         return made
 
+    def parameter(self, name: str, value: torch.Tensor) -> fx.Node:
+        """Do the same with a parameter, which folding asks for."""
+        made = self.constant(name, value)
+        delattr(self._module, str(made.target))
+        held = torch.nn.Parameter(value, requires_grad=False)
+        self._module.register_parameter(str(made.target), held)
+        return made
+
     def replace(self, made: Any) -> None:
         """Put what was made in the place of the node, or of the parts of its tuple."""
         if not isinstance(made, tuple):
@@ -387,6 +395,38 @@ def _spread(write: _Writer, value: fx.Node, dim: int, stride: int) -> fx.Node:
     flat = write(_ATEN.view.default, value, [shape[0], -1, 1, wide])
     padded = write(_ATEN.constant_pad_nd.default, flat, [0, 0, 0, stride - 1])
     return write(_ATEN.view.default, padded, [*shape[:dim], shape[dim] * stride, *after])
+
+
+SEPARATED = "separated_weights"
+_FOLDED_INTO = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear")
+
+
+def separate_weights(module: fx.GraphModule) -> list[str]:
+    """Give each convolution and linear before a batch norm weights that no other reads.
+
+    The batch norm is folded into the weights where they lie, once for every reader.
+
+    Returns:
+        The names of the nodes with weights of their own; they also stand in ``module.meta``.
+    """
+    reads = list[tuple[fx.Node, int]]()
+    uses = dict[str, int]()
+    for node in _floating_calls(module, *{n.target for n in module.graph.nodes}):
+        for index, given in enumerate(node.args):
+            if isinstance(given, fx.Node) and given.op == "get_attr":
+                uses[str(given.target)] = uses.get(str(given.target), 0) + 1
+                is_normed = any("batch_norm" in _name(reader) for reader in node.users)
+                if _name(node) in _FOLDED_INTO and is_normed:
+                    reads.append((node, index))
+    done = list[str]()
+    for node, index in reads:
+        value = _constant_of(module, node.args[index])
+        if value is not None and uses[str(getattr(node.args[index], "target", ""))] > 1:
+            own = _Writer(module, node).parameter(f"{node.name}_own_{index}", value.clone())
+            node.update_arg(index, own)
+            done.append(node.name)
+    module.meta[SEPARATED] = list(dict.fromkeys(done))
+    return _finished(module, done)
 
 
 def _finished(module: fx.GraphModule, done: list[str]) -> list[str]:
