@@ -43,11 +43,12 @@ from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session, StageView
 from ui.state.settings import Settings
 from workbench.errors import Place, failure
+from workbench.files import remove_parts
 from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
-from workbench.project.trust import TrustStore
+from workbench.project.trust import TrustStore, config_folder
 from workbench.protocol import Event, Level, LogLine
 from workbench.targets import why_unestimated
 
@@ -79,6 +80,8 @@ class Workbench(QObject):
         super().__init__(application)
         self.settings = Settings()
         self.cache = Cache(default_root())
+        for folder in (default_root(), config_folder()):
+            remove_parts(folder)
         self.trust = TrustStore()
         self.notices = Notices(self)
         self.document = Document(self.settings.folder / "recovery", self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.board_files import board_file, listed
 from workbench.project.frozen import Frozen
@@ -102,21 +104,21 @@ def read(path: Path) -> Board:
     """
     where = Place(kind="file", id=path.name)
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        raw = tomllib.loads(read_limited(path, _MOST_BYTES).decode())
+    except OSError as error:
+        if error.errno == errno.EFBIG:
             raise failure(
                 f"{path.name} is too large for a board file.",
                 where=where,
                 code="board-file-too-large",
-            )
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+            ) from error
         raise failure(
             f"The board {path.name} cannot be read: {error.strerror or error}.",
             "Correct the path or choose another board.",
             where,
             code="board-unreadable",
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise failure(
             f"{path.name} is not TOML: {error}.",
             "Copy a supplied board file as a starting point.",

@@ -25,7 +25,8 @@ from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
-from workbench.project.trust import CodeUse, TrustStore
+from workbench.project.project_code import Code
+from workbench.project.trust import TrustStore
 
 OK = QDialogButtonBox.StandardButton.Ok
 
@@ -192,15 +193,13 @@ def test_that_a_fixed_range_without_zero_cannot_be_made(parent, qtbot):
 
 def test_that_trust_can_be_revoked(parent, qapp, tmp_path, qtbot):
     trust = TrustStore(tmp_path / "trust.json")
-    code = tmp_path / "net.py"
-    code.write_text("")
-    trust.grant([CodeUse("model.spec", (code,), "runs net.py:net")], "digits.qwb")
+    trust.grant(Code(places={str(tmp_path): "ab"}), "digits.qwb")
     settings = Settings(tmp_path / "config")
     dialog = PreferencesDialog(
         settings, Appearance(qapp, "dark"), Cache(tmp_path / "cache"), trust, parent
     )
     qtbot.waitUntil(lambda: dialog.used.text().startswith("Cache size"))
-    assert "digits.qwb" in dialog.trusted.item(0).text()
+    assert str(tmp_path) in dialog.trusted.item(0).text()
     dialog.trusted.setCurrentRow(0)
     qtbot.mouseClick(dialog.revoke, Qt.MouseButton.LeftButton)
     assert trust.granted() == {}

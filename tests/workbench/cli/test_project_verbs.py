@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -135,3 +137,17 @@ def test_that_a_text_is_read_with_the_tokenizer_that_is_given(project, tmp_path,
     assert main([*begin, *told, "16"]) == 0
     tokens = store.load(path).calibration.tokens
     assert (tokens.tokenizer, tokens.length) == ("tokenizer.json", 16)
+
+
+def test_that_rules_that_are_added_at_the_same_time_are_all_kept(project, tmp_path):
+    names = [f"m{number}" for number in range(6)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "workbench", "rules", str(project), "add", "--kind",
+             "module-name", "--match", name, "--config", "a8w8"],
+            stdout=subprocess.DEVNULL, cwd=tmp_path,
+        )
+        for name in names
+    ]  # fmt: skip
+    assert [process.wait(120) for process in started] == [0] * len(names)
+    assert {rule.match for rule in store.load(project).rules} >= set(names)

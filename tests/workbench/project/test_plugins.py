@@ -13,8 +13,8 @@ from workbench.pipeline.resolution import taken_by_plugins
 from workbench.project import edits, plugins, store
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource
+from workbench.project.project_code import code_used
 from workbench.project.rules import ModuleRef, NodeRef, resolve
-from workbench.project.trust import code_used
 from workbench.results import NodeAnnotation, PrepareResult
 
 OWN = '''

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import make_private_folder, write_file
 from workbench.project.frozen import Frozen
-from workbench.project.store import write_atomically
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
 
@@ -338,8 +338,8 @@ def load_settings() -> MachineSettings:
 def save_settings(settings: MachineSettings) -> None:
     """Write the settings."""
     path = settings_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, settings.model_dump_json(indent=1).encode())
+    make_private_folder(path.parent)
+    write_file(path, settings.model_dump_json(indent=1).encode())
 
 
 def adopt_runner(path: Path, address: int | None = None) -> MachineSettings:
