@@ -45,7 +45,18 @@ COPIED = ("workbench", "ui", "tests", "resources", "pyproject.toml", "README.md"
 NOT_CORE = ("workbench/engine", "workbench/engine_process.py", "workbench/__main__.py")
 
 # (file, line as written, change): why no test can notice it.
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    (
+        "workbench/npu/arithmetic.py",
+        "return np.where(values >= 0, 0, (1 << shifts) - 1)",
+        ">= -> >",
+    ): "Zero plus less than one unit is cut to zero either way.",
+    (
+        "workbench/npu/arithmetic.py",
+        "return half + np.where(values >= 0, extra, -extra)",
+        ">= -> >",
+    ): "Zero plus half a unit, a quarter more or less, is cut to zero either way.",
+}
 
 _COMPARE = {
     ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"),

@@ -9,7 +9,7 @@ import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from workbench.engine import code_import
 from workbench.engine.context import HotStore, StageContext
@@ -75,6 +75,8 @@ class EngineJob:
                     return self._study(self.command)
                 case RunUntil():
                     return self._stages(self.command.until, self.command.skip)
+                case _:
+                    assert_never(self.command)
         finally:
             code_import.uninstall()
             self._cache.prune()

@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from pydantic import ValidationError
 
@@ -116,6 +116,8 @@ class Server:
                 case Shutdown():
                     self._cancel()
                     starting.append(None)
+                case _:
+                    assert_never(command)
         for each in starting:
             self._queue.put(each)
 

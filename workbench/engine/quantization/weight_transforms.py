@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 from torch import fx
@@ -375,5 +375,7 @@ def improve(
                 places = smooth(module, samples())
             case "bias":
                 places = correct_biases(module, list(samples()), quantizer, toolchain)
+            case _:
+                assert_never(improver.id)
         done.append(Improvement(improver=improver.id, places=places, left=left))
     return done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 import torch
 from pydantic import ValidationError
@@ -61,6 +61,8 @@ def optimizer_of(
             return torch.optim.Adam(parameters, learning_rate)
         case "adamw":
             return torch.optim.AdamW(parameters, learning_rate)
+        case _:
+            assert_never(name)
 
 
 def teaching_of(function: str | None, folder: Path, options: TrainingOptions) -> Teaching:
