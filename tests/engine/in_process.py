@@ -40,6 +40,12 @@ def project(model: str, config: str = "a8w8", target: str = "ethos-u55-128", **f
     return edits.assign(made, "global", "", config)
 
 
+def without(made: Project, *corrections: str) -> Project:
+    """Return a project with corrections switched off."""
+    options = {**made.target.options, **dict.fromkeys(corrections, False)}
+    return edits.set_target(made, TargetChoice(id=made.target.id, options=options))
+
+
 @dataclass
 class Engine:
     """One server in a thread; ``run`` returns the events of a job."""
