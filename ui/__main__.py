@@ -9,6 +9,8 @@ import gc
 import os
 import sys
 
+from workbench.interpreter import leave_current_folder
+
 
 def has_screen() -> bool:
     """Return whether a display is available."""
@@ -19,6 +21,7 @@ def has_screen() -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     """Open the window; return the exit code."""
+    leave_current_folder()
     given = sys.argv[1:] if arguments is None else arguments
     if given == ["--version"]:
         from workbench.installation import version

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 import platformdirs
+
+from workbench.files import make_private_folder, write_file
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -33,16 +32,9 @@ def remember(name: str, payload: bytes) -> bool:
 
     The file appears in one step, so that a reader never meets half of it.
     """
-    temporary: str | None = None
     try:
-        folder().mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder())
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(hashlib.sha256(payload).digest() + payload)
-        Path(temporary).replace(folder() / name)
+        make_private_folder(folder())
+        write_file(folder() / name, hashlib.sha256(payload).digest() + payload, mode=0o600)
     except OSError:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         return False
     return True

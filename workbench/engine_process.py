@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
+from workbench import interpreter
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     PROTOCOL_VERSION,
@@ -85,6 +86,7 @@ class _Forked:
 
 def _serve_forked(commands: Any, events: Any, log: Any) -> None:
     """Run the engine in the child of the fork server, with a lower priority than the window."""
+    interpreter.leave_current_folder()
     os.setsid()
     os.nice(_NICENESS)
     log_fd = log.detach()
@@ -263,6 +265,8 @@ def can_fork() -> bool:
 
 
 def _fork(commands: int, events: int, log: int) -> _Forked:
+    # The fork server and the resource tracker take the environment, and no flags, from here.
+    os.environ.update(interpreter.environment())
     context = get_context("forkserver")
     context.set_forkserver_preload(["workbench.engine.preload"])
     arguments = tuple(_LazyDup(descriptor) for descriptor in (commands, events, log))
@@ -288,7 +292,8 @@ def _same(value: Any) -> Any:
 
 def _spawn(commands: int, events: int, log: int) -> _Spawned:
     process = subprocess.Popen(
-        [sys.executable, "-m", "workbench.engine", str(commands), str(events)],
+        interpreter.command("workbench.engine", str(commands), str(events)),
+        env=interpreter.environment(),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -61,7 +61,14 @@ class WorkbenchError(Exception):
 
 
 class TrustRequiredError(WorkbenchError):
-    """The project refers to user code that has not been allowed to run."""
+    """The project refers to user code that has not been allowed to run.
+
+    ``code`` is that code (``workbench.project.project_code.Code``): what the user is asked about.
+    """
+
+    def __init__(self, infos: Iterable[ErrorInfo], code: Any) -> None:
+        super().__init__(infos)
+        self.code = code
 
 
 class Cancelled(Exception):

@@ -24,7 +24,7 @@ from workbench.project.model import Project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_EVENT_BYTES = 64_000
 MAX_COMMAND_BYTES = 16 << 20
 _MAX_INFOS = 20
@@ -51,6 +51,7 @@ class RunUntil(Frozen):
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
+    code: str = Field(default="", description="digest of the code that may run, from demand()")
 
 
 class RunStudy(Frozen):
@@ -69,6 +70,7 @@ class RunStudy(Frozen):
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
+    code: str = Field(default="", description="digest of the code that may run, from demand()")
 
 
 class Cancel(Frozen):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -223,7 +223,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     Raises:
         WorkbenchError: a file of the project is missing.
     """
-    planned = plan(project, path.absolute().parent, cache)
+    planned = _verified(plan(project, path.absolute().parent, cache), cache)
     lower = _load(LowerResult, "lower", planned, cache)
     runs = _history(path)
     evaluated = _load(EvaluateResult, "evaluate", planned, cache)
@@ -262,6 +262,17 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         accuracy_name=newest_accuracy(runs),
         lines={run.number: rules_line(run) for run in runs},
     )
+
+
+def _verified(planned: Plan, cache: Cache) -> Plan:
+    """Return the plan in which only results whose files have the stored digests are cached."""
+    stages = tuple(
+        replace(stage, state="stale")
+        if stage.state == "cached" and not cache.verify(stage.key)
+        else stage
+        for stage in planned.stages
+    )
+    return replace(planned, stages=stages)
 
 
 def _fit(project: Project, path: Path, planned: Plan, cache: Cache) -> Fit | None:

@@ -150,6 +150,7 @@ def test_that_the_window_stays_smooth_while_everything_runs(place, capsys):
 def test_that_an_engine_that_lowers_stays_small(place, capsys):
     from workbench.engine_process import EngineProcess
     from workbench.project import store
+    from workbench.project.trust import named_code
     from workbench.protocol import JobFinished, Ready, RunUntil
 
     project = place / "mobilenet_v2" / "mobilenet_v2.qwb"
@@ -159,6 +160,7 @@ def test_that_an_engine_that_lowers_stays_small(place, capsys):
     command = RunUntil(
         job="memory", project=store.load(project), folder=str(project.parent), until="lower",
         skip=("evaluate",), cache_root=str(place / "memory"),
+        code=named_code(store.load(project), project.parent).digest,
     )  # fmt: skip
     for event in engine.events():
         status = Path(f"/proc/{engine.pid}/status")

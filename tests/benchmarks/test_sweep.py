@@ -16,6 +16,7 @@ import pytest
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 from workbench.project import store
+from workbench.project.trust import named_code
 from workbench.protocol import JobFinished, Ready, RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sweep import SweepPoint, SweepResult
@@ -52,7 +53,7 @@ def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...
     options = {"targets": TARGETS, "axes": axes}
     command = RunStudy(
         job="sweep", study="sweep", project=made, folder=str(folder), options=options,
-        cache_root=str(cache_root),
+        cache_root=str(cache_root), code=named_code(made, folder).digest,
     )  # fmt: skip
     engine, begun, seconds = EngineProcess(), 0.0, 0.0
     engine.run_log(lambda line: None)

@@ -29,12 +29,12 @@ def main() -> None:
 
     from ui.shell.app import Workbench, settle
     from workbench.project import store
-    from workbench.project.trust import code_used
+    from workbench.project.project_code import read_code
 
     project = Path(sys.argv[1])
     application = QApplication(sys.argv[:1])
     window = Workbench(application)
-    window.trust.grant(code_used(store.load(project), project.parent), "benchmark")
+    window.trust.grant(read_code(store.load(project), project.parent), "benchmark")
     window.start(project)
     beats: list[tuple[float, float]] = []
     started: list[float] = []

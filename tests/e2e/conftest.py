@@ -10,6 +10,7 @@ import pytest
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 from workbench.project import store
+from workbench.project.trust import named_code
 from workbench.protocol import EngineExit, JobFinished, Ready, RunUntil
 
 SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
@@ -46,6 +47,7 @@ class Lane:
         command = RunUntil(
             job="e2e", project=self.project, folder=str(self.path.parent), until=until,
             cache_root=str(self.cache.root),
+            code=named_code(self.project, self.path.parent).digest,
         )  # fmt: skip
         for event in engine.events():
             self.events.append(event)

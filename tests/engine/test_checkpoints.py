@@ -19,8 +19,8 @@ from workbench import api
 from workbench.engine.checkpoints import load_weights
 from workbench.errors import WorkbenchError
 from workbench.project.checkpoints import form_of
+from workbench.project.project_code import code_used
 from workbench.project.sources import model_reference
-from workbench.project.trust import code_used
 from workbench.script.model_and_data import model_part
 
 pytestmark = pytest.mark.engine

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.engine.in_process import Engine, project
+from tests.engine.in_process import Engine, allowed, project
 from workbench.errors import Place
 from workbench.pipeline import plan as plan_module
 from workbench.pipeline.stages import stages_until
@@ -31,10 +31,11 @@ def engine(tmp_path):
 
 
 def run_until(engine, job, until="export"):
-    return RunUntil(
+    command = RunUntil(
         job=job, project=project("small"), folder=str(engine.folder), until=until,
         cache_root=str(engine.cache.root),
     )  # fmt: skip
+    return allowed(command)
 
 
 def write_together(engine, *commands):
@@ -119,7 +120,7 @@ def test_that_a_job_makes_no_plan_beside_the_one_it_was_sent_with(engine, plans)
     command = run_until(engine, "a", "lower")
     planned = plan_module.plan(command.project, engine.folder, engine.cache)
     plans.clear()
-    engine.send(command.model_copy(update={"plan": planned}))
+    engine.send(command.model_copy(update={"plan": planned, "code": ""}))
     assert outcomes(engine, 1) == {"a": "done"}
     assert plans == []
     done = {e.stage: e.key for e in engine.events if isinstance(e, StageFinished)}
@@ -138,7 +139,7 @@ def test_that_a_file_that_changed_since_the_plan_was_made_leads_to_a_new_plan(en
     network = engine.folder / "networks.py"
     network.write_text(network.read_text() + "# changed\n")
     plans.clear()
-    engine.send(command.model_copy(update={"plan": planned}))
+    engine.send(command.model_copy(update={"plan": planned, "code": ""}))
     assert outcomes(engine, 1) == {"a": "done"}
     assert len(plans) == 1
     keys = {e.key for e in engine.events if isinstance(e, StageFinished)}

@@ -6,9 +6,8 @@ import torch
 from tests.engine import networks
 from tests.engine.in_process import project
 from workbench.errors import WorkbenchError
-from workbench.project import edits
+from workbench.project import edits, pt2
 from workbench.project.model import ModelSource
-from workbench.project.trust import archive_risks
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +20,7 @@ def test_that_an_exported_program_is_taken_as_it_is(engine):
     model, inputs = networks.small()
     program = torch.export.export(model, inputs)
     torch.export.save(program, str(engine.folder / "small.pt2"))
-    assert archive_risks(engine.folder / "small.pt2") == []
+    assert pt2.risks(engine.folder / "small.pt2") == []
     assert engine.run(with_model(spec="small.pt2"), "verify", "evaluate") == "done"
 
 
@@ -91,46 +90,6 @@ def test_that_free_sizes_are_refused_by_input_and_dimension(engine):
     torch.export.save(program, str(engine.folder / "dynamic.pt2"))
     assert engine.run(with_model(spec="dynamic.pt2"), "export") == "failed"
     assert engine.failure.code == "dynamic-shape-not-supported"
-
-
-def _rewritten(path, target, change):
-    import zipfile
-
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, change(name, old.read(name)))
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda n, d: d.replace(b"torch.ops.aten.relu.default", b"torch.os.system"), "torch.os"),
-        (lambda n, d: d.replace(b'"as_int": 8}', b'"as_expr": {"expr_str": "__import__(1)"}}', 1)
-         if n.endswith("model.json") else d, "arithmetic"),
-        (lambda n, d: __import__("pickle").dumps(print) if n.endswith("model.pt") else d, "pickle"),
-    ],
-    ids=["operator", "size", "pickle"],
-)  # fmt: skip
-def test_that_a_program_that_could_run_code_needs_trust(tmp_path, change, said):
-    model, inputs = networks.small()
-    torch.export.save(torch.export.export(model, inputs), str(tmp_path / "a.pt2"))
-    _rewritten(tmp_path / "a.pt2", tmp_path / "b.pt2", change)
-    assert said in " ".join(archive_risks(tmp_path / "b.pt2"))
-
-
-def test_that_a_pickle_that_only_rebuilds_tensors_is_told_from_one_that_calls(tmp_path):
-    import os
-
-    class Evil:
-        def __reduce__(self):
-            return os.system, ("true",)
-
-    from workbench.project.trust import _safe_pickle
-
-    torch.save((torch.zeros(2),), tmp_path / "good.pt")
-    torch.save((Evil(),), tmp_path / "bad.pt")
-    assert _safe_pickle((tmp_path / "good.pt").read_bytes())
-    assert not _safe_pickle((tmp_path / "bad.pt").read_bytes())
 
 
 def test_that_errors_of_the_users_code_carry_their_kind_and_details(engine):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from tests.fakes.projects import snapshot
@@ -70,6 +72,10 @@ _VELA = VelaReport(
                   end=3, address=0, bytes=512),
     ),
 )  # fmt: skip
+
+
+_PROGRAM = b"PTE!"
+_PROGRAM_SHA = hashlib.sha256(_PROGRAM).hexdigest()
 
 
 def result_of(stage):
@@ -142,7 +148,7 @@ def result_of(stage):
                                         sample_argmax=(True,) * 16),
         ),
         "package": PackageResult(
-            files=(Deliverable(name="net.pte", bytes=4, sha256="0" * 64, purpose="program"),),
+            files=(Deliverable(name="net.pte", bytes=4, sha256=_PROGRAM_SHA, purpose="program"),),
             kernels=(), method_pool_bytes=1024, scratch_pool_bytes=4096, planned_bytes=(512,),
         ),
     }[stage]  # fmt: skip
@@ -166,4 +172,4 @@ def write_result(stage, folder):
     if stage == "run":
         (folder / "uart.log").write_text(UART)
     if stage == "package":
-        (folder / "net.pte").write_bytes(b"PTE!")
+        (folder / "net.pte").write_bytes(_PROGRAM)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.fakes import fvp, runner_elf
 from tests.fakes.results import write_result
+from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.deploy import boards
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
@@ -93,3 +94,19 @@ def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
     assert "Fits Himax WiseEye2 (Grove Vision AI Module V2), if the unconfirmed sizes" in text
     assert "scratch pool (computed from the program)" in text
     assert "2,048.0 KiB, not confirmed" in text
+
+
+def test_that_a_result_that_was_changed_on_disk_is_not_reported(tmp_path):
+    from workbench.pipeline.cache import Cache
+    from workbench.results import RESULT_FILE, ImportResult, load_result, save_result
+
+    cache, key = Cache(tmp_path / "cache"), "ab" * 32
+    with cache.writing(key) as out:
+        save_result(
+            ImportResult(model_class="Net", parameters=1, parameter_bytes=4, inputs=()), out
+        )
+    path = cache.folder(key) / RESULT_FILE
+    assert load_result(ImportResult, cache.folder(key)).parameters == 1
+    path.write_text(path.read_text().replace('"parameters": 1', '"parameters": 9'))
+    with refused("result-damaged"):
+        load_result(ImportResult, cache.folder(key))

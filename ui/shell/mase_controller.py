@@ -13,6 +13,7 @@ from ui.shared.panel import PanelContext
 from ui.shell.main_window import MainWindow
 from ui.state.notices import Action
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import write_file
 from workbench.targets.formats.pass_args import Imported, pass_args_of, read_args, taken, toml_of
 
 FILTERS = ("MASE pass_args (*.toml *.json *.py)", "All files (*)")
@@ -70,7 +71,8 @@ class MaseController(QObject):
             return
         try:
             args = pass_args_of(project)
-            path.write_text(json.dumps(args, indent=1) if path.suffix == ".json" else toml_of(args))
+            text = json.dumps(args, indent=1) if path.suffix == ".json" else toml_of(args)
+            write_file(path, text.encode())
         except WorkbenchError as error:
             self._notices.error(error)
         except OSError as error:

@@ -184,9 +184,9 @@ class PreferencesDialog(QDialog):
 
     def _show_trusted(self) -> None:
         self.trusted.clear()
-        for digest, description in self._trust.granted().items():
-            self.trusted.addItem(f"{description}   ({digest[:12]})")
-            self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, digest)
+        for place, grant in self._trust.granted().items():
+            self.trusted.addItem(f"{place}   ({grant.description})")
+            self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, place)
         self.revoke.setEnabled(False)
 
     def _on_measured(self, total: int) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QCheckBox
 
+from ui.features.trust.trust_dialog import TrustDialog, question_text
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
@@ -22,7 +23,7 @@ from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
-from workbench.project.trust import TrustStore, code_used
+from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
 from workbench.targets import has_stage, target_of
@@ -114,6 +115,8 @@ class RunController(QObject):
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
         self._asked: list[Callable[[], object]] = []
+        # Whether a job only tries a draft, whose dialog shows its problems.
+        self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
@@ -172,32 +175,36 @@ class RunController(QObject):
         self._asked = []
 
     def _on_trust_asked(self, error: TrustRequiredError, run: Callable[[], object]) -> None:
-        lines = "\n".join(f"\u2022 {info.message}" for info in error.infos)
-
         # One question covers all trust requests of one action.
         if not self._asked:
             QTimer.singleShot(0, self, self._forget_asked)
         self._asked.append(run)
-        asked = self._asked
+        asked, code = self._asked, error.code
 
         def allow() -> None:
-            document = self._context.document
-            if document.project is not None:
-                uses = code_used(document.project, document.folder)
-                self._trust.grant(uses, document.title)
-                for request in asked:
-                    request()
+            # What was shown is allowed; a file that has changed since is asked for again.
+            try:
+                self._trust.grant(code, self._context.document.title)
+            except WorkbenchError as refused:
+                self._context.notices.error(refused)
+                return
+            for request in asked:
+                request()
 
         self._context.notices.question(
             "This project runs Python code.",
-            f"{lines}\nAllow it only if you trust its source. The question is asked again when "
-            f"the code changes.",
-            [Action("Allow and run", allow), Action("Cancel", lambda: None)],
+            f"{question_text(code)}\nAllow it only if you trust its source. The question is asked "
+            "again when the code changes.",
+            [
+                Action("Allow and run", allow),
+                Action("View code\u2026", lambda: TrustDialog(code, allow, self._window).open()),
+                Action("Cancel", lambda: None),
+            ],
             blocking=True,
         )
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, StageFailed):
+        if isinstance(event, StageFailed) and not self.is_check(event.job):
             self._context.notices.error(WorkbenchError(event.infos))
 
     def _on_engine_lost(self, event: EngineExit) -> None:
@@ -307,7 +314,7 @@ class DeliverablesController(QObject):
 
     def report(self, target: Path) -> None:
         """Write the report: one page about the present configuration and the run history."""
-        from workbench.project.store import write_atomically
+        from workbench.files import write_file
         from workbench.report import page
 
         document = self._context.document
@@ -316,7 +323,7 @@ class DeliverablesController(QObject):
         path = document.path or document.folder / "untitled.qwb"
         try:
             text = page(document.project, path, self._context.session.cache)
-            write_atomically(target, text.encode())
+            write_file(target, text.encode())
         except OSError as error:
             message = f"The report cannot be written: {error.strerror or error}."
             self._context.notices.error(

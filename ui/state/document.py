@@ -21,8 +21,12 @@ from ui.state.project_files import (
 )
 from ui.state.relocate import relocate
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import remove_parts
 from workbench.project import store
 from workbench.project.model import PROJECT_SUFFIX, Project
+
+# The longest time without an autosave while the user edits.
+LATEST_AUTOSAVE_MS = 5000
 
 
 class ReplaceProject(QUndoCommand):
@@ -95,6 +99,9 @@ class Document(QObject):
         self._watch.changed.connect(self.changed_on_disk)
         self._autosave = QTimer(self, interval=1000, singleShot=True)
         self._autosave.timeout.connect(self.autosave)
+        # Steady edits restart the timer above; this one makes sure that it ends.
+        self._latest_autosave = QTimer(self, interval=LATEST_AUTOSAVE_MS, singleShot=True)
+        self._latest_autosave.timeout.connect(self.autosave)
         self.undo_stack.cleanChanged.connect(lambda _clean: self.state_changed.emit())
 
     @property
@@ -166,6 +173,7 @@ class Document(QObject):
         self._leave(keep=lock)
         self._lock = None if read_only else lock
         self._read_only = read_only or not store.is_writable(path)
+        remove_parts(path.parent)
         self._become(project, path, path.parent)
         self._watch.follow(path, known)
         self._offer_recovery()
@@ -265,6 +273,8 @@ class Document(QObject):
 
     def autosave(self) -> None:
         """Write unsaved changes to the autosave file beside the project."""
+        self._autosave.stop()
+        self._latest_autosave.stop()
         if self._sidecar is None or self._project is None:
             return
         if self.modified:
@@ -275,6 +285,8 @@ class Document(QObject):
     def _put(self, project: Project) -> None:
         self._project = project
         self._autosave.start()
+        if not self._latest_autosave.isActive():
+            self._latest_autosave.start()
         self.project_changed.emit(project)
 
     def _become(self, project: Project, path: Path | None, folder: Path) -> None:
@@ -299,6 +311,7 @@ class Document(QObject):
         self._read_only = False
         self.undo_stack.setClean()
         self._autosave.stop()
+        self._latest_autosave.stop()
         if self._sidecar is not None:
             self._sidecar.remove()
         if self._path is not None:
@@ -307,6 +320,7 @@ class Document(QObject):
 
     def _leave(self, keep: ProjectLock | None = None) -> None:
         self._autosave.stop()
+        self._latest_autosave.stop()
         self._watch.follow(None, None)
         if self._sidecar is not None:
             self._sidecar.remove()
@@ -318,5 +332,5 @@ class Document(QObject):
     def _offer_recovery(self) -> None:
         if self._read_only or self._sidecar is None or self._project is None:
             return
-        if recovery := self._sidecar.left_over(self._project):
+        for recovery in self._sidecar.left_over(self._project):
             self.recovery_found.emit(recovery)

@@ -26,7 +26,7 @@ class Job:
     """One job of one lane.
 
     ``after`` names the job and the stage that must finish before this job starts; ``plan`` is None
-    if the engine makes the plan.
+    if the engine makes the plan; ``code`` is the digest of the code that may run.
     ``progress`` is the fraction of the running stage in [0, 1]; None if unknown.
     """
 
@@ -38,6 +38,7 @@ class Job:
     folder: str
     after: tuple[str, StageId] | None = None
     plan: Plan | None = field(default=None, repr=False)
+    code: str = ""
     study: StudyId | Literal[""] = ""
     options: dict[str, JsonValue] = field(default_factory=dict)
     state: JobState = "waiting"
@@ -106,6 +107,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
             plan=job.plan,
             cache_root=str(cache.root),
             cache_limit_bytes=cache.limit_bytes,
+            code=job.code,
         )
     return RunUntil(
         job=job.id,
@@ -116,6 +118,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
         plan=job.plan,
         cache_root=str(cache.root),
         cache_limit_bytes=cache.limit_bytes,
+        code=job.code,
     )
 
 

@@ -12,11 +12,14 @@ from pathlib import Path
 from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signal
 
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import make_private_folder, read_limited, write_file
 from workbench.project import store
 from workbench.project.model import Project
 
 AUTOSAVE_SUFFIX = ".autosave"
 _KEPT_SUFFIX = ".recovery"
+# Crashes in a row whose changes are all kept.
+_MAX_KEPT = 9
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,9 @@ class Sidecar:
     def write(self, project: Project) -> bool:
         """Write the project's present value; return whether that succeeded."""
         text = f"{self._folder}\n{store.dump(project)}"
-        partial = self.file.with_name(f"{self.file.name}.part")
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(self.file)
+            make_private_folder(self.file.parent)
+            write_file(self.file, os.fsencode(text), mode=0o600)
         except OSError:
             return False
         return True
@@ -83,26 +84,37 @@ class Sidecar:
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
 
-    def left_over(self, saved: Project) -> Recovery | None:
-        """Return the unsaved changes of a former window if they differ from ``saved``."""
-        aside = self.file.with_name(self.file.name.removesuffix(AUTOSAVE_SUFFIX) + _KEPT_SUFFIX)
+    def left_over(self, saved: Project) -> list[Recovery]:
+        """Return the unsaved changes of former windows that differ from ``saved``, newest last.
+
+        Changes of an earlier window stay until the user has decided about them.
+        """
+        stem = self.file.name.removesuffix(AUTOSAVE_SUFFIX) + _KEPT_SUFFIX
+        asides = [self.file.with_name(stem)]
+        asides += [self.file.with_name(f"{stem}-{number}") for number in range(2, _MAX_KEPT + 1)]
+        free = next((aside for aside in asides if not os.path.lexists(aside)), asides[-1])
         with contextlib.suppress(OSError):
-            self.file.replace(aside)
-        found = recovered(aside)
-        if found is not None and found.project != saved:
-            return found
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        return None
+            self.file.rename(free)
+        found = []
+        for aside in asides:
+            recovery = recovered(aside)
+            if recovery is not None and recovery.project != saved:
+                found.append(recovery)
+            else:
+                with contextlib.suppress(OSError):
+                    aside.unlink(missing_ok=True)
+        return sorted(found, key=lambda recovery: recovery.written)
 
 
 def recovered(file: Path) -> Recovery | None:
-    """Return the unsaved changes in an autosave file; None if it cannot be read."""
+    """Return the unsaved changes in an autosave file; None for a link or an unreadable file."""
     try:
-        folder, _, text = file.read_bytes().partition(b"\n")
+        if file.is_symlink():
+            return None
+        folder, _, text = read_limited(file, store.MAX_BYTES).partition(b"\n")
         project = store.parse(text, file.name)
-        return Recovery(project, file, file.stat().st_mtime, Path(folder.decode()))
-    except (OSError, UnicodeDecodeError, WorkbenchError):
+        return Recovery(project, file, file.stat().st_mtime, Path(os.fsdecode(folder)))
+    except (OSError, ValueError, WorkbenchError):
         return None
 
 

@@ -256,7 +256,7 @@ class Runner(QObject):
         Trust is asked for once, before anything runs. Returns the ids of the new jobs.
         """
         try:
-            demand(project, folder, self._trust)
+            code = demand(project, folder, self._trust).digest
         except TrustRequiredError as error:
             self.trust_asked.emit(error, lambda: self.run_until(project, folder, stages, done))
             return []
@@ -265,12 +265,12 @@ class Runner(QObject):
         first = _furthest([h for h in heads if h not in done])
         made: list[str] = []
         if first:
-            made.append(self._add(first, project, folder, None))
+            made.append(self._add(first, project, folder, code, None))
         for stage in wanted:
             if stage in BACKGROUND:
                 base = interactive_part(stage)
                 after = (made[0], base) if first and base not in done else None
-                made.append(self._add(stage, project, folder, after))
+                made.append(self._add(stage, project, folder, code, after))
         self._feed()
         return made
 
@@ -282,7 +282,7 @@ class Runner(QObject):
         Returns "" if trust must be asked for first.
         """
         try:
-            demand(project, folder, self._trust)
+            code = demand(project, folder, self._trust).digest
         except TrustRequiredError as error:
             self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
             return ""
@@ -291,7 +291,7 @@ class Runner(QObject):
         job_id = f"j{next(self._ids)}"
         job = Job(
             job_id, title, lane, until, project, str(folder), study=study, options=options,
-            plan=self.plan_of(project, folder),
+            plan=self.plan_of(project, folder), code=code,
         )  # fmt: skip
         self._jobs[job_id] = job
         self.job_changed.emit(job)
@@ -322,12 +322,13 @@ class Runner(QObject):
             link.stop()
 
     def _add(
-        self, until: StageId, project: Project, folder: Path, after: tuple[str, StageId] | None
-    ) -> str:
+        self, until: StageId, project: Project, folder: Path, code: str,
+        after: tuple[str, StageId] | None,
+    ) -> str:  # fmt: skip
         job_id = f"j{next(self._ids)}"
         title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
         planned = self.plan_of(project, folder)
-        job = Job(job_id, title, lane_of(until), until, project, str(folder), after, planned)
+        job = Job(job_id, title, lane_of(until), until, project, str(folder), after, planned, code)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         return job_id

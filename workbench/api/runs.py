@@ -23,7 +23,8 @@ from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import stages_until
 from workbench.project.frozen import Frozen
 from workbench.project.gate import condition_of
-from workbench.project.trust import TrustStore, demand
+from workbench.project.project_code import Code
+from workbench.project.trust import TrustStore, demand, named_code
 from workbench.protocol import Event, RunStudy, RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import (
     ConvertResult,
@@ -199,8 +200,7 @@ def run(
     planned = plan(opened.project, opened.folder, results)
     stages = _cached_reports(planned, results, last, skip)
     if stages is None:
-        if not trust:
-            demand(opened.project, opened.folder, TrustStore())
+        code = _allowed_code(opened, trust=trust)
         command = RunUntil(
             job="run",
             project=opened.project,
@@ -210,6 +210,7 @@ def run(
             plan=planned,
             cache_root=str(results.root),
             accelerate=accelerate,
+            code=code.digest,
         )
         stages = _reports(run_job(command, on_event, on_output))
     outcome = _Outcome(opened, planned, results, stages, last, tuple(skip))
@@ -244,6 +245,13 @@ class _Options:
     fail_if: tuple[str, ...]
     allow_differences: bool
     accelerate: bool
+
+
+def _allowed_code(opened: OpenProject, *, trust: bool) -> Code:
+    """Return the project's code, which may run; raises TrustRequiredError."""
+    if trust:
+        return named_code(opened.project, opened.folder)
+    return demand(opened.project, opened.folder, TrustStore())
 
 
 def _require_package(opened: OpenProject, last: StageId) -> None:
@@ -405,8 +413,7 @@ def study(
         Cancelled: The user pressed Ctrl-C. What was found is kept.
     """
     project, folder = opened.project, opened.folder
-    if not trust:
-        demand(project, folder, TrustStore())
+    code = _allowed_code(opened, trust=trust)
     results = cache or Cache(default_root())
     asked = options or {}
     planned = plan(project, folder, results)
@@ -419,6 +426,7 @@ def study(
         plan=planned,
         cache_root=str(results.root),
         accelerate=accelerate,
+        code=code.digest,
     )
     place = study_folder(results, study_key(name, project, folder, results, asked, planned))
     job = run_job(command, on_event)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from workbench import logs
 from workbench.cli import (
     blame,
+    board,
     boards,
     compare,
     doctor,
@@ -34,6 +37,7 @@ from workbench.cli import (
     simulate,
     sweep,
     train,
+    trust,
 )
 from workbench.cli.output import (
     EXIT_CANCELLED,
@@ -46,13 +50,18 @@ from workbench.cli.output import (
     print_problems,
 )
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
+from workbench.files import remove_parts
 from workbench.installation import version
+from workbench.pipeline.cache import default_root
+from workbench.project import store
+from workbench.project.trust import config_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VERBS = (
     project,
+    board,
     boards,
     compare,
     run,
@@ -62,6 +71,7 @@ VERBS = (
     improve,
     rules,
     plugins,
+    trust,
     settings,
     ranges,
     placement,
@@ -137,6 +147,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
     )
+    made.set_defaults(edits=False)
     verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
     for group in VERBS:
         group.add(verbs)
@@ -161,6 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     echo = ("", "info", "debug")[min(options.verbosity, 2)]
     log_file = logs.configure(options.log_level, options.log_file, echo=echo)
     logs.log.info("workbench %s: %s", version(), options.verb)
+    for folder in (default_root(), config_folder()):
+        remove_parts(folder)
     code = _perform(options)
     logs.log.info("%s ended with exit code %d", options.verb, code)
     if code not in {EXIT_DONE, EXIT_CANCELLED} and log_file is not None:
@@ -174,7 +187,8 @@ _CANCELLED = ErrorInfo(message="Cancelled.", code="cancelled")
 def _perform(options: argparse.Namespace) -> int:
     """Run the verb; a problem that ends it is printed, with --json as a document too."""
     try:
-        return int(options.perform(options))
+        with store.editing(options.project) if options.edits else nullcontext():
+            return int(options.perform(options))
     except WorkbenchError as error:
         code = _code_of(error)
         label = "failed" if code == EXIT_FAILED else "error"
@@ -187,9 +201,24 @@ def _perform(options: argparse.Namespace) -> int:
         code, infos = EXIT_CANCELLED, (_CANCELLED,)
     except BrokenPipeError:
         return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - nobody shall see a traceback
+        code, infos = EXIT_FAILED, (_unforeseen(error),)
+        print_infos(infos)
+        logs.log.error("%s", infos[0].details)
     if getattr(options, "json", False):
         print_problems(infos, code)
     return code
+
+
+def _unforeseen(error: Exception) -> ErrorInfo:
+    """Return the problem for an exception that no verb expects; the log gets the traceback."""
+    what = str(error).split("\n")[0] or type(error).__name__
+    return ErrorInfo(
+        message=f"{what} ({type(error).__name__})"[:400],
+        hint="The log names the place in the program.",
+        details="".join(traceback.format_exception(error)),
+        code="unexpected",
+    )
 
 
 def _code_of(error: WorkbenchError) -> int:

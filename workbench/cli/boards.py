@@ -52,8 +52,8 @@ def _put(options: argparse.Namespace) -> int:
             "No board given.", "Run: workbench boards BOARD --put PROJECT.", code="board-not-given"
         )
     path: Path = options.put
-    project = boards.put(store.load(path), options.board, path.absolute().parent, options.device)
-    store.save(project, path)
+    folder = path.absolute().parent
+    project = store.edit(path, lambda p: boards.put(p, options.board, folder, options.device))
     if options.json:
         print_json({"board": project.board, "target": project.target.model_dump(mode="json")})
     else:

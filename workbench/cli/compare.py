@@ -15,9 +15,9 @@ from workbench.cli.output import (
     print_table,
 )
 from workbench.errors import ErrorInfo, Place, failure
+from workbench.files import write_file
 from workbench.project.gate import FIGURES
 from workbench.project.model import PROJECT_SUFFIX
-from workbench.project.store import write_atomically
 
 if TYPE_CHECKING:
     import argparse
@@ -72,7 +72,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _write(path: Path, text: str) -> None:
     try:
-        write_atomically(path, text.encode())
+        write_file(path, text.encode())
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",

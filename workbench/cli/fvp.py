@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import Place, failure
+from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -251,7 +253,7 @@ def read_program(path: Path) -> Program:
     from workbench.deploy.simulators.compatibility import Program
 
     try:
-        return Program(path.name, path.read_bytes())
+        return Program(path.name, read_limited(path, MAX_PROGRAM_BYTES))
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",
@@ -299,7 +301,9 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
             if array is None:
                 continue
             path = folder / f"sample{number}-output{index}.npy"
-            np.save(path, array, allow_pickle=False)
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            write_file(path, buffer.getvalue())
             written.append({
                 "sample": number, "output": index, "dtype": str(array.dtype),
                 "shape": list(array.shape), "path": str(path.absolute()),
@@ -316,7 +320,7 @@ def _keep_events(outcome: Outcome, folder: Path | None) -> list[str]:
     if folder is None:
         return ["The runner recorded events (ETDump). Use --out to save them."]
     path = folder / FILE
-    path.write_bytes(outcome.events)
+    write_file(path, outcome.events)
     reader = "python -m executorch.devtools.inspector.inspector_cli --source_time_scale cycles"
     return [(f"Events: {path}. To read them: {reader} --target_time_scale cycles --etdump_path.")]
 

@@ -25,7 +25,7 @@ def add(verbs: Any) -> None:
     ids = [improver.id for improver in IMPROVERS]
     verb.add_argument("--on", action="append", default=[], choices=ids, metavar="ID")
     verb.add_argument("--off", action="append", default=[], choices=ids, metavar="ID")
-    verb.set_defaults(perform=_perform)
+    verb.set_defaults(perform=_perform, edits=True)
 
 
 def _perform(options: argparse.Namespace) -> int:

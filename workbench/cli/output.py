@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.api import JSON_VERSION
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
-from workbench.project.trust import TrustStore, demand
+from workbench.project.trust import TrustStore, demand, named_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,12 +47,12 @@ def print_problems(infos: Iterable[ErrorInfo], code: int) -> None:
 def print_infos(infos: Iterable[ErrorInfo], label: str = "error") -> None:
     """Print problems on stderr, each with its location and hint."""
     for info in infos:
-        print(f"{label}: {info}", file=sys.stderr)
+        print(for_terminal(f"{label}: {info}"), file=sys.stderr)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows with aligned columns."""
-    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(header), *([one_line(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -69,7 +70,7 @@ class Progress:
     def line(self, text: str) -> None:
         """Print one line, above the bar if there is one."""
         self._clear()
-        print(text, file=sys.stderr, flush=True)
+        print(for_terminal(text), file=sys.stderr, flush=True)
 
     def update(self, stage: str, fraction: float | None, message: str) -> None:
         """Show the progress of a stage."""
@@ -79,7 +80,7 @@ class Progress:
         bar = "█" * filled + "·" * (24 - filled) if fraction is not None else "…"
         elapsed = time.monotonic() - self._begun
         self._clear()
-        sys.stderr.write(f"{stage:>12} {bar} {message[:40]} ({elapsed:.0f} s)")
+        sys.stderr.write(f"{stage:>12} {bar} {one_line(message[:40])} ({elapsed:.0f} s)")
         sys.stderr.flush()
         self._open = True
 
@@ -148,14 +149,15 @@ def open_project(options: argparse.Namespace) -> tuple[Project, Path]:
     return store.load(path), path.absolute().parent
 
 
-def check_trust(options: argparse.Namespace, project: Project, folder: Path) -> None:
-    """Return if the project's code may run; ``--trust`` allows it for this run.
+def allowed_code(options: argparse.Namespace, project: Project, folder: Path) -> str:
+    """Return the digest of the project's code, which may run; ``--trust`` allows it this time.
 
     Raises:
         TrustRequiredError: it may not.
     """
-    if not options.trust:
-        demand(project, folder, TrustStore())
+    if options.trust:
+        return named_code(project, folder).digest
+    return demand(project, folder, TrustStore()).digest
 
 
 @contextmanager

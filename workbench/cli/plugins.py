@@ -25,7 +25,7 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--remove", metavar="FILE.py", help="remove a plug-in file; rules that use it are kept"
     )
-    verb.set_defaults(perform=_perform)
+    verb.set_defaults(perform=_perform, edits=True)
 
 
 def _perform(options: argparse.Namespace) -> int:

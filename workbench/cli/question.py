@@ -9,8 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import interpreter
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_TEXT_BYTES, read_limited
 
 if TYPE_CHECKING:
     import argparse
@@ -26,15 +28,11 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         asked, answer = Path(folder) / "arguments.json", Path(folder) / "answer.json"
         asked.write_text(json.dumps(arguments), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "workbench.engine.array_jobs",
-            name,
-            str(asked),
-            str(answer),
-        ]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2) as process:
+        command = interpreter.command("workbench.engine.array_jobs", name, str(asked), str(answer))
+        environment = interpreter.environment()
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=2
+        ) as process:
             try:
                 code = process.wait()
             except KeyboardInterrupt:
@@ -103,12 +101,12 @@ def read_jobs(path: Path) -> list[Any]:
     """
     place = Place(kind="file", id=str(path))
     try:
-        jobs = json.loads(path.read_text(encoding="utf-8"))
+        jobs = json.loads(read_limited(path, MAX_TEXT_BYTES))
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror}.", where=place, code="file-unreadable"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise failure(f"{path} is not JSON: {error}.", where=place, code="jobs-not-json") from error
     if not isinstance(jobs, list):
         raise failure(

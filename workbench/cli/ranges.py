@@ -47,13 +47,13 @@ def add(verbs: Any) -> None:
     fix.add_argument("tensor", metavar="TENSOR", help="the node that produces it")
     fix.add_argument("minimum", metavar="MIN", type=float)
     fix.add_argument("maximum", metavar="MAX", type=float)
-    fix.set_defaults(perform=_set)
+    fix.set_defaults(perform=_set, edits=True)
     free = actions.add_parser("free", help="use the calibrated range again")
     free.add_argument("tensors", metavar="TENSOR", nargs="*", help="remove all choices")
     scope = free.add_mutually_exclusive_group()
     scope.add_argument("--module", help="remove the method of a module")
     scope.add_argument("--all", action="store_true", help="remove the method for all activations")
-    free.set_defaults(perform=_free)
+    free.set_defaults(perform=_free, edits=True)
     _add_comparing(actions)
     for name, words in (
         ("drop", "exclude samples from calibration"),
@@ -61,7 +61,7 @@ def add(verbs: Any) -> None:
     ):
         samples = actions.add_parser(name, help=words)
         samples.add_argument("samples", metavar="SAMPLE", type=int, nargs="+")
-        samples.set_defaults(perform=_samples)
+        samples.set_defaults(perform=_samples, edits=True)
 
 
 def _add_comparing(actions: Any) -> None:
@@ -74,7 +74,7 @@ def _add_comparing(actions: Any) -> None:
     scope.add_argument("--tensor", help="one tensor")
     scope.add_argument("--module", help="all tensors of a module and its children")
     scope.add_argument("--all", action="store_true", help="all activations")
-    choose.set_defaults(perform=_choose)
+    choose.set_defaults(perform=_choose, edits=True)
 
 
 def _calibrated(options: argparse.Namespace) -> tuple[Project, CalibrateResult | None, Path]:

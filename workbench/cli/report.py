@@ -25,13 +25,13 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    from workbench.project.store import write_atomically
+    from workbench.files import write_file
     from workbench.report import page
 
     project, _ = open_project(options)
     text = page(project, options.project, Cache(default_root()))
     try:
-        write_atomically(options.out, text.encode())
+        write_file(options.out, text.encode())
     except OSError as error:
         raise failure(
             f"{options.out} cannot be written: {error.strerror or error}.",

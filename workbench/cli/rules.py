@@ -14,7 +14,7 @@ from workbench.cli.output import (
     StudyFailedError,
     add_engine,
     add_project,
-    check_trust,
+    allowed_code,
     open_project,
     opened_cache,
     print_infos,
@@ -22,6 +22,7 @@ from workbench.cli.output import (
     print_table,
 )
 from workbench.errors import Place, failure
+from workbench.files import write_file
 from workbench.pipeline.resolution import float_graph, prepared_result, resolve_graph
 from workbench.project import edits, store
 from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
@@ -48,7 +49,7 @@ def add_actions(actions: Any) -> None:
         "--mase-compatible", action="store_true",
         help="use MASE's form of every format that it has",
     )  # fmt: skip
-    take.set_defaults(perform=_take)
+    take.set_defaults(perform=_take, edits=True)
     write = actions.add_parser("write-mase", help="write the rules as MASE's pass_args")
     write.add_argument("file", type=Path, metavar="FILE", help="FILE.toml or FILE.json")
     write.set_defaults(perform=_write)
@@ -74,7 +75,7 @@ def _write(options: argparse.Namespace) -> int:
     args = pass_args_of(project)
     text = json.dumps(args, indent=1) if options.file.suffix == ".json" else toml_of(args)
     try:
-        options.file.write_text(text)
+        write_file(options.file, text.encode())
     except OSError as error:
         place = Place(kind="file", id=str(options.file))
         raise failure(
@@ -119,18 +120,18 @@ def _add_actions(actions: Any) -> None:
         help="name of a preset, a plug-in's config or quantizer, or a config as JSON",
     )
     new.add_argument("--position", type=int, help="position in the call order, 0 is the weakest")
-    new.set_defaults(perform=_add)
+    new.set_defaults(perform=_add, edits=True)
     gone = actions.add_parser("remove", help="remove a rule")
     gone.add_argument("rule", metavar="RULE")
-    gone.set_defaults(perform=_remove)
+    gone.set_defaults(perform=_remove, edits=True)
     move = actions.add_parser("move", help="move a rule in the call order")
     move.add_argument("rule", metavar="RULE")
     move.add_argument("--position", type=int, required=True, help="0 is the weakest")
-    move.set_defaults(perform=_move)
+    move.set_defaults(perform=_move, edits=True)
     for name, help_text in (("enable", "enable a rule"), ("disable", "disable a rule")):
         switch = actions.add_parser(name, help=help_text)
         switch.add_argument("rule", metavar="RULE")
-        switch.set_defaults(perform=_switch)
+        switch.set_defaults(perform=_switch, edits=True)
     add_actions(actions)
 
 
@@ -171,10 +172,11 @@ def _graph(
     graph = float_graph(project, folder, cache)
     if graph is not None:
         return graph
-    check_trust(options, project, folder)
+    code = allowed_code(options, project, folder)
     command = RunUntil(
         job="rules", project=project, folder=str(folder), until="export",
         cache_root=str(cache.root), accelerate=not options.no_acceleration,
+        code=code,
     )  # fmt: skip
     job = api.run_job(command, ProgressPrinter().event)
     graph = float_graph(project, folder, cache)

@@ -54,14 +54,14 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
+    open_project(options)
     history = History(history_path(options.project))
     try:
         if options.diff:
             _print_difference(options, *(history.run(number) for number in options.diff))
         elif options.restore is not None:
             run = history.run(options.restore)
-            store.save(_restored(project, run), options.project)
+            store.edit(options.project, lambda project: _restored(project, run))
             print(f"Restored the rules of run {run.number}: {rules_line(run)}.")
         else:
             _print_runs(options, history.runs())

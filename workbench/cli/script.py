@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from workbench.analysis.ranges import RangeTaker, needs_calibration, read_chosen
 from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import write_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
-from workbench.project.store import write_atomically
 from workbench.results import ExportResult, ImportResult, WeightsTaken, load_result
 from workbench.script import script
 from workbench.script.aot_arm_compiler import give_command
@@ -88,7 +88,7 @@ def _script(options: argparse.Namespace) -> int:
         text = script(project, folder, options.out, ranges, branches=branches, weights=weights)
         commands = [f"python {options.out}"]
     try:
-        write_atomically(options.out, text.encode())
+        write_file(options.out, text.encode())
     except OSError as error:
         raise failure(
             f"{options.out} cannot be written: {error.strerror}.", code="file-not-writable"

@@ -98,7 +98,7 @@ def _perform(options: argparse.Namespace) -> int:
     if best is None:
         return EXIT_FAILED
     if options.apply:
-        store.save(with_choices(project, found.units, best.choices), options.project)
+        store.edit(options.project, lambda fresh: with_choices(fresh, found.units, best.choices))
     return EXIT_DONE
 
 

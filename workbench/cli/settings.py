@@ -31,12 +31,12 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "settings", nargs="*", metavar="KEY=VALUE", help="e.g. calibration=pics gate.lsb=2"
     )
-    verb.set_defaults(perform=_settings)
+    verb.set_defaults(perform=_settings, edits=True)
     _add_preprocess(verbs)
     verb = verbs.add_parser("target", help="show or set the options of the target")
     add_project(verb)
     verb.add_argument("options", nargs="*", metavar="NAME=VALUE", help="e.g. activations=sym")
-    verb.set_defaults(perform=_target)
+    verb.set_defaults(perform=_target, edits=True)
 
 
 def _add_preprocess(verbs: Any) -> None:
@@ -52,7 +52,7 @@ def _add_preprocess(verbs: Any) -> None:
         choices=("calibration", "evaluation"),
         help="only this data; default: every folder of pictures of the project",
     )
-    verb.set_defaults(perform=_preprocess)
+    verb.set_defaults(perform=_preprocess, edits=True)
 
 
 def assignments(texts: Sequence[str], code: str = "setting-invalid") -> dict[str, str]:

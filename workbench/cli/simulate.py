@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from workbench.cli.output import (
 )
 from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import write_file
 from workbench.npu.inputs import SEED, drawn_inputs, read_inputs
 from workbench.text import plural
 
@@ -282,8 +284,9 @@ def _kept(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dict[str, An
         return {}
     path = Path(job["out"])
     try:
-        with path.open("wb") as file:
-            np.savez(file, **outputs)
+        buffer = io.BytesIO()
+        np.savez(buffer, **outputs)
+        write_file(path, buffer.getvalue())
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",

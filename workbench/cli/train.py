@@ -29,6 +29,8 @@ from workbench.text import plural
 if TYPE_CHECKING:
     import argparse
 
+    from workbench.project.model import Project
+
 _HEADER = ("epoch", "loss", "SQNR, predicted [dB]", "learning rate", "")
 _NUMBERS = (
     ("epochs", "N", int, "number of epochs"),
@@ -86,14 +88,21 @@ def _perform(options: argparse.Namespace) -> int:
         found = run_study("training", TrainingResult, (project, folder), cache, options, asked)
         if options.apply:
             place = study_folder(cache, study_key("training", project, folder, cache, asked))
-            project = edits.use_trained(project, keep_weights(found, place, folder))
-            store.save(project, options.project)
+            weights = keep_weights(found, place, folder)
+            project = store.edit(
+                options.project, lambda fresh: _with_training(fresh, options.function, weights)
+            )
     if options.json:
         used = {"best_db": found.best_db, "trained_weights": project.trained_weights}
         print_json({**found.model_dump(mode="json"), **used})
     else:
         _print(found)
     return EXIT_DONE
+
+
+def _with_training(project: Project, function: str | None, weights: str) -> Project:
+    trained = project if function is None else edits.train_by(project, function)
+    return edits.use_trained(trained, weights)
 
 
 def _print(found: TrainingResult) -> None:

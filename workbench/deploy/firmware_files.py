@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.deploy.boards import Board, Fit, departures, of_program, placed
+from workbench.escaping import in_cmake, in_comment, in_yaml
 from workbench.pte.description import Memory, describe, memory
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import MemoryUse, memory_use
@@ -176,9 +177,10 @@ def _has_cortex_m(facts: Facts) -> bool:
 
 def cmake(facts: Facts) -> str:
     """Return settings for the CMake build of ExecuTorch's Arm runner; sizes in bytes."""
-    lines = [f"# {facts.stem} for {facts.where}: pools and kernels, computed from the program."]
+    where = in_comment(facts.where)
+    lines = [f"# {facts.stem} for {where}: pools and kernels, computed from the program."]
     lines += [f'set({name} {size} CACHE STRING "{why}" FORCE)' for name, size, why in _pools(facts)]
-    kernels = ",".join(facts.kernels)
+    kernels = in_cmake(",".join(facts.kernels))
     lines.append(f'set({_KERNELS} "{kernels}" CACHE STRING "all that it calls on the CPU" FORCE)')
     if _has_cortex_m(facts):
         lines.append(f'set({_CORTEX_M} ON CACHE BOOL "the kernels cortex_m::" FORCE)')
@@ -196,14 +198,14 @@ def _pools(facts: Facts) -> Iterator[tuple[str, int, str]]:
 def kconfig(facts: Facts) -> str:
     """Return settings for a Zephyr application; sizes in bytes."""
     lines = [
-        f"# {facts.stem} for {facts.where}: pools, computed from the program.",
+        f"# {facts.stem} for {in_comment(facts.where)}: pools, computed from the program.",
         "CONFIG_EXECUTORCH=y",
         f"CONFIG_EXECUTORCH_METHOD_ALLOCATOR_POOL_SIZE={facts.needs.method_pool_bytes}",
     ]
     if facts.delegates:
         lines += [
             "CONFIG_ETHOS_U=y",
-            f"CONFIG_{facts.choice.id.replace('-', '_').upper()}=y",
+            f"CONFIG_{file_stem(facts.choice.id).upper()}=y",
             f"CONFIG_EXECUTORCH_TEMP_ALLOCATOR_POOL_SIZE={facts.needs.scratch_pool_bytes}",
         ]
     if facts.use.cache_bytes:
@@ -247,7 +249,7 @@ def cproject(facts: Facts) -> str:
     """Return the part of a CMSIS csolution project with pack and components."""
     packs = ["PyTorch::ExecuTorch", *(["ARM::CMSIS-NN"] if _has_cortex_m(facts) else [])]
     lines = ["project:", "  packs:", *(f"    - pack: {pack}" for pack in packs), "  components:"]
-    lines += [f"    - component: {each}" for each in components(facts)]
+    lines += [f"    - component: {in_yaml(each)}" for each in components(facts)]
     return "\n".join(lines) + "\n"
 
 
@@ -275,7 +277,7 @@ def _statement(what: str, section: str, home: str) -> str:
         held = f"{name} : {{ . = ALIGN({ALIGNMENT}); KEEP(*({section})) }}"
     else:
         held = f"{name} (NOLOAD) : {{ . = ALIGN({ALIGNMENT}); *({section}) }}"
-    return f"/* {what} */\n{held} > {home}"
+    return f"/* {in_comment(what)} */\n{held} > {home}"
 
 
 def _homes(facts: Facts) -> dict[str, str]:
@@ -292,7 +294,10 @@ def _homes(facts: Facts) -> dict[str, str]:
     if use.cache_bytes:
         homes["NPU cache"] = "SRAM"
     for filling in facts.fit.fillings if facts.fit else ():
-        homes |= {d.what: re.sub(r"\W", "_", filling.name).upper() for d in filling.demands}
+        homes |= {
+            d.what: re.sub(r"\W", "_", filling.name, flags=re.ASCII).upper()
+            for d in filling.demands
+        }
     return homes
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.deploy.boards import sentence
 from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
 from workbench.deploy.input_header import PictureInput, sentences
+from workbench.escaping import in_markdown, in_markdown_code
 
 if TYPE_CHECKING:
     from workbench.deploy.firmware_files import Facts
@@ -53,9 +54,9 @@ _STYLE = (
 
 def markdown(title: str, sections: Sequence[Section]) -> str:
     """Return the page as Markdown."""
-    parts = [f"# {title}"]
+    parts = [f"# {in_markdown(title)}"]
     for section in sections:
-        parts.append(f"## {section.title}")
+        parts.append(f"## {in_markdown(section.title)}")
         parts += [_markdown(block) for block in section.blocks]
     return "\n\n".join(parts) + "\n"
 
@@ -63,13 +64,13 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
 def _markdown(block: Block) -> str:
     match block:
         case Code():
-            return f"```\n{block.text.rstrip()}\n```"
+            return in_markdown_code(block.text)
         case Table():
             rows = [block.header, ("---",) * len(block.header), *block.rows]
-            cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+            cells = [[in_markdown(cell).replace("|", "\\|") for cell in row] for row in rows]
             return "\n".join(f"| {' | '.join(row)} |" for row in cells)
         case _:
-            return block
+            return in_markdown(block)
 
 
 def html(title: str, sections: Sequence[Section]) -> str:

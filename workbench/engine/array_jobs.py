@@ -6,6 +6,7 @@ written to the answer as ``{"infos": [...]}``, and the exit code is 1.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ import torch
 from workbench.engine.targets.formats import schemes
 from workbench.engine.targets.nnpa.arithmetic import matmul, quantized
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import write_file
 from workbench.targets.formats.parameters import ROLES
 
 if TYPE_CHECKING:
@@ -137,19 +139,16 @@ def _path(name: Any) -> Path:
 
 
 def _write(path: Path, write: Callable[[Any], None]) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    buffer = io.BytesIO()
+    write(buffer)
     try:
-        with part.open("wb") as file:
-            write(file)
-        part.replace(path)
+        write_file(path, buffer.getvalue())
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(path)),
             code="file-not-writable",
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def quality(x: Tensor, made: Tensor) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from workbench.engine import code_import
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.project.checkpoints import CONVERT_MODULE, foreign, form_of, shards, weight_files
 from workbench.results import WRAPPERS, WeightsTaken
 
@@ -163,13 +165,16 @@ def _read_shards(index: Path) -> Tensors:
 
 
 def _read_module(file: Path) -> Any:
-    """Return a pickled module. Its code was allowed before the run began.
+    """Return a pickled module if the user allowed exactly these bytes, else its plain content.
 
     Raises:
         WorkbenchError: Its classes cannot be imported here, and its tensors are not plain.
     """
+    data = read_limited(file, MAX_PROGRAM_BYTES)
     try:
-        return torch.load(file, map_location="cpu", weights_only=False)
+        if not code_import.is_trusted_program(data, file):
+            raise PermissionError(f"{file.name} is not the file that was allowed to run code")
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=False)
     except Exception as error:
         content = _read_inert(file)
         if any(True for _ in _state_dicts(content)):
@@ -292,7 +297,7 @@ def _read_inert(file: Path) -> Any:
             )
         except (pickle.UnpicklingError, RuntimeError, AttributeError):
             # Not written by torch.save.
-            with file.open("rb") as stream:
+            with open_regular(file) as stream:
                 if stream.read(1) != b"\x80":
                     raise refused from None
                 stream.seek(0)

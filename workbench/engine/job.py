@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from workbench.engine import code_import
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
@@ -61,19 +62,32 @@ class EngineJob:
         The plan is the command's. Where files have changed since it was made, or none was sent,
         it is made here, once for the whole job.
         """
-        sent = self.command.plan
-        if sent is not None and sent.is_valid:
-            self._plan = sent
-        else:
-            self._plan = plan(self.command.project, self._folder, self._cache)
+        if not self._install_code():
+            return "failed"
         try:
+            sent = self.command.plan
+            if sent is not None and sent.is_valid:
+                self._plan = sent
+            else:
+                self._plan = plan(self.command.project, self._folder, self._cache)
             match self.command:
                 case RunStudy():
                     return self._study(self.command)
                 case RunUntil():
                     return self._stages(self.command.until, self.command.skip)
         finally:
+            code_import.uninstall()
             self._cache.prune()
+
+    def _install_code(self) -> bool:
+        """Let the job import the code that the command allows; return False if it is another."""
+        try:
+            code_import.install_allowed(self.command.project, self._folder, self.command.code)
+        except WorkbenchError as error:
+            work = self.command.until if isinstance(self.command, RunUntil) else self.command.study
+            self._fail(work, "", time.monotonic(), error.infos)
+            return False
+        return True
 
     def _study(self, command: RunStudy) -> Outcome:
         """Run the stages that a study starts from, then the study."""

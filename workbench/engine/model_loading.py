@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import tokenize
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine import user_code
+from workbench.engine import code_import, user_code
 from workbench.engine.checkpoints import load_weights
+from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
-from workbench.project import sources
+from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
+from workbench.project import pt2, sources
 from workbench.results import WeightsTaken
 
 if TYPE_CHECKING:
     from workbench.project.model import ModelSource
 
 Tensors = tuple[torch.Tensor, ...]
+# Example inputs beyond this are a mistake.
+_MAX_INPUT_ELEMENTS = 1 << 26
+_MAX_INPUT_BYTES = 4 * _MAX_INPUT_ELEMENTS
+_NO_ARRAYS = (
+    OSError, ValueError, AttributeError, TypeError, EOFError, KeyError, SyntaxError, MemoryError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, tokenize.TokenError,
+)  # fmt: skip
 
 
 @dataclass
@@ -71,7 +84,14 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing"
         )
     try:
-        program = torch.export.load(str(path))
+        program = _read_program(path)
+    except pt2.DoubtfulArchiveError as doubt:
+        raise failure(
+            f"{path.name} {doubt}, so that loading it may run code.",
+            "Run again, and allow it if you trust its source.",
+            where,
+            code="code-not-trusted",
+        ) from doubt
     except Exception as error:
         raise failure(
             f"{path.name} is not an exported program that torch {torch.__version__} can read.",
@@ -93,6 +113,14 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             code="model-inputs-missing",
         )
     return LoadedModel(None, program, _tensors(inputs, path.name))
+
+
+def _read_program(path: Path) -> torch.export.ExportedProgram:
+    """Return the program in a file: as torch reads it if the user trusts it, else strictly."""
+    data = read_limited(path, MAX_PROGRAM_BYTES)
+    if code_import.is_trusted_program(data, path):
+        return load_trusted(data)
+    return load_strictly(data)
 
 
 def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
@@ -136,9 +164,11 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
         path = sources.absolute(folder, model.inputs)
         where = Place(kind="option", id="model.inputs")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
+                if sum(entry.file_size for entry in arrays.zip.infolist()) > _MAX_INPUT_BYTES:
+                    raise ValueError("they are too large for example inputs")
                 return tuple(torch.from_numpy(arrays[name]) for name in arrays.files)
-        except (OSError, ValueError, AttributeError, TypeError) as error:
+        except _NO_ARRAYS as error:
             raise failure(
                 f"{path.name} contains no example inputs: {error}.",
                 "Save it with numpy.savez, one array per input, in order.",
@@ -146,6 +176,13 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
                 code="model-inputs-unreadable",
             ) from error
     if model.input_shapes:
+        if sum(math.prod(shape) for shape in model.input_shapes) > _MAX_INPUT_ELEMENTS:
+            raise failure(
+                f"The example inputs have more than {_MAX_INPUT_ELEMENTS:,} elements.",
+                "Correct input_shapes.",
+                Place(kind="option", id="model.input_shapes"),
+                code="model-inputs-too-large",
+            )
         generator = torch.Generator().manual_seed(0)
         return tuple(torch.randn(shape, generator=generator) for shape in model.input_shapes)
     return None

@@ -13,6 +13,7 @@ from workbench.deploy.firmware_files import digest, file_stem
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import stepping
+from workbench.escaping import in_comment
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     CONFIG_FILE,
@@ -76,8 +77,8 @@ def _commands(exported: ExportedModel, stem: str) -> str:
     for number, (title, text) in enumerate(exported.commands):
         shown = text.replace(MODEL_FILE, f"{stem}.onnx").replace(CONFIG_FILE, f"{stem}.json")
         shown = shown.replace("-o model ", f"-o {stem} ")
-        lines += ["", f"# {title}", f"# {shown}" if number else shown]
-    lines += ["", *(f"# {note}" for note in exported.notes)]
+        lines += ["", f"# {in_comment(title)}", f"# {in_comment(shown)}" if number else shown]
+    lines += ["", *(f"# {in_comment(note)}" for note in exported.notes)]
     return "\n".join(lines) + "\n"
 
 

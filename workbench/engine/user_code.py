@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.engine import code_import
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
     from workbench.project.sources import Reference
-
-
-# Set on modules of user files: their folder. Other modules of that name are not replaced.
-_MARK = "__workbench_folder__"
 
 
 def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
@@ -129,28 +124,9 @@ def _import(reference: Reference) -> Any:
             Place(kind="file", id=str(path)),
             code="source-file-missing",
         )
-    marks = [vars(module).get(_MARK) for module in list(sys.modules.values())]
-    for folder in {path.parent, *(mark for mark in marks if mark is not None)}:
-        _forget_changed_neighbours(folder)
+    code_import.forget()
     # After that: a neighbour of an earlier project's file may have had this file's name.
-    name = module_name(path)
-    sys.path[:] = [str(path.parent), *(p for p in sys.path if p != str(path.parent))]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    setattr(module, _MARK, path.parent)
-    sys.modules[name] = module
-    # Bytecode is validated by size and seconds, which misses quick edits.
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
+    return code_import.import_file(path, module_name(path))
 
 
 def module_name(path: Path) -> str:
@@ -160,8 +136,7 @@ def module_name(path: Path) -> str:
         WorkbenchError: an installed module of that name is already imported.
     """
     known = sys.modules.get(path.stem)
-    same_file = known is not None and _is_file(known, path)
-    if known is not None and not same_file and _MARK not in vars(known):
+    if known is not None and not code_import.is_of_project(known):
         raise failure(
             f"The module name {path.stem} of {path.name} is already in use.",
             "Rename the file.",
@@ -169,22 +144,3 @@ def module_name(path: Path) -> str:
             code="module-name-in-use",
         )
     return path.stem
-
-
-def _is_file(module: ModuleType, path: Path) -> bool:
-    """Return whether a module was imported from a file, by whatever name the path has."""
-    file = getattr(module, "__file__", None)
-    return file is not None and Path(file).exists() and Path(file).samefile(path)
-
-
-def _forget_changed_neighbours(folder: Path) -> None:
-    """Remove modules of the folder from the import cache, so that edited files are read again."""
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        own = name.startswith(("workbench", "ui", "tests"))
-        if file and not own and "site-packages" not in file and _within(file, folder):
-            del sys.modules[name]
-
-
-def _within(file: str, folder: Path) -> bool:
-    return Path(file).is_relative_to(folder)

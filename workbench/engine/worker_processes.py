@@ -17,6 +17,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from workbench import interpreter
+from workbench.engine import code_import
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.history.runs import Run
 from workbench.pipeline.plan import tool_versions
@@ -92,7 +94,7 @@ class Crew:
             if self._is_over:
                 raise failure("The search has ended.", code="work-ended")
             process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
+                interpreter.command(self._module), env=interpreter.environment(),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             self._processes.append(process)
@@ -187,6 +189,7 @@ class Workers:
     ) -> None:  # fmt: skip
         self._settings = {
             "folder": str(folder), "root": str(cache.root), "accelerate": accelerate,
+            "allowed": code_import.allowed(),
         }  # fmt: skip
         self._crew: Crew | _Cluster
         if scheduler:
@@ -330,8 +333,12 @@ def _answer(store: Any, request: dict[str, Any]) -> dict[str, Any]:
     from workbench.project.model import Project
 
     project = Project.model_validate(request["project"])
+    folder = Path(request["folder"])
+    if (allowed := request["allowed"]) is not None:
+        base = Project.model_validate(allowed["project"])
+        code_import.install_allowed(base, folder, allowed["digest"])
     cache = Cache(Path(request["root"]))
-    means = Means(Path(request["folder"]), cache, store, request["accelerate"])
+    means = Means(folder, cache, store, request["accelerate"])
     run = evaluate(project, means)
     return {"run": run.model_dump(mode="json")}
 

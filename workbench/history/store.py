@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 SUFFIX = ".runs.sqlite"
 SCHEMA_VERSION = 1
 _BUSY_S = 3.0
+# A damaged file may also hold names that are no text, or numbers beyond 64 bits.
+_DAMAGED = (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError, TypeError)
+# A run takes about 20 kB.
+_MAX_BYTES = 256 << 20
+_MAX_VALUE_BYTES = 16 << 20
+_MAX_READ_BYTES = 64 << 20
 _TABLE = """CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     key TEXT NOT NULL UNIQUE,
@@ -48,7 +55,7 @@ class History:
             return
         try:
             opened = _open(path)
-        except (sqlite3.Error, OSError) as error:
+        except _DAMAGED as error:
             self._give_up(error)
         else:
             self._rows.close()
@@ -60,20 +67,37 @@ class History:
 
     def runs(self) -> list[Run]:
         """Return all runs, oldest first; rows of a newer program are omitted and reported."""
-        found, unread = [], 0
-        for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number"):
+        found: list[Run] = []
+        try:
+            unread = self._read(found)
+        except _DAMAGED as error:
+            self._give_up(error)
+            return found[::-1]
+        if unread:
+            self._report_once(
+                "history-runs-unsupported",
+                f"{unread} runs were written by another version of the program.",
+            )
+        return found[::-1]
+
+    def _read(self, found: list[Run]) -> int:
+        """Add the runs to a list, newest first; return how many are of another version."""
+        unread = total = 0
+        for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number DESC"):
+            total += len(text)
+            if total > _MAX_READ_BYTES:
+                self._report_once("history-too-large", "The history is too large to list all runs.")
+                break
             try:
                 found.append(Run.model_validate_json(text).model_copy(update={"number": number}))
             except ValidationError:
                 unread += 1
-        if unread and self.problem is None:
-            self.problem = ErrorInfo(
-                message=f"{unread} runs were written by another version of the program.",
-                hint="They stay in the file but are not listed.",
-                where=self._place(),
-                code="history-runs-unsupported",
-            )
-        return found
+        return unread
+
+    def _report_once(self, code: str, message: str) -> None:
+        if self.problem is None:
+            hint = "They stay in the file but are not listed."
+            self.problem = ErrorInfo(message=message, hint=hint, where=self._place(), code=code)
 
     def run(self, number: int) -> Run:
         """Return one run.
@@ -101,7 +125,7 @@ class History:
         """
         try:
             return self._put(run)
-        except sqlite3.Error as error:
+        except _DAMAGED as error:
             kept = self._saved()
             self._give_up(error)
             self.adopt(kept)
@@ -127,16 +151,14 @@ class History:
         return run.model_copy(update={"number": known[0]})
 
     def _saved(self) -> list[Run]:
-        try:
-            return self.runs()
-        except sqlite3.Error:
-            return []
+        found: list[Run] = []
+        with contextlib.suppress(*_DAMAGED):
+            self._read(found)
+        return found[::-1]
 
     def _give_up(self, error: Exception) -> None:
         assert self.path is not None
-        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        )
+        damaged = not isinstance(error, sqlite3.OperationalError | OSError)
         what = "is damaged" if damaged else "cannot be written"
         code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
@@ -156,9 +178,12 @@ class History:
     def _copy_readable(self) -> None:
         """Copy the rows of a read-only file to memory."""
         assert self.path is not None
-        with contextlib.suppress(sqlite3.Error, OSError):
+        with contextlib.suppress(*_DAMAGED):
+            _refuse_foreign(self.path)
             address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
             with contextlib.closing(sqlite3.connect(address, uri=True)) as file:
+                _limit(file)
+                _refuse_other_tables(file)
                 rows = file.execute("SELECT number, key, run FROM runs").fetchall()
             with self._rows:
                 self._rows.executemany("INSERT INTO runs VALUES (?, ?, ?)", rows)
@@ -174,9 +199,12 @@ class History:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the file and check that it is writable."""
+    """Open the file and check that it is a history and writable."""
+    _refuse_foreign(path)
     made = sqlite3.connect(path, timeout=_BUSY_S)
     try:
+        _limit(made)
+        _refuse_other_tables(made)
         version = made.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise sqlite3.OperationalError("it was written by a newer program")
@@ -190,6 +218,47 @@ def _open(path: Path) -> sqlite3.Connection:
         made.close()
         raise
     return made
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse a file, or a file that SQLite opens beside it, that is a link, a pipe or too large.
+
+    SQLite writes to what these names lead to.
+    """
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        try:
+            state = beside.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(state.st_mode):
+            raise sqlite3.DatabaseError(f"{beside.name} is a link or no regular file")
+        if state.st_size > _MAX_BYTES:
+            raise sqlite3.DatabaseError(f"{beside.name} is larger than {_MAX_BYTES >> 20} MiB")
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _limit(file: sqlite3.Connection) -> None:
+    """Bound what the content of a file can take, and trust nothing in it."""
+    file.text_factory = _text
+    file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+    file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    file.execute("PRAGMA trusted_schema = OFF")
+    file.execute("PRAGMA cell_size_check = ON")
+
+
+def _refuse_other_tables(file: sqlite3.Connection) -> None:
+    """Refuse views, triggers and tables of another form: reading them could take for ever."""
+    own = {
+        " ".join(_TABLE.replace("IF NOT EXISTS ", "").split()),
+        "CREATE TABLE sqlite_sequence(name,seq)",
+    }
+    for kind, text in file.execute("SELECT type, sql FROM sqlite_master LIMIT 10"):
+        if (kind, text) != ("index", None) and " ".join(str(text).split()) not in own:
+            raise sqlite3.DatabaseError(f"it holds an unknown {kind}")
 
 
 def _joined(before: Run, now: Run) -> Run:

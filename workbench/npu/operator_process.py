@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-import sys
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench import interpreter
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -105,7 +105,10 @@ class CpuOperatorProcess:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                interpreter.command(_MODULE),
+                env=interpreter.environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
             )
         return self._process
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.npu.counters import Counters
 from workbench.npu.cpu import CpuOperators, Output, run_kernel
 from workbench.npu.faults import Finding
@@ -285,7 +286,7 @@ def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = N
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_limited(path, MAX_PROGRAM_BYTES)
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",

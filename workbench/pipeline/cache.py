@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from workbench.errors import failure
-from workbench.pipeline.keys import file_digest
+from workbench.files import file_digest, make_private_folder, write_file
+from workbench.results import MANIFEST_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 APPLICATION = "quantization-workbench"
 CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
 DEFAULT_LIMIT_BYTES = 20 << 30
-_MANIFEST = "entry.json"
 # Study results written within this time [s] may still grow and are not pruned.
 _BUSY_S = 600
 
@@ -67,7 +67,7 @@ class Cache:
             if manifest is not None and all(
                 file_digest(folder / name) == entry["sha256"] for name, entry in manifest.items()
             ):
-                os.utime(folder / _MANIFEST)
+                os.utime(folder / MANIFEST_FILE)
                 return True
         except OSError:
             pass
@@ -133,7 +133,7 @@ class Cache:
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """Yield the time of last use, size [bytes] and path of every removable entry."""
-        for manifest in (self.root / "results").glob(f"*/*/{_MANIFEST}"):
+        for manifest in (self.root / "results").glob(f"*/*/{MANIFEST_FILE}"):
             with suppress(OSError):
                 size = sum(f.stat().st_size for f in manifest.parent.iterdir())
                 yield manifest.stat().st_mtime, size, manifest.parent
@@ -148,7 +148,7 @@ class Cache:
 
     def _manifest(self, key: str) -> dict[str, dict[str, int | str]] | None:
         try:
-            manifest = json.loads((self.folder(key) / _MANIFEST).read_bytes())
+            manifest = json.loads((self.folder(key) / MANIFEST_FILE).read_bytes())
             return {
                 str(n): {"bytes": e["bytes"], "sha256": e["sha256"]} for n, e in manifest.items()
             }
@@ -157,7 +157,7 @@ class Cache:
 
     def _temporary(self) -> Path:
         partial = self.root / "partial"
-        partial.mkdir(parents=True, exist_ok=True)
+        make_private_folder(partial)
         return Path(tempfile.mkdtemp(dir=partial))
 
     def _seal(self, temporary: Path, key: str) -> None:
@@ -165,7 +165,7 @@ class Cache:
             file.name: {"bytes": file.stat().st_size, "sha256": file_digest(file)}
             for file in sorted(temporary.iterdir())
         }
-        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        write_file(temporary / MANIFEST_FILE, json.dumps(manifest, indent=1).encode())
         target = self.folder(key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not self.has(key):

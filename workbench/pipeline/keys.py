@@ -1,17 +1,17 @@
-"""Content digests of input files, cached by path, size and modification time."""
+"""Content digests of input files, cached by path, size, times and inode."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.files import file_digest, make_private_folder, read_limited, write_file
 from workbench.ids import StageId
 from workbench.project import sources
-from workbench.project.store import write_atomically
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -19,28 +19,39 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Project
 
 
-def file_digest(path: Path) -> str:
-    """Return the sha256 of a file, in hex.
+# Size [bytes], time of the last change of the content and of the entry [ns], and inode: a file of
+# other content has another of them, also one of equal size whose time was set back.
+State = tuple[int, int, int, int]
+# A file that changed so recently may change again without another time [ns].
+_RECENT_NS = 2_000_000_000
+_MAX_MEMORY_BYTES = 64 << 20
+
+
+def state_of(path: Path) -> State:
+    """Return what tells whether a file or folder was changed.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    found = path.stat()
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
 class Digests:
-    """File digests, cached on disk; unchanged size and mtime reuse the stored digest."""
+    """File digests, cached on disk; a file in an unchanged state reuses the stored digest."""
 
     def __init__(self, memory: Path | None = None) -> None:
         self._memory = memory
-        self._known: dict[str, tuple[int, int, str]] = {}
+        self._known: dict[str, tuple[State, str]] = {}
         self._changed = False
         if memory is not None and memory.exists():
             try:
-                raw = json.loads(memory.read_bytes())
-                self._known = {k: (int(s), int(m), str(d)) for k, (s, m, d) in raw.items()}
-            except (ValueError, TypeError, AttributeError, OSError):
+                raw = json.loads(read_limited(memory, _MAX_MEMORY_BYTES))
+                self._known = {
+                    name: ((int(a), int(b), int(c), int(d)), str(digest))
+                    for name, ((a, b, c, d), digest) in raw.items()
+                }
+            except (ValueError, TypeError, AttributeError, OSError, RecursionError):
                 self._known = {}
 
     def of(self, path: Path) -> str:
@@ -51,34 +62,33 @@ class Digests:
         """
         name = str(path.absolute())
         try:
-            stat = path.stat()
-            size, mtime = stat.st_size, stat.st_mtime_ns
+            state = state_of(path)
             known = self._known.get(name)
-            if known and known[:2] == (size, mtime):
-                return known[2]
+            if known and known[0] == state and time.time_ns() - state[2] > _RECENT_NS:
+                return known[1]
             digest = file_digest(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise failure(
-                f"{path.name} cannot be read: {error.strerror or error}.",
+                f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.",
                 "Correct the path or restore the file.",
                 Place(kind="file", id=path.name),
                 code="file-unreadable",
             ) from error
-        self._known[name] = (size, mtime, digest)
-        self._changed = True
+        self._changed = self._changed or known != (state, digest)
+        self._known[name] = (state, digest)
         return digest
 
-    def state(self, path: Path) -> tuple[int, int]:
-        """Return the size and the time of a file when its digest was taken."""
-        return self._known[str(path.absolute())][:2]
+    def state(self, path: Path) -> State:
+        """Return the state of a file when its digest was taken."""
+        return self._known[str(path.absolute())][0]
 
     def remember(self) -> None:
         """Write new digests to disk; write errors are ignored."""
         if self._memory is None or not self._changed:
             return
         try:
-            self._memory.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._memory, json.dumps(self._known).encode())
+            make_private_folder(self._memory.parent)
+            write_file(self._memory, json.dumps(self._known).encode(), mode=0o600)
             self._changed = False
         except OSError:
             return
@@ -88,23 +98,20 @@ class Digests:
 class InputFile:
     """A file or folder that decides a result, as it was when the plan was made.
 
-    ``stages`` are those that read it; ``size`` is in bytes, ``mtime_ns`` the time of its last
-    change.
+    ``stages`` are those that read it; ``state`` is that of ``state_of``.
     """
 
     path: str
-    size: int
-    mtime_ns: int
+    state: State
     stages: tuple[StageId, ...]
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether size and time are still those of the plan."""
+        """Whether its state is still that of the plan."""
         try:
-            stat = Path(self.path).stat()
-        except OSError:
+            return state_of(Path(self.path)) == self.state
+        except (OSError, ValueError):
             return False
-        return (stat.st_size, stat.st_mtime_ns) == (self.size, self.mtime_ns)
 
 
 def _name_in(reference: sources.Reference, path: Path) -> str:
@@ -118,13 +125,13 @@ def _name_in(reference: sources.Reference, path: Path) -> str:
 class Reading:
     """A project, where its relative paths start, and the memory of its files' digests.
 
-    ``seen`` gets the size and the time of every file and folder that was read, by path.
+    ``seen`` gets the state of every file and folder that was read, by path.
     """
 
     project: Project
     folder: Path
     digests: Digests
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    seen: dict[str, State] = field(default_factory=dict)
 
     def digest(self, path: Path) -> str:
         """Return the digest of a file.
@@ -143,8 +150,7 @@ class Reading:
         if reference.kind == "pictures" and reference.path is not None:
             # A picture that comes or goes changes the time of its folder.
             for folder in {reference.path, *(p.parent for p in files)}:
-                stat = folder.stat()
-                self.seen[str(folder.absolute())] = (stat.st_size, stat.st_mtime_ns)
+                self.seen[str(folder.absolute())] = state_of(folder)
         return {
             "kind": reference.kind,
             "module": reference.module,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.ids import StageId
-from workbench.pipeline.keys import Digests, InputFile, Reading
+from workbench.pipeline.keys import Digests, InputFile, Reading, State
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
@@ -273,14 +273,14 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
     reading = Reading(project, folder, memory)
     offered = _offered(project)
     done: dict[StageId, PlannedStage] = {}
-    readers: dict[tuple[str, int, int], list[StageId]] = {}
+    readers: dict[tuple[str, State], list[StageId]] = {}
     for stage in STAGES:
         own = replace(reading, seen={})
         done[stage.id] = _plan_stage(stage, own, done, cache, offered)
-        for path, (size, mtime_ns) in own.seen.items():
-            readers.setdefault((path, size, mtime_ns), []).append(stage.id)
+        for path, state in own.seen.items():
+            readers.setdefault((path, state), []).append(stage.id)
     memory.remember()
-    files = tuple(InputFile(*state, tuple(stages)) for state, stages in readers.items())
+    files = tuple(InputFile(*read, tuple(stages)) for read, stages in readers.items())
     return Plan(tuple(done.values()), files)
 
 

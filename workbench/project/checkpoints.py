@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from workbench.errors import ErrorInfo, Place
+from workbench.files import MAX_TEXT_BYTES, open_regular, read_limited
 
 Form = Literal[
     "safetensors", "index", "folder", "torchscript", "module", "pickle", "npz", "program",
@@ -62,7 +63,7 @@ def form_of(path: Path) -> Form:
     if path.name.endswith(_INDEX):
         return "index"
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(16)
         length = path.stat().st_size
     except OSError:
@@ -110,7 +111,7 @@ def _holds_module(path: Path, pickles: int) -> bool:
     """
     found: set[str] = set()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for _ in range(pickles):
                 found |= _fields_in(file)
     except (OSError, ValueError, IndexError):
@@ -140,7 +141,7 @@ def weight_files(path: Path) -> list[Path]:
 def shards(index: Path) -> list[Path]:
     """Return the files that an index names, beside it; none if it cannot be read."""
     try:
-        named = json.loads(index.read_bytes())["weight_map"].values()
+        named = json.loads(read_limited(index, MAX_TEXT_BYTES))["weight_map"].values()
         return [index.parent / Path(str(name)).name for name in sorted(set(named))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []

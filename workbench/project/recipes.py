@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.files import write_file
 from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import (
@@ -20,7 +21,7 @@ from workbench.project.model import (
     Tokenization,
     Verification,
 )
-from workbench.project.store import save, write_atomically
+from workbench.project.store import save
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,7 +120,7 @@ def begin(
         project = edits.assign(project, kind, match, config)
     try:
         for file, source in made.items():
-            write_atomically(file, source.read_bytes())
+            write_file(file, source.read_bytes())
     except OSError as error:
         raise failure(
             f"{path.parent} cannot be written: {error.strerror or error}.",

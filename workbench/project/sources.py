@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
+import os
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ PICTURE_SUFFIXES = (
     ".ppm",
     ".pgm",
 )
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 4000
+# Of a folder of pictures: a walk over more takes minutes.
+_MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
     if head.endswith(".py"):
         return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
-        return Reference("package", _package_file(head), head, attribute)
+        return Reference("package", _package_file(head, folder), head, attribute)
     raise failure(
         f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid"
     )
@@ -121,9 +126,33 @@ def reads_text(project: Project) -> bool:
 
 
 def pictures(folder: Path) -> list[Path]:
-    """Return the pictures below a folder, sorted."""
-    found = (p for p in folder.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES)
+    """Return the pictures below a folder, sorted; other file systems and links are left out.
+
+    Raises:
+        WorkbenchError: the folder holds too many files.
+    """
+    found: list[Path] = []
+    entries = 0
+    device = folder.stat().st_dev
+    for place, folders, names in os.walk(folder):
+        entries += len(names) + len(folders)
+        if entries > _MAX_ENTRIES:
+            raise failure(
+                f"{folder} holds more than {_MAX_ENTRIES:,} files.",
+                "Choose the folder that holds the pictures.",
+                Place(kind="file", id=str(folder)),
+                code="data-folder-too-large",
+            )
+        folders[:] = [name for name in folders if _is_on(Path(place, name), device)]
+        found += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
     return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
+
+
+def _is_on(folder: Path, device: int) -> bool:
+    try:
+        return folder.lstat().st_dev == device
+    except OSError:
+        return False
 
 
 def files_of(reference: Reference) -> list[Path]:
@@ -211,23 +240,49 @@ def is_folder(spec: str, folder: Path) -> bool:
 
 
 def absolute(folder: Path, name: str) -> Path:
-    """Return a path of the project as an absolute one."""
-    path = Path(name)
-    return path if path.is_absolute() else folder / path
+    """Return a path of the project as an absolute one; links are not resolved.
+
+    Raises:
+        WorkbenchError: no file system can hold a file of that name.
+    """
+    path = Path(os.path.normpath(folder / name))
+    parts = [os.fsencode(part) for part in path.parts]
+    if max(map(len, parts)) > _MAX_NAME_BYTES or sum(map(len, parts)) > _MAX_PATH_BYTES:
+        raise failure(
+            f"The path {name[:60]}... is too long for a file.",
+            "Correct the path.",
+            Place(kind="file", id=name[:60]),
+            code="path-too-long",
+        )
+    return path
 
 
-def _package_file(module: str) -> Path | None:
-    """Find a module's file as the import system would, but without importing its parents."""
-    search: list[str] | None = None
-    origin: str | None = None
-    for depth, _ in enumerate(parts := module.split(".")):
-        name = ".".join(parts[: depth + 1])
-        spec = importlib.machinery.PathFinder.find_spec(name, search)
-        if spec is None:
-            return None
-        search = list(spec.submodule_search_locations or [])
-        origin = spec.origin
-    return Path(origin) if origin and origin != "frozen" else None
+def _package_file(module: str, folder: Path) -> Path | None:
+    """Find a module's file as the engine would, but without importing its parents.
+
+    Installed modules come first, the project's folder last, the current folder not at all.
+    """
+    search = [Path(entry) for entry in sys.path if os.path.isabs(entry)]
+    search.append(Path(os.path.abspath(folder)))
+    file: Path | None = None
+    for part in module.split("."):
+        file, search = _module_in(search, part)
+    return file
+
+
+def _module_in(search: list[Path], name: str) -> tuple[Path | None, list[Path]]:
+    """Return a module's file, None for a namespace package, and where its submodules are."""
+    namespaces: list[Path] = []
+    for folder in search:
+        inside = folder / name
+        for suffix in importlib.machinery.all_suffixes():
+            if (file := inside / f"__init__{suffix}").is_file():
+                return file, [inside]
+            if (file := folder / f"{name}{suffix}").is_file():
+                return file, []
+        if inside.is_dir():
+            namespaces.append(inside)
+    return None, namespaces
 
 
 def _import_closure(start: Path) -> set[Path]:
@@ -247,7 +302,9 @@ def _local_imports(path: Path) -> Iterator[Path]:
         state = path.stat()
     except OSError:
         return
-    for name in _imported_names(path, state.st_mtime_ns, state.st_size):
+    for name in _imported_names(
+        path, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+    ):
         stem = path.parent / Path(*name.split("."))
         for candidate in (stem.with_suffix(".py"), stem / "__init__.py"):
             if candidate.is_file():
@@ -255,12 +312,12 @@ def _local_imports(path: Path) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=512)
-def _imported_names(path: Path, modified_ns: int, size: int) -> tuple[str, ...]:
+def _imported_names(path: Path, state: tuple[int, ...]) -> tuple[str, ...]:
     """Return the modules a file imports that may lie beside it; every plan asks."""
-    del modified_ns, size
+    del state
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(read_limited(path, MAX_TEXT_BYTES))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     names: list[str] = []
     for node in ast.walk(tree):

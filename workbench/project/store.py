@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import tempfile
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 Raw = dict[str, Any]
 
@@ -87,6 +86,7 @@ def migrate(raw: Raw) -> Raw:
 
 
 MAX_BYTES = 16 << 20
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def load(path: Path) -> Project:
@@ -145,7 +145,7 @@ def save(project: Project, path: Path) -> None:
             code="project-read-only",
         )
     try:
-        write_atomically(path, dump(project).encode())
+        write_file(path, dump(project).encode())
     except OSError as error:
         raise failure(
             f"The project could not be saved: {error.strerror or error}.",
@@ -155,37 +155,45 @@ def save(project: Project, path: Path) -> None:
         ) from error
 
 
+@contextmanager
+def editing(path: Path) -> Iterator[None]:
+    """Let no other process of the program change a project file until the block ends.
+
+    Raises:
+        WorkbenchError: another process is changing it for a long time, or there is no such folder.
+    """
+    remove_parts(path.absolute().parent)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path))
+        except FileNotFoundError:
+            # Reading the project reports it.
+            pass
+        except OSError as error:
+            raise failure(
+                f"The project cannot be changed: {error.strerror or error}.",
+                "Another process may be changing it. Try again.",
+                Place(kind="file", id=str(path)),
+                code="project-busy",
+            ) from error
+        yield
+
+
+def edit(path: Path, change: Callable[[Project], Project]) -> Project:
+    """Read a project file, change the project and write it, with no other change in between.
+
+    Raises:
+        WorkbenchError: the file cannot be read or written, or the change is refused.
+    """
+    with editing(path):
+        project = change(load(path))
+        save(project, path)
+    return project
+
+
 def is_writable(path: Path) -> bool:
     """Return whether a file may be changed: by its mode, also for root, and by access."""
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file by renaming a synced temporary file in the same folder."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _read(path: Path) -> bytes:
@@ -195,22 +203,27 @@ def _read(path: Path) -> bytes:
             raise failure(
                 "This is a folder, not a project file.", where=place, code="project-is-folder"
             )
-        if path.stat().st_size > MAX_BYTES:
-            raise failure(
-                f"The file is {path.stat().st_size >> 20} MiB; a project has a few KiB.",
-                "Choose a .qwb file. To start a new project, drop a model file.",
-                place,
-                code="project-too-large",
-            )
-        return path.read_bytes()
+        data = read_limited(path, MAX_BYTES)
     except FileNotFoundError:
         raise failure(
             "The project file does not exist.", where=place, code="project-missing"
         ) from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise failure(
+                f"The file is larger than {MAX_BYTES >> 20} MiB; a project has a few KiB.",
+                "Choose a .qwb file. To start a new project, drop a model file.",
+                place,
+                code="project-too-large",
+            ) from error
         raise failure(
             f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
         ) from error
+    except ValueError:
+        raise failure(
+            "The path of the project is invalid.", where=place, code="project-missing"
+        ) from None
+    return data
 
 
 def _decode(text: bytes, place: Place) -> dict[str, Any]:
@@ -237,9 +250,37 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
             place,
             code="project-json-broken",
         ) from None
+    except ValueError as error:
+        raise failure(
+            f"The file holds a number that is too long: {error}."[:200],
+            "Correct the number.",
+            place,
+            code="project-json-broken",
+        ) from None
     if not isinstance(raw, dict):
         raise failure("The JSON file is not a project.", where=place, code="project-not-object")
+    if bad := _bad_text(raw):
+        raise failure(
+            f"The text {bad!r} holds a character that no text may have."[:200],
+            "Remove it.",
+            place,
+            code="project-text-invalid",
+        )
     return raw
+
+
+def _bad_text(value: Any) -> str:
+    """Return a text with a null character or a lone surrogate; "" if there is none."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack += [*item.keys(), *item.values()]
+        elif isinstance(item, list):
+            stack += item
+        elif isinstance(item, str) and ("\0" in item or _SURROGATE.search(item)):
+            return item
+    return ""
 
 
 def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
@@ -255,6 +296,13 @@ def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
 
 
 def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
+    for name, value in project.target.options.items():
+        if isinstance(value, dict | list):
+            yield ErrorInfo(
+                message=f"The option {name[:60]} takes one value, not {type(value).__name__}.",
+                where=Place(kind="option", id=f"target.options.{name[:60]}"),
+                code="target-option-invalid",
+            )
     seen: set[str] = set()
     known = {*PRESETS_BY_ID, *project.presets}
     for index, rule in enumerate(project.rules):
@@ -266,8 +314,8 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
                 code="rule-id-duplicate",
             )
         seen.add(rule.id)
-        named = rule.config if isinstance(rule.config, str) else ""
-        if named and named not in known and not is_reference(named):
+        named = rule.config if isinstance(rule.config, str) else None
+        if named is not None and named not in known and not is_reference(named):
             yield ErrorInfo(
                 message=f"Unknown config {rule.config!r}.",
                 hint=f"Known: {', '.join(sorted(known))}.",

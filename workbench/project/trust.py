@@ -1,197 +1,28 @@
-"""Trust: which user code a project runs, and whether the user has allowed exactly this code."""
+"""Trust: which code the user has allowed to run, by folder and content."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
-import pickletools
-import re
-import zipfile
-from dataclasses import dataclass
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import platformdirs
 
-from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError
-from workbench.installation import resources
-from workbench.project import sources
-from workbench.project.checkpoints import CONVERT_MODULE, form_of
-from workbench.project.store import write_atomically
+from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError, failure
+from workbench.files import locked, make_private_folder, read_limited, write_file
+from workbench.project.project_code import Code, read_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from workbench.project.model import Project
 
-
-_SAFE_TARGET = re.compile(
-    r"torch\.ops\.[\w.]+|_operator\.\w+|operator\.\w+|math\.\w+|torch\._?sym_\w+|"
-    r"torch\.(sym_\w+)|builtins\.(min|max|abs|pow|round|getitem)"
-)
-_UNSAFE_OPERATOR = re.compile(r"torch\.ops\.aten\.from_file\b|call_torchbind|torch\.ops\.profiler")
-_SIZE = re.compile(r"[\w\s+\-*/().,<>=!&|%]*")
-_SIZE_NAME = re.compile(
-    r"[suz]\d+|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|IntTrueDiv|FloatTrueDiv|Pow|"
-    r"PowByNatural|FloatPow|ToFloat|TruncToInt|CeilToInt|FloorToInt|RoundToInt|Identity|"
-    r"ModularIndexing|Where|Eq|Ne|Gt|Ge|Lt|Le|And|Or|Not|Abs|oo|int_oo|True|False|true|false|"
-    r"ceiling|floor|sqrt|OpaqueUnaryFn_\w+|Integer|Rational|Float|Symbol|VR|nan"
-)
-_SAFE_GLOBALS = re.compile(
-    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter|qtensor)|"
-    r"torch\._utils _rebuild_device_tensor_from_numpy|torch \w+Storage|torch\.storage \w+|"
-    r"torch (Size|device|float\d+|bfloat16|u?int\d+|bool|strided|contiguous_format|Tensor)|"
-    r"torch\.serialization _get_layout|torch\.nn\.parameter Parameter|_codecs encode|"
-    r"torch\._tensor _rebuild_from_type_v2"
-)
-_CODE_FOLDERS = re.compile(r"/(aotinductor|aoti|executorch)/|\.(so|dll|dylib|py|pyc|cubin)$")
-_MAX_GRAPH_BYTES = 512 << 20
-
-
-def archive_risks(path: Path) -> list[str]:
-    """Return why loading the file may run code; "" if it cannot."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            if not any(name.endswith("/archive_format") for name in names):
-                return ["uses an old format, and loading it may run code"]
-            return sorted(set(_risks(archive, names)))
-    except (OSError, zipfile.BadZipFile, ValueError, RecursionError):
-        # Not an archive: the import stage reports it, and no code is run.
-        return []
-
-
-def _risks(archive: zipfile.ZipFile, names: list[str]) -> Iterator[str]:
-    for name in names:
-        if _CODE_FOLDERS.search(name):
-            yield "contains compiled code"
-        elif re.search(r"/models/[^/]+\.json$", name):
-            if archive.getinfo(name).file_size > _MAX_GRAPH_BYTES:
-                yield "contains a graph that is too large to check"
-            else:
-                yield from _graph_risks(json.loads(archive.read(name)))
-        elif name.endswith(".pt") and not _safe_pickle(archive.read(name)):
-            yield "contains a pickle that can run code"
-        elif re.search(r"(weights|constants)_config\.json$", name):
-            yield from _payload_risks(archive, name)
-        elif re.search(r"/constants/custom_obj_\d+$", name):
-            yield "contains script objects"
-
-
-def _payload_risks(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
-    folder = name.rpartition("/")[0]
-    config = json.loads(archive.read(name)).get("config", {})
-    for entry in config.values():
-        if not isinstance(entry, dict):
-            continue
-        if entry.get("tensor_meta") is None and not entry.get("use_pickle"):
-            yield "contains script objects"
-        if entry.get("use_pickle"):
-            payload = archive.read(f"{folder}/{entry.get('path_name')}")
-            if not _safe_pickle(payload):
-                yield "contains a pickle that can run code"
-
-
-def _graph_risks(value: Any) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list):
-            stack.extend(item)
-            continue
-        if not isinstance(item, dict):
-            continue
-        target = item.get("target")
-        if isinstance(target, str) and "inputs" in item and not _safe_target(target):
-            yield f"calls {target}"
-        expression = item.get("expr_str")
-        if isinstance(expression, str) and not _safe_size(expression):
-            yield "contains a size that is not arithmetic"
-        stack.extend(item.values())
-
-
-def _safe_target(name: str) -> bool:
-    return bool(_SAFE_TARGET.fullmatch(name)) and not _UNSAFE_OPERATOR.search(name)
-
-
-def _safe_size(text: str) -> bool:
-    if not _SIZE.fullmatch(text) or "__" in text or len(text) > 10_000:
-        return False
-    names = re.findall(r"[A-Za-z_]\w*", text)
-    return all(_SIZE_NAME.fullmatch(name) for name in names)
-
-
-def _safe_pickle(data: bytes) -> bool:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as inner:
-            pickles = [inner.read(n) for n in inner.namelist() if n.endswith("data.pkl")]
-    except zipfile.BadZipFile:
-        return False
-    return all(_SAFE_GLOBALS.fullmatch(name) for p in pickles for name in _globals(p))
-
-
-def _globals(data: bytes) -> Iterator[str]:
-    strings: list[str] = []
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name in {"GLOBAL", "INST"}:
-            yield str(argument)
-        elif opcode.name == "STACK_GLOBAL":
-            yield " ".join(strings[-2:])
-        elif isinstance(argument, str):
-            strings.append(argument)
-
-
-# The program's own samples are a part of the program; copies of them are asked for like any code.
-SAMPLES = resources() / "samples"
 CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
-
-
-@dataclass(frozen=True)
-class CodeUse:
-    """One piece of user code: the option that refers to it, its files, and why it runs.
-
-    ``instead`` says how to do without it.
-    """
-
-    option: str
-    files: tuple[Path, ...]
-    why: str
-    instead: str = ""
-
-
-def code_used(project: Project, folder: Path) -> list[CodeUse]:
-    """Return all code that a run executes, except the shipped samples."""
-    uses = []
-    for option, reference in sources.references(project, folder):
-        files = tuple(p for p in sources.files_of(reference) if p.is_file())
-        if files and all(p.resolve().is_relative_to(SAMPLES) for p in files):
-            continue
-        if reference.runs_code:
-            name = reference.module or (reference.path.name if reference.path else "")
-            uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
-        elif reference.kind == "weights" and reference.path and files:
-            if "module" in map(form_of, files):
-                name = reference.path.name
-                instead = CONVERT_MODULE.replace("{name}", name)
-                uses.append(CodeUse(option, files, f"unpickles the module in {name}", instead))
-        elif reference.kind == "program" and reference.path and reference.path.is_file():
-            uses.extend(
-                CodeUse(option, files, f"{reference.path.name} {risk}")
-                for risk in archive_risks(reference.path)
-            )
-    return uses
-
-
-def trust_digest(uses: list[CodeUse]) -> str:
-    """Return one digest of this code; it changes when any file changes."""
-    sha = hashlib.sha256()
-    for use in uses:
-        sha.update(use.why.encode() + b"\0")
-        for path in use.files:
-            sha.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return sha.hexdigest()
+_VERSION = 2
+_MAX_BYTES = 16 << 20
 
 
 def config_folder() -> Path:
@@ -205,57 +36,134 @@ def default_store() -> Path:
     return config_folder() / "trust.json"
 
 
+@dataclass(frozen=True)
+class Grant:
+    """A permission: the digest of what may run, and the project it was given for."""
+
+    digest: str
+    description: str
+
+
 class TrustStore:
-    """The digests that the user has allowed, each with a description of its project."""
+    """What the user has allowed: folders, programs and callables, each with one digest.
+
+    The file belongs to the user and is readable by nobody else; a file that others can write
+    counts as empty.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or default_store()
 
-    def granted(self) -> dict[str, str]:
-        """Return all trusted digests with their descriptions."""
+    def granted(self) -> dict[str, Grant]:
+        """Return all permissions by place."""
         try:
-            raw = json.loads(self._path.read_bytes())
-            return {str(k): str(v) for k, v in raw.items()}
-        except (OSError, ValueError, AttributeError):
+            return self._read()
+        except OSError:
             return {}
 
-    def allows(self, uses: list[CodeUse]) -> bool:
-        """Return whether the code may run: there is none, or it was allowed before."""
-        return not uses or trust_digest(uses) in self.granted()
+    def _read(self) -> dict[str, Grant]:
+        """Return all permissions; none if the file is missing, foreign or damaged.
 
-    def grant(self, uses: list[CodeUse], description: str) -> None:
-        """Store the permission to run this code."""
-        self._write({**self.granted(), trust_digest(uses): description})
+        Raises:
+            OSError: the file cannot be read now. It must not be replaced.
+        """
+        try:
+            if not self._is_own():
+                return {}
+            raw = json.loads(read_limited(self._path, _MAX_BYTES))
+            if raw["version"] != _VERSION:
+                return {}
+            return {
+                str(place): Grant(str(given["digest"]), str(given["description"]))
+                for place, given in raw["trusted"].items()
+            }
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}
 
-    def revoke(self, digest: str) -> None:
-        """Remove one permission."""
-        self._write({k: v for k, v in self.granted().items() if k != digest})
+    def allows(self, code: Code) -> bool:
+        """Return whether the code may run: there is none, or exactly this was allowed before."""
+        granted = self.granted()
+        return all(
+            place in granted and granted[place].digest == digest
+            for place, digest in code.places.items()
+        )
 
-    def _write(self, granted: dict[str, str]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path, json.dumps(granted, indent=1).encode())
+    def grant(self, code: Code, description: str) -> None:
+        """Store the permission to run exactly this code.
+
+        Raises:
+            WorkbenchError: the file cannot be written.
+        """
+        new = {place: Grant(digest, description) for place, digest in code.places.items()}
+        with self._changing() as granted:
+            granted.update(new)
+
+    def revoke(self, place: str) -> None:
+        """Remove one permission.
+
+        Raises:
+            WorkbenchError: the file cannot be written.
+        """
+        with self._changing() as granted:
+            granted.pop(place, None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Grant]]:
+        try:
+            make_private_folder(self._path.parent)
+            with locked(self._path):
+                granted = self._read()
+                yield granted
+                self._write(granted)
+        except OSError as error:
+            raise failure(
+                f"The list of trusted code cannot be written: {error.strerror or error}.",
+                f"Make {self._path.parent} writable.",
+                Place(kind="file", id=str(self._path)),
+                code="trust-not-saved",
+            ) from error
+
+    def _write(self, granted: Mapping[str, Grant]) -> None:
+        trusted = {place: asdict(given) for place, given in granted.items()}
+        text = json.dumps({"version": _VERSION, "trusted": trusted}, indent=1)
+        write_file(self._path, text.encode(), mode=0o600)
+
+    def _is_own(self) -> bool:
+        """Return whether the file is a regular one that only the user can write."""
+        state = self._path.lstat()
+        if os.name != "posix":
+            return True
+        own = state.st_uid == os.geteuid() and not state.st_mode & 0o022
+        return stat.S_ISREG(state.st_mode) and own
 
 
-def demand(project: Project, folder: Path, store: TrustStore) -> None:
-    """Return if the project's code may run.
+def demand(project: Project, folder: Path, store: TrustStore) -> Code:
+    """Return the project's code, which may run; the engine runs exactly this.
 
     Raises:
-        TrustRequiredError: the project refers to code that is not allowed; lists every piece.
+        TrustRequiredError: the project refers to code that is not allowed; lists every piece, and
+            carries the code, which is what the user is asked about.
     """
-    try:
-        uses = code_used(project, folder)
-        allowed = store.allows(uses)
-    except WorkbenchError:
-        # An invalid reference runs no code; the run reports it.
-        return
-    if allowed:
-        return
-    raise TrustRequiredError(
+    code = named_code(project, folder)
+    if store.allows(code):
+        return code
+    infos = [
         ErrorInfo(
             message=f"Running this project {use.why}.",
             hint=use.instead or "Read the code, then allow it (command line: --trust).",
             where=Place(kind="option", id=use.option),
             code="trust-required",
         )
-        for use in uses
-    )
+        for use in code.uses
+    ]
+    raise TrustRequiredError(infos, code)
+
+
+def named_code(project: Project, folder: Path) -> Code:
+    """Return the project's code; none if a reference is invalid, which the run reports."""
+    try:
+        return read_code(project, folder)
+    except WorkbenchError:
+        return Code()

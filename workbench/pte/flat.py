@@ -1,7 +1,7 @@
 """FlatBuffer tables, read with bounds checks on every offset.
 
 The usual readers trust all offsets. Here every offset is checked against the end of the data, and
-the number of tables against the size of the data.
+the number of tables and the length of all lists together against the size of the data.
 Source: FlatBuffers internals, https://flatbuffers.dev/internals/.
 """
 
@@ -14,6 +14,10 @@ from workbench.errors import Place, WorkbenchError, failure
 
 _TABLES_AT_LEAST = 10_000
 _BYTES_PER_TABLE = 4
+_TABLES_AT_MOST = 400_000
+# Bytes of lists and texts that are decoded: files share some of them, but not again and again.
+_LISTS_AT_LEAST = 1 << 20
+_LISTS_AT_MOST = 16 << 20
 _SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8}
 
 
@@ -32,7 +36,9 @@ class Data:
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
-        self._left = max(_TABLES_AT_LEAST, len(view) // _BYTES_PER_TABLE)
+        tables = max(_TABLES_AT_LEAST, len(view) // _BYTES_PER_TABLE)
+        self._left = min(tables, _TABLES_AT_MOST)
+        self._list_bytes = min(max(_LISTS_AT_LEAST, 2 * len(view)), _LISTS_AT_MOST)
 
     def whole(self, form: str, at: int) -> int:
         """Return one little-endian integer; ``form`` is its ``struct`` format character."""
@@ -47,6 +53,12 @@ class Data:
         if self._left < 0:
             raise damaged("its tables refer to each other again and again")
         return Table(self, at)
+
+    def spend(self, count: int) -> None:
+        """Count bytes of a list that is decoded; the sum is limited."""
+        self._list_bytes -= count
+        if self._list_bytes < 0:
+            raise damaged("its tables refer to the same lists again and again")
 
     def root(self) -> Table:
         """Return the root table."""
@@ -85,7 +97,14 @@ class Table:
     def numbers(self, field: int, form: str) -> tuple[int, ...]:
         """Return a vector of integers."""
         start, count = self._vector(field, _SIZES[form])
+        self._data.spend(count * max(4, _SIZES[form]))
         return struct.unpack_from(f"<{count}{form}", self._data.view, start) if count else ()
+
+    def copied(self, field: int) -> bytes:
+        """Return a vector of bytes, copied."""
+        found = self.bytes(field)
+        self._data.spend(len(found))
+        return bytes(found)
 
     def bytes(self, field: int) -> memoryview:
         """Return a vector of bytes, or a string, not copied."""
@@ -94,7 +113,9 @@ class Table:
 
     def text(self, field: int) -> str:
         """Return a string; invalid UTF-8 is replaced."""
-        return str(self.bytes(field), "utf-8", "replace")
+        found = self.bytes(field)
+        self._data.spend(len(found))
+        return str(found, "utf-8", "replace")
 
     def _place(self, field: int) -> int | None:
         entry = 4 + 2 * field

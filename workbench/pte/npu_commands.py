@@ -225,6 +225,10 @@ class CommandStream:
     operations: tuple[Operation, ...] = field(default=())
 
 
+# Of the largest networks a stream has a few hundred KiB; a decoded command takes 200 bytes.
+_MOST_BYTES = 4 << 20
+
+
 def decode(data: memoryview | bytes) -> CommandStream:
     """Return the commands in a delegate's ``cmd_data``.
 
@@ -234,6 +238,8 @@ def decode(data: memoryview | bytes) -> CommandStream:
     mark = bytes(data[:4])
     if mark not in _MARKS or len(data) % 4:
         raise damaged("an Ethos-U command stream does not begin with COP1 or COP2")
+    if len(data) > _MOST_BYTES:
+        raise damaged(f"an Ethos-U command stream is larger than {_MOST_BYTES >> 20} MiB")
     words = struct.unpack(f"<{len(data) // 4}I", data)
     family, macs, commands = "", 0, list[Command]()
     at = 1

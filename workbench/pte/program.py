@@ -26,6 +26,8 @@ _ITEM_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
     "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
 }  # fmt: skip
+# Bytes of segments that all parts take together, at least, and as times of the file.
+_SHARED_AT_LEAST, _SHARED_TIMES = 1 << 20, 4
 # Larger than any memory; thousands of them still fit 64 bits.
 _MOST_BYTES = 2**48
 _VALUE_KINDS = {
@@ -170,14 +172,19 @@ class _Segments:
     view: memoryview
     base: int
     places: tuple[tuple[int, int], ...]
+    taken: list[int] = field(default_factory=list)
 
     def take(self, index: int) -> memoryview:
+        """Return a segment; several parts may share one, but not again and again."""
         if not 0 <= index < len(self.places):
             raise damaged("a segment is named that does not exist")
         offset, size = self.places[index]
         start = self.base + offset
         if start + size > len(self.view):
             raise damaged("a segment reaches beyond its end")
+        self.taken.append(size)
+        if sum(self.taken) > max(_SHARED_AT_LEAST, _SHARED_TIMES * len(self.view)):
+            raise damaged("its parts refer to the same segment again and again")
         return self.view[start : start + size]
 
 
@@ -359,7 +366,7 @@ def _delegate(table: Table, inline: list[memoryview], segments: _Segments) -> De
             data = inline[index]
         else:
             raise damaged("a delegate's data is missing")
-    specs = {spec.text(0): bytes(spec.bytes(1)) for spec in table.tables(2)}
+    specs = {spec.text(0): spec.copied(1) for spec in table.tables(2)}
     return Delegate(table.text(0), data, specs)
 
 

@@ -6,11 +6,14 @@ and ``device_graph.json`` (GraphSnapshots) and ``arrays.npz``. Nothing is pickle
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import read_limited
 from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
@@ -131,6 +134,9 @@ ARRAYS_FILE = "arrays.npz"
 GRAPH_FILE = "graph.json"
 # The compiled program and its separate weights file in the results of the stage lower.
 PROGRAM_FILE, WEIGHTS_FILE = "program.pte", "weights.ptd"
+# Digests of a finished result's files; the cache writes it.
+MANIFEST_FILE = "entry.json"
+_MAX_BYTES = 256 << 20
 DEVICE_GRAPH_FILE = "device_graph.json"
 
 EXAMPLE_ONLY = "the example input only"
@@ -155,17 +161,34 @@ def load_result(kind: type[Result], folder: Path) -> Result:
     """Return the result stored in a folder.
 
     Raises:
-        WorkbenchError: it is missing or damaged.
+        WorkbenchError: it is missing or damaged, or not what was stored.
     """
     try:
-        return kind.model_validate_json((folder / RESULT_FILE).read_bytes())
+        data = read_limited(folder / RESULT_FILE, _MAX_BYTES)
+        if hashlib.sha256(data).hexdigest() != _stored_digest(folder, data):
+            raise _damaged()
+        return kind.model_validate_json(data)
     except (OSError, ValidationError) as error:
-        raise failure(
-            "A stored result is damaged.",
-            "Run the stage again to recompute it.",
-            Place(kind="file", id=RESULT_FILE),
-            code="result-damaged",
-        ) from error
+        raise _damaged() from error
+
+
+def _stored_digest(folder: Path, data: bytes) -> str:
+    """Return the digest that was stored with a result; a result in the making has none yet."""
+    try:
+        return str(json.loads((folder / MANIFEST_FILE).read_bytes())[RESULT_FILE]["sha256"])
+    except FileNotFoundError:
+        return hashlib.sha256(data).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _damaged() -> WorkbenchError:
+    return failure(
+        "A stored result is damaged.",
+        "Run the stage again to recompute it.",
+        Place(kind="file", id=RESULT_FILE),
+        code="result-damaged",
+    )
 
 
 def save_result(result: Frozen, folder: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
+from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
+from workbench.escaping import filled, in_python_docstring
 from workbench.pipeline.plan import tool_versions
 from workbench.project import sources
 from workbench.script.model_and_data import (
@@ -126,8 +128,9 @@ def demand_arm(project: Project) -> None:
 
 def _head(project: Project, base: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in tool_versions().items())
+    name, target = map(in_python_docstring, (project.name, project.target.id))
     return f'''
-"""Makes {project.name}.pte for {project.target.id} on the plain ExecuTorch API.
+"""Makes {name}.pte for {target} on the plain ExecuTorch API.
 
 Written by the Quantization Workbench; the bytes are those of its package with
 {versions}.
@@ -173,9 +176,8 @@ _QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
-    # {separate}
-    if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
-           for n in module.graph.nodes):
+{separate}    loops = ("cond", "while_loop")
+    if any(getattr(node.target, "__name__", "") in loops for node in module.graph.nodes):
         if RANGES:
             sys.exit("No range can be fixed here beside torch.cond or while_loop.")
         with torch.inference_mode():
@@ -240,7 +242,7 @@ def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
         apart = "    made.write_tensor_data_to_file(out.parent)  # the weights: weights.ptd\n"
     tail = f"""
     config = {_RUNTIME_FORM[reads_text]}
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else {project.name + ".pte"!r})
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else {file_stem(project.name) + ".pte"!r})
     made = edge.to_executorch(config=config)
     out.write_bytes(made.buffer)
 {apart}    print(f"wrote {{out}}: {{out.stat().st_size}} bytes")
@@ -251,19 +253,24 @@ if __name__ == "__main__":
 """
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
-    flow = _FLOW.replace("{ranges}", f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}")
-    flow = flow.replace("{quantize}", (QUANTIZE if reads_text else _QUANTIZE).strip("\n"))
-    owns = is_wanted(OWN_WEIGHTS, project.target.options)
-    flow = flow.replace("    # {separate}\n", "    separate_weights(module)\n" if owns else "")
-    flow = flow.replace("{buffers}", _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS)
-    lower = _LOWER.replace("{checks}", _checks(project))
+    methods = _METHODS if reads_text else ""
+    lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
     if chosen := wanted_corrections(project.target.options, "compile"):
         calls = ", ".join(f"{row.function}()" for row in chosen)
         lower = f"    with {calls}:\n" + indent(lower, "    ")
-    lower = lower.replace("{methods}", _METHODS if reads_text else "")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
-    flow = flow.replace("{fix}", fix).replace("{lower}", lower)
+    owns = is_wanted(OWN_WEIGHTS, project.target.options)
+    separate = "    separate_weights(module)\n" if owns else ""
+    template = QUANTIZE if reads_text else _QUANTIZE
+    quantize = filled(template, {"fix": fix, "separate": separate})
+    values = {
+        "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
+        "quantize": quantize.strip("\n"),
+        "buffers": _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS,
+        "lower": lower,
+    }
+    flow = filled(_FLOW, values)
     border = "\n    edge = with_integer_borders(edge)" if integer_io else ""
     border += "\n    edge = with_out_variants(edge)"
     return flow.rstrip() + border + kernels + "\n" + tail.lstrip("\n")

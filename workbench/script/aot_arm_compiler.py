@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from workbench.deploy.firmware_files import file_stem
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.escaping import in_python_docstring
+from workbench.files import write_file
 from workbench.project import edits
 from workbench.project.configs import A8W8
 from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
-from workbench.project.store import save, write_atomically
+from workbench.project.store import save
 from workbench.script import demand_arm
 from workbench.script.model_and_data import data_part, model_part
 from workbench.targets import target_of
@@ -268,7 +271,7 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
         )
     try:
         for path, text in files.items():
-            write_atomically(path, text.encode())
+            write_file(path, text.encode())
     except OSError as error:
         raise failure(
             f"{project.parent} cannot be written: {error.strerror or error}.",
@@ -341,10 +344,11 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
         words.append("--direct_drive")
     if not project.model.strict_export:
         words.append("--non_strict_export")
-    commands.append(shlex.join([*words, f"--output={project.name}.pte"]))
+    commands.append(shlex.join([*words, f"--output={file_stem(project.name)}.pte"]))
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
-        _HEAD.format(name=project.name, base=base), model_part(project, folder, branches=False),
+        _HEAD.format(name=in_python_docstring(project.name), base=base),
+        model_part(project, folder, branches=False),
         data_part(project, folder), _TAIL.format(samples=samples),
     ]  # fmt: skip
     return commands, "\n\n".join(part.strip("\n") for part in parts) + "\n"

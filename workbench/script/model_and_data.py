@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.escaping import filled
 from workbench.project import sources
 from workbench.project.checkpoints import form_of, weight_files
 from workbench.project.model import Tokenization
@@ -313,8 +314,7 @@ QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
-    # {separate}
-    with plain_attention(module):
+{separate}    with plain_attention(module):
         prepared = prepare_pt2e(module, quantizer())
     first = caches(prepared)
     handed_on = sum(value.is_floating_point() for value in inputs)
@@ -360,13 +360,16 @@ def runtime_form(program):
 def steps_part(source: DataSource, folder: Path) -> str:
     """Return the functions that yield the steps of a text."""
     settings = source.tokens or Tokenization()
-    made = _STEPS.replace("{spec}", repr(source.spec)).replace("{ids}", _ids(settings, folder))
-    made = made.replace("{length}", str(settings.length))
     dropped = f"place in {set(source.dropped)}" if source.dropped else ""
     limit = f"given == {source.limit}" if source.limit else ""
     ends = " or ".join(end for end in (dropped, limit) if end)
-    said = f"            if {ends}:\n                break\n" if ends else ""
-    return made.replace("{ends}", said)
+    values = {
+        "spec": repr(source.spec),
+        "ids": _ids(settings, folder),
+        "length": str(settings.length),
+        "ends": f"            if {ends}:\n                break\n" if ends else "",
+    }
+    return filled(_STEPS, values)
 
 
 def _ids(settings: Tokenization, folder: Path) -> str:
@@ -386,4 +389,4 @@ def _ids(settings: Tokenization, folder: Path) -> str:
 def remembering_parts(source: DataSource) -> list[str]:
     """Return the functions for the decoder's state."""
     length = (source.tokens or Tokenization()).length
-    return [_REMEMBERED, _RUNNERS.replace("{length}", str(length))]
+    return [_REMEMBERED, filled(_RUNNERS, {"length": str(length)})]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.escaping import filled
 from workbench.project.configs import PluginConfig, QuantConfig, integers_of
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
@@ -125,7 +126,7 @@ OWN_INI = {text}
 def own_ini_at_hand():
     # The program keeps Vela's flags: the name of the file must not depend on where it lies.
     with tempfile.TemporaryDirectory() as place:
-        (Path(place) / {name!r}).write_text(OWN_INI, encoding="utf-8")
+        (Path(place) / {name}).write_text(OWN_INI, encoding="utf-8")
         with contextlib.chdir(place):
             yield
 """
@@ -140,7 +141,7 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     ini = ini_of(project.target, folder)
     if ini is None:
         return []
-    return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
+    return [filled(_AT_HAND, {"text": repr(ini.text), "name": repr(OWN_INI)})]
 
 
 def decomposition_tracking_part(project: Project) -> list[str]:

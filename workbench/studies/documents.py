@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from workbench.files import remove_parts, write_file
 from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
-from workbench.project.store import write_atomically
 from workbench.studies import STUDIES_BY_ID
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def load_study(kind: type[Document], folder: Path) -> Document | None:
 def save_study(document: Frozen, folder: Path) -> None:
     """Write the results of a study atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / DOCUMENT_FILE, document.model_dump_json().encode())
+    remove_parts(folder)
+    write_file(folder / DOCUMENT_FILE, document.model_dump_json().encode())
 
 
 class Culprit(Frozen):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, JsonValue, ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import write_file
 from workbench.project.frozen import Frozen
-from workbench.project.store import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,7 +147,7 @@ def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
             code="training-no-improvement",
         )
     try:
-        write_atomically(folder / found.file_name, (study / found.weights).read_bytes())
+        write_file(folder / found.file_name, (study / found.weights).read_bytes())
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore::FutureWarn
 ENGINE = Path(gate.__file__).parents[1]
 ROOM = ENGINE / "toolchain_patches"
 # Its row is "user-modules": the modules of users under their own names.
-OF_USERS = {"user_code.py": {"sys.modules", "sys.dont_write_bytecode", "sys.path"}}
+OF_USERS = {"code_import.py": {"sys.modules", "sys.path"}}
 
 
 def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from PySide6.QtCore import QTimer
 
 from tests.fakes.projects import make_project, write_project
 from ui.state.document import ChangedOnDiskError, Document
@@ -184,7 +185,7 @@ def test_that_a_failed_save_loses_nothing(document, project_file, monkeypatch):
     def full(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "write_atomically", full)
+    monkeypatch.setattr(store, "write_file", full)
     with pytest.raises(WorkbenchError, match="No space left"):
         document.save()
     assert document.modified
@@ -232,3 +233,57 @@ def test_that_a_file_that_cannot_be_read_leaves_the_open_project(document, proje
     second = write_project(tmp_path / "second")
     document.open(second)
     assert document.path == second
+
+
+def test_that_steady_edits_do_not_starve_the_autosave(document, project_file, qtbot):
+    document.open(project_file)
+    document._latest_autosave.setInterval(50)
+    edits_made = iter(range(100_000))
+    timer = QTimer(interval=5)
+    timer.timeout.connect(lambda: document.apply("Set", lambda p: noted(p, str(next(edits_made)))))
+    timer.start()
+    qtbot.waitUntil(lambda: any(project_file.parent.glob(f".*{AUTOSAVE_SUFFIX}")))
+    timer.stop()
+
+
+def noted(project, text):
+    return project.model_copy(update={"notes": text})
+
+
+def test_that_a_second_crash_keeps_the_recovery_of_the_first(document, project_file, tmp_path):
+    autosave = project_file.parent / f".net.qwb{AUTOSAVE_SUFFIX}"
+    crashed = Document(tmp_path / "recovery")
+    for note in ("first", "second"):
+        crashed.open(project_file)
+        crashed.apply("Set", lambda p, note=note: noted(p, note))
+        crashed.autosave()
+        left = autosave.read_bytes()
+        crashed.close()
+        autosave.write_bytes(left)
+    found = []
+    document.recovery_found.connect(found.append)
+    document.open(project_file)
+    assert [recovery.project.notes for recovery in found] == ["first", "second"]
+    found[1].discard()
+    assert found[0].file.exists()
+
+
+def test_that_an_autosave_does_not_write_through_a_link(document, project_file, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    document.open(project_file)
+    (project_file.parent / f".net.qwb{AUTOSAVE_SUFFIX}").symlink_to(victim)
+    document.apply("Set stem", set_stem)
+    document.autosave()
+    assert victim.read_text() == "kept"
+
+
+def test_that_a_link_is_no_recovery(document, project_file, tmp_path):
+    private = tmp_path / "private.qwb"
+    private.write_text(f"{tmp_path}\n" + project_file.read_text().replace("net", "other"))
+    (project_file.parent / f".{project_file.name}.autosave").symlink_to(private)
+    found = []
+    document.recovery_found.connect(found.append)
+    document.open(project_file)
+    assert found == []
+    assert private.exists()

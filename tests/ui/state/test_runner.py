@@ -12,7 +12,8 @@ from ui.state.runner import Runner
 from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.model import ModelSource
-from workbench.project.trust import TrustStore, code_used
+from workbench.project.project_code import read_code
+from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, RunUntil
 
 
@@ -94,7 +95,7 @@ def test_that_code_is_asked_for_before_any_engine_starts(runner, heard, engines,
     assert engines.made == []
     ((error, run),) = heard.trust
     assert "net.py:net" in error.infos[0].message
-    TrustStore(tmp_path / "trust.json").grant(code_used(project, tmp_path), "net")
+    TrustStore(tmp_path / "trust.json").grant(read_code(project, tmp_path), "net")
     run()
     qtbot.waitUntil(lambda: heard.states() == {"export": "done"})
 

@@ -7,8 +7,9 @@ import os
 import pytest
 
 from workbench.errors import WorkbenchError
+from workbench.files import file_digest
 from workbench.pipeline import keys
-from workbench.pipeline.keys import Digests, Reading, file_digest
+from workbench.pipeline.keys import Digests, Reading
 from workbench.project.model import DataSource
 
 
@@ -27,28 +28,46 @@ def test_that_a_digest_is_that_of_the_content(file):
     assert file_digest(file) == Digests().of(file) == digest(b"one")
 
 
-def test_that_a_file_is_read_again_only_if_size_or_time_changed(file, monkeypatch):
+def test_that_other_content_of_equal_size_and_time_is_read_again(file):
     digests = Digests()
-    digests.of(file)
+    assert digests.of(file) == digest(b"one")
     stat = file.stat()
     file.write_bytes(b"two")
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert digests.of(file) == digest(b"one")
-    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
     assert digests.of(file) == digest(b"two")
-    file.write_bytes(b"three")
-    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert digests.of(file) == digest(b"three")
+    other = file.with_name("other")
+    other.write_bytes(b"six")
+    os.utime(other, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    other.replace(file)
+    assert digests.of(file) == digest(b"six")
+
+
+def test_that_an_unchanged_file_is_read_once_it_is_not_recent(file, monkeypatch):
+    monkeypatch.setattr(keys, "_RECENT_NS", 0)
+    digests = Digests()
+    digests.of(file)
+    monkeypatch.setattr(keys, "file_digest", None)
+    assert digests.of(file) == digest(b"one")
+
+
+def test_that_a_recent_file_is_read_again(file, monkeypatch):
+    monkeypatch.setattr(keys, "_RECENT_NS", 1 << 60)
+    digests = Digests()
+    digests.of(file)
+    monkeypatch.setattr(keys, "file_digest", lambda path: "read again")
+    assert digests.of(file) == "read again"
 
 
 def test_that_digests_outlive_the_process(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(keys, "_RECENT_NS", 0)
     memory = tmp_path / "new" / "digests.json"
     first = Digests(memory)
     first.remember()
     assert not memory.exists()
     first.of(file)
     first.remember()
-    assert json.loads(memory.read_text())[str(file)][2] == digest(b"one")
+    assert json.loads(memory.read_text())[str(file)][1] == digest(b"one")
+    assert memory.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(keys, "file_digest", None)
     second = Digests(memory)
     assert second.of(file) == digest(b"one")

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
+from workbench.files import write_file
 from workbench.project import edits, store
 from workbench.project.configs import (
     IMPROVERS,
@@ -104,7 +105,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
     }  # fmt: skip
     assert Preprocess(size=(2, 3)).model_dump() == {
         "size": (2, 3), "crop": None, "filter": "bilinear", "layout": "auto", "dtype": "float32",
-        "scale": 255.0, "mean": (0.0,), "std": (1.0,), "order": "auto",
+        "scale": 255.0, "mean": (0.0,), "std": (1.0,), "order": "auto", "fold": False,
     }  # fmt: skip
     assert Tokenization().model_dump() == {"tokenizer": "", "length": 64}
     assert Bookmark(name="a", level="float", scale=1).model_dump() == {
@@ -397,11 +398,11 @@ def test_that_a_new_file_has_the_mode_of_the_users_mask_and_an_old_one_keeps_its
 
     before = os.umask(0o027)
     try:
-        store.write_atomically(tmp_path / "new", b"1")
+        write_file(tmp_path / "new", b"1")
     finally:
         os.umask(before)
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
     (tmp_path / "new").chmod(0o604)
-    store.write_atomically(tmp_path / "new", b"2")
+    write_file(tmp_path / "new", b"2")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o604
     assert [f.name for f in tmp_path.iterdir()] == ["new"]

@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QImage, QImageWriter, QPainter, QPixmap
+from PySide6.QtCore import QBuffer, QIODevice, QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 
 from ui.features.graph.paint_boxes import BoxPainter
@@ -17,6 +17,7 @@ from ui.features.graph.paint_overlays import ChromePainter
 from ui.features.graph.palette import Palette
 from ui.features.graph.picture import FAR, MANY, TINY
 from workbench.errors import Place, failure
+from workbench.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -260,8 +261,10 @@ def write_png(graph: GraphPainter, picture: Picture, path: Path) -> None:
     painter = QPainter(image)
     graph.paint(painter, _still(picture), with_map=False)
     painter.end()
-    if not QImageWriter(str(path), b"png").write(image):
-        raise _unwritable(path)
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "png")  # type: ignore[call-overload]  # the stub lacks a device
+    _write(path, buffer)
 
 
 def write_svg(graph: GraphPainter, picture: Picture, path: Path) -> None:
@@ -270,19 +273,24 @@ def write_svg(graph: GraphPainter, picture: Picture, path: Path) -> None:
     Raises:
         WorkbenchError: the file cannot be written.
     """
-    try:
-        path.touch()
-    except OSError as error:
-        raise _unwritable(path) from error
     size: QSize = picture.size.toSize()
+    buffer = QBuffer()
     generator = QSvgGenerator()
-    generator.setFileName(str(path))
+    generator.setOutputDevice(buffer)
     generator.setSize(size)
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
     generator.setTitle(f"Graph, level {picture.scene.hierarchy.snapshot.level}")
     painter = QPainter(generator)
     graph.paint(painter, _still(picture), with_map=False)
     painter.end()
+    _write(path, buffer)
+
+
+def _write(path: Path, buffer: QBuffer) -> None:
+    try:
+        write_file(path, bytes(buffer.data().data()))
+    except OSError as error:
+        raise _unwritable(path) from error
 
 
 def _unwritable(path: Path) -> Exception:

@@ -21,6 +21,7 @@ from workbench.deploy.simulators.discovery import (
     load_settings,
 )
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.pte.description import describe
 from workbench.pte.vela_stream import ETHOS_U
 from workbench.targets.ethos_u.devices import MEMORY_MODES
@@ -286,7 +287,7 @@ def read_runner(path: Path) -> RunnerElf:
         WorkbenchError: the file is missing, not an ELF, damaged, or not for a Cortex-M.
     """
     try:
-        data = path.read_bytes()
+        data = read_limited(path, MAX_PROGRAM_BYTES)
     except OSError as error:
         raise _wrong(
             path,

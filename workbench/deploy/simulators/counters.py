@@ -10,6 +10,7 @@ import base64
 import binascii
 import contextlib
 import gzip
+import itertools
 import json
 import mmap
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
+from workbench.files import open_regular, read_limited
 from workbench.results.simulation import TracedOperation
 
 if TYPE_CHECKING:
@@ -124,16 +126,28 @@ class Trace:
     problem: str = ""
 
 
+# What Python raises for a trace of another structure; OverflowError: a time that is infinite.
+_DAMAGED = (
+    OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
+_MOST_READINGS = 2_000_000
+_MOST_EVENT_BYTES = 64 << 20
+
+
 def read_trace(path: Path) -> Trace:
     """Return the contents of a trace; for a damaged trace, the part before the damage."""
     trace = Trace()
     try:
-        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as file:
-            for event in _events(file):
+        with (
+            open_regular(path) as packed,
+            gzip.open(packed, "rt", encoding="utf-8", errors="replace") as file,
+        ):
+            for event in itertools.islice(_events(file), _MOST_READINGS):
                 _take(event, trace)
     except FileNotFoundError:
         trace.problem = "The simulator wrote no trace of its operations."
-    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
+    except _DAMAGED:
         trace.problem = "The trace of the operations is damaged and incomplete."
     return trace
 
@@ -246,7 +260,7 @@ def recorded(folder: Path, log: Path) -> bytes:
         log: The output: runners without file access print the events in base64.
     """
     with contextlib.suppress(OSError):
-        return (folder / FILE).read_bytes()
+        return read_limited(folder / FILE, _MOST_EVENT_BYTES)
     found = None
     # An empty log cannot be memory-mapped.
     with (

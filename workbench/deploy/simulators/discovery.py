@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import make_private_folder, write_file
 from workbench.project.frozen import Frozen
-from workbench.project.store import write_atomically
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
 
@@ -272,11 +272,26 @@ def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
 FILE = "machine.json"
 
 
+class BoardLink(Frozen):
+    """How a board is reached: its serial port, and the user's command that flashes it.
+
+    The command runs without a shell; ``{elf}``, ``{pte}``, ``{bpte}``, ``{header}`` and
+    ``{folder}`` stand for the firmware and the deliverables. Without a command, the board is only
+    read.
+    """
+
+    port: str = Field(min_length=1)
+    baud: int = Field(default=115200, gt=0)
+    flash: str = ""
+    elf: str = ""
+    timeout_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+
+
 class MachineSettings(Frozen):
     """The user's simulator settings. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
 
     ``addresses`` maps the path of a runner to the address of its program. ``fast``, ``trace`` and
-    ``timeout_s`` apply to runs of projects.
+    ``timeout_s`` apply to runs of projects. ``board`` is the board at this machine.
     """
 
     simulators: Mapping[str, str] = Field(default_factory=dict)
@@ -286,6 +301,7 @@ class MachineSettings(Frozen):
     fast: bool = False
     trace: bool = False
     timeout_s: float = Field(default=600.0, gt=0)
+    board: BoardLink | None = None
 
 
 def settings_path() -> Path:
@@ -322,8 +338,8 @@ def load_settings() -> MachineSettings:
 def save_settings(settings: MachineSettings) -> None:
     """Write the settings."""
     path = settings_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, settings.model_dump_json(indent=1).encode())
+    make_private_folder(path.parent)
+    write_file(path, settings.model_dump_json(indent=1).encode())
 
 
 def adopt_runner(path: Path, address: int | None = None) -> MachineSettings:

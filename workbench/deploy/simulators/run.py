@@ -18,6 +18,7 @@ from workbench.deploy.simulators.counters import Reading, Trace, read_trace
 from workbench.deploy.simulators.log_parser import UartReader
 from workbench.deploy.simulators.process import Ending, Hooks, execute
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.results.simulation import Diagnosis, Pool, SimulationReport
 from workbench.text import plural
 
@@ -127,8 +128,8 @@ def as_standing(values: Array, spec: dict[str, Any]) -> Array:
 def _arrays(path: Path) -> list[tuple[str, Array]]:
     try:
         if path.suffix == ".bin":
-            return [(path.name, np.frombuffer(path.read_bytes(), np.uint8))]
-        with path.open("rb") as file:
+            return [(path.name, np.frombuffer(read_limited(path, MAX_PROGRAM_BYTES), np.uint8))]
+        with open_regular(path) as file:
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return [(path.name, loaded)]
@@ -136,7 +137,7 @@ def _arrays(path: Path) -> list[tuple[str, Array]]:
             return [(f"{path.name}:{name}", loaded[name]) for name in names]
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
-    except (ValueError, EOFError, KeyError) as error:
+    except Exception as error:
         raise _unreadable(path, "it contains no plain arrays") from error
 
 

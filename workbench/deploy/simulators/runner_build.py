@@ -25,6 +25,7 @@ from workbench.deploy.simulators.compatibility import (
 )
 from workbench.deploy.simulators.process import Hooks, execute
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import write_file
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ SCRIPT = Path("backends/arm/scripts/build_executor_runner.sh")
 SETUP = Path("examples/arm/arm-scratch/setup_path.sh")
 ELF = "arm_executor_runner"
 Wanted = Literal["semihosting", "embedded", "address"]
+_LEFT_OUT = {"PYTHONPATH", "PYTHONSAFEPATH"}
 _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d+)/(\d+)\]")
@@ -292,12 +294,12 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
             code="build-folder-not-writable",
         ) from error
     follower = _Follower(watching)
-    # The script's own Python code needs packages of this environment.
+    # The script's own Python code needs packages of this environment, and modules of its folder.
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     ending = execute(
         arguments(build, output, program),
         tree,
-        {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "PATH": paths},
+        {**{k: v for k, v in os.environ.items() if k not in _LEFT_OUT}, "PATH": paths},
         tree / "build.log",
         _TIMEOUT_S,
         Hooks(follower.feed, watching.cancelled),
@@ -349,10 +351,7 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        # Written to a temporary file and renamed, so that concurrent readers see a complete file.
-        beside = place / f".{ELF}.{os.getpid()}"
-        shutil.copyfile(elves[-1], beside)
-        beside.replace(place / ELF)
+        write_file(place / ELF, elves[-1].read_bytes())
     except OSError as error:
         raise _refused(
             f"The runner cannot be saved in {place}: {error.strerror or error}.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import math
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
 
-_UNREADABLE = (
-    OSError, ValueError, RuntimeError, KeyError, EOFError, zipfile.BadZipFile,
-    pickle.UnpicklingError,
-)  # fmt: skip
 _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
@@ -42,21 +38,41 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
         return None
     path = sources.absolute(folder, spec)
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return _labels_in(path, is_own=bool(source.labels))
+    except Exception as error:
         raise failure(
             f"The labels in {path.name} cannot be read.",
-            "Save them with numpy.save, without Python objects.",
+            "Save them with numpy.save, without Python objects: one whole number per sample.",
             Place(kind="option", id=f"{option}.labels"),
             code="labels-unreadable",
         ) from error
+
+
+def _labels_in(path: Path, *, is_own: bool) -> np.ndarray[Any, Any] | None:
+    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     if isinstance(loaded, np.ndarray):
-        return loaded.reshape(-1)
+        return _whole(loaded)
     with loaded:
         names = [n for n in loaded.files if n.lower() in _LABEL_NAMES]
-        if not names and source.labels and len(loaded.files) == 1:
+        if not names and is_own and len(loaded.files) == 1:
             names = loaded.files
-        return loaded[names[0]].reshape(-1) if names else None
+        return _whole(loaded[names[0]]) if names else None
+
+
+def _whole(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return labels as whole numbers [N].
+
+    Raises:
+        ValueError: one of them is none, such as NaN.
+    """
+    flat = np.asarray(labels).reshape(-1)
+    if flat.dtype.kind == "f":
+        if not np.array_equal(flat, np.round(flat)):
+            raise ValueError("a label is not a whole number")
+        flat = flat.astype(np.int64)
+    if flat.dtype.kind not in "iub":
+        raise ValueError("the labels are not numbers")
+    return flat
 
 
 def _folder_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any]:
@@ -85,15 +101,7 @@ def read_arrays(
         raise wrong(
             option, f"{path.name} does not exist.", "Correct the path.", code="data-missing"
         )
-    try:
-        arrays = _array_streams(path, inputs)
-    except _UNREADABLE as error:
-        raise wrong(
-            option,
-            f"{path.name} cannot be read: {str(error).splitlines()[0]}"[:300],
-            "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
-            code="data-unreadable",
-        ) from error
+    arrays = _readable_streams(path, inputs, option)
     if len(arrays) != len(inputs):
         raise wrong(
             option,
@@ -108,7 +116,7 @@ def read_arrays(
             code="data-lengths-differ",
         )
     for array, spec in zip(arrays, inputs, strict=True):
-        fit(np.zeros(array.shape[1:], array.dtype), spec, path.name, option)
+        fit(array.blank(), spec, path.name, option)
 
     def read() -> Iterator[Sample]:
         rows = zip(*(array.open() for array in arrays), strict=True)
@@ -117,6 +125,24 @@ def read_arrays(
             yield Sample(index, tuple(fitted), None)
 
     return Samples(path.name, arrays[0].count, read)
+
+
+def _readable_streams(path: Path, inputs: Sequence[TensorSpec], option: str) -> list[_ArrayStream]:
+    try:
+        found = _array_streams(path, inputs)
+        for array in found:
+            # Refuses types and byte orders that a tensor cannot have.
+            array.blank()
+        return found
+    except Exception as error:
+        # numpy and torch raise many kinds for damaged files.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise wrong(
+            option,
+            f"{path.name} cannot be read: {reason}"[:300],
+            "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
+            code="data-unreadable",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -128,6 +154,10 @@ class _ArrayStream:
     @property
     def count(self) -> int:
         return self.shape[0] if self.shape else 0
+
+    def blank(self) -> torch.Tensor:
+        """Return zeros in the shape of a row, without memory: the shape is the file's."""
+        return torch.from_numpy(np.zeros((), self.dtype)).expand(self.shape[1:])
 
 
 def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
@@ -145,7 +175,10 @@ def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStrea
 
 
 def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:
-    rows = tensor.numpy()
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        raise ValueError("it contains a tensor that is sparse, quantized or of another device")
+    tensor = tensor.detach()
+    rows = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return _ArrayStream(rows.shape, rows.dtype, lambda: (np.array(row) for row in rows))
 
 
@@ -158,6 +191,16 @@ def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]
     return [_npz_member(path, name) for name in wanted]
 
 
+def _cut_short(path: Path, name: str) -> WorkbenchError:
+    """Return the error for an array that ends before its last row."""
+    return failure(
+        f"{path.name} cannot be read: {name} is cut short.",
+        "Save it again with numpy.savez.",
+        Place(kind="file", id=path.name),
+        code="data-unreadable",
+    )
+
+
 def _npz_member(path: Path, name: str) -> _ArrayStream:
     def header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         version = np.lib.format.read_magic(file)
@@ -168,6 +211,9 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
 
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
         shape, fortran, dtype = header(file)
+        held = archive.getinfo(f"{name}.npy").file_size - file.tell()
+    if math.prod(shape) * dtype.itemsize != held:
+        raise ValueError(f"{name} is cut short")
     if dtype.hasobject:
         raise ValueError(f"{name} contains Python objects")
 
@@ -180,6 +226,9 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
             header(file)
             for _ in range(shape[0]):
-                yield np.frombuffer(file.read(size), dtype).reshape(shape[1:]).copy()
+                data = file.read(size)
+                if len(data) != size:
+                    raise _cut_short(path, name)
+                yield np.frombuffer(data, dtype).reshape(shape[1:]).copy()
 
     return _ArrayStream(shape, dtype, rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.errors import Place, failure
+from workbench.files import open_regular
 from workbench.project import sources
 from workbench.project.preprocessing import EXAMPLE
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Preprocess
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
+
+
+# Formats that are decoded by the library itself: others start programs, such as Ghostscript.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+_MAX_PIXELS = 50_000_000
 
 
 def read_pictures(
@@ -116,15 +122,16 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
         WorkbenchError: The file is not a readable picture, or mean and std do not fit its channels.
     """
     from PIL import Image as pictures
-    from PIL import UnidentifiedImageError
 
     last = _is_last(settings, shape)
     channels = shape[-1] if last else shape[-3] if len(shape) > 2 else 1
     gray = settings.layout == "gray" or (settings.layout == "auto" and channels == 1)
     try:
-        with pictures.open(file) as image:
+        with open_regular(file) as content, pictures.open(content, formats=_FORMATS) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise ValueError("it has too many pixels")
             pixels = np.array(_sized(image.convert("L" if gray else "RGB"), settings), np.uint8)
-    except (OSError, UnidentifiedImageError, ValueError, pictures.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, pictures.DecompressionBombError) as error:
         raise failure(
             f"{file.name} is not a readable picture.",
             "Remove it from the folder or replace it.",

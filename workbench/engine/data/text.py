@@ -11,6 +11,7 @@ import torch
 from workbench.engine import user_code
 from workbench.engine.data.sample import Sample, Samples, wrong
 from workbench.errors import Place, failure
+from workbench.files import open_regular
 from workbench.project import sources
 from workbench.project.model import Tokenization
 
@@ -103,7 +104,7 @@ def _step(inputs: Sequence[TensorSpec], token: int, place: int) -> tuple[torch.T
 
 def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             text = file.read(MOST_BYTES).decode("utf-8")
     except OSError as error:
         reason = error.strerror or error

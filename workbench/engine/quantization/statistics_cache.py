@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from workbench.files import write_file
 from workbench.pipeline.plan import reading_of, tool_versions
-from workbench.project.store import write_atomically
 from workbench.results import ARRAYS_FILE, load_arrays
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class StatisticsMemory:
         names = sorted(n for n in self._read if self.cache.has(n))
         self._index.parent.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):
-            write_atomically(
-                self._index, json.dumps({"samples": samples, "results": names}).encode()
-            )
+            write_file(self._index, json.dumps({"samples": samples, "results": names}).encode())
 
     @property
     def _index(self) -> Path:

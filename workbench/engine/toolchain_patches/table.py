@@ -371,10 +371,18 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "user-modules", "Import the files of a project under their own names", "interpreter",
-        ("sys:modules", "sys:path", "sys:dont_write_bytecode"),
-        "A user's file is a module, its folder is searched first, and no bytecode is written.",
+        ("sys:modules", "sys:path", "sys:path_hooks", "sys:path_importer_cache"),
+        "A user's file is a module of the bytes that were read; its folder is searched last.",
         "A name that an installed module has is refused.",
         otherwise="refused", proven={"python": "3.11"},
+    ),
+    Patch(
+        "no-unpickling", "Refuse pickles while a program that is not trusted is loaded",
+        "interception",
+        ("torch:load", "torch._C:_pickle_load_obj", "pickle:loads"),
+        "The strict reader passes no pickle on; torch's loader could reach them for others.",
+        "A program with a pickle is refused.",
+        otherwise="refused", proven={"torch": "2.13.0"},
     ),
 )  # fmt: skip
 

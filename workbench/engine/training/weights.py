@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from workbench.errors import Place, failure
-from workbench.project.store import write_atomically
+from workbench.files import write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ _WHERE = Place(kind="option", id="trained_weights")
 def write_tensors(tensors: Weights, path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write tensors by name, whole or not at all; each is copied, so that none share memory."""
     own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(own, metadata))
+    write_file(path, save(own, metadata))
 
 
 def read_weights(path: Path) -> Weights:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project.board_files import board_file
 from workbench.project.sources import absolute
 
@@ -106,7 +107,7 @@ def load(path: Path) -> VelaIni:
                 where=_where(),
                 code="vela-config-too-large",
             )
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path, MAX_TEXT_BYTES).decode()
     except UnicodeDecodeError:
         raise failure(
             f"{path.name} is not a text file.",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
@@ -89,7 +90,7 @@ def read_args(path: Path) -> dict[str, Any]:
     """
     place = Place(kind="file", id=str(path))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path, MAX_TEXT_BYTES).decode()
     except OSError as error:
         raise failure(
             f"The file cannot be read: {error.strerror}.", where=place, code="pass-args-unreadable"

@@ -1,0 +1,129 @@
+"""Data that is damaged, huge or of another kind: a message each, little memory, nothing started."""
+
+import os
+import resource
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from tests.problems import refused
+from workbench.engine.data.arrays import read_arrays, read_labels
+from workbench.engine.data.pictures import read_pictures
+from workbench.errors import WorkbenchError
+from workbench.project import sources
+from workbench.project.model import DataSource, Preprocess
+from workbench.project.sources import data_reference
+from workbench.results import TensorSpec
+
+SPEC = TensorSpec(name="x", shape=(1, 3), dtype="float32")
+PICTURE = TensorSpec(name="x", shape=(1, 3, 8, 8), dtype="float32")
+PREPROCESS = Preprocess(size=(8, 8), mean=(0.0,), std=(1.0,))
+
+
+def samples(folder, name):
+    source = DataSource(spec=name)
+    reference = data_reference(name, folder, "calibration")
+    return list(read_arrays(reference, source, [SPEC], "calibration"))
+
+
+def pictures(folder):
+    source = DataSource(spec="pictures", preprocess=PREPROCESS)
+    reference = data_reference("pictures", folder, "calibration")
+    return list(read_pictures(reference, source, [PICTURE], "calibration"))
+
+
+def test_that_a_picture_of_another_format_starts_no_program(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    path = tmp_path / "pictures" / "a.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n(x) print\n")
+    with refused("picture-unreadable"):
+        pictures(tmp_path)
+
+
+def test_that_a_picture_of_too_many_pixels_is_refused(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    Image.new("1", (30_000, 3_000)).save(tmp_path / "pictures" / "a.png")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with refused("picture-unreadable"):
+        pictures(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+def test_that_a_pipe_in_the_place_of_a_picture_does_not_hang(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    os.mkfifo(tmp_path / "pictures" / "a.png")
+    with refused("picture-unreadable"):
+        pictures(tmp_path)
+
+
+def test_that_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 5)
+    for number in range(10):
+        (tmp_path / f"{number}.png").touch()
+    with refused("data-folder-too-large"):
+        sources.pictures(tmp_path)
+
+
+def test_that_a_cut_array_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        np.save(tmp_path / "x.npy", np.zeros((5, 3), np.float32))
+        archive.writestr("x.npy", (tmp_path / "x.npy").read_bytes()[:-10])
+    with refused("data-unreadable"):
+        samples(tmp_path, "a.npz")
+
+
+def test_that_an_array_that_claims_to_be_huge_takes_no_memory(tmp_path):
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 100000000000), }"
+    body = header.ljust(117) + "\n"
+    data = b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body.encode()
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", data)
+    with refused("data-unreadable"):
+        samples(tmp_path, "a.npz")
+
+
+def test_that_bfloat16_is_read_and_a_sparse_tensor_is_refused(tmp_path):
+    torch.save(torch.ones(2, 3, dtype=torch.bfloat16), tmp_path / "a.pt")
+    assert len(samples(tmp_path, "a.pt")) == 2
+    torch.save(torch.eye(3).to_sparse(), tmp_path / "b.pt")
+    with refused("data-unreadable"):
+        samples(tmp_path, "b.pt")
+
+
+def test_that_a_pickle_in_an_array_file_is_not_run(tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    torch.save({"x": Harmful()}, tmp_path / "a.pt")
+    np.save(tmp_path / "b.npy", np.array([Harmful()], object), allow_pickle=True)
+    np.savez(tmp_path / "c.npz", x=np.array([Harmful()], object))
+    for name in ("a.pt", "b.npy", "c.npz"):
+        with refused("data-unreadable"):
+            samples(tmp_path, name)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("labels", [np.array([1.5, 0.0]), np.array([np.nan]), np.array(["a"])])
+def test_that_labels_that_are_no_whole_numbers_are_refused(tmp_path, labels):
+    np.save(tmp_path / "labels.npy", labels)
+    with refused("labels-unreadable"):
+        read_labels(DataSource(spec="x.npz", labels="labels.npy"), tmp_path, "evaluation.data")
+
+
+@pytest.mark.parametrize("kind", ["device", "fifo"])
+def test_that_a_device_or_a_pipe_has_no_digest(tmp_path, kind):
+    from workbench.pipeline.keys import Digests
+
+    path = tmp_path / "weights.pt"
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(WorkbenchError) as caught:
+        Digests().of(path)
+    assert caught.value.codes == ("file-unreadable",)

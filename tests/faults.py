@@ -1,0 +1,54 @@
+"""Injection of faults: the n-th call that touches the disk fails, for every n."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+from contextlib import ExitStack
+from unittest import mock
+
+# Calls through which the program changes the disk.
+CALLS = (
+    (os, "open"), (os, "fsync"), (os, "write"), (os, "replace"), (os, "rename"), (os, "fdopen"),
+    (os, "chmod"), (os, "mkdir"), (pathlib.Path, "replace"), (pathlib.Path, "rename"),
+    (pathlib.Path, "write_bytes"), (pathlib.Path, "write_text"), (pathlib.Path, "mkdir"),
+)  # fmt: skip
+
+
+class _Counter:
+    def __init__(self, failing: int, error: int) -> None:
+        self.failing, self.error, self.count = failing, error, 0
+
+    def wrap(self, stock):
+        def call(*arguments, **options):
+            self.count += 1
+            if self.count == self.failing:
+                raise OSError(self.error, os.strerror(self.error), str(arguments[0])[:200])
+            return stock(*arguments, **options)
+
+        return call
+
+
+def failing_calls(work, error=errno.ENOSPC, most=400):
+    """Run ``work`` with its first call failing, then its second, until none fails.
+
+    Yields what each failing run raised, or None when it hid the fault; the last run succeeds.
+    """
+    for number in range(1, most):
+        counter = _Counter(number, error)
+        with ExitStack() as patches:
+            for place, name in CALLS:
+                stock = getattr(place, name)
+                patches.enter_context(mock.patch.object(place, name, counter.wrap(stock)))
+            try:
+                work()
+                raised = None
+            except Exception as caught:  # noqa: BLE001 - the caller judges it
+                raised = caught
+        if counter.count < number:
+            if raised is not None:
+                raise raised
+            return
+        yield raised
+    raise AssertionError(f"more than {most} calls")

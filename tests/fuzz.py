@@ -1,0 +1,366 @@
+"""Mutated inputs of every kind: a message each, within 20 s and 500 MB, and no code runs.
+
+``python -m tests.fuzz --kind pte --count 1000 --seed 1`` mutates valid inputs and reads them as the
+program does. It prints how many were accepted and refused, the longest time and the highest memory,
+and every input that ended in another exception. Quick tests run a few of each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import sqlite3
+import struct
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.errors import WorkbenchError
+
+DATA = Path(__file__).parent / "data"
+MAX_S = 20.0
+MAX_BYTES = 500 << 20
+_EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
+
+
+@dataclass
+class Report:
+    """What a run of one kind found."""
+
+    kind: str
+    accepted: int = 0
+    refused: int = 0
+    longest_s: float = 0.0
+    grown_bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind}: {self.accepted + self.refused + len(self.faults)} inputs, "
+            f"{self.accepted} accepted, {self.refused} refused, {len(self.faults)} faults, "
+            f"longest {self.longest_s:.2f} s, memory grew by {self.grown_bytes >> 20} MB"
+        )
+
+
+def mutated(source: random.Random, data: bytes, others: list[bytes]) -> bytes:
+    """Return a copy with one to eight changes: bytes, integers, cuts, repeats and splices."""
+    made = bytearray(data)
+    for _ in range(source.choice((1, 1, 2, 4, 8))):
+        at = source.randrange(len(made) + 1)
+        match source.randrange(8):
+            case 0 if made:
+                made[at % len(made)] ^= 1 << source.randrange(8)
+            case 1 if made:
+                made[at % len(made)] = source.randrange(256)
+            case 2 | 3 if len(made) >= 8:
+                at = at % (len(made) - 4) // 4 * 4
+                value = source.choice((*_EXTREMES, source.randrange(len(made))))
+                made[at : at + 4] = value.to_bytes(4, "little")
+            case 4:
+                del made[at : at + source.randrange(1, 64)]
+            case 5:
+                made[at:at] = made[at : at + source.randrange(1, 256)]
+            case 6:
+                other = source.choice(others)
+                begin = source.randrange(len(other) + 1)
+                made[at:at] = other[begin : begin + source.randrange(1, 256)]
+            case _:
+                made = made[:at] if source.randrange(10) == 0 else made
+    return bytes(made)
+
+
+def mutated_json(source: random.Random, value: object, share: float) -> object:
+    """Return a JSON value of which this share of the parts is odd."""
+    odd = (
+        None, True, -1, 0, 1 << 70, 1e308, float("inf"), float("nan"), "", "\0", "\ud800",
+        "x" * 300,
+        "../../x", "/dev/zero", "/", [], {}, [[]], {"a": {}}, "a:b", "model.py:net", "é", "{x}",
+    )  # fmt: skip
+    if source.random() < share:
+        return source.choice(odd)
+    if isinstance(value, dict):
+        made = {key: mutated_json(source, item, share) for key, item in value.items()}
+        if made and source.random() < share:
+            made.pop(source.choice(list(made)))
+        if source.random() < share / 2:
+            made["unknown"] = source.choice(odd)
+        return made
+    if isinstance(value, list):
+        made_list = [mutated_json(source, item, share) for item in value]
+        return made_list * 3 if source.random() < share / 4 else made_list
+    return value
+
+
+Reader = Callable[[bytes, Path], object]
+
+
+def _programs() -> tuple[list[bytes], Reader]:
+    from workbench.npu.program import load
+    from workbench.pte.description import describe, memory
+
+    def read(data: bytes, folder: Path) -> None:
+        path = folder / "a.pte"
+        path.write_bytes(data)
+        describe(data, whole=True)
+        memory(data)
+        load(path)
+
+    return [path.read_bytes() for path in sorted((DATA / "programs").glob("**/*.pte"))], read
+
+
+def _traces() -> tuple[list[bytes], Reader]:
+    from workbench.deploy.simulators.counters import read_trace, recorded
+
+    events = [
+        {"name": "a", "ph": "C", "ts": 1.5 * n, "tid": "PMU", "args": {"PMU": n % 7}}
+        for n in range(60)
+    ]
+    text = json.dumps({"traceEvents": events}).encode()
+
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "etdump.bin").write_bytes(data)
+        recorded(folder, folder / "log")
+        (folder / "etdump.bin").rename(folder / "log")
+        recorded(folder, folder / "log")
+        for name, content in (("raw.gz", data), ("packed.gz", gzip.compress(data, 1))):
+            (folder / name).write_bytes(content)
+            read_trace(folder / name)
+
+    return [gzip.compress(text), text, (DATA / "etdump.bin").read_bytes()], read
+
+
+def _runners() -> tuple[list[bytes], Reader]:
+    from workbench.deploy.simulators.compatibility import read_runner
+
+    base = b"\x7fELF" + struct.pack(
+        "<BBBB8xHHIIIIIHHHHHH", 1, 1, 1, 0, 2, 40, 1, 0, 52, 84, 0, 52, 32, 1, 40, 1, 0
+    )
+    base += struct.pack("<8I", 1, 0, 0, 0, 64, 64, 5, 4) + bytes(40) + b"Ethos-U55 semihosting"
+
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "a.elf").write_bytes(data)
+        read_runner(folder / "a.elf")
+
+    return [base], read
+
+
+def _projects() -> tuple[list[bytes], Reader]:
+    from workbench.pipeline.cache import Cache
+    from workbench.pipeline.plan import plan
+    from workbench.project import sources, store
+    from workbench.project.trust import TrustStore, demand
+
+    def read(data: bytes, folder: Path) -> None:
+        path = folder / "a.qwb"
+        path.write_bytes(data)
+        project = store.load(path)
+        store.dump(project).encode()
+        sources.missing(project, folder)
+        plan(project, folder, Cache(folder / "cache"))
+        demand(project, folder, TrustStore(folder / "trust.json"))
+
+    found = [*Path("resources/samples").glob("**/*.qwb"), *(DATA.parent / "networks").glob("*.qwb")]
+    return [path.read_bytes() for path in sorted(found)], read
+
+
+def _histories() -> tuple[list[bytes], Reader]:
+    from workbench.history.store import History
+
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "a.sqlite"
+        History(path).close()
+        file = sqlite3.connect(path)
+        rows = [(f"k{number}", json.dumps({"number": number}) * 30) for number in range(60)]
+        with file:
+            file.executemany("INSERT INTO runs (key, run) VALUES (?, ?)", rows)
+        file.close()
+        data = path.read_bytes()
+
+    def read(data: bytes, folder: Path) -> None:
+        path = folder / "a.sqlite"
+        path.write_bytes(data)
+        history = History(path)
+        history.runs()
+        history.close()
+
+    return [data], read
+
+
+def _boards() -> tuple[list[bytes], Reader]:
+    from workbench.deploy.boards import load
+
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "a.toml").write_bytes(data)
+        load("a.toml", folder)
+
+    return [path.read_bytes() for path in sorted(Path("resources/boards").glob("*.toml"))], read
+
+
+def _pass_args() -> tuple[list[bytes], Reader]:
+    from workbench.targets.formats.pass_args import parse
+
+    bases = [
+        b'by = "type"\n[default.config]\nname = "integer"\ndata_in_width = 8\n',
+        b'{"by": "name"}',
+    ]
+    return bases, lambda data, _: parse(data.decode(errors="replace"), "a.toml")
+
+
+def _archives() -> tuple[list[bytes], Reader]:
+    import torch
+
+    from workbench.engine.pt2_loading import load_strictly
+    from workbench.project.pt2 import DoubtfulArchiveError, UnreadableArchiveError
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU())
+    buffer = io.BytesIO()
+    torch.export.save(torch.export.export(model.eval(), (torch.zeros(1, 1, 8, 8),)), buffer)
+
+    def read(data: bytes, folder: Path) -> None:
+        del folder
+        try:
+            load_strictly(data)
+        except (DoubtfulArchiveError, UnreadableArchiveError) as doubt:
+            raise WorkbenchError([]) from doubt
+        except Exception as error:
+            # The engine gives its one sentence for whatever torch raises.
+            raise WorkbenchError([]) from error
+
+    return [buffer.getvalue()], read
+
+
+def _arrays() -> tuple[list[bytes], Reader]:
+    import numpy as np
+    import torch
+
+    from workbench.engine.data.arrays import read_arrays, read_labels
+    from workbench.project.model import DataSource
+    from workbench.project.sources import data_reference
+    from workbench.results import TensorSpec
+
+    made: list[bytes] = []
+    for save in (
+        lambda file: np.savez(file, x=np.zeros((4, 3), np.float32), labels=np.arange(4)),
+        lambda file: np.savez_compressed(file, x=np.zeros((4, 3), np.float32)),
+        lambda file: np.save(file, np.zeros((4, 3), np.float32)),
+        lambda file: torch.save({"x": torch.zeros(4, 3)}, file),
+    ):
+        buffer = io.BytesIO()
+        save(buffer)
+        made.append(buffer.getvalue())
+    spec = TensorSpec(name="x", shape=(1, 3), dtype="float32")
+
+    def read(data: bytes, folder: Path) -> None:
+        for suffix in ("npz", "npy", "pt"):
+            path = folder / f"a.{suffix}"
+            path.write_bytes(data)
+            source = DataSource(spec=path.name)
+            reference = data_reference(source.spec, folder, "calibration")
+            try:
+                read_labels(source, folder, "calibration")
+                list(read_arrays(reference, source, [spec], "calibration"))
+            except WorkbenchError:
+                continue
+
+    return made, read
+
+
+KINDS: dict[str, Callable[[], tuple[list[bytes], Reader]]] = {
+    "pte": _programs, "traces": _traces, "runners": _runners, "projects": _projects,
+    "histories": _histories, "boards": _boards, "pass_args": _pass_args,
+    "archives": _archives, "arrays": _arrays,
+}  # fmt: skip
+
+
+def run(kind: str, count: int, seed: int) -> Report:
+    """Read mutated inputs of a kind; return what was found."""
+    bases, read = KINDS[kind]()
+    source, report = random.Random(seed), Report(kind)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
+        _read(read, bases[0], Path(place) / "warm", Report(kind))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for number in range(count):
+            base = source.choice(bases)
+            if kind == "projects" and source.random() < 0.7:
+                value = mutated_json(source, json.loads(base), source.choice((0.01, 0.03, 0.1)))
+                data = json.dumps(value).encode(errors="surrogatepass")
+            elif kind in {"archives", "arrays"} and source.random() < 0.5:
+                data = _with_changed_records(source, base)
+            else:
+                data = mutated(source, base, bases)
+            _read(read, data, Path(place) / f"{number}", report)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report.grown_bytes = (after - before) * 1024
+    if report.grown_bytes > MAX_BYTES:
+        report.faults.append(f"memory grew by {report.grown_bytes >> 20} MB")
+    return report
+
+
+def _with_changed_records(source: random.Random, base: bytes) -> bytes:
+    """Return a whole archive of which one record has changed."""
+    try:
+        old = zipfile.ZipFile(io.BytesIO(base))
+    except zipfile.BadZipFile:
+        return mutated(source, base, [base])
+    buffer = io.BytesIO()
+    changed = source.choice(old.namelist())
+    with zipfile.ZipFile(buffer, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, mutated(source, data, [data]) if name == changed else data)
+    return buffer.getvalue()
+
+
+def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
+    folder.mkdir()
+    begun = time.monotonic()
+    try:
+        read(data, folder)
+        report.accepted += 1
+    except WorkbenchError:
+        report.refused += 1
+    except Exception as error:  # noqa: BLE001 - that is what is looked for
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        report.faults.append(
+            f"{type(error).__name__}: {str(error)[:120]} at {where.filename}:{where.lineno}"
+        )
+    elapsed = time.monotonic() - begun
+    report.longest_s = max(report.longest_s, elapsed)
+    if elapsed > MAX_S:
+        report.faults.append(f"{elapsed:.1f} s")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> int:
+    """Run the kinds that are asked for; return 1 if there are faults."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=[*KINDS, "all"], default="all")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ.setdefault("QUANTIZATION_WORKBENCH_CONFIG", tempfile.mkdtemp(prefix="fuzz-"))
+    faults = 0
+    for kind in KINDS if options.kind == "all" else [options.kind]:
+        report = run(kind, options.count, options.seed)
+        print(report, flush=True)
+        for fault in dict.fromkeys(report.faults):
+            print(f"  {fault}", flush=True)
+        faults += len(report.faults)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

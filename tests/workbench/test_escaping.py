@@ -1,0 +1,121 @@
+"""Text of a project stays text in every language that it is written into."""
+
+import ast
+import json
+import re
+
+import pytest
+
+from tests.workbench.project.builders import make_project, rule
+from workbench import escaping
+from workbench.deploy.firmware_files import file_stem
+from workbench.project.model import DataSource, ModelSource, Tokenization
+from workbench.script import script
+from workbench.script.aot_arm_compiler import give_command
+
+HOSTILE = (
+    '"""\nimport os\nos.system("touch ran")\n"""', "'''", "\\", '\\"""', "*/ int x; /*",
+    "$(touch x)",
+    "`touch x`", "${ENV{HOME}}", "\n- evil: 1", "a: b", "</script><script>", "[x](javascript:1)",
+    "\x1b]0;title\x07", "\ud800", "\u2028", "../../etc/passwd", "/etc/passwd", "{lower}", "{spec}",
+    "x{ids}", "#!", "%s%n", "\0", "=cmd|'/c calc'!A1", "a;b", "@VARIABLE@", "x" * 400, "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_that_a_docstring_holds_any_text(text):
+    tree = ast.parse(f'"""A {escaping.in_python_docstring(text)}.pte b"""\nX = 1\n')
+    assert len(tree.body) == 2
+    assert isinstance(tree.body[0], ast.Expr)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_that_comments_end_where_they_should(text):
+    written = escaping.in_comment(text)
+    assert "*/" not in written
+    assert len(f"# {written}".splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_that_an_argument_of_cmake_neither_ends_nor_is_replaced(text):
+    written = escaping.in_cmake(text)
+    plain = re.sub(r"\\.", "", written)
+    assert not set(plain) & set('"$;@\n\\')
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_that_a_yaml_scalar_is_plain_or_quoted(text):
+    written = escaping.in_yaml(text)
+    assert "\n" not in written
+    if not re.fullmatch(r"[\w.:& -]+", written):
+        assert isinstance(json.loads(written), str)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_that_markdown_gets_no_markup(text):
+    written = escaping.in_markdown(text)
+    assert "<" not in written
+    assert not re.search(r"(?<!\\)\]\(", written)
+    assert not re.search(r"(?<!\\)`", written)
+    assert len(written.splitlines() or [""]) == 1
+
+
+def test_that_a_code_block_cannot_be_closed_from_inside():
+    written = escaping.in_markdown_code("a\n```\n# heading\n````\n")
+    assert written.startswith("`````\n")
+    assert written.endswith("\n`````")
+
+
+def test_that_inserted_text_is_not_read_as_a_template():
+    assert escaping.filled("{a} {b} {c}", {"a": "{b}", "b": "x"}) == "{b} x {c}"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_that_no_name_leaves_the_output_folder(text):
+    assert re.fullmatch(r"[A-Za-z_]\w*", file_stem(text), re.ASCII)
+
+
+def hostile_project(text):
+    return make_project(
+        rule("r1", "global"), rule("r2", "module_name", text or "x"),
+        rule("r3", "node_name", "{lower}"),
+        name=text or "x", model=ModelSource(spec="model.py:net"),
+    )  # fmt: skip
+
+
+def calls_of(tree):
+    return [ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)]
+
+
+@pytest.mark.parametrize("text", [t for t in HOSTILE if t and "\ud800" not in t])
+def test_that_no_text_of_a_project_becomes_code_of_the_script(text, tmp_path):
+    out = tmp_path / "a.py"
+    plain = script(hostile_project("plain"), tmp_path, out, {"plain": (0.0, 1.0)})
+    ranges = {text: (0.0, 1.0)}
+    written = script(hostile_project(text), tmp_path, out, ranges)
+    assert set(calls_of(ast.parse(written))) <= {*calls_of(ast.parse(plain))}
+    commands, model = give_command(
+        make_project(rule("r1", "global"), name=text), tmp_path, tmp_path / "m.py"
+    )
+    ast.parse(model)
+    assert all("/etc/passwd.pte" not in command for command in commands)
+
+
+def test_that_a_name_of_a_text_does_not_insert_the_tokenizer_as_code(tmp_path):
+    tokenizer = '+__import__("os").system("touch ran")+.py:f'
+    project = make_project(
+        rule("r1", "global"),
+        calibration=DataSource(spec="x{ids}.txt", tokens=Tokenization(tokenizer=tokenizer)),
+    )
+    written = script(project, tmp_path, tmp_path / "a.py")
+    assert "__import__" not in calls_of(ast.parse(written))
+
+
+def test_that_the_terminal_obeys_no_text_of_a_project(capsys):
+    from workbench.cli.output import print_infos, print_table
+    from workbench.errors import ErrorInfo
+
+    print_infos([ErrorInfo(message="a\x1b[2Jb\x07", code="x")])
+    print_table(("a",), [("\x1b]0;t\x07",)])
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err

@@ -1,0 +1,109 @@
+"""Files appear whole or not at all, links are never written through, and pipes are not read."""
+
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.faults import failing_calls
+from workbench import files
+
+
+def test_that_a_link_at_the_target_is_replaced_and_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / "target").symlink_to(victim)
+    files.write_file(tmp_path / "target", b"new")
+    assert victim.read_text() == "kept"
+    assert not (tmp_path / "target").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_that_the_permissions_of_the_old_file_are_kept_and_private_ones_are_set(tmp_path):
+    path = tmp_path / "a"
+    files.write_file(path, b"1", mode=0o600)
+    assert path.stat().st_mode & 0o777 == 0o600
+    files.write_file(path, b"2")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_that_a_failure_at_any_call_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    failed = 0
+    for fault in failing_calls(lambda: files.write_file(path, b"new content")):
+        failed += 1
+        # Only a sync of the folder may be left out, where the file is there already.
+        expected = {b"old", b"new content"} if fault else {b"new content"}
+        assert path.read_bytes() in expected
+        path.write_bytes(b"old")
+        assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert failed >= 5
+    assert path.read_bytes() == b"new content"
+
+
+def test_that_the_content_is_synced_before_the_rename_and_the_folder_after_it(
+    tmp_path, monkeypatch
+):
+    calls = []
+    for name in ("fsync", "replace", "rename"):
+        stock = getattr(os, name)
+
+        def record(*arguments, stock=stock, name=name):
+            calls.append(name)
+            return stock(*arguments)
+
+        monkeypatch.setattr(os, name, record)
+    files.write_file(tmp_path / "a", b"x")
+    assert [c if c == "fsync" else "rename" for c in calls] == ["fsync", "rename", "fsync"]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "nul", "missing"])
+def test_that_only_regular_files_are_read(tmp_path, kind):
+    path = tmp_path / "a"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "nul":
+        path = tmp_path / "a\0b"
+    with pytest.raises(OSError, match=r"regular|directory|No such|invalid"):
+        files.read_limited(path, 100)
+
+
+def test_that_a_file_beyond_the_limit_is_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 11)
+    with pytest.raises(OSError, match="larger") as caught:
+        files.read_limited(tmp_path / "a", 10)
+    assert caught.value.errno == errno.EFBIG
+
+
+def test_that_a_name_that_is_too_long_is_an_error_of_the_system(tmp_path):
+    with pytest.raises(OSError, match="too long"):
+        files.write_file(tmp_path / ("x" * 300), b"")
+
+
+def test_that_parts_of_ended_processes_are_swept_and_others_stay(tmp_path):
+    dead = tmp_path / f".a.{2**22 - 1}-0123456789ab.part"
+    own = tmp_path / f".a.{os.getpid()}-0123456789ab.part"
+    foreign = tmp_path / "download.part"
+    for path in (dead, own, foreign):
+        path.touch()
+    files.remove_parts(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([own.name, foreign.name])
+
+
+def test_that_processes_and_threads_hold_the_lock_one_after_the_other(tmp_path):
+    path = tmp_path / "count"
+    path.write_text("0")
+
+    def add(_):
+        with files.locked(path):
+            files.write_file(path, str(int(path.read_text()) + 1).encode())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(40)))
+    assert path.read_text() == "40"

@@ -1,0 +1,134 @@
+"""No process of the program imports a file from the current folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench import interpreter
+
+ROOT = Path(__file__).parents[2]
+# Modules that processes of the program, of multiprocessing and of the toolchain import by name.
+NAMES = (
+    "selectors", "tqdm", "signal", "json", "platformdirs", "pydantic", "numpy", "torch", "triton",
+    "pandas", "sitecustomize", "usercustomize", "multiprocessing", "workbench_plugin", "socket",
+)  # fmt: skip
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A folder whose modules leave a file when they are imported."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r} + chr(10))\n"
+        )
+    return folder
+
+
+def ran(folder):
+    path = folder.parent / "ran"
+    return path.read_text().split() if path.exists() else []
+
+
+def start(folder, *command, **environment):
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+
+
+WARM = """
+import sys
+sys.path.insert(0, {root!r})
+from workbench.engine_process import EngineProcess
+from workbench.protocol import Ready
+if __name__ == "__main__":
+    engine = EngineProcess(warm={warm})
+    for event in engine.events():
+        print(event.event)
+        engine.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("warm", [False, True])
+def test_that_an_engine_imports_nothing_from_the_current_folder(hostile, tmp_path, warm):
+    script = tmp_path / "start.py"
+    script.write_text(WARM.format(root=str(ROOT), warm=warm))
+    done = start(hostile, sys.executable, script)
+    assert "ready" in done.stdout, done.stderr
+    assert ran(hostile) == []
+
+
+FORK = """
+import sys
+sys.path.insert(0, {root!r})
+import multiprocessing, os
+from unittest import mock
+from workbench import engine_process
+if __name__ == "__main__":
+    context = type(multiprocessing.get_context("forkserver"))
+    with (
+        mock.patch.object(context, "set_forkserver_preload"),
+        mock.patch.object(engine_process, "_serve_forked", print),
+    ):
+        print(engine_process._fork(*os.pipe(), os.dup(1)).wait(60))
+"""
+
+
+def test_that_fork_server_and_resource_tracker_import_nothing_from_the_current_folder(
+    hostile, tmp_path
+):
+    script = tmp_path / "start.py"
+    script.write_text(FORK.format(root=str(ROOT)))
+    done = start(hostile, sys.executable, script)
+    assert done.stdout.strip().endswith("0"), done.stderr
+    assert ran(hostile) == []
+
+
+@pytest.mark.parametrize("path", ["", ".", ":", "sub:", ":."])
+def test_that_relative_entries_of_the_search_path_reach_no_new_process(hostile, monkeypatch, path):
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.chdir(hostile)
+    command = [*interpreter.command("workbench.engine.array_jobs")[:2], "-c", "import selectors"]
+    subprocess.run(command, env=interpreter.environment(), check=True, timeout=60)
+    assert ran(hostile) == []
+
+
+def test_that_a_verb_imports_nothing_from_the_current_folder(hostile):
+    code = (
+        f"import sys; sys.path.insert(1, {str(ROOT)!r}); import workbench.__main__ as entry\n"
+        f"sys.argv = ['workbench', '--version']\nentry.main()"
+    )
+    # As ``python -m workbench``: the current folder comes first on the search path.
+    done = start(hostile, sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert ran(hostile) == []
+
+
+def test_that_an_absolute_entry_of_the_search_path_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}{tmp_path}{os.pathsep}relative")
+    entries = interpreter.environment()["PYTHONPATH"].split(os.pathsep)
+    assert str(tmp_path) in entries
+    assert all(os.path.isabs(entry) for entry in entries)
+
+
+def test_that_a_checkout_that_is_the_current_folder_stays_importable(monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", "--version"], cwd=ROOT, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_that_every_python_process_is_started_by_one_function():
+    """Other starts would put the current folder on the search path."""
+    allowed = {"workbench/interpreter.py", "workbench/deploy/simulators/runner_build.py"}
+    files = [*ROOT.glob("workbench/**/*.py"), *ROOT.glob("ui/**/*.py")]
+    own = {f.relative_to(ROOT).as_posix() for f in files if "sys.executable" in f.read_text()}
+    assert own <= allowed

@@ -1,0 +1,166 @@
+"""A full disk or a failing write at every call: the old value or the new one, never half."""
+
+import errno
+import hashlib
+import json
+
+import pytest
+
+from tests.faults import failing_calls
+from tests.workbench.project.builders import make_project
+from workbench.analysis.gate import GateResult
+from workbench.deploy.delivery import deliver
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.project import store
+from workbench.project.project_code import Code
+from workbench.project.trust import TrustStore
+from workbench.results import Deliverable, ImportResult, PackageResult, load_result, save_result
+from workbench.studies.documents import Blame, load_study, save_study
+
+FAULTS = (errno.ENOSPC, errno.EIO, errno.EACCES)
+
+
+def content(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+@pytest.mark.parametrize("error", FAULTS)
+def test_that_a_project_is_saved_or_stays(tmp_path, error):
+    path = tmp_path / "net.qwb"
+    store.save(make_project(), path)
+    old, new = path.read_bytes(), make_project(name="other")
+    for fault in failing_calls(lambda: store.save(new, path), error):
+        assert fault is None or isinstance(fault, WorkbenchError)
+        assert content(tmp_path) == {"net.qwb": store.dump(new).encode() if not fault else old} or (
+            store.load(path) == new
+        )
+        path.write_bytes(old)
+    assert store.load(path) == new
+
+
+@pytest.fixture
+def packaged(tmp_path):
+    folder = tmp_path / "package"
+    folder.mkdir()
+    pages = {"net.pte": b"program" * 100, "net.h": b"header" * 100, "net.md": b"# net\n"}
+    files = [
+        Deliverable(name=n, bytes=len(d), sha256=hashlib.sha256(d).hexdigest(), purpose="")
+        for n, d in pages.items()
+    ]
+    manifest = json.dumps({"files": [f.model_dump() for f in files]}).encode()
+    sha = hashlib.sha256(manifest).hexdigest()
+    files.append(Deliverable(name="manifest.json", bytes=len(manifest), sha256=sha, purpose=""))
+    for name, data in {**pages, "manifest.json": manifest}.items():
+        (folder / name).write_bytes(data)
+    save_result(
+        PackageResult(
+            files=tuple(files), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
+            planned_bytes=(),
+        ),
+        folder,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("error", FAULTS)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_that_deliverables_are_whole_or_as_they_were(tmp_path, packaged, error, is_there):
+    gate, target = GateResult(verdict="right"), tmp_path / "dist"
+    deliver(packaged, tmp_path / "whole", gate)
+    new = content(tmp_path / "whole")
+    old = dict.fromkeys(new, b"old") if is_there else {}
+    count = 0
+
+    def reset():
+        target.mkdir(exist_ok=True)
+        for path in target.iterdir():
+            path.unlink()
+        for name, data in old.items():
+            (target / name).write_bytes(data)
+
+    reset()
+    for fault in failing_calls(lambda: deliver(packaged, target, gate), error):
+        count += 1
+        assert fault is None or isinstance(fault, WorkbenchError)
+        assert content(target) in (old, new), fault
+        reset()
+    assert count > 15
+    assert content(target) == new
+
+
+def test_that_deliverables_are_not_written_through_a_link(tmp_path, packaged):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "net.pte").write_bytes(b"kept")
+    gate = GateResult(verdict="right")
+    (tmp_path / "dist").symlink_to(elsewhere)
+    with pytest.raises(WorkbenchError) as caught:
+        deliver(packaged, tmp_path / "dist", gate)
+    assert caught.value.codes == ("deliverables-folder-linked",)
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "net.pte").symlink_to(elsewhere / "net.pte")
+    deliver(packaged, tmp_path / "plain", gate)
+    assert (elsewhere / "net.pte").read_bytes() == b"kept"
+    assert not (tmp_path / "plain" / "net.pte").is_symlink()
+
+
+def test_that_a_damaged_package_is_not_delivered(tmp_path, packaged):
+    (packaged / "net.pte").write_bytes(b"other")
+    with pytest.raises(WorkbenchError) as caught:
+        deliver(packaged, tmp_path / "dist", GateResult(verdict="right"))
+    assert caught.value.codes == ("result-damaged",)
+
+
+@pytest.mark.parametrize("error", FAULTS)
+def test_that_a_result_is_in_the_cache_as_a_whole_or_absent(tmp_path, error):
+    cache, key = Cache(tmp_path / "cache"), "ab" * 32
+    result = ImportResult(model_class="Net", parameters=1, parameter_bytes=4, inputs=())
+
+    def write():
+        with cache.writing(key) as out:
+            save_result(result, out)
+            (out / "arrays.npz").write_bytes(bytes(1000))
+
+    for fault in failing_calls(write, error):
+        assert fault is None or isinstance(fault, WorkbenchError | OSError)
+        if cache.has(key):
+            assert cache.verify(key)
+            assert load_result(ImportResult, cache.folder(key)) == result
+        cache.remove(key)
+    assert cache.verify(key)
+
+
+@pytest.mark.parametrize("error", FAULTS)
+def test_that_the_list_of_trusted_code_is_never_half(tmp_path, error):
+    trust = TrustStore(tmp_path / "config" / "trust.json")
+    trust.grant(Code(places={"/a": "1"}), "a")
+    for fault in failing_calls(lambda: trust.grant(Code(places={"/b": "2"}), "b"), error):
+        assert fault is None or isinstance(fault, WorkbenchError)
+        assert "/a" in trust.granted()
+        trust.revoke("/b")
+    assert set(trust.granted()) == {"/a", "/b"}
+
+
+def test_that_a_study_keeps_its_results_when_a_save_fails(tmp_path):
+    old, new = Blame(reason="old"), Blame(reason="new")
+    save_study(old, tmp_path)
+    for fault in failing_calls(lambda: save_study(new, tmp_path)):
+        assert fault is None or isinstance(fault, OSError)
+        assert load_study(Blame, tmp_path) in (old, new)
+        save_study(old, tmp_path)
+    assert load_study(Blame, tmp_path) == new
+
+
+def test_that_a_short_result_is_not_taken_for_a_whole_one(tmp_path):
+    cache, key = Cache(tmp_path), "cd" * 32
+    with cache.writing(key) as out:
+        result = ImportResult(model_class="Net", parameters=1, parameter_bytes=4, inputs=())
+        save_result(result, out)
+    path = cache.folder(key) / "result.json"
+    data = path.read_bytes()
+    for length in range(0, len(data), 7):
+        path.write_bytes(data[:length])
+        assert not cache.has(key)
+        with pytest.raises(WorkbenchError):
+            load_result(ImportResult, cache.folder(key))

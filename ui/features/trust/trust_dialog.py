@@ -1,0 +1,97 @@
+"""The dialog that shows the code of a project before it is allowed to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QLabel,
+    QListWidget,
+    QPlainTextEdit,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import make_primary
+from workbench.project.project_code import Code
+
+_MAX_SHOWN_BYTES = 1 << 20
+
+
+def question_text(code: Code) -> str:
+    """Return what is asked about: reasons, places and the number of files."""
+    reasons = "\n".join(f"\u2022 {use.why}" for use in code.uses)
+    places = "\n".join(code.places)
+    count = len(code.files)
+    return f"{reasons}\n{places}\n{count} file{'' if count == 1 else 's'}"
+
+
+class TrustDialog(QDialog):
+    """Shows every file that may run, as it was read; that is also what runs.
+
+    Args:
+        code: The code that is asked about.
+        allow: Called when the user allows it.
+        parent: The window.
+    """
+
+    def __init__(self, code: Code, allow: Callable[[], None], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Code of the project")
+        self._code = code
+        self._paths = list(code.files)
+        self.places = QLabel("\n".join(code.places), self)
+        self.places.setTextFormat(Qt.TextFormat.PlainText)
+        self.places.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.files = QListWidget(self)
+        self.files.setAccessibleName("Files")
+        self.files.addItems([self._shown(path) for path in self._paths])
+        self.text = QPlainTextEdit(self)
+        self.text.setReadOnly(True)
+        self.text.setAccessibleName("Code")
+        self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.files.currentRowChanged.connect(self._on_row_changed)
+        split = QSplitter(self)
+        split.addWidget(self.files)
+        split.addWidget(self.text)
+        split.setStretchFactor(1, 1)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.allow = self.buttons.button(kinds.Ok)
+        self.allow.setText("Allow and run")
+        make_primary(self.allow)
+        self.buttons.accepted.connect(self.accept)
+        self.buttons.rejected.connect(self.reject)
+        self.accepted.connect(allow)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.places)
+        layout.addWidget(split, 1)
+        layout.addWidget(self.buttons)
+        self.resize(900, 600)
+        if self._paths:
+            self.files.setCurrentRow(0)
+
+    def _shown(self, path: Path) -> str:
+        """Return a path relative to the folder that is asked about."""
+        for folder in self._code.folders:
+            if path.is_relative_to(folder.path):
+                return path.relative_to(folder.path).as_posix()
+        return str(path)
+
+    def _on_row_changed(self, row: int) -> None:
+        self.text.setPlainText(self._content(self._paths[row]) if row >= 0 else "")
+
+    def _content(self, path: Path) -> str:
+        for folder in self._code.folders:
+            if path.is_relative_to(folder.path):
+                content = folder.files.get(path.relative_to(folder.path).as_posix())
+                if content is not None and path.suffix == ".py":
+                    return content[:_MAX_SHOWN_BYTES].decode(errors="replace")
+        return f"{path}\n\nThis file is not Python source. It runs code when it is loaded."

@@ -1,0 +1,219 @@
+"""Reading and writing of files whose folder, size or kind somebody else may have chosen.
+
+A file appears whole or not at all: it is written beside its target, synced and renamed. A link at
+the target is replaced, never followed. Only regular files are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator
+
+_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
+# The largest program or runner that is read as a whole [bytes].
+MAX_PROGRAM_BYTES = 2 << 30
+# The largest description, list or source that is read as a whole [bytes].
+MAX_TEXT_BYTES = 16 << 20
+_LOCK_S, _LOCK_POLL_S = 30.0, 0.01
+# The longest name of a file on common file systems [bytes].
+_MAX_NAME_BYTES = 255
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file to read; a link to one is followed.
+
+    Raises:
+        OSError: it cannot be read, or is a folder, a device, a pipe or a socket.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"the path is invalid ({error})", str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """Return the content of a regular file of at most ``limit`` bytes.
+
+    Raises:
+        OSError: it cannot be read, is not regular, or is larger.
+    """
+    with open_regular(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", str(path))
+    return data
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a regular file, in hex.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether a path names a regular file, or a link to one."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only the user can read, with its parents; one that exists stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for missing in [p for p in (*reversed(folder.parents), folder) if not p.exists()]:
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Write a file so that a crash or a full disk leaves the old file or the new one.
+
+    Args:
+        path: The target. A link is replaced by a file.
+        data: The whole content.
+        mode: Permissions; by default those of the old file, or those of a new file.
+
+    Raises:
+        OSError: it cannot be written; the old file is unchanged, and nothing is left behind.
+    """
+    try:
+        old = path.lstat().st_mode
+    except FileNotFoundError:
+        old = stat.S_IFREG | (0o666 & ~_umask())
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"the path is invalid ({error})", str(path)) from error
+    if stat.S_ISDIR(old):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if mode is None:
+        mode = stat.S_IMODE(old) if stat.S_ISREG(old) else 0o666 & ~_umask()
+    part = write_part(path, data, mode)
+    try:
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_part(path: Path, data: bytes, mode: int) -> Path:
+    """Write and sync the temporary file of a target; return its path, beside the target.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    if len(path.name.encode(errors="surrogateescape")) > _MAX_NAME_BYTES:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
+    part = path.with_name(f".{path.name[:40]}.{os.getpid()}-{secrets.token_hex(6)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(part, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(mode)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return part
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to disk, so that renames in it survive a loss of power."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems refuse to sync a folder; the file itself is synced.
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file's folder, so that processes change the file one after the other.
+
+    A process that ends releases the lock. File systems without locks are not locked.
+
+    Raises:
+        OSError: another process holds the lock for a long time, or the folder does not exist.
+    """
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOCK_POLL_S)
+                continue
+            except OSError as error:
+                if error.errno not in {errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}:
+                    raise
+            break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove temporary files of processes that have ended; errors are ignored."""
+    for part in _parts(folder):
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _PART.fullmatch(entry.name)
+            if match and not _is_alive(int(match["pid"])):
+                yield Path(entry.path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,64 @@
+"""Start of Python processes: no process of the program imports from the current folder.
+
+Python puts the current folder first on its search path for ``-m`` and ``-c``, and for every empty
+or relative entry of ``PYTHONPATH``. A file beside a project would then replace a module of the
+standard library. This module imports nothing that is not already loaded when Python starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_IS_CHECKOUT = os.path.isfile(os.path.join(_ROOT, "pyproject.toml"))
+
+
+def leave_current_folder() -> None:
+    """Remove the current folder from the search path, here and in all processes started later.
+
+    Entry points call it before their other imports. The folder of a checkout stays.
+    """
+    current = _current_folder()
+    own = {_ROOT} if _IS_CHECKOUT else set()
+    given = {entry for entry in _search_path() if entry in sys.path}
+    sys.path[:] = [
+        entry
+        for entry in sys.path
+        if os.path.isabs(entry) and (entry != current or entry in own | given)
+    ]
+    os.environ.update(environment())
+
+
+def _current_folder() -> str:
+    """Return the current folder; "" if it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """Return the command line that runs a module in a new interpreter."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment for a new interpreter.
+
+    Empty and relative entries of ``PYTHONPATH`` are left out. A checkout is added, so that the new
+    process runs the same files.
+    """
+    path = _search_path()
+    if _IS_CHECKOUT and _ROOT not in path:
+        path.append(_ROOT)
+    made = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(path)}
+    if not path:
+        del made["PYTHONPATH"]
+    return made
+
+
+def _search_path() -> list[str]:
+    """Return the absolute entries of ``PYTHONPATH``."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [entry for entry in given if os.path.isabs(entry)]

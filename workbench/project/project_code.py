@@ -1,0 +1,283 @@
+"""The Python code of a project: every importable file below its folders, read once, with a digest.
+
+A project runs code of the folder that holds it, as a whole: which of the files are imported is
+known only when they run. Code elsewhere is read with the folder that holds it. Links to files are
+read like files; links to folders are not followed, and nothing below them can be imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import Place, failure
+from workbench.files import file_digest, read_limited
+from workbench.installation import resources
+from workbench.project import pt2, sources
+from workbench.project.checkpoints import CONVERT_MODULE, form_of
+
+if TYPE_CHECKING:
+    from workbench.project.model import Project
+    from workbench.project.sources import Reference
+
+# The program's own samples and recipes; copies of them are asked for like any code.
+SAMPLES = resources() / "samples"
+_BUNDLED = (SAMPLES, resources() / "recipes")
+MODULE_SUFFIXES = (".py", *importlib.machinery.EXTENSION_SUFFIXES)
+# Larger folders contribute only the files that the named code imports.
+MAX_FILES = 5_000
+_MAX_ENTRIES = 300_000
+_MAX_FILE_BYTES = 256 << 20
+_MAX_FOLDER_BYTES = 512 << 20
+_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+
+@dataclass(frozen=True)
+class CodeUse:
+    """One piece of user code: the option that refers to it, its files, and why it runs.
+
+    ``instead`` says how to do without it.
+    """
+
+    option: str
+    files: tuple[Path, ...]
+    why: str
+    instead: str = ""
+
+
+@dataclass(frozen=True)
+class CodeFolder:
+    """A folder with code.
+
+    ``files`` maps paths relative to it, with slashes, to contents; a library that is no Python
+    source is given by its digest only.
+    """
+
+    path: Path
+    files: Mapping[str, bytes] = field(repr=False)
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file, in hex."""
+        return {
+            name: hashlib.sha256(data).hexdigest() if name.endswith(".py") else data.decode()
+            for name, data in sorted(self.files.items())
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """One digest of all files; it changes when one is added, changed, renamed or removed."""
+        return hashlib.sha256(json.dumps(self.digests).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of a project.
+
+    ``places`` are what the user is asked about: folders, programs that may run code, and callables
+    of installed packages, each with the digest of its content. ``search`` are the folders that hold
+    the named files; imports look there last.
+    """
+
+    uses: tuple[CodeUse, ...] = ()
+    folders: tuple[CodeFolder, ...] = ()
+    search: tuple[Path, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """One digest of everything that is asked about; "" if there is nothing to ask."""
+        if not self.places:
+            return ""
+        return hashlib.sha256(json.dumps(sorted(self.places.items())).encode()).hexdigest()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that is asked about, those that the project names first."""
+        named = [file for use in self.uses for file in use.files]
+        below = [
+            f.path / name for f in self.folders if str(f.path) in self.places for name in f.files
+        ]
+        return tuple(dict.fromkeys([*named, *below]))
+
+
+def code_used(project: Project, folder: Path) -> list[CodeUse]:
+    """Return all code that a run executes and that the user is asked about.
+
+    Raises:
+        WorkbenchError: a reference is invalid.
+    """
+    uses = []
+    for option, reference in sources.references(project, folder):
+        path = reference.path
+        if path is not None and is_bundled(path):
+            continue
+        if reference.runs_code:
+            found = (p for p in sources.files_of(reference) if p.is_file())
+            files = tuple(sorted(found, key=lambda file: file != path))
+            name = reference.module or (path.name if path else "")
+            uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
+        elif reference.kind == "weights" and path is not None:
+            pickled = tuple(p for p in sources.files_of(reference) if form_of(p) == "module")
+            if pickled:
+                instead = CONVERT_MODULE.replace("{name}", path.name)
+                why = f"unpickles the module in {path.name}"
+                uses.append(CodeUse(option, pickled, why, instead))
+        elif reference.kind == "program" and path is not None:
+            uses.extend(CodeUse(option, (path,), f"{path.name} {risk}") for risk in pt2.risks(path))
+    return uses
+
+
+def read_code(project: Project, folder: Path) -> Code:
+    """Return the code of a project whose paths are relative to ``folder``.
+
+    Raises:
+        WorkbenchError: a reference is invalid, or a file cannot be read.
+    """
+    home = Path(os.path.abspath(folder))
+    named: dict[Path, list[Path]] = {}
+    places: dict[str, str] = {}
+    for _, reference in sources.references(project, folder):
+        root = _root_of(reference, home)
+        if root is not None and reference.path is not None:
+            named.setdefault(root, []).append(reference.path)
+        elif reference.kind == "package" and reference.runs_code:
+            places[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
+    read = {root: read_folder(root, files) for root, files in named.items()}
+    uses = code_used(project, folder)
+    loaded = {"program", "weights"}
+    options = {option for option, r in sources.references(project, folder) if r.kind in loaded}
+    for use in uses:
+        if use.option in options:
+            places.update({str(file): _digest(file) for file in use.files})
+    places.update({str(root): code.digest for root, code in read.items() if not is_bundled(root)})
+    search = [*read, *(file.parent for files in named.values() for file in files)]
+    return Code(tuple(uses), tuple(read.values()), tuple(dict.fromkeys(search)), places)
+
+
+def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
+    """Return the code below a folder.
+
+    Args:
+        root: The folder.
+        named: Files that the project names. A folder with more than ``MAX_FILES`` files
+            contributes these and what they import.
+
+    Raises:
+        WorkbenchError: a file cannot be read or is too large.
+    """
+    names = _names_below(root)
+    if names is None:
+        closure = {
+            file
+            for path in named or ()
+            for file in sources.files_of(sources.Reference("file", path))
+        }
+        names = sorted(f.relative_to(root).as_posix() for f in closure if f.is_relative_to(root))
+    files: dict[str, bytes] = {}
+    total = 0
+    for name in names:
+        path = root / name
+        try:
+            content = read_limited(path, _MAX_FILE_BYTES)
+        except OSError as error:
+            if not path.exists():
+                continue
+            raise _unreadable(path, error) from error
+        total += len(content)
+        if total > _MAX_FOLDER_BYTES:
+            raise failure(
+                f"The code below {root} takes more than {_MAX_FOLDER_BYTES >> 20} MiB.",
+                "Move the project and its code to a folder of their own.",
+                Place(kind="file", id=str(root)),
+                code="code-folder-too-large",
+            )
+        if not name.endswith(".py"):
+            content = hashlib.sha256(content).hexdigest().encode()
+        files[name] = content
+    return CodeFolder(root, files)
+
+
+def is_bundled(path: Path) -> bool:
+    """Return whether a file belongs to the program's own samples and recipes.
+
+    A link to a sample, or below a sample, does not.
+    """
+    path = Path(os.path.abspath(path))
+    for own in _BUNDLED:
+        if path.is_relative_to(own):
+            inner = path.relative_to(own).parts
+            return not any(
+                own.joinpath(*inner[: depth + 1]).is_symlink() for depth in range(len(inner))
+            )
+    return False
+
+
+def _root_of(reference: Reference, home: Path) -> Path | None:
+    """Return the folder that is read for a reference; None if it names no file of the user."""
+    if not reference.runs_code or reference.path is None:
+        return None
+    path = Path(os.path.abspath(reference.path))
+    if is_bundled(path):
+        return path.parent
+    if path.is_relative_to(home):
+        return home
+    return path.parent if reference.kind == "file" else None
+
+
+def _names_below(root: Path) -> list[str] | None:
+    """Return the importable files below a folder, sorted; None if there are too many."""
+    names: list[str] = []
+    for entries, name in enumerate(_walk(root, "")):
+        if entries > _MAX_ENTRIES or len(names) > MAX_FILES:
+            return None
+        if name.endswith(MODULE_SUFFIXES):
+            names.append(name)
+    return sorted(names)
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[str]:
+    """Yield the names of all files below a folder, except in hidden folders and environments."""
+    try:
+        with os.scandir(folder) as found:
+            entries = list(found)
+    except OSError:
+        return
+    if prefix and any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in _SKIPPED and not entry.name.startswith("."):
+                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
+        else:
+            yield f"{prefix}{entry.name}"
+
+
+def _package_digest(reference: Reference) -> str:
+    sha = hashlib.sha256()
+    for file in sources.files_of(reference):
+        sha.update(f"{file}\0{_digest(file)}\0".encode())
+    return sha.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    try:
+        return file_digest(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> Exception:
+    return failure(
+        f"{path.name} cannot be read: {error.strerror or error}.",
+        "Correct the path or restore the file.",
+        Place(kind="file", id=str(path)),
+        code="file-unreadable",
+    )
