@@ -42,6 +42,12 @@ def project(model: str, config: str = "a8w8", target: str = "ethos-u55-128", **f
     return edits.assign(made, "global", "", config)
 
 
+def without(made: Project, *corrections: str) -> Project:
+    """Return a project with corrections switched off."""
+    options = {**made.target.options, **dict.fromkeys(corrections, False)}
+    return edits.set_target(made, TargetChoice(id=made.target.id, options=options))
+
+
 def allowed(command):
     """Return a command with the code of its project allowed as it is now."""
     if not isinstance(command, RunUntil | RunStudy) or command.code:

@@ -128,3 +128,51 @@ def test_that_a_file_named_like_a_module_in_use_is_refused(engine):
     (engine.folder / "json.py").write_text("def net(): ...\n")
     assert engine.run(with_model(spec="json.py:net"), "import_model") == "failed"
     assert engine.failure.code == "module-name-in-use"
+
+
+NAMED = """
+import torch
+from torch import nn
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.code = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.code(x)
+
+class Masked(nn.Module):
+    def __init__(self, **told):
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        self.body, self.told = nn.TransformerDecoder(layer, 1), told
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(4))
+
+    def forward(self, x):
+        return self.body(x, x, tgt_mask=self.mask, **self.told)
+
+def named():
+    return Named().eval(), (torch.randn(1, 4),)
+
+def masked():
+    return Masked().eval(), (torch.randn(1, 4, 8),)
+
+def told():
+    return Masked(tgt_is_causal=True).eval(), (torch.randn(1, 4, 8),)
+"""
+
+
+def test_that_a_part_with_a_name_that_programs_have_is_refused_by_name(engine):
+    (engine.folder / "named.py").write_text(NAMED)
+    assert engine.run(with_model(spec="named.py:named"), "prepare") == "failed"
+    assert engine.failure.code == "module-name-reserved"
+    assert engine.failure.where.id == "code"
+
+
+def test_that_a_mask_that_torch_looks_into_has_a_remedy_that_helps(engine):
+    (engine.folder / "named.py").write_text(NAMED)
+    assert engine.run(with_model(spec="named.py:masked"), "export") == "failed"
+    assert engine.failure.code == "export-failed"
+    assert "tgt_is_causal" in engine.failure.hint
+    assert engine.run(with_model(spec="named.py:told"), "export") == "done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.in_process import project
+from tests.engine.in_process import project, without
 from workbench.project import edits
 from workbench.protocol import RunStudy
 from workbench.studies.documents import Blame, load_study, study_folder, study_key
@@ -29,7 +29,7 @@ def blamed(engine):
 
 
 def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, blamed):
-    made = project("softmax", "a16w8")
+    made = without(project("softmax", "a16w8"), "rounded_convolutions")
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "int16-convolution-shared"
     found = blamed(made)

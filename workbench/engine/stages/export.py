@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,6 +74,7 @@ def load(context: StageContext) -> torch.export.ExportedProgram:
 
 def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgram:
     assert loaded.module is not None
+    _refuse_reserved_names(loaded.module)
     try:
         with torch.no_grad():
             return torch.export.export(loaded.module, loaded.inputs, strict=strict)
@@ -82,11 +84,43 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         place = f" at {line}" if line else ""
         raise failure(
             f"The model cannot be exported{place}. torch.export: {first.strip()[:300]}",
-            "Rewrite the line without data-dependent Python, or use torch.cond.",
+            _remedy(error),
             Place(kind="stage", id="export"),
             details=str(error),
             code="export-failed",
         ) from error
+
+
+def _remedy(error: Exception) -> str:
+    """Return what helps against a failed export."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if "_detect_is_causal_mask" in str(error) or any(
+        frame.name == "_detect_is_causal_mask" for frame in frames
+    ):
+        return (
+            "torch looks into the mask to find out whether it is causal: say it in the call, with "
+            "is_causal for nn.TransformerEncoder, tgt_is_causal for nn.TransformerDecoder."
+        )
+    return "Rewrite the line without data-dependent Python, or use torch.cond."
+
+
+def _refuse_reserved_names(module: torch.nn.Module) -> None:
+    """Raise for parts whose name an exported module has for something else.
+
+    ``torch.fx.GraphModule.code`` and ``graph`` are properties: weights below them cannot be found.
+    """
+    taken = [
+        name
+        for name, _ in (*module.named_children(), *module.named_parameters(recurse=False))
+        if isinstance(getattr(torch.fx.GraphModule, name, None), property)
+    ]
+    if taken:
+        raise failure(
+            f"The model has a part named {taken[0]}, which an exported program has for itself.",
+            f"Rename self.{taken[0]} in {type(module).__name__}.",
+            Place(kind="module", id=taken[0]),
+            code="module-name-reserved",
+        )
 
 
 def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:
