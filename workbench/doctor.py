@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.deploy.boards import Board, all_boards, runtime_difference
 from workbench.deploy.simulators import discovery
 from workbench.deploy.simulators.compatibility import RunnerElf, read_runner
 from workbench.deploy.simulators.discovery import MachineSettings, load_settings
@@ -58,6 +59,15 @@ def machine_findings() -> Iterator[Finding]:
     yield from _runners(settings)
     yield _toolchain()
     yield _checkout(settings)
+    for name, board in all_boards().items():
+        if isinstance(board, Board) and (differs := runtime_difference(board)):
+            yield Finding(
+                name=f"board {name}",
+                state="different",
+                version=board.executorch,
+                why=differs,
+                remedy="Update the SDK's ExecuTorch, or make programs with that release.",
+            )
 
 
 def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> Finding:

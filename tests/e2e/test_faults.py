@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 STAGES = [
     "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
-    "package",
+    "run", "package",
 ]  # fmt: skip
 
 

@@ -41,6 +41,8 @@ def window(qtbot, tmp_path, monkeypatch, notices):
     qtbot.waitUntil(lambda: made.session.planned, timeout=10_000)
     yield made
     made.stop()
+    made.window.deleteLater()
+    made.deleteLater()
 
 
 def test_that_a_window_closed_during_a_simulation_asks_and_leaves_no_process(

@@ -35,6 +35,8 @@ def window(qtbot, project, notices):
     qtbot.waitUntil(lambda: made.session.planned, timeout=10_000)
     yield made
     made.stop()
+    made.window.deleteLater()
+    made.deleteLater()
 
 
 def states(window):
@@ -104,3 +106,5 @@ def test_that_closing_leaves_no_engine_behind(qtbot, project, notices):
     pids = [event.pid for event in heard if isinstance(event, Ready)]
     assert pids
     assert all(wait_gone(pid, 5) for pid in pids)
+    made.window.deleteLater()
+    made.deleteLater()

@@ -1,5 +1,7 @@
 """Networks whose programs stock ExecuTorch gets wrong, and their relatives that people deploy."""
 
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -351,6 +353,18 @@ class _Layer(nn.Module):
         return self.function(self, *x)
 
 
+def seeded(function):
+    """Let a network be the same each time, also the parts that are made first."""
+
+    @functools.wraps(function)
+    def network():
+        torch.manual_seed(0)
+        return function()
+
+    return network
+
+
+@seeded
 def residual():
     """A residual addition right behind a convolution."""
 
@@ -379,6 +393,7 @@ def softmax_of_convolution():
     return made(lambda: _Layer(conv(3, 8, 1), lambda self, x: self.layer(x).softmax(1)), 1, 3, 4, 4)
 
 
+@seeded
 def transposed():
     """A transposed convolution with padding that is cut off, behind a ReLU."""
 
@@ -389,6 +404,7 @@ def transposed():
     return made(lambda: _Layer(conv(3, 8), grow, other=other), 1, 3, 4, 4)
 
 
+@seeded
 def transposed_in_one_dimension():
     def grow(self, x):
         return self.other(self.layer(x))
@@ -426,6 +442,7 @@ def small_values():
     return made(lambda: _Layer(nn.Linear(8, 16), scale, scale=scaled), 1, 4, 8)
 
 
+@seeded
 def cells():
     """The cells of GRU, RNN and LSTM, one step each."""
 
@@ -439,6 +456,7 @@ def cells():
     return model, (x, torch.randn(1, 6))
 
 
+@seeded
 def product_and_bias():
     """GPT-2's linear, with the weights the other way round."""
 
@@ -449,6 +467,7 @@ def product_and_bias():
     return made(lambda: _Layer(nn.Linear(6, 8), multiply, **parts), 3, 6)
 
 
+@seeded
 def scaled_bias():
     """addmm with a factor for its bias, which is no linear."""
 
@@ -460,6 +479,7 @@ def scaled_bias():
     return made(lambda: _Layer(nn.Linear(6, 8), multiply, **parts), 3, 6)
 
 
+@seeded
 def positions():
     """Positions that are counted from nothing, as OPT's are."""
 
@@ -471,6 +491,7 @@ def positions():
     return made(lambda: _Layer(nn.Linear(8, 8), look_up, other=other), 1, 12, 8)
 
 
+@seeded
 def every_correction():
     """What the corrections of 16-bit programs are for, in one network."""
 
@@ -487,3 +508,20 @@ def every_correction():
         "bias": nn.Parameter(torch.randn(4)), "weight": nn.Parameter(torch.randn(6, 4)),
     }  # fmt: skip
     return made(lambda: _Layer(conv(3, 8), run, **parts), 1, 3, 4, 4)
+
+
+@seeded
+def called_twice():
+    """A convolution with a batch norm that two inputs share, and one that two norms share."""
+
+    def compare(self, x, y):
+        a, b = (self.other(self.layer(each)) for each in (x, y))
+        return a - b, self.second(self.layer(x)) + a
+
+    norms = {"other": nn.BatchNorm2d(4), "second": nn.BatchNorm2d(4)}
+    for norm in norms.values():
+        norm.running_var.uniform_(0.2, 4.0)
+        norm.running_mean.normal_()
+    layer = conv(3, 4, bias=False)
+    model, (x,) = made(lambda: _Layer(layer, compare, **norms), 1, 3, 8, 8)
+    return model, (x, torch.randn(1, 3, 8, 8))

@@ -18,6 +18,7 @@ from workbench.targets.ethos_u.corrections import (
     CORRECTIONS,
     FACTORS,
     LINEARS,
+    OWN_WEIGHTS,
     RELEASED,
     ROUNDED,
     SCALARS,
@@ -204,6 +205,17 @@ def test_that_a_product_with_a_bias_is_quantized(engine, name, correction):
     assert engine.run(network(name, **switched), "prepare") == "failed"
     assert worst(engine, name) <= 1
     assert on_cpu(engine, name) == set()
+
+
+def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
+    for off, right in (({}, True), ({OWN_WEIGHTS: False}, False)):
+        decibel(engine, "called_twice", **off)
+        outputs = engine.result(network("called_twice", **off), "evaluate").outputs
+        assert (outputs[1].sqnr_db > 30) is right
+    made = network("called_twice")
+    assert lowered(engine, made).delegates == 1
+    (row,) = [r for r in engine.result(made, "prepare").corrections if r.id == OWN_WEIGHTS]
+    assert len(row.places) == 3
 
 
 def test_that_values_that_depend_on_no_input_are_constants(engine):

@@ -112,6 +112,11 @@ def corrections_in_16_bits(folder):
     return project("corrected_networks.py:every_correction", "a16w8")
 
 
+def shared_weights(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return project("corrected_networks.py:called_twice")
+
+
 def one_correction(folder):
     options = {"keep_relu_clamps": False}
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
@@ -165,7 +170,7 @@ def caches_handed_on(folder):
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
                 program_and_arrays, corrections, corrections_in_16_bits, without_out_variant,
-                pictures_and_own_ini,
+                pictures_and_own_ini, shared_weights,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

@@ -36,6 +36,8 @@ COUNTER_COLUMNS: tuple[Column[OperationCounters], ...] = (
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
 )  # fmt: skip
 
+MODULE, DELEGATE = 1, 10
+
 
 class CounterTableModel(FigureTableModel[OperationCounters]):
     """The operations that the functional simulator executed."""

@@ -53,8 +53,10 @@ def simulation_text(result: SimulationResult) -> str:
 
 def _lines(result: SimulationResult) -> Iterator[str]:
     report, functional = result.report, result.functional
-    with_runner = f"{report.simulator}, {result.runner}" if result.runner else report.simulator
-    yield f"{report.exit_reason} {with_runner}, {report.elapsed_s:.1f} s."
+    if result.kind == "functional":
+        yield f"{report.exit_reason} Duration: {report.elapsed_s:.1f} s."
+    else:
+        yield f"{report.exit_reason} {report.simulator}, {result.runner}, {report.elapsed_s:.1f} s."
     yield from report.explanation
     pools = [
         f"{pool.name} {f'{size(pool.used)} of ' if pool.used is not None else ''}{size(pool.given)}"
@@ -69,7 +71,8 @@ def _lines(result: SimulationResult) -> Iterator[str]:
         yield "Outputs not compared: this runner does not write outputs to files."
     if functional is not None:
         yield from _functional(functional, is_alone=result.kind == "functional")
-    yield from report.notes
+    if result.kind == "fvp":
+        yield from report.notes
 
 
 def _functional(run: FunctionalRun, *, is_alone: bool) -> Iterator[str]:

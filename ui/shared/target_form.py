@@ -28,7 +28,7 @@ from workbench.project.model import TargetChoice
 from workbench.targets import TARGETS, target_of
 from workbench.targets.base import OptionSpec
 
-LABELS_PX = 136
+LABELS_PX = 148
 BAR_OPTIONS = ("system_config", "memory_mode")
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
@@ -31,6 +32,7 @@ from ui.shell.target_controller import TargetController
 from ui.shell.window_controller import LAST, NAME, Navigation, WindowController
 from ui.state.assigner import Assigner
 from ui.state.document import Document
+from ui.state.export_check import ExportCheck
 from ui.state.jobs import Job
 from ui.state.model_index import ModelIndex
 from ui.state.notices import Action, Notice, Notices
@@ -50,6 +52,9 @@ from workbench.project.trust import TrustStore, config_folder
 from workbench.protocol import Event, Level, LogLine
 from workbench.targets import why_unestimated
 
+if TYPE_CHECKING:
+    from ui.features.project.new_project import NewProjectDialog
+
 _WARM_UP_MS = 700
 # The panel with the details of each figure of the scoreboard, and its method that shows them.
 DETAILS: dict[ScoreId, tuple[PanelId, str]] = {
@@ -63,8 +68,8 @@ DETAILS: dict[ScoreId, tuple[PanelId, str]] = {
     "bits": ("accuracy", ""),
 }
 _OF_A_PROJECT = {
-    "save", "save_as", "close", "target", "plugins", "take_mase", "write_mase", "blame", "deliver",
-    "report", "inside",
+    "save", "save_as", "close", "settings", "target", "plugins",
+    "import_mase", "export_mase", "blame", "deliver", "report", "inside",
 }  # fmt: skip
 
 
@@ -98,6 +103,8 @@ class Workbench(QObject):
         self.blame = RejectedController(self.context, self)
         self.mase = MaseController(self.context, self.window)
         self.targets = TargetController(self.context, self.window)
+        self.export_check = ExportCheck(self.runner, self.trust, self)
+        self.runs.is_check = self.export_check.owns
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
         self.frame = WindowController(self.context, self.trust, self.window, self.files.open_path)
@@ -186,8 +193,11 @@ class Workbench(QObject):
         bar.target_chosen.connect(self.targets.choose)
         bar.board_chosen.connect(self.targets.choose_board)
         bar.options_asked.connect(self.targets.ask)
+        self.navigation.setting_asked.connect(self.targets.ask_settings)
         window.scoreboard.details_asked.connect(self._on_details_asked)
         window.close_asked.connect(self._on_close_asked)
+        self.files.run_asked.connect(lambda: self.runs.run_to(""))
+        self.files.draft_asked.connect(self._on_draft_asked)
         window.files_dropped.connect(self.files.take_dropped)
         self.programs.dropped.connect(self.files.take_dropped)
         window.welcome.new_asked.connect(self.files.ask_new)
@@ -210,6 +220,7 @@ class Workbench(QObject):
             "preferences": self.frame.show_preferences,
             "quit": self.window.close,
             "palette": self.navigation.ask,
+            "settings": self.targets.ask_settings,
             "target": self.targets.ask,
             "plugins": self.targets.ask_plugins,
             "import_mase": self.mase.ask_import,
@@ -312,6 +323,14 @@ class Workbench(QObject):
             self._clock.stop()
         if job.over:
             self._look_up()
+
+    def _on_draft_asked(self, dialog: NewProjectDialog) -> None:
+        """Check the export of a new project while its form is filled in."""
+        check = self.export_check
+        dialog.drafted.connect(check.check)
+        check.told.connect(dialog.show_export)
+        dialog.check()
+        dialog.finished.connect(lambda _result: check.stop())
 
     def _on_details_asked(self, score: Score) -> None:
         """Show where a figure of the scoreboard comes from."""

@@ -50,7 +50,15 @@ Then = Callable[[], None]
 
 
 class FileController(QObject):
-    """Implements the File menu and file drops."""
+    """Implements the File menu and file drops.
+
+    Signals:
+        run_asked: a new project is to be run.
+        draft_asked: the dialog New project is about to open.
+    """
+
+    run_asked = Signal()
+    draft_asked = Signal(object)
 
     def __init__(
         self, document: Document, notices: Notices, settings: Settings, programs: Programs,
@@ -104,8 +112,19 @@ class FileController(QObject):
         from ui.features.project.new_project import NewProjectDialog
 
         dialog = NewProjectDialog(model, self._window)
-        dialog.made.connect(lambda p, folder: self.leave(lambda: self._document.new(p, folder)))
+
+        def create(project: Project, folder: Path) -> None:
+            runs = dialog.run.isChecked()
+            self.leave(lambda: self._create(project, folder, runs=runs))
+
+        dialog.made.connect(create)
+        self.draft_asked.emit(dialog)
         dialog.open()
+
+    def _create(self, project: Project, folder: Path, *, runs: bool) -> None:
+        self._document.new(project, folder)
+        if runs:
+            self.run_asked.emit()
 
     def ask_recipe(self) -> None:
         """Ask for a recipe, create its project and open it."""

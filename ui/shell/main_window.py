@@ -91,6 +91,7 @@ class MainWindow(QMainWindow):
             dock.visibilityChanged.connect(self.toasts.raise_soon)
             dock.visibilityChanged.connect(self._on_dock_shown)
         self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
+        self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
         self._working = self._initial
         self.set_theme(context.theme)
@@ -122,7 +123,13 @@ class MainWindow(QMainWindow):
         }
 
     def apply_layout(self, parts: dict[str, QByteArray]) -> None:
-        """Restore a layout. Parts that another version saved are ignored."""
+        """Restore a layout. Parts that another version saved are ignored.
+
+        Without a project it is kept for the next one.
+        """
+        if self.pages.currentWidget() is not self.workspaces:
+            self._working = parts
+            return
         if "model" not in parts:
             # The panels in the middle were one area before there were workspaces.
             parts = {**self._initial, **{k: v for k, v in parts.items() if k == "outer"}}

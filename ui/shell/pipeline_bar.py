@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.target_form import BoardBox, TargetForm
+from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.state.jobs import duration
 from ui.state.session import StageView
@@ -209,7 +209,7 @@ class TargetPopup(QFrame):
         form.setHorizontalSpacing(10)
         form.setContentsMargins(0, 0, 0, 0)
         label = QLabel("Board", self)
-        label.setMinimumWidth(136)
+        label.setMinimumWidth(LABELS_PX)
         form.addRow(label, self.board)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(14, 12, 14, 12)
@@ -425,7 +425,9 @@ def status_text(views: Sequence[StageView]) -> str:
             return f"{view.title} cannot run"
     if any(view.state == "queued" for view in views):
         return "Waiting for the engine"
-    offered = [view for view in views if view.state != "unavailable"]
+    # A simulation is not part of Run all.
+    offered = [v for v in views if v.state == "cached" or v.id != "run"]
+    offered = [view for view in offered if view.state != "unavailable"]
     done = [view for view in offered if view.state == "cached"]
     if len(done) == len(offered):
         return "Up to date"

@@ -115,6 +115,8 @@ class RunController(QObject):
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
         self._asked: list[Callable[[], object]] = []
+        # Whether a job only tries a draft, whose dialog shows its problems.
+        self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
@@ -202,7 +204,7 @@ class RunController(QObject):
         )
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, StageFailed):
+        if isinstance(event, StageFailed) and not self.is_check(event.job):
             self._context.notices.error(WorkbenchError(event.infos))
 
     def _on_engine_lost(self, event: EngineExit) -> None:

@@ -46,6 +46,13 @@ class TargetController(QObject):
         dialog.chosen.connect(self.choose)
         dialog.open()
 
+    def ask_settings(self, field: str = "") -> None:
+        """Open the project settings, with the focus in a field if one is named."""
+        from ui.features.project.project_settings import ProjectSettingsDialog
+
+        if self._document.project is not None:
+            ProjectSettingsDialog(self._document, self._window, field).open()
+
     def ask_plugins(self) -> None:
         """Open the list of plug-ins."""
         if self._document.project is not None:

@@ -141,7 +141,13 @@ class WindowController(QObject):
 
 
 class Navigation(QObject):
-    """Shows a place, e.g. a module or a node, in the panel for its kind."""
+    """Shows a place, e.g. a module or a node, in the panel for its kind.
+
+    Signals:
+        setting_asked: the key of a project setting.
+    """
+
+    setting_asked = Signal(str)
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -170,6 +176,8 @@ class Navigation(QObject):
             case "file":
                 folder = (self._context.document.folder / Path(place.id)).parent
                 QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+            case "option" if is_setting(place.id):
+                self.setting_asked.emit(place.id)
             case "stage" | "tool":
                 self._window.reveal("log")
             case _:
@@ -194,3 +202,15 @@ class Navigation(QObject):
         for node in snapshot.nodes if snapshot else ():
             if node.kind == "call":
                 yield Entry(node.id, node.op, partial(self.go, Place(kind="node", id=node.id)))
+
+
+def is_setting(key: str) -> bool:
+    """Return whether a problem's option is one of the project settings, or a group of them."""
+    first = key.split(".", maxsplit=1)[0]
+    return first in SETTINGS
+
+
+# The parts of the project that the dialog Project settings edits.
+SETTINGS = frozenset({
+    "name", "model", "calibration", "evaluation", "verification", "gate", "target", "board",
+})  # fmt: skip

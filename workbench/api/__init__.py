@@ -15,6 +15,7 @@ its place, a hint and a code. The command line is a thin layer over this package
 from __future__ import annotations
 
 from workbench.analysis.gate import GateResult, Limit
+from workbench.api.board import BoardRun, Difference, run_on_board
 from workbench.api.comparing import Comparison, FigureChange, compare
 from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import (
@@ -49,6 +50,7 @@ from workbench.api.settings import (
     set_settings,
     settings,
 )
+from workbench.deploy.simulators.discovery import BoardLink
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
 from workbench.history.outcomes import Outcome
 
@@ -58,9 +60,12 @@ JSON_VERSION = 1
 
 __all__ = [
     "JSON_VERSION",
+    "BoardLink",
+    "BoardRun",
     "Cancelled",
     "CheckResult",
     "Comparison",
+    "Difference",
     "ErrorInfo",
     "FigureChange",
     "GateResult",
@@ -85,6 +90,7 @@ __all__ = [
     "rules",
     "run",
     "run_job",
+    "run_on_board",
     "save",
     "set_global",
     "set_io",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from workbench import logs
 from workbench.cli import (
     blame,
+    board,
     boards,
     compare,
     doctor,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     project,
+    board,
     boards,
     compare,
     run,

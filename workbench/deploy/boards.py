@@ -20,6 +20,7 @@ from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import clock_of, memory_use
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
+from workbench.toolchain_versions import versions
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -61,12 +62,17 @@ class Memory(Frozen):
 
 
 class Board(Frozen):
-    """A board. ``zephyr`` is its name for ``west build``, if it has one."""
+    """A board. ``zephyr`` is its name for ``west build``, if it has one.
+
+    ``executorch`` is the release that the board's SDK carries, such as ``1.4``; empty if the
+    firmware is free to take any, or if it is not known.
+    """
 
     title: str = Field(min_length=1)
     vendor: str = ""
     cpu: str = ""
     zephyr: str = ""
+    executorch: str = Field(default="", pattern=r"^([0-9]+\.[0-9]+(\.[0-9]+)?)?$")
     npu: tuple[Npu, ...] = Field(min_length=1)
     memory: tuple[Memory, ...] = Field(min_length=1)
     notes: tuple[str, ...] = ()
@@ -274,6 +280,14 @@ def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     except WorkbenchError:
         return
     where = Place(kind="option", id="target.id")
+    if found is not None and (differs := runtime_difference(found[0])):
+        yield ErrorInfo(
+            message=differs,
+            hint="Update the SDK's ExecuTorch, or make the program with that release. See the "
+            "guide, ExecuTorch releases.",
+            where=Place(kind="option", id="board"),
+            code="board-executorch-differs",
+        )
     for sentence in sentences:
         yield ErrorInfo(
             message=sentence,
@@ -281,6 +295,24 @@ def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
             where=where,
             code="board-target-differs",
         )
+
+
+def runtime_difference(board: Board) -> str:
+    """Return how the SDK's ExecuTorch differs from the installed one; "" if it does not.
+
+    Patch releases of one release read each other's programs.
+    """
+    installed = versions()["executorch"]
+    if not board.executorch or _release(board.executorch) == _release(installed):
+        return ""
+    return (
+        f"The SDK of {board.title} carries ExecuTorch {board.executorch}; programs are made with "
+        f"{installed}."
+    )
+
+
+def _release(version: str) -> list[str]:
+    return version.split(".")[:2]
 
 
 def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
@@ -325,6 +357,25 @@ def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
             "differ by at least that ratio."
         )
     return said
+
+
+def why_not_on(board: Board, choice: TargetChoice, sram_bytes: int) -> str:
+    """Return why an estimated program does not fit a board; "" if it does.
+
+    Args:
+        board: The board.
+        choice: A complete target choice.
+        sram_bytes: Peak SRAM of the program [bytes], as estimated.
+    """
+    npu = board.npu_of(choice.id)
+    if npu is None:
+        return "other NPU"
+    if choice.options.get("memory_mode") not in npu.memory_modes:
+        return "other memory mode"
+    sizes = [memory.bytes for memory in board.of_kind("sram") if memory.bytes is not None]
+    if sizes and sram_bytes > max(sizes):
+        return "too little SRAM"
+    return ""
 
 
 class Demand(Frozen):

@@ -72,12 +72,11 @@ def magnitude(values: npt.NDArray[Any]) -> int:
 
 def _addend(values: Any, shifts: Any, rounding: Rounding, double_shift: int) -> Any:
     """Return what is added before the shift; works on int64 and on Python's integers alike."""
-    one = values.dtype.type(1) if values.dtype != object else 1
-    half = np.where(shifts > 0, (one << shifts) >> 1, 0)
+    half = (1 << shifts) >> 1
     if rounding is Rounding.NATURAL:
         return half
     if rounding is Rounding.TRUNCATE:
-        return np.where(values >= 0, 0, (one << shifts) - 1)
+        return np.where(values >= 0, 0, (1 << shifts) - 1)
     if rounding is Rounding.SYMMETRIC:
         return half - np.where(values < 0, 1, 0)
     if rounding is Rounding.LOWER:

@@ -216,9 +216,11 @@ class OutputStage:
             bound: A magnitude that none of them exceeds.
         """
         bits = self._state.counters.accumulator_bits
+        if not bits:
+            return
         largest = 0 if self._bias is None else arithmetic.magnitude(self._bias)
         limit = 1 << bits - 1
-        if not bits or bound + largest < limit:
+        if bound + largest < limit:
             return
         sums = accumulators.astype(np.int64)
         if self._bias is not None:

@@ -34,7 +34,7 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import wanted_corrections
+from workbench.targets.ethos_u.corrections import OWN_WEIGHTS, is_wanted, wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -176,6 +176,7 @@ _QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
+    # {separate}
     if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
            for n in module.graph.nodes):
         if RANGES:
@@ -253,6 +254,7 @@ if __name__ == "__main__":
 """
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
+    owns = is_wanted(OWN_WEIGHTS, project.target.options)
     methods = _METHODS if reads_text else ""
     lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
     if chosen := wanted_corrections(project.target.options, "compile"):
@@ -260,7 +262,10 @@ if __name__ == "__main__":
         lower = f"    with {calls}:\n" + indent(lower, "    ")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
-    quantize = filled(QUANTIZE if reads_text else _QUANTIZE, {"fix": fix})
+    template = (QUANTIZE if reads_text else _QUANTIZE).replace(
+        "    # {separate}\n", "    separate_weights(module)\n" if owns else ""
+    )
+    quantize = filled(template, {"fix": fix})
     values = {
         "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
         "quantize": quantize.strip("\n"),

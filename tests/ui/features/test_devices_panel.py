@@ -108,3 +108,26 @@ def test_that_all_system_configurations_make_rows_of_their_own(panel, opened, en
     panel.start.click()
     qtbot.waitUntil(lambda: not opened.runner.running and panel.heat.rowCount() == 2)
     assert panel.heat.headerData(0, Qt.Orientation.Vertical).startswith("ethos-u55-128, Ethos_U55")
+
+
+def test_that_the_fastest_device_is_selected_and_taken_with_one_more_click(
+    estimated, opened, qtbot
+):
+    (row,) = estimated.table.chosen_rows()
+    assert estimated.model.index(row, 1).data() == "ethos-u85-2048"
+    qtbot.mouseClick(estimated.take, Qt.MouseButton.LeftButton)
+    assert opened.document.project.target.id == "ethos-u85-2048"
+
+
+def test_that_only_a_device_that_fits_the_board_is_selected(panel, opened, qtbot):
+    opened.window.pipeline.board.chosen.emit("renesas-ra8p1")
+    panel.start.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.model.rowCount() > 1)
+    qtbot.waitUntil(lambda: len(panel.table.chosen_rows()) == 1)
+    (row,) = panel.table.chosen_rows()
+    assert panel.model.index(row, 1).data().startswith("ethos-u55-256")
+    column = [panel.model.headerData(c, Qt.Orientation.Horizontal) for c in range(13)].index(
+        "Board"
+    )
+    found = set(texts(panel, column))
+    assert {"fits", "other NPU"} <= found

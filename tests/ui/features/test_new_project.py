@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
+from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
 from ui.features.project.import_command import ImportCommandDialog
 from ui.features.project.new_project import NewProjectDialog, callables_of, parse_shapes
@@ -16,8 +18,10 @@ from ui.shared.target_form import TargetForm
 from ui.shell.preferences import DoctorDialog, PreferencesDialog
 from ui.shell.target_controller import TargetDialog
 from ui.state.assigner import refusal
+from ui.state.export_check import ASKS
 from ui.state.settings import Settings
 from workbench.deploy.simulators.discovery import load_settings
+from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
@@ -292,3 +296,61 @@ def test_that_a_recipe_becomes_the_open_project(opened, qtbot, tmp_path):
     dialog.ok.click()
     qtbot.waitUntil(lambda: opened.document.title.startswith("spotter"))
     assert opened.document.project.target.options["optimise"] == "Size"
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    np.savez(folder / "calibration.npz", x=np.zeros((5, 1, 8, 8), np.float32))
+    np.savez(folder / "held_out.npz", x=np.zeros((4, 1, 8, 8), np.float32), labels=np.arange(4))
+    (folder / "net.py").write_text("class Net:\n def forward(self, x): ...\n")
+    return folder
+
+
+def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent, arrays, qtbot):
+    dialog = NewProjectDialog("", parent)
+    for name in ("net.py", "calibration.npz", "held_out.npz"):
+        dialog.take_file(arrays / name)
+    assert dialog.preview.text.text().startswith("5 samples")
+    assert dialog.shapes.placeholderText() == "1x1x8x8, from the data"
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project, _ = made.args
+    assert project.model.spec == "net.py:Net"
+    assert project.model.input_shapes == ((1, 1, 8, 8),)
+    assert project.calibration.spec == "calibration.npz"
+    assert project.evaluation.data.spec == "held_out.npz"
+
+
+def test_that_the_form_says_whether_the_model_exports(opened, qtbot, engines):
+    opened.files.ask_new(str(opened.document.folder / "net.pt2"))
+    dialog = opened.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(lambda: "exports" in dialog.export.text(), timeout=5000)
+    assert dialog.export.text() == "\u2713 The model exports."
+    dialog.reject()
+
+
+def test_that_a_model_that_does_not_export_is_told_in_the_form_only(opened, qtbot, engines):
+    info = ErrorInfo(message="It branches on a value.", hint="Use torch.cond.", code="no-export")
+    engines.plays = [Play(fail="export", infos=[info])]
+    opened.files.ask_new(str(opened.document.folder / "net.pt2"))
+    dialog = opened.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(lambda: "branches" in dialog.export.text())
+    assert dialog.export.text() == "\u2717 It branches on a value. Use torch.cond."
+    dialog.reject()
+
+
+def test_that_code_that_is_not_trusted_is_not_run_by_the_form(opened, qtbot, engines, arrays):
+    opened.files.ask_new(str(arrays / "net.py"))
+    dialog = opened.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(lambda: dialog.export.text() == ASKS)
+    assert not engines.commands
+    dialog.reject()
+
+
+def test_that_a_created_project_runs_at_once(workbench, qtbot, folder):
+    workbench.files.ask_new(str(folder / "net.pt2"))
+    dialog = workbench.window.findChild(NewProjectDialog)
+    qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: workbench.session.stage("package").state == "cached")

@@ -18,7 +18,6 @@ def asked(capsys):
         out = capsys.readouterr().out
         if as_json:
             document = json.loads(out)
-            assert document.pop("version") == 1
             return code, document
         return code, [" ".join(line.split()) for line in out.splitlines()]
 
@@ -136,7 +135,7 @@ def test_that_target_options_are_shown_and_set_in_their_type(asked, project_file
     before = project_file.read_bytes()
     for wrong in ("nonsense=1", "optimise", "optimise=Speed", "arena_cache_bytes=many"):
         assert asked("target", project_file, wrong)[0] == 2
-    assert codes[:2] == ["target-option-invalid", "setting-invalid"]
+    assert codes[:2] == ["target-option-invalid"] * 2
     assert len(codes) == 4
     assert project_file.read_bytes() == before
 

@@ -26,11 +26,11 @@ def test_that_a_new_project_names_both_memory_choices_and_quantizes_all(project)
     assert [(r.kind, r.config) for r in made.rules] == [("global", "a8w8")]
 
 
-def test_that_an_existing_project_is_not_overwritten_unasked(project, capsys):
+def test_that_an_existing_project_is_not_overwritten_unasked(project, codes):
     before = project.read_text()
     assert main(["new", str(project), "--model", "model.py:net", "--target", "ethos-u85-256"]) == 2
     assert project.read_text() == before
-    assert "--force" in capsys.readouterr().err
+    assert codes == ["file-exists"]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_that_check_names_a_missing_model_and_exits_2(project, tmp_path, capsys)
     assert "model.py" in capsys.readouterr().err
 
 
-def test_that_running_code_without_trust_exits_3_and_runs_nothing(project, tmp_path, capsys):
+def test_that_running_code_without_trust_exits_3_and_runs_nothing(project, tmp_path, codes):
     (tmp_path / "model.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef net(): ...\n")
     assert main(["run", str(project)]) == 3
-    assert "--trust" in capsys.readouterr().err
+    assert codes == ["trust-required"]
     assert not (tmp_path / "ran").exists()
 
 

@@ -21,7 +21,6 @@ def asked(project_file, played, capsys):
         out = capsys.readouterr().out
         if as_json:
             document = json.loads(out)
-            assert document.pop("version") == 1
             return code, document
         return code, [" ".join(line.split()) for line in out.splitlines()]
 
@@ -207,8 +206,9 @@ def test_that_sram_budgets_go_from_the_smallest_to_the_fastest(asked, played):
 
 
 def test_that_a_number_of_processes_is_at_least_one(asked):
-    code, document = asked("sweep", "--workers", "0")
-    assert (code, document["exit_code"]) == (2, 2)
+    with pytest.raises(SystemExit) as ended:
+        asked("sweep", "--workers", "0")
+    assert ended.value.code == 2
 
 
 def test_that_placement_lists_what_stays_on_the_cpu(asked):

@@ -65,7 +65,7 @@ def test_that_every_device_of_a_board_makes_a_complete_and_valid_target(name, tm
 
 
 def test_that_the_boards_of_the_issue_are_there_and_say_what_is_not_confirmed():
-    assert len(SHIPPED_IDS) == 9
+    assert len(SHIPPED_IDS) == 12
     found = all_boards()
     assert all(isinstance(board, Board) for board in found.values())
     doubtful = [n for n, b in found.items() if not all(m.confirmed for m in (*b.memory, *b.npu))]
@@ -201,7 +201,7 @@ def test_that_the_command_line_describes_boards_with_their_sources(capsys):
     said = capsys.readouterr().out
     assert "not confirmed: notes of users" in said
     assert main(["boards", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["boards"]) == 9
+    assert len(json.loads(capsys.readouterr().out)["boards"]) == 12
     assert main(["boards", "nowhere"]) == 2
     assert "Known: alif" in capsys.readouterr().err
 
@@ -219,3 +219,22 @@ def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "has no device ethos-u85-256" in said
     assert "No target or board given" in said
+
+
+@pytest.mark.parametrize(("release", "differs"), [("1.3", True), ("1.5", False), ("1.5.9", False)])
+def test_that_another_executorch_in_the_boards_sdk_is_told(tmp_path, release, differs, capsys):
+    text = SMALL.format(ram=1 << 20, flash=1 << 20)
+    write(own_folder(), text=f'executorch = "{release}"\n{text}')
+    project = boards.put(make_project(), "mine", tmp_path)
+    codes = [info.code for info in boards.oddities(project, tmp_path)]
+    assert ("board-executorch-differs" in codes) == differs
+    main(["doctor", "--json"])
+    names = [f["name"] for f in json.loads(capsys.readouterr().out)["findings"]]
+    assert ("board mine" in names) == differs
+
+
+def test_that_a_release_that_is_no_version_is_refused(tmp_path):
+    text = SMALL.format(ram=1, flash=1)
+    path = write(tmp_path, text=f'executorch = "latest"\n{text}')
+    with pytest.raises(WorkbenchError):
+        read(path)

@@ -96,7 +96,7 @@ def test_that_a_stream_cut_short_is_refused():
 
 def test_that_a_stream_longer_than_the_limit_is_refused():
     stream, weights = streams()["mixed"]
-    with pytest.raises(Fault, match="more than"):
+    with pytest.raises(WeightFault):
         decode(stream, len(weights) - 1)
 
 
@@ -132,7 +132,7 @@ def test_that_the_fast_format_has_raw_bytes_and_small_palettes():
     header = 2 | 0b000000011 << 112 | 0b000000100 << 121
     stream = header.to_bytes(32, "little") + bytes([0b01_00_01_00])
     assert decode_fast(stream, 4).tolist() == [-1, 2, -1, 2]
-    with pytest.raises(Fault, match="of 5"):
+    with pytest.raises(WeightFault):
         decode_fast(stream, 5)
 
 
@@ -222,9 +222,9 @@ def test_that_filling_must_be_zero_and_lengths_must_agree():
     places, into = np.array([0, -1, 1]), np.zeros(2, np.int16)
     placed(np.array([5, 0, 6], np.int16), places, into)
     assert into.tolist() == [5, 6]
-    with pytest.raises(Fault, match="not zero"):
+    with pytest.raises(WeightFault):
         placed(np.array([5, 1, 6], np.int16), places, into)
-    with pytest.raises(Fault, match="are expected"):
+    with pytest.raises(WeightFault):
         placed(np.array([5, 0], np.int16), places, into)
 
 

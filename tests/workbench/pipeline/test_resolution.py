@@ -19,6 +19,7 @@ from workbench.project import edits
 from workbench.project.configs import QuantConfig
 from workbench.project.model import DataSource, Rule, TargetChoice
 from workbench.results import NodeAnnotation, PrepareResult
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 
 @pytest.fixture
@@ -209,7 +210,8 @@ def transposed(config, target="ethos-u55-128"):
     )
     graph = GraphSnapshot("float", nodes, (Edge("x", "up"), Edge("up", "output")), MODULES)
     project = make_project(rule("r1", "global", config=config), calibration=DATA)
-    return project.model_copy(update={"target": TargetChoice(id=target)}), graph
+    choice = TargetChoice(id=target, options={row.id: False for row in CORRECTIONS})
+    return project.model_copy(update={"target": choice}), graph
 
 
 PER_TENSOR_4 = QuantConfig.model_validate({"weight": {"bits": 4, "per_channel": False}})

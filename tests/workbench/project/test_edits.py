@@ -5,7 +5,6 @@ from pydantic import ValidationError
 
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
-from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.model import DataSource
 
@@ -78,12 +77,11 @@ def test_that_a_range_is_fixed_once_for_each_tensor_and_freed_again():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "reason"),
-    [(2.0, 1.0, "not below"), (1.0, 2.0, "excludes zero"), (-2.0, -1.0, "excludes zero"),
-     (0.0, math.inf, "not finite"), (math.nan, 1.0, "not finite")],
-)  # fmt: skip
-def test_that_an_impossible_range_is_refused_with_its_reason(low, high, reason):
-    with pytest.raises(WorkbenchError, match=reason) as error:
+    ("low", "high"),
+    [(2.0, 1.0), (1.0, 2.0), (-2.0, -1.0), (0.0, math.inf), (math.nan, 1.0)],
+)
+def test_that_an_impossible_range_is_refused_at_its_tensor(low, high):
+    with refused("fixed-range-invalid") as error:
         edits.fix_range(make_project(), "relu", low, high)
     assert error.value.infos[0].where.id == "relu"
 

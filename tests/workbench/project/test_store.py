@@ -120,16 +120,14 @@ def test_that_unknown_configs_and_double_ids_are_named():
     assert "'a9w9'" in _message(error)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "said"),
-    [(1.0, 2.0, "excludes zero"), (1.0, -1.0, "not below"), (None, 1.0, "both")],
-)
-def test_that_a_fixed_range_must_hold_zero_and_stand_upright(low, high, said):
+@pytest.mark.parametrize(("low", "high"), [(1.0, 2.0), (1.0, -1.0), (None, 1.0)])
+def test_that_a_fixed_range_must_hold_zero_and_stand_upright(low, high):
     raw = json.loads(store.dump(make_project(rule("r1", "global"))))
     observer = {"kind": "fixed", "minimum": low, "maximum": high}
     raw["rules"][0]["config"] = {"activation": {"observer": observer}}
-    with pytest.raises(WorkbenchError, match=said):
+    with pytest.raises(WorkbenchError) as error:
         store.parse(json.dumps(raw).encode(), "x")
+    assert set(error.value.codes) == {"project-field-invalid"}
 
 
 def test_that_a_file_of_version_0_is_migrated():

@@ -268,9 +268,14 @@ def graph(op):
 )  # fmt: skip
 def test_that_what_the_tools_reject_is_foreseen(op, wide, narrow, u55, u85):
     for device, expected in ((U55, u55), (U85, u85)):
-        found = target_of(device).forecast(TargetChoice(id=device), graph(op), wide, narrow)
+        off = TargetChoice(id=device, options={row.id: False for row in CORRECTIONS})
+        found = target_of(device).forecast(off, graph(op), wide, narrow)
         assert [info.code for info in found] == expected
         assert all(info.where.id == "n" for info in found)
+        # What a correction mends is not refused.
+        corrected = target_of(device).forecast(TargetChoice(id=device), graph(op), wide, narrow)
+        branches = [code for code in expected if code == "branches-not-supported"]
+        assert [info.code for info in corrected] == branches
 
 
 def test_that_only_a_target_with_a_compiler_estimates():

@@ -52,7 +52,7 @@ def test_that_the_command_line_shows_and_sets_options(path, capsys):
         ("weights=float", "nnpa-option-invalid"),
         ("rewrite_gemm=perhaps", "nnpa-option-invalid"),
         ("activation=sym", "target-option-invalid"),
-        ("activations", "setting-invalid"),
+        ("activations", "target-option-invalid"),
     ],
 )
 def test_that_options_which_there_are_not_change_nothing(path, capsys, text, code):

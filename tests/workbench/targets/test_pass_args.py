@@ -90,25 +90,29 @@ def test_that_lutnet_is_written_with_the_keys_the_pass_asks_for():
 
 
 @pytest.mark.parametrize(
-    ("scheme", "parameters", "said"),
+    ("scheme", "parameters", "code"),
     [
-        ("integer", {"width": 8, "frac_width": 4, "floor": True}, "ignores 'floor'"),
+        ("integer", {"width": 8, "frac_width": 4, "floor": True}, "mase-parameter-dropped"),
         (
             "integer",
             {"width": 8, "frac_width": 4, "weight_is_signed": False},
-            "ignores 'is_signed'",
+            "mase-parameter-dropped",
         ),
-        ("integer", {"width": 8, "frac_width": 4, "data_out_width": 8}, "Only fixed supports it"),
-        ("logicnets", {"width": 8, "frac_width": 4}, "needs data_out_width"),
-        ("binary_residual", {"means": [0.7, 0.3]}, "ignores 'means'"),
-        ("block_fp", {**ROUND["block_fp"], "skip_first_dim": True}, "ignores 'skip_first_dim'"),
+        (
+            "integer",
+            {"width": 8, "frac_width": 4, "data_out_width": 8},
+            "mase-output-format-not-supported",
+        ),
+        ("logicnets", {"width": 8, "frac_width": 4}, "mase-output-format-missing"),
+        ("binary_residual", {"means": [0.7, 0.3]}, "mase-parameter-dropped"),
+        ("block_fp", {**ROUND["block_fp"], "skip_first_dim": True}, "mase-parameter-dropped"),
     ],
 )
-def test_that_what_the_pass_would_drop_is_said_instead_of_written(scheme, parameters, said):
+def test_that_what_the_pass_would_drop_is_refused_instead_of_written(scheme, parameters, code):
     made = edits.assign(project(), "global", "", FormatConfig(scheme=scheme, parameters=parameters))
-    with pytest.raises(WorkbenchError) as refused:
+    with pytest.raises(WorkbenchError) as caught:
         pass_args_of(made)
-    assert said in str(refused.value)
+    assert set(caught.value.codes) == {code}
 
 
 def test_that_a_name_is_no_pattern():
@@ -183,10 +187,9 @@ def test_that_rules_mase_has_no_equal_of_are_named_and_nothing_is_written(tmp_pa
     made = edits.assign(made, "module_type", "torch.nn.Linear", "integer-8")
     path, out = tmp_path / "net.qwb", tmp_path / "args.toml"
     store.save(made, path)
-    assert main(["rules", str(path), "write-mase", str(out)]) == 2
-    told = capsys.readouterr().err
-    assert "MASE's quantize pass has no nvfp4" in told
-    assert "MASE has no module_type rules" in told
+    assert main(["rules", str(path), "--json", "write-mase", str(out)]) == 2
+    told = [error["code"] for error in json.loads(capsys.readouterr().out)["errors"]]
+    assert set(told) == {"mase-format-missing", "mase-rule-kind-not-supported"}
     assert not out.exists()
 
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
     QLabel,
+    QSizePolicy,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -153,8 +154,8 @@ class AccuracyPanel(ResultPanel):
         bars = QWidget(parent)
         row = QHBoxLayout()
         self.bars_note = _hint("", bars)
-        row.addWidget(self.bars_note)
-        row.addStretch(1)
+        self.bars_note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        row.addWidget(self.bars_note, 1)
         row.addWidget(self.worst_first)
         layout = QVBoxLayout(bars)
         layout.setContentsMargins(0, 4, 0, 0)
@@ -262,6 +263,7 @@ def _samples(number: int) -> str:
 def _heading(text: str, parent: QWidget) -> QLabel:
     label = QLabel(text, parent)
     label.setObjectName("Subheading")
+    label.setWordWrap(True)
     return label
 
 

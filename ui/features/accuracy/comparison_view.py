@@ -81,6 +81,7 @@ class ComparisonView(QWidget):
         super().__init__(parent)
         self.heading = QLabel(AGAINST_QUANTIZED, self)
         self.heading.setObjectName("Subheading")
+        self.heading.setWordWrap(True)
         self.note = WrappedLabel(parent=self)
         self.note.setObjectName("Hint")
         self.cards = FigureCards(self)

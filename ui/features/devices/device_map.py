@@ -31,6 +31,7 @@ from ui.shared.chip import AnyIndex
 from ui.shared.figure_table import ROOT, Column, FigureTableModel
 from ui.shared.figures import DASH, count, milliseconds, size
 from ui.shared.theme import Theme
+from workbench.deploy.boards import Board, why_not_on
 from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
 from workbench.studies.sweep import SweepPoint, remark
@@ -42,7 +43,8 @@ Figure = Callable[[VelaTotals], float]
 class DeviceRow:
     """A point, its time and memory relative to the largest, and why it is Pareto-optimal.
 
-    ``best_in`` is "" for a point that another one beats in time, SRAM and constants.
+    ``best_in`` is "" for a point that another one beats in time, SRAM and constants. ``on_board``
+    is "fits", or why the point does not fit the project's board; "" without a board.
     """
 
     point: SweepPoint
@@ -50,6 +52,7 @@ class DeviceRow:
     sram_share: float | None = None
     best_in: str = ""
     is_present: bool = False
+    on_board: str = ""
 
     @property
     def is_best(self) -> bool:
@@ -58,8 +61,9 @@ class DeviceRow:
 
 
 def device_rows(
-    points: Sequence[SweepPoint], best: Sequence[int], present: TargetChoice | None
-) -> list[DeviceRow]:
+    points: Sequence[SweepPoint], best: Sequence[int], present: TargetChoice | None,
+    board: Board | None = None,
+) -> list[DeviceRow]:  # fmt: skip
     """Return the rows of a sweep; ``present`` is the project's complete target choice."""
     known = [point.totals for point in points if point.totals is not None]
     slowest = max((t.inference_ms for t in known), default=0.0) or 1.0
@@ -73,9 +77,28 @@ def device_rows(
             point.totals.sram_bytes / largest if point.totals else None,
             _best_in(point.totals, least) if place in front and point.totals else "",
             point.target == present,
+            _on_board(board, point),
         )
         for place, point in enumerate(points)
     ]
+
+
+def _on_board(board: Board | None, point: SweepPoint) -> str:
+    if board is None or point.totals is None:
+        return ""
+    return why_not_on(board, point.target, point.totals.sram_bytes) or "fits"
+
+
+def fastest(rows: Sequence[DeviceRow]) -> DeviceRow | None:
+    """Return the fastest row that fits the board, or the fastest one without a board."""
+    known = [row for row in rows if row.point.totals is not None and not row.point.problem]
+    fitting = [row for row in known if row.on_board in {"", "fits"}]
+
+    def time(row: DeviceRow) -> float:
+        assert row.point.totals is not None
+        return row.point.totals.inference_ms
+
+    return min(fitting, key=time, default=None)
 
 
 def _least(known: Sequence[VelaTotals]) -> tuple[tuple[str, Figure, float], ...]:
@@ -143,6 +166,8 @@ DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("SRAM limit", lambda r: option(r.point, "arena_cache_bytes")),
     Column("Optimise", lambda r: option(r.point, "optimise")),
     Column("System configuration", lambda r: option(r.point, "system_config")),
+    Column("Board", lambda r: r.on_board or DASH, None,
+           "Whether the program fits the project's board: NPU, memory mode and SRAM"),
     Column("Remark", lambda r: r.point.problem or remark(r.point),
            meaning="Reason why a point was skipped, or a remark"),
 )  # fmt: skip

@@ -28,6 +28,7 @@ from ui.features.devices.device_map import (
     HeatMapModel,
     describe_point,
     device_rows,
+    fastest,
 )
 from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
@@ -36,6 +37,7 @@ from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
+from workbench.deploy import boards
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import TargetChoice
@@ -142,7 +144,7 @@ NOTHING = (
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 _BARS = (3, 4)
-_SHOWN_LETTERS = 12
+_SHOWN_LETTERS = 7
 
 
 class DevicesPanel(Panel):
@@ -221,6 +223,7 @@ class DevicesPanel(Panel):
         self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")
         self.take = QPushButton("Use this target", self)
+        self.take.setProperty("primary", True)
         self.take.clicked.connect(self._on_take)
         self.note = QLabel(self)
         self.note.setObjectName("Hint")
@@ -271,10 +274,24 @@ class DevicesPanel(Panel):
         self.plot.render_points([_dot(rows[n]) for n in self._plotted])
         self.plot.set_stale(found is not None and not self.study.is_current)
         self._show_look()
+        if job is None and found is not None and self._chosen is None:
+            best = fastest(rows)
+            self._chosen = best.point if best is not None else None
         self._choose(self._chosen)
 
     def _rows(self, found: SweepResult | None) -> list[DeviceRow]:
-        return device_rows(found.points, found.front(), self._present()) if found else []
+        if found is None:
+            return []
+        return device_rows(found.points, found.front(), self._present(), self._board())
+
+    def _board(self) -> boards.Board | None:
+        """Return the project's board; None without one that can be read."""
+        project = self.context.document.project
+        try:
+            name = project.board if project is not None else ""
+            return boards.load(name, self.context.document.folder) if name else None
+        except WorkbenchError:
+            return None
 
     def _present(self) -> TargetChoice | None:
         """Return the project's complete target choice."""

@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from PySide6.QtCore import QMimeData, QUrl
-from PySide6.QtWidgets import QTextBrowser, QVBoxLayout
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QMenu, QTextBrowser, QVBoxLayout
 
-from ui.shared.explanations import call_text, why
+from ui.shared.explanations import call_text, rule_name, why
 from ui.shared.panel import Panel
+from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
-from workbench.errors import WorkbenchError
+from workbench.errors import Place, WorkbenchError
 from workbench.graph.snapshot import Node, TensorInfo
+from workbench.project import edits
 from workbench.project.configs import AnyConfig, DynamicConfig, PluginConfig, QuantConfig
 from workbench.project.model import Project, Rule
 from workbench.targets import target_of
@@ -22,6 +25,7 @@ from workbench.targets import target_of
 Facts = list[tuple[str, str]]
 
 _NARROWEST_PX = 220
+_CHANGE = '<a href="precision:">Change\u2026</a>'
 # Zero-width space, where a line may break.
 _BREAK = "\u200b"
 # Matches HTML tags, and words too long for a line.
@@ -40,11 +44,15 @@ class _Page(QTextBrowser):
 
 
 class InspectorPanel(Panel):
-    """Shows a page of facts. Names are links that select what they name."""
+    """Shows a page of facts.
+
+    The links of names select what they name; those of values open the setting behind them.
+    """
 
     panel_id = "inspector"
 
     def build(self) -> None:
+        self._precisions = PrecisionMenu(self.context, self)
         self.page = _Page(self)
         self.page.setMinimumWidth(_NARROWEST_PX)
         self.page.setAccessibleName("Inspector")
@@ -93,13 +101,16 @@ class InspectorPanel(Panel):
 
     def _project(self, project: Project) -> Iterator[str]:
         yield f"<h3>{escape(project.name)}</h3>"
-        facts: Facts = [("Model", escape(project.model.spec))]
-        data = project.calibration
-        facts.append(("Calibration", escape(data.spec) if data else "example input"))
-        own = project.evaluation.data
-        facts.append(("Evaluation", escape(own.spec) if own else "calibration data"))
-        if project.evaluation.metric:
-            facts.append(("Metric", escape(project.evaluation.metric)))
+        data, own = project.calibration, project.evaluation.data
+        facts: Facts = [
+            ("Model", _setting("model.spec", project.model.spec)),
+            ("Calibration", _setting("calibration.spec", data.spec if data else "example input")),
+            ("Evaluation",
+             _setting("evaluation.data.spec", own.spec if own else "calibration data")),
+            ("Metric", _setting("evaluation.metric", project.evaluation.metric or "none")),
+            ("Limits", _setting("gate.lsb", f"LSB {_limit(project.gate.lsb)}, "
+                                            f"SQNR {_limit(project.gate.sqnr)} dB")),
+        ]  # fmt: skip
         snapshot = self.context.model_index.snapshot
         if snapshot is not None and snapshot.modules:
             facts.append(("Modules", str(len(snapshot.modules))))
@@ -118,16 +129,19 @@ class InspectorPanel(Panel):
             return [("Device", escape(project.target.id))]
         folder = self.context.document.folder
         choice = target.complete(project.target, folder)
-        facts: Facts = [("Board", escape(project.board))] if project.board else []
         titles = {variant.id: variant.title for variant in target.variants}
-        facts += [("Device", escape(titles[choice.id]))]
+        facts: Facts = [
+            ("Board", _setting("board", project.board or "none")),
+            ("Device", _setting("target.id", titles[choice.id])),
+        ]
         facts += [(escape(k), escape(v)) for k, v in target.figures(choice, folder).items()]
         for option in target.options(choice, folder):
             value = choice.options.get(option.name)
             if value not in {None, "", False}:
                 known = {each.value: each.title for each in option.choices}
                 shown = "yes" if value is True else known.get(value, str(value))
-                facts.append((escape(option.title), escape(shown)))
+                key = f"target.options.{option.name}"
+                facts.append((escape(option.title), _setting(key, shown)))
         return facts
 
     def _module(self, project: Project, path: str) -> Iterator[str]:
@@ -147,7 +161,7 @@ class InspectorPanel(Panel):
         effective = self.context.model_index.effective(path)
         if effective is not None:
             yield "<h4>Precision</h4>"
-            yield f"<p>{escape(why(effective, project.rules, path))}</p>"
+            yield f"<p>{escape(why(effective, project.rules, path))} {_CHANGE}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)
@@ -170,7 +184,8 @@ class InspectorPanel(Panel):
         yield _table(facts)
         effective = self.context.model_index.resolution.nodes.get(node_id)
         if effective is not None and node.kind == "call":
-            yield f"<h4>Precision</h4><p>{escape(why(effective, project.rules, node.module))}</p>"
+            reason = escape(why(effective, project.rules, node.module))
+            yield f"<h4>Precision</h4><p>{reason} {_CHANGE}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         yield from self._truth(node)
         for title, others in (
@@ -206,7 +221,8 @@ class InspectorPanel(Panel):
             return
         yield f"<h3>{escape(call_text(rule, project.label_of(rule)))}</h3>"
         count = self.context.model_index.resolution.counts.get(rule_id)
-        facts: Facts = [("Enabled", "on" if rule.enabled else "off")]
+        switched = f'<a href="switch:{escape(rule_id)}">{"on" if rule.enabled else "off"}</a>'
+        facts: Facts = [("Enabled", switched)]
         if count is not None:
             facts.append(("Applies to", str(count.wins)))
             facts.append(("Overridden by stronger rules", str(count.loses)))
@@ -248,6 +264,34 @@ class InspectorPanel(Panel):
             self.context.selection.choose_nodes([name])
         elif kind == "rule":
             self.context.selection.choose_rule(name)
+        elif kind == "setting":
+            self.context.notices.place_asked.emit(Place(kind="option", id=name))
+        elif kind == "switch":
+            self._switch(name)
+        elif kind == "precision":
+            menu = QMenu(self)
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            self._precisions.fill(menu, self.context.selection.value)
+            menu.popup(QCursor.pos())
+
+    def _switch(self, rule_id: str) -> None:
+        """Switch a rule on or off."""
+        project = self.context.document.project
+        rule = next((r for r in project.rules if r.id == rule_id), None) if project else None
+        if rule is not None:
+            on = not rule.enabled
+            self.context.document.apply(
+                f"{'Enable' if on else 'Disable'} rule {rule_name(rule)}",
+                lambda p: edits.enable_rule(p, rule_id, enabled=on),
+            )
+
+
+def _setting(key: str, text: str) -> str:
+    return f'<a href="setting:{escape(key)}">{escape(text)}</a>'
+
+
+def _limit(value: float | None) -> str:
+    return "off" if value is None else f"{value:g}"
 
 
 def _table(facts: Facts) -> str:

@@ -33,7 +33,7 @@ class _WithIcons(QIdentityProxyModel):
 
 
 class ProblemsPanel(Panel):
-    """Shows the problems. Double-click goes to the place."""
+    """Shows the problems. A click shows the place, a double-click the setting to change."""
 
     panel_id = "problems"
 
@@ -53,7 +53,7 @@ class ProblemsPanel(Panel):
         header.setSectionResizeMode(Column.MESSAGE, QHeaderView.ResizeMode.Stretch)
         for column, width in ((Column.SEVERITY, 28), (Column.PLACE, 240), (Column.SOURCE, 90)):
             header.resizeSection(column, width)
-        self.table.clicked.connect(self._on_row_chosen)
+        self.table.clicked.connect(self._on_row_clicked)
         self.table.activated.connect(self._on_row_chosen)
         copy = QShortcut(QKeySequence.StandardKey.Copy, self.table)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)
@@ -76,6 +76,12 @@ class ProblemsPanel(Panel):
     def set_theme(self, theme: Theme) -> None:
         self._marked.set_theme(theme)
         self.table.viewport().update()
+
+    def _on_row_clicked(self, index: AnyIndex) -> None:
+        """Show the place of a problem. A setting opens a dialog, which takes a double-click."""
+        problem = self.context.problems.problem_at(index.row())
+        if problem is not None and problem.where is not None and problem.where.kind != "option":
+            self._on_row_chosen(index)
 
     def _on_row_chosen(self, index: AnyIndex) -> None:
         problem = self.context.problems.problem_at(index.row())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.counter_table import CounterTableModel
+from ui.shared.counter_table import DELEGATE, MODULE, CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count
 from ui.shared.theme import Theme
@@ -32,6 +32,7 @@ from workbench.results.simulation import OperationCounters
 if TYPE_CHECKING:
     from workbench.npu.memory import Access
     from workbench.npu.program import Program, Result
+    from workbench.npu.state import Options
 
 RANDOM = "Random inputs, seed 0"
 VECTORS = "Test vectors of the program"
@@ -69,7 +70,7 @@ class Executed:
     """A program after a run, with the inputs of the run."""
 
     program: Program
-    inputs: tuple[object, ...]
+    inputs: tuple[Any, ...]
     result: Result
     outputs: tuple[OutputRow, ...]
 
@@ -130,7 +131,7 @@ class ExecutionView(QWidget):
         self.operations = CounterTableModel(self)
         self.operation_table = FigureView("Executed operations", self.operations, self)
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
-        self.tensors = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
+        self.tensors = FigureTableModel(OUTPUT_COLUMNS[:-1], lambda r: r.name, self)
         self.tensor_table = FigureView("Tensors of the operation", self.tensors, self)
         self.tensor_table.rows_chosen.connect(self._on_tensor_chosen)
         self.values = QPlainTextEdit(self)
@@ -198,7 +199,11 @@ class ExecutionView(QWidget):
                else "")
         )  # fmt: skip
         self.outputs.set_rows(executed.outputs)
-        self.operations.set_rows(OperationCounters.model_validate(one.as_dict()) for one in counted)
+        rows = [OperationCounters.model_validate(one.as_dict()) for one in counted]
+        self.operations.set_rows(rows)
+        # A program does not name its modules.
+        self.operation_table.setColumnHidden(MODULE, True)
+        self.operation_table.setColumnHidden(DELEGATE, len({row.delegate for row in rows}) < 2)
         self._clear_tensors()
 
     def _clear_tensors(self) -> None:
@@ -224,7 +229,6 @@ def execute(path: Path, method: str, inputs: Path | None) -> Executed | Workbenc
     import numpy as np
 
     from workbench.npu.inputs import drawn_inputs, read_inputs
-    from workbench.npu.operator_process import CpuOperatorProcess
     from workbench.npu.program import load
     from workbench.npu.state import Options
 
@@ -237,8 +241,7 @@ def execute(path: Path, method: str, inputs: Path | None) -> Executed | Workbenc
             given, expected = list(program.cases[0].inputs), program.cases[0].expected
         else:
             given = drawn_inputs(program.inputs)
-        with CpuOperatorProcess() as operators:
-            result = program.run(given, Options(counters=True, check=True), operators)
+        result = _run(program, given, Options(counters=True, check=True))
     except WorkbenchError as error:
         return error
     rows = []
@@ -251,14 +254,21 @@ def execute(path: Path, method: str, inputs: Path | None) -> Executed | Workbenc
 
 def accesses_of(executed: Executed, delegate: int, offset: int) -> tuple[Access, ...]:
     """Return the tensors that an operation read and wrote, by another run with the same inputs."""
-    from workbench.npu.operator_process import CpuOperatorProcess
     from workbench.npu.state import Options
 
     options = Options(record=frozenset({(delegate, offset)}))
-    run: Callable[..., Result] = executed.program.run
-    with CpuOperatorProcess() as operators:
-        result = run(executed.inputs, options, operators)
+    result = _run(executed.program, executed.inputs, options)
     return result.accesses.get((delegate, offset), ())
+
+
+def _run(program: Program, inputs: Sequence[Any], options: Options) -> Result:
+    from threadpoolctl import threadpool_limits
+
+    from workbench.npu.operator_process import CpuOperatorProcess
+
+    # The products are small: a second thread costs more than it gives.
+    with threadpool_limits(limits=1, user_api="blas"), CpuOperatorProcess() as operators:
+        return program.run(inputs, options, operators)
 
 
 def access_row(access: Access) -> OutputRow:

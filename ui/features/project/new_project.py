@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
@@ -23,6 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
 from ui.shared.forms import PathField, TallForm, make_primary
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
@@ -41,7 +44,7 @@ from workbench.project.model import (
     TargetChoice,
     Tokenization,
 )
-from workbench.project.sources import TEXT_SUFFIX, missing
+from workbench.project.sources import LABELS_OF_FOLDERS, TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
 # Longest chain of base classes that is followed in one file.
@@ -60,6 +63,8 @@ class Draft:
     shapes: str = ""
     weights: str = ""
     data: str = ""
+    evaluation: str = ""
+    has_classes: bool = False
     size: str = ""
     mean: str = "0"
     std: str = "1"
@@ -88,18 +93,22 @@ def callables_of(path: Path) -> list[str]:
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name) and inner.id != name
     }
-
-    def rank(node: ast.ClassDef | ast.FunctionDef) -> tuple[bool, int]:
-        if isinstance(node, ast.FunctionDef):
-            return _needs_arguments(node.args), 2
-        methods = _methods(node, classes)
-        init = methods.get("__init__")
-        needs = init is not None and _needs_arguments(init.args, bound=1)
-        order = 0 if node.name not in used else 1
-        return needs, order if "forward" in methods else 3
-
     nodes = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
-    return [n.name for n in sorted(nodes, key=rank) if not n.name.startswith("_")]
+    ordered = sorted(nodes, key=lambda node: _rank(node, classes, used))
+    return [n.name for n in ordered if not n.name.startswith("_")]
+
+
+def _rank(
+    node: ast.ClassDef | ast.FunctionDef, classes: Mapping[str, ast.ClassDef], used: Collection[str]
+) -> tuple[bool, int]:
+    """Return whether a callable needs arguments, and the order of its kind."""
+    if isinstance(node, ast.FunctionDef):
+        return _needs_arguments(node.args), 2
+    methods = _methods(node, classes)
+    init = methods.get("__init__")
+    needs = init is not None and _needs_arguments(init.args, bound=1)
+    order = 0 if node.name not in used else 1
+    return needs, order if "forward" in methods else 3
 
 
 def _methods(
@@ -188,12 +197,23 @@ def _assemble(
         else:
             labels = _relative(draft.labels, draft.folder) if draft.labels else None
             data = DataSource(spec=spec_of_data, labels=labels, preprocess=preprocess)
+    evaluated = None
+    if draft.evaluation:
+        path = _relative(draft.evaluation, draft.folder)
+        is_folder = (draft.folder / path).is_dir()
+        labels = _relative(draft.labels, draft.folder) if draft.labels else None
+        labels = labels or (LABELS_OF_FOLDERS if is_folder and draft.has_classes else None)
+        evaluated = DataSource(
+            spec=path, labels=labels, preprocess=preprocess if is_folder else None
+        )
+        if data is not None and data.tokens is None:
+            data = data.model_copy(update={"labels": None})
     weights = _relative(draft.weights, draft.folder) if draft.weights else None
     project = Project(
         name=draft.name or Path(draft.model.split(":")[0]).stem or "project",
         model=ModelSource(spec=spec, input_shapes=shapes, weights=weights),
         calibration=data,
-        evaluation=Evaluation(metric=draft.metric or None),
+        evaluation=Evaluation(data=evaluated, metric=draft.metric or None),
         target=target_of(draft.target.id).complete(draft.target, draft.folder),
         board=draft.board,
     )
@@ -224,9 +244,16 @@ def _problem(option: str, message: str) -> ErrorInfo:
     )
 
 
+SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
 MODELS = "Models (*.pt2 *.py)"
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
+
+
+def _column(widget: QWidget) -> QVBoxLayout:
+    column = QVBoxLayout(widget)
+    column.setContentsMargins(0, 0, 0, 0)
+    return column
 
 
 class NewProjectDialog(QDialog):
@@ -234,21 +261,26 @@ class NewProjectDialog(QDialog):
 
     Signals:
         made: the ``Project`` and the folder that its paths are relative to.
+        drafted: the present ``Project``, or None if it is not complete, and its folder.
     """
 
     made = Signal(object, object)
+    drafted = Signal(object, object)
 
     def __init__(self, model: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("New project")
+        self.setAcceptDrops(True)
         self._touched, self._board = bool(model), ""
+        self._summaries: dict[str, DataSummary] = {}
+        self._data_summary = self._evaluation_summary = DataSummary("")
         self._build()
         self.target.render_choice(FIRST_TARGET)
-        self.target.chosen.connect(lambda _: self._check())
+        self.target.chosen.connect(lambda _: self.check())
         if model:
             self.model.set_text(model)
-        self._check()
+        self.check()
         self.setMinimumWidth(620)
         self.model.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -267,9 +299,11 @@ class NewProjectDialog(QDialog):
             name=self.name.text().strip(),
             model=self.model.text(),
             attribute=self.attribute.currentText(),
-            shapes=self.shapes.text().strip(),
+            shapes=self.shapes.text().strip() or self._inferred_shapes(),
             weights=self.weights.text(),
             data=self.data.text(),
+            evaluation=self.evaluation.text(),
+            has_classes=self._evaluation_summary.has_labels,
             size=self.picture_size.text().strip() if self._wants_pictures() else "",
             mean=self.mean.text().strip(),
             std=self.std.text().strip(),
@@ -286,14 +320,15 @@ class NewProjectDialog(QDialog):
         self.model.line.setPlaceholderText("FILE.pt2, FILE.py or package.module:callable")
         self.attribute = QComboBox(self)
         self.attribute.setAccessibleName("Callable that returns the model")
-        self.attribute.activated.connect(lambda _: self._check())
-        self.shapes = self._line(
-            "Input shapes", "e.g. 1x3x224x224; empty if the model defines them"
-        )
+        self.attribute.activated.connect(lambda _: self.check())
+        self.shapes = self._line("Input shapes", SHAPES_HINT)
         self.weights = PathField("Weights", "Weights (*.safetensors *.pt *.pth)", self)
         self.weights.line.setPlaceholderText("optional")
         self.data = PathField("Calibration data", DATA, self, kind="either")
         self.data.line.setPlaceholderText("optional; default: the example input")
+        self.evaluation = PathField("Evaluation data", DATA, self, kind="either")
+        self.evaluation.line.setPlaceholderText("optional, with labels; default: calibration data")
+        self.preview, self.evaluation_preview = DataPreview(self), DataPreview(self)
         self.picture_size = self._line("Picture size", "224x224")
         self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")
         self.mean.setText("0")
@@ -312,58 +347,87 @@ class NewProjectDialog(QDialog):
         self.preset.setAccessibleName("Initial precision")
         self.board = BoardBox(self)
         self.board.chosen.connect(self._on_board_chosen)
-        self.target = TargetForm(self)
-        for path in (self.model, self.weights, self.data, self.labels, self.tokenizer):
+        self.target = TargetForm(self, compact=True)
+        for path in (self.model, self.weights, self.data, self.evaluation, self.labels,
+                     self.tokenizer):  # fmt: skip
             path.edited.connect(self._on_edited)
+            # Files are dropped on the dialog.
+            path.line.setAcceptDrops(False)
         self._arrange()
 
     def _arrange(self) -> None:
+        self._build_parts()
+        self._rows: dict[QWidget, QFormLayout] = {}
+        body = QWidget(self)
+        column = QVBoxLayout(body)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        self._add_step(column, "1  Model", (
+            ("Model", self.model), ("Callable", self.attribute), ("Input shapes", self.shapes),
+            ("", self.export),
+        ))  # fmt: skip
+        self._add_step(column, "2  Data", (
+            ("Calibration data", self.data), ("", self.preview),
+            ("Evaluation data", self.evaluation), ("", self.evaluation_preview),
+            ("Size, mean, std", self._pictures), ("Tokenizer", self.tokenizer),
+            ("Sequence length [tokens]", self.length), ("Labels", self.labels),
+        ))  # fmt: skip
+        self._add_step(column, "3  Board or device", (("Board", self.board),))
+        column.addWidget(self.target)
+        self.advanced = QCheckBox("Advanced", self)
+        self.advanced.toggled.connect(self._show_advanced)
+        column.addWidget(self.advanced)
+        self._more = QWidget(self)
+        self._add_step(_column(self._more), "", (
+            ("Name", self.name), ("Weights", self.weights), ("Metric", self.quality_metric),
+            ("Initial precision", self.preset),
+        ))  # fmt: skip
+        column.addWidget(self._more)
+        self._more.hide()
+        column.addStretch(1)
+        self._build_bottom()
+        self._lay_out(body)
+
+    def _build_parts(self) -> None:
         pictures = QHBoxLayout()
         for field in (self.picture_size, self.mean, self.std):
             pictures.addWidget(field)
-        self._form = QFormLayout()
-        self._form.setVerticalSpacing(7)
-        self._form.setHorizontalSpacing(10)
-        self._form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
-        rows: tuple[tuple[str, QWidget], ...] = (
-            ("Model", self.model), ("Callable", self.attribute), ("Input shapes", self.shapes),
-            ("Weights", self.weights), ("Name", self.name), ("Calibration data", self.data),
-        )  # fmt: skip
-        for title, row in rows:
-            self._form.addRow(self._label(title), row)
         self._pictures = QWidget(self)
         self._pictures.setLayout(pictures)
         pictures.setContentsMargins(0, 0, 0, 0)
-        self._form.addRow("Size, mean, std", self._pictures)
-        self._form.addRow("Tokenizer", self.tokenizer)
-        self._form.addRow("Sequence length [tokens]", self.length)
-        self._form.addRow("Labels", self.labels)
-        self._form.addRow("Metric", self.quality_metric)
-        self._form.addRow("Initial precision", self.preset)
-        self._build_bottom()
+        self.export = QLabel(self)
+        self.export.setObjectName("Hint")
+        self.export.setWordWrap(True)
+
+    def _lay_out(self, body: QWidget) -> None:
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
-        layout.addWidget(TallForm(self._built_fields(), self), 1)
+        layout.addWidget(TallForm(body, self), 1)
         layout.addWidget(self.problems)
-        layout.addWidget(self.buttons)
+        row = QHBoxLayout()
+        row.addWidget(self.run)
+        row.addWidget(self.buttons, 1)
+        layout.addLayout(row)
 
-    def _built_fields(self) -> QWidget:
-        heading = QLabel("Target", self)
-        heading.setObjectName("Subheading")
-        form = QWidget(self)
-        fields = QVBoxLayout(form)
-        fields.setContentsMargins(0, 0, 0, 0)
-        fields.setSpacing(10)
-        fields.addLayout(self._form)
-        board = QFormLayout()
-        board.setHorizontalSpacing(10)
-        board.addRow(self._label("Board"), self.board)
-        fields.addWidget(heading)
-        fields.addLayout(board)
-        fields.addWidget(self.target)
-        fields.addStretch(1)
-        return form
+    def _add_step(
+        self, column: QVBoxLayout, title: str, rows: Sequence[tuple[str, QWidget]]
+    ) -> None:
+        if title:
+            heading = QLabel(title, self)
+            heading.setObjectName("Subheading")
+            column.addWidget(heading)
+        form = QFormLayout()
+        form.setVerticalSpacing(7)
+        form.setHorizontalSpacing(10)
+        form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        for name, widget in rows:
+            form.addRow(self._label(name), widget)
+            self._rows[widget] = form
+        column.addLayout(form)
+
+    def _show_advanced(self, on: bool) -> None:
+        self._more.setVisible(on)
 
     def _build_bottom(self) -> None:
         self.problems = QLabel(self)
@@ -374,6 +438,9 @@ class NewProjectDialog(QDialog):
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.buttons.button(kinds.Ok).setText("Create")
+        self.run = QCheckBox("Run at once", self)
+        self.run.setToolTip("Run all stages when the project is created")
+        self.run.setChecked(True)
         make_primary(self.buttons.button(kinds.Ok))
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
@@ -399,30 +466,100 @@ class NewProjectDialog(QDialog):
 
     def _on_edited(self) -> None:
         self._touched = True
-        self._check()
+        self.check()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Show what the present texts mean, and what is wrong with them."""
         path = self.folder / self.model.text()
         self.target.set_folder(self.folder)
         self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
-        self._form.setRowVisible(self.attribute, is_code)
-        self._form.setRowVisible(self._pictures, self._wants_pictures())
+        self._show_row(self.attribute, is_code)
+        self._show_row(self._pictures, self._wants_pictures())
         for row in (self.tokenizer, self.length):
-            self._form.setRowVisible(row, self._wants_text())
-        self._form.setRowVisible(self.labels, not self._wants_text())
+            self._show_row(row, self._wants_text())
+        self._show_row(self.labels, not self._wants_text())
         names = callables_of(path) if is_code else []
         if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
             self.attribute.clear()
             self.attribute.addItems(names)
         self._offer_presets()
+        self._show_data()
         problem = ""
+        draft = None
         try:
-            build(self.draft())
+            draft = build(self.draft())
         except WorkbenchError as error:
             problem = "\n".join(info.message for info in error.infos)
         self.problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
+        self.drafted.emit(draft, self.folder)
+
+    def _show_row(self, widget: QWidget, on: bool) -> None:
+        self._rows[widget].setRowVisible(widget, on)
+
+    def _summary(self, path: PathField, preview: DataPreview) -> DataSummary:
+        """Show what a data source holds, and return it."""
+        place = self.folder / path.text()
+        known = self._summaries.get(str(place))
+        if known is None:
+            is_there = bool(path.text()) and place.exists()
+            known = summary_of(place) if is_there else DataSummary("")
+            self._summaries[str(place)] = known if is_there else DataSummary("")
+        preview.render_summary(known)
+        self._show_row(preview, bool(known.text))
+        return known
+
+    def _inferred_shapes(self) -> str:
+        """Return the input shapes that follow from the data; "" if the model has its own."""
+        if not self.model.text().endswith(".py"):
+            return ""
+        shapes = self._data_summary.shapes
+        if self._wants_pictures() and self.picture_size.text().strip():
+            return f"1x3x{self.picture_size.text().strip()}"
+        return "; ".join("x".join(map(str, shape)) for shape in shapes)
+
+    def _show_data(self) -> None:
+        self._data_summary = self._summary(self.data, self.preview)
+        self._evaluation_summary = self._summary(self.evaluation, self.evaluation_preview)
+        hint = f"{found}, from the data" if (found := self._inferred_shapes()) else SHAPES_HINT
+        self.shapes.setPlaceholderText(hint)
+        has_labels = self._evaluation_summary.has_labels or self._data_summary.has_labels
+        hint = "in the data" if has_labels else "optional, for top-1 and top-5"
+        self.labels.line.setPlaceholderText(hint)
+
+    def show_export(self, text: str, ok: bool | None) -> None:
+        """Show whether the model can be exported; None is not known."""
+        self.export.setText(f"\u2713 {text}" if ok else f"\u2717 {text}" if ok is False else text)
+        self.export.setProperty("state", {True: "good", False: "bad", None: ""}[ok])
+        self.export.style().polish(self.export)
+        self._show_row(self.export, bool(text))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+        for path in paths:
+            self.take_file(path, self.childAt(event.position().toPoint()))
+        event.acceptProposedAction()
+
+    def take_file(self, path: Path, over: QWidget | None = None) -> None:
+        """Put a dropped file into its field, or into the field of data below the cursor."""
+        is_model = path.suffix == ".pt2" or (path.suffix == ".py" and not self.model.text())
+        for field in (self.data, self.evaluation, self.labels, self.weights):
+            if over is not None and not is_model and (field is over or field.isAncestorOf(over)):
+                field.set_text(str(path))
+                return
+        if is_model:
+            self.model.set_text(str(path))
+        elif path.suffix in {".safetensors", ".pth"}:
+            self.weights.set_text(str(path))
+        elif not self.data.text():
+            self.data.set_text(str(path))
+        else:
+            self.evaluation.set_text(str(path))
 
     def _offer_presets(self) -> None:
         """List the presets that the target accepts."""
@@ -445,7 +582,7 @@ class NewProjectDialog(QDialog):
             return
         self._board = name
         self.board.render_board(name, self.folder)
-        self._check()
+        self.check()
 
     def _on_accepted(self) -> None:
         self.made.emit(build(self.draft()), self.folder)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
+from ui.shared.counter_table import DELEGATE as COUNTER_DELEGATE
 from ui.shared.counter_table import CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
@@ -163,6 +164,8 @@ class SimulationView(Tabs):
         self.events.set_rows(value.events)
         executed = value.functional.operations if value.functional else ()
         self.counters.set_rows(executed)
+        delegates = {one.delegate for one in executed}
+        self.counter_table.setColumnHidden(COUNTER_DELEGATE, len(delegates) < 2)
         self.samples.set_rows(sample_rows(value))
         tables = (self.traced_table, self.counter_table, self.event_table, self.sample_table)
         for table in tables:

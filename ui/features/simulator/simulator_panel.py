@@ -214,9 +214,10 @@ class SimulatorPanel(ResultPanel):
             return
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
-        log = f"Full output: {shown.folder / LOG_FILE}"
-        self._show_printed(shown.folder / LOG_FILE)
-        text = f"{simulation_text(shown.value)}\n{log}"
+        text = simulation_text(shown.value)
+        if shown.value.kind == "fvp":
+            self._show_printed(shown.folder / LOG_FILE)
+            text += f"\nFull output: {shown.folder / LOG_FILE}"
         self.view.render_result(
             shown.value, text, self.context.theme, stale=not shown.current
         )  # fmt: skip

@@ -272,11 +272,26 @@ def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
 FILE = "machine.json"
 
 
+class BoardLink(Frozen):
+    """How a board is reached: its serial port, and the user's command that flashes it.
+
+    The command runs without a shell; ``{elf}``, ``{pte}``, ``{bpte}``, ``{header}`` and
+    ``{folder}`` stand for the firmware and the deliverables. Without a command, the board is only
+    read.
+    """
+
+    port: str = Field(min_length=1)
+    baud: int = Field(default=115200, gt=0)
+    flash: str = ""
+    elf: str = ""
+    timeout_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+
+
 class MachineSettings(Frozen):
     """The user's simulator settings. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
 
     ``addresses`` maps the path of a runner to the address of its program. ``fast``, ``trace`` and
-    ``timeout_s`` apply to runs of projects.
+    ``timeout_s`` apply to runs of projects. ``board`` is the board at this machine.
     """
 
     simulators: Mapping[str, str] = Field(default_factory=dict)
@@ -286,6 +301,7 @@ class MachineSettings(Frozen):
     fast: bool = False
     trace: bool = False
     timeout_s: float = Field(default=600.0, gt=0)
+    board: BoardLink | None = None
 
 
 def settings_path() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
@@ -19,7 +19,10 @@ from workbench.engine.toolchain_patches.calibration import (
 )
 from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
 from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
+from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
+from workbench.engine.toolchain_patches.rewritten_operators import separate_weights
+from workbench.targets.ethos_u.corrections import OWN_WEIGHTS
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -45,20 +48,29 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     """Yield the float program's module for preparation; prepare inside the block."""
     program: torch.export.ExportedProgram = context.hot("export")
     # With guards the module contains a call_module node on which the Arm passes fail.
-    make = partial(program.module, check_guards=False)
+    separates = correction_state(OWN_WEIGHTS, context.project.target.options) == "on"
+    make = partial(_module, program, separates=separates)
     changed = context.project.improvers or context.project.trained_weights
     remembers = program.graph_signature.buffers_to_mutate
     usual = changed or remembers or programs.has_control_flow(program)
     if usual or not _allowed(context):
         yield own_branches(make())
         return
-    key = context.plan.key("export")
+    key = f"{context.plan.key('export')} {separates}"
     memory = context.store.get(_TRANSFORMS, key)
     if memory is None:
         memory = TransformMemory(make)
         context.store.keep(_TRANSFORMS, key, memory)
     with remembered_transforms(memory):
         yield memory.module()
+
+
+def _module(program: torch.export.ExportedProgram, *, separates: bool) -> torch.fx.GraphModule:
+    """Return a program's module; ``separates`` is a correction of shared weights."""
+    made: Any = program.module(check_guards=False)
+    if separates:
+        separate_weights(made)
+    return cast("torch.fx.GraphModule", made)
 
 
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:

@@ -37,7 +37,7 @@ class CorrectingQuantizer(EthosUQuantizer):
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Rewrite operators, then take operators apart as stock does."""
         for name, rewrite in self.rewrites.items():
-            self._note(name, rewrite(model, super().annotate))
+            self._note(name, rewrite(model, self))
         with contextlib.ExitStack() as stack:
             for name, patch in self.patches.items():
                 stack.callback(self._note, name, stack.enter_context(patch()))
@@ -82,6 +82,14 @@ class _Writer:
         made.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
         return made
 
+    def parameter(self, name: str, value: torch.Tensor) -> fx.Node:
+        """Do the same with a parameter, which folding asks for."""
+        made = self.constant(name, value)
+        delattr(self._module, str(made.target))
+        held = torch.nn.Parameter(value, requires_grad=False)
+        self._module.register_parameter(str(made.target), held)
+        return made
+
     def replace(self, made: Any) -> None:
         """Put what was made in the place of the node, or of the parts of its tuple."""
         if not isinstance(made, tuple):
@@ -122,12 +130,12 @@ def _is_floating(node: fx.Node) -> bool:
     return isinstance(first, torch.Tensor) and first.is_floating_point()
 
 
-def fold_constants(module: fx.GraphModule, annotate: Any) -> list[str]:
+def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Compute what depends on no input once, here: positions, masks, normed weights.
 
     A value that is larger than all it is made of, such as an expanded one, is left alone.
     """
-    del annotate
+    del quantizer
     known = dict[fx.Node, torch.Tensor]()
     made_of = dict[fx.Node, int]()
     for node in list(module.graph.nodes):
@@ -215,9 +223,9 @@ def _is_written(node: fx.Node) -> bool:
     return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
-def write_out_cells(module: fx.GraphModule, annotate: Any) -> list[str]:
+def write_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write recurrent cells with linears and gates, each of which has a pattern."""
-    del annotate
+    del quantizer
     done = list[str]()
     for node in _floating_calls(module, *_CELLS):
         write = _Writer(module, node)
@@ -281,9 +289,9 @@ _CELLS: dict[Any, Any] = {
 }
 
 
-def write_linears(module: fx.GraphModule, annotate: Any) -> list[str]:
+def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write a product with constant weights and a constant bias as the linear that it is."""
-    del annotate
+    del quantizer
     done = list[str]()
     for node in _floating_calls(module, _ATEN.addmm.default):
         bias, weight = _constant_of(module, node.args[0]), _constant_of(module, node.args[2])
@@ -301,15 +309,16 @@ _TRANSPOSED = {_ATEN.conv_transpose1d.default: _ATEN.conv1d.default,
 _FOUR_BITS = 15
 
 
-def insert_zeros(module: fx.GraphModule, annotate: Any) -> list[str]:
+def insert_zeros(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write transposed convolutions that cannot go as zeros between values and a convolution.
 
-    These are the ones with 16-bit values or 4-bit weights, and those over one dimension.
+    These are the ones with 16-bit values on U55 and U65, with 4-bit weights, and those over one
+    dimension.
     """
     left = list(_floating_calls(module, *_TRANSPOSED))
     if not left:
         return []
-    chosen = _precise(module, annotate)
+    chosen = _precise(module, quantizer)
     done = list[str]()
     for node in left:
         if node.name in chosen and _constant_of(module, node.args[1]) is not None:
@@ -319,19 +328,21 @@ def insert_zeros(module: fx.GraphModule, annotate: Any) -> list[str]:
     return _finished(module, done)
 
 
-def _precise(module: fx.GraphModule, annotate: Any) -> set[str]:
+def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
     """Return the transposed convolutions that stock cannot lower as they are quantized."""
     copied = fx.Graph()
     copied.output(copied.graph_copy(module.graph, {}))
     found = set[str]()
-    for node in annotate(fx.GraphModule(module, copied)).graph.nodes:
+    narrow_only = quantizer.tosa_spec.is_U55_subset
+    annotated = EthosUQuantizer.annotate(quantizer, fx.GraphModule(module, copied))
+    for node in annotated.graph.nodes:
         note = node.meta.get("quantization_annotation")
         specs = note.input_qspec_map if note is not None else {}
         if node.target not in _TRANSPOSED:
             continue
         value, weight = (specs.get(node.args[i]) for i in (0, 1))
         few = weight is not None and weight.quant_max - weight.quant_min <= _FOUR_BITS
-        wide = getattr(value, "dtype", None) is torch.int16
+        wide = narrow_only and getattr(value, "dtype", None) is torch.int16
         # Over one dimension there is no pattern, and rules reach the convolution instead.
         if wide or few or node.target is _ATEN.conv_transpose1d.default:
             found.add(node.name)
@@ -384,6 +395,38 @@ def _spread(write: _Writer, value: fx.Node, dim: int, stride: int) -> fx.Node:
     flat = write(_ATEN.view.default, value, [shape[0], -1, 1, wide])
     padded = write(_ATEN.constant_pad_nd.default, flat, [0, 0, 0, stride - 1])
     return write(_ATEN.view.default, padded, [*shape[:dim], shape[dim] * stride, *after])
+
+
+SEPARATED = "separated_weights"
+_FOLDED_INTO = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear")
+
+
+def separate_weights(module: fx.GraphModule) -> list[str]:
+    """Give each convolution and linear before a batch norm weights that no other reads.
+
+    The batch norm is folded into the weights where they lie, once for every reader.
+
+    Returns:
+        The names of the nodes with weights of their own; they also stand in ``module.meta``.
+    """
+    reads = list[tuple[fx.Node, int]]()
+    uses = dict[str, int]()
+    for node in _floating_calls(module, *{n.target for n in module.graph.nodes}):
+        for index, given in enumerate(node.args):
+            if isinstance(given, fx.Node) and given.op == "get_attr":
+                uses[str(given.target)] = uses.get(str(given.target), 0) + 1
+                is_normed = any("batch_norm" in _name(reader) for reader in node.users)
+                if _name(node) in _FOLDED_INTO and is_normed:
+                    reads.append((node, index))
+    done = list[str]()
+    for node, index in reads:
+        value = _constant_of(module, node.args[index])
+        if value is not None and uses[str(getattr(node.args[index], "target", ""))] > 1:
+            own = _Writer(module, node).parameter(f"{node.name}_own_{index}", value.clone())
+            node.update_arg(index, own)
+            done.append(node.name)
+    module.meta[SEPARATED] = list(dict.fromkeys(done))
+    return _finished(module, done)
 
 
 def _finished(module: fx.GraphModule, done: list[str]) -> list[str]:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 # Which stage a correction changes, as the facets of the target: "quantizer" or "compile".
 Facet = Literal["quantizer", "compile"]
 
-# When its function runs. rewrites: on the float program's graph. patches: a context manager, while
-# ExecuTorch takes operators apart. refinements: on the annotated graph. lowering: a context
-# manager, while the quantized program is lowered.
-Step = Literal["rewrites", "patches", "refinements", "lowering"]
+# When its function runs. module: on the float program's module. rewrites: on its graph, before
+# ExecuTorch takes operators apart. patches: a context manager, while it does. refinements: on the
+# annotated graph. lowering: a context manager, while the quantized program is lowered.
+Step = Literal["module", "rewrites", "patches", "refinements", "lowering"]
 GROUP = "Corrections"
 
 
@@ -63,7 +63,7 @@ class Correction:
 CLAMPS, FACTORS, TABLES = "keep_relu_clamps", "fine_factors", "fine_tables"
 STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passthrough"
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
-CONSTANTS = "folded_constants"
+CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
@@ -166,7 +166,8 @@ CORRECTIONS: tuple[Correction, ...] = (
         proven=_EXECUTORCH,
         network="torch.nn.ConvTranspose2d(8, 4, 2, stride=2) in a16w8 for U55",
         instead="Zeros are put between the values, and a convolution with turned weights follows. "
-        "Transposed convolutions in 8 bits over two dimensions stay as they are.",
+        "Transposed convolutions in 8 bits over two dimensions stay as they are, and those in 16 "
+        "bits on U85.",
         why_right="Both compute the same sums of the same products.",
         step="rewrites",
         function="insert_zeros",
@@ -198,6 +199,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="They are the same at every run.",
         step="rewrites",
         function="fold_constants",
+    ),
+    Correction(
+        id=OWN_WEIGHTS,
+        title="Fold a batch norm into weights that are used twice",
+        fault="Where a convolution with a batch norm is called twice, as in siamese networks and "
+        "heads that levels share, the batch norm of the first call is folded into it and those of "
+        "the other calls are lost: the quantized model is another one.",
+        link="https://github.com/pytorch/ao/pull/2795",
+        proven={"torchao": "0.18.0"},
+        network="bn_a(conv(x)) + bn_b(conv(y)) in a8w8",
+        instead="Every call has weights of its own before folding; equal ones are one again in "
+        "the compiled program.",
+        why_right="Each call is folded with its own batch norm.",
+        step="module",
+        function="separate_weights",
     ),
     Correction(
         id=CELLS,

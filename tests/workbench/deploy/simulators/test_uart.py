@@ -169,7 +169,7 @@ def test_that_every_row_of_failures_can_be_told():
 
 
 @given(noise=st.text(max_size=300))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_that_noise_on_the_line_hurts_nothing(noise):
     reader = read(noise + "\n" + RUN)
     assert reader.measurements[-1].npu_cycles == 20000

@@ -22,12 +22,13 @@ from workbench.engine.toolchain_patches.decomposition_tracking import (
     OfClass,
 )
 from workbench.engine.toolchain_patches.gate import require
-from workbench.engine.toolchain_patches.rewritten_operators import CorrectingQuantizer
+from workbench.engine.toolchain_patches.rewritten_operators import SEPARATED, CorrectingQuantizer
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
 from workbench.results import AppliedCorrection, NodeAnnotation
+from workbench.targets.ethos_u.corrections import OWN_WEIGHTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,6 +178,9 @@ def operator(name: str) -> Any:
 
 def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
     """Return the module with the quantizer's observers."""
+    if isinstance(quantizer, ReportingQuantizer):
+        separated = tuple(module.meta.get(SEPARATED, ()))
+        quantizer.corrected = {**quantizer.corrected, OWN_WEIGHTS: separated}
     prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
     return prepared
 

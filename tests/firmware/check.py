@@ -1,0 +1,99 @@
+"""Make deliverables of a real project, compile them for a Cortex-M55, and run them under QEMU.
+
+Usage: python check.py FOLDER. Every step that cannot be made ends the check with an error.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import workbench.api as wb
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NEEDED = ("arm-none-eabi-gcc", "qemu-system-arm", "cmake")
+CPU = ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-Wall", "-Werror"]
+QEMU = ["qemu-system-arm", "-M", "mps3-an547", "-nographic", "-semihosting", "-kernel"]
+
+
+def run(*words: object, folder: Path) -> str:
+    """Run a command and return what it prints; the check ends if it fails."""
+    done = subprocess.run(
+        [str(word) for word in words], cwd=folder, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{words[0]} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def deliver(folder: Path) -> Path:
+    """Return the deliverables of the digits network on pictures, with integer inputs."""
+    shutil.copytree(ROOT / "resources" / "samples" / "digits", folder / "digits")
+    (folder / "digits" / "pics").mkdir()
+    samples = np.load(folder / "digits" / "calibration.npz")["x"]
+    for index, sample in enumerate(samples[:64]):
+        pixels = np.round(sample[0] / samples.max() * 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / "digits" / "pics" / f"{index:03}.png")
+    opened = wb.set_settings(
+        wb.open(folder / "digits" / "digits.qwb"),
+        {"name": "model", "calibration": "pics", "target.options.integer_io": True,
+         "calibration.preprocess": "size=8,layout=gray,fold=on"},
+    )  # fmt: skip
+    wb.run(opened, out=folder / "dist", trust=True).raise_for_errors()
+    return folder / "dist"
+
+
+def fnv(data: bytes) -> int:
+    """Return the 32-bit FNV-1a hash, as main.c computes it."""
+    value = 2166136261
+    for byte in data:
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+def main() -> None:
+    """Make, compile and run; print one line for every deliverable that held."""
+    if missing := [name for name in NEEDED if shutil.which(name) is None]:
+        raise SystemExit(f"Not checked: {', '.join(missing)} missing (apt install gcc-arm-none-eabi "
+                         "libnewlib-arm-none-eabi qemu-system-arm cmake).")  # fmt: skip
+    folder = Path(sys.argv[1]).absolute()
+    dist = deliver(folder)
+    program = (dist / "model.pte").read_bytes()
+    pixels = (np.arange(64) * 7).astype(np.uint8)
+    codes = (pixels.astype(int) - 128).astype(np.int8).tobytes()
+    wanted = [f"program {fnv(program):08x} {len(program)} aligned 1", f"input {fnv(codes):08x}"]
+    note = (dist / "model.md").read_text()
+    placed = next(b for b in re.findall(r"```\n(.*?)```", note, re.DOTALL) if "KEEP(" in b)
+    # The regions are names of the board; the simulated machine has one SRAM for all.
+    (dist / "placement.ld").write_text(re.sub(r"> \w+", "> SRAM", placed))
+    for kind, sources in (("model.S", ["model.S"]), ("model.h", ["-DFROM_HEADER"])):
+        run("arm-none-eabi-gcc", *CPU, "-I.", "-nostartfiles", "--specs=rdimon.specs", "-L.",
+            "-T", HERE / "an547.ld", HERE / "main.c", *sources, "-o", "check.elf",
+            folder=dist)  # fmt: skip
+        found = run(*QEMU, "check.elf", folder=dist).split("\n")
+        if found[:2] != wanted:
+            raise SystemExit(f"{kind}: {found} is not {wanted}")
+        print(f"ok  {kind}, model_input.h, linker statements: cortex-m55, QEMU mps3-an547")
+    project = folder / "cmake"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(check NONE)\n"
+        'message(STATUS "pool ${ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE}")\n'
+    )
+    said = run("cmake", "-C", dist / "model.cmake", "-B", "build", folder=project)
+    if not re.search(r"pool \d{3,}", said):
+        raise SystemExit(f"model.cmake sets no pool:\n{said}")
+    print("ok  model.cmake: read by CMake")
+    print("not built here: model.conf (Zephyr), model.cproject.yml (CMSIS-Toolbox), a runner")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The inspector: values that can be changed are links to where they are changed."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QUrl
+from PySide6.QtWidgets import QMenu
+
+from tests.ui.shell.test_window import run_to
+from ui.features.project.project_settings import ProjectSettingsDialog
+
+
+@pytest.fixture
+def inspector(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
+    panel = opened.window.reveal("inspector")
+    panel.flush()
+    return panel
+
+
+def links(panel):
+    """Return the links of the page."""
+    found, block = [], panel.page.document().begin()
+    while block.isValid():
+        for fragment in block.begin():
+            if (link := fragment.fragment().charFormat().anchorHref()) not in {"", *found}:
+                found.append(link)
+        block = block.next()
+    return found
+
+
+@pytest.mark.parametrize(
+    "key", ["model.spec", "calibration.spec", "evaluation.metric", "gate.lsb", "board", "target.id"]
+)
+def test_that_a_value_of_the_project_opens_its_setting(inspector, opened, key):
+    assert f"setting:{key}" in links(inspector)
+    inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
+    dialog = opened.window.findChild(ProjectSettingsDialog)
+    assert dialog.isVisible()
+    dialog.reject()
+
+
+def test_that_a_rule_is_switched_in_the_inspector(inspector, opened):
+    opened.context.selection.choose_rule("r1")
+    inspector.flush()
+    assert "switch:r1" in links(inspector)
+    inspector.page.anchorClicked.emit(QUrl("switch:r1"))
+    assert not opened.document.project.rules[0].enabled
+    assert opened.document.undo_stack.undoText() == "Disable rule whole model"
+
+
+def test_that_the_precision_of_a_module_is_set_in_the_inspector(inspector, opened, qtbot):
+    opened.context.selection.choose_modules(["head"])
+    inspector.flush()
+    assert "precision:" in links(inspector)
+    inspector.page.anchorClicked.emit(QUrl("precision:"))
+    menu = inspector.findChild(QMenu)
+    next(action for action in menu.actions() if "a16w8" in action.text()).trigger()
+    assert opened.document.project.rules[-1].match == "head"
+    menu.close()

@@ -1,0 +1,133 @@
+"""Project settings: every setting at any time, one undo step, and problems lead to their field."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
+from PySide6.QtWidgets import QDialogButtonBox
+
+from ui.features.project.data_preview import summary_of
+from ui.features.project.project_settings import ProjectSettingsDialog
+from ui.shared.problem_list import Problem
+from workbench.errors import Place
+
+OK = QDialogButtonBox.StandardButton.Ok
+
+
+@pytest.fixture
+def ask(opened, qtbot):
+    """Open the dialog from the menu."""
+
+    def open_dialog():
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        opened.window.actions_by_id["settings"].trigger()
+        dialog = opened.window.findChild(ProjectSettingsDialog)
+        qtbot.waitUntil(dialog.isVisible)
+        return dialog
+
+    return open_dialog
+
+
+def press_ok(dialog, qtbot):
+    qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+
+
+def test_that_settings_are_one_undo_step(ask, opened, qtbot):
+    before = opened.document.project
+    folder = opened.document.folder
+    np.savez(folder / "data.npz", x=np.zeros((6, 3, 8, 8), np.float32))
+    dialog = ask()
+    dialog.set_text("model.input_shapes", "1x3x8x8")
+    dialog.set_text("calibration.spec", "data.npz")
+    dialog.set_text("gate.lsb", "2")
+    dialog.set_text("gate.sqnr", "none")
+    press_ok(dialog, qtbot)
+    project = opened.document.project
+    assert project.model.input_shapes == ((1, 3, 8, 8),)
+    assert project.calibration.spec == "data.npz"
+    assert (project.gate.lsb, project.gate.sqnr) == (2.0, None)
+    assert opened.document.undo_stack.count() == 1
+    opened.document.undo_stack.undo()
+    assert opened.document.project == before
+
+
+def test_that_nothing_changed_is_no_step(ask, opened, qtbot):
+    press_ok(ask(), qtbot)
+    assert opened.document.undo_stack.count() == 0
+
+
+def test_that_preprocessing_of_pictures_is_set_part_by_part(ask, opened, qtbot):
+    (opened.document.folder / "pictures").mkdir()
+    dialog = ask()
+    dialog.set_text("calibration.spec", "pictures")
+    for name, text in (("size", "256x256"), ("crop", "224x224"), ("mean", "0.5/0.4/0.3"),
+                       ("std", "0.2"), ("layout", "bgr")):  # fmt: skip
+        dialog.set_text(f"calibration.preprocess.{name}", text)
+    press_ok(dialog, qtbot)
+    made = opened.document.project.calibration.preprocess
+    assert (made.size, made.crop, made.layout) == ((256, 256), (224, 224), "bgr")
+    assert (made.mean, made.std) == ((0.5, 0.4, 0.3), (0.2,))
+    dialog = ask()
+    assert dialog.texts() == {}
+    dialog.set_text("calibration.spec", "")
+    press_ok(dialog, qtbot)
+    assert opened.document.project.calibration is None
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
+     ("calibration.spec", "gone.npz", "gone.npz does not exist"),
+     ("gate.fail_if", "nonsense", "gate")],
+)  # fmt: skip
+def test_that_a_wrong_value_is_told_with_its_setting_and_not_taken(ask, key, text, said, opened):
+    dialog = ask()
+    dialog.set_text(key, text)
+    assert said in dialog.problems.text()
+    assert not dialog.buttons.button(OK).isEnabled()
+    dialog.reject()
+    assert opened.document.undo_stack.count() == 0
+
+
+def test_that_a_target_and_a_board_are_settings_too(ask, opened, qtbot):
+    dialog = ask()
+    dialog.board.chosen.emit("renesas-ra8p1")
+    press_ok(dialog, qtbot)
+    assert opened.document.project.board == "renesas-ra8p1"
+    assert opened.document.project.target.id == "ethos-u55-256"
+    assert opened.document.undo_stack.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [("model.input_shapes", "model.input_shapes"), ("calibration", "calibration.spec"),
+     ("evaluation.data.labels", "evaluation.data.labels"), ("gate", "gate.lsb")],
+)  # fmt: skip
+def test_that_a_problem_leads_to_its_field(opened, qtbot, option, key):
+    opened.window.activateWindow()
+    where = Place(kind="option", id=option)
+    opened.context.problems.set_problems([Problem("error", "Set it.", "", where)])
+    panel = opened.window.reveal("problems")
+    panel.table.activated.emit(panel.table.model().index(0, 0))
+    dialog = opened.window.findChild(ProjectSettingsDialog)
+    qtbot.waitUntil(lambda: dialog.focusWidget() is not None)
+    field = dialog.fields[key]
+    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+    dialog.reject()
+
+
+def test_that_arrays_tell_samples_shapes_labels_and_pictures(tmp_path):
+    path = tmp_path / "data.npz"
+    np.savez(path, x=np.random.default_rng(0).random((6, 3, 8, 8)), labels=np.arange(6))
+    summary = summary_of(path)
+    assert summary.shapes == ((1, 3, 8, 8),)
+    assert summary.has_labels
+    assert "6 samples" in summary.text
+    assert [image.width() for image in summary.images] == [8] * 4
+
+
+def test_that_a_damaged_file_is_told_in_the_preview(tmp_path):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(b"no zip")
+    assert "bad.npz cannot be read" in summary_of(path).text

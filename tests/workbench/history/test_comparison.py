@@ -1,0 +1,209 @@
+"""What differs between runs: names, figures, layers and modules."""
+
+import pytest
+
+from tests.fakes.projects import make_project
+from tests.fakes.results import result_of, write_result
+from workbench.analysis.gate import GateResult
+from workbench.history.comparison import (
+    config_name,
+    difference,
+    facts_of_rules,
+    front_of,
+    lowered_of,
+    module_changes,
+    newest_accuracy,
+    pareto_front,
+    point_of,
+    rule_name,
+    rules_line,
+)
+from workbench.history.runs import Cost, Quality, Run, Simulated, quality_of
+from workbench.pipeline.cache import Cache
+from workbench.project import edits
+from workbench.project.model import Rule
+from workbench.results import CpuNode, TensorQuality
+
+
+def rule(kind, match="", config="a8w8", **more):
+    return Rule(id=f"{kind}-{match}", kind=kind, match=match, config=config, **more)
+
+
+COST = Cost(cycles=1000, inference_ms=1.0, sram_bytes=2048, flash_bytes=4096, cpu_nodes=1,
+            pte_bytes=1, vela_version="5.1.0")  # fmt: skip
+QUALITY = Quality(samples=4, data="d", sqnr_db=30.0, cosine=0.99)
+
+
+def run(number=1, quality=QUALITY, cost=COST, **more):
+    project = make_project()
+    fields = {"made": "", "project": "net", "target": project.target, "rules": (rule("global"),)}
+    return Run(**{**fields, "number": number, "quality": quality, "cost": cost, **more})
+
+
+def test_that_the_front_holds_what_nothing_beats():
+    points = [(1.0, 10, 10), (1.0, 10, 10), (0.9, 9, 10), (0.9, 11, 9), (0.8, 11, 10), None]
+    assert pareto_front(points) == {0, 1, 2, 3}
+    assert pareto_front([(0.5, 5, 5), (0.5, 5, 4)]) == {1}
+    assert pareto_front([]) == set()
+
+
+def test_that_only_comparable_runs_are_on_the_front():
+    top1 = QUALITY.model_copy(update={"top1": 0.5})
+    old, newest = run(1), run(4, top1)
+    dearer = run(2, top1, COST.model_copy(update={"cpu_nodes": 3, "cycles": 1}))
+    unknown = run(3, top1, None)
+    assert front_of([old, dearer, unknown, newest]) == {4}
+    assert front_of([dearer, newest, old]) == {1}
+    assert newest_accuracy([newest, old]) == "SQNR"
+    assert newest_accuracy([old, newest]) == "top-1"
+    assert newest_accuracy([]) == ""
+    nothing = QUALITY.model_copy(update={"sqnr_db": None})
+    assert newest_accuracy([newest, run(5, nothing)]) == "top-1"
+    assert point_of(run()) == (30.0, 1000.0, 2048.0)
+    assert point_of(unknown) is None
+    assert point_of(run(quality=nothing)) is None
+
+
+def test_that_the_accuracy_is_the_users_metric_first():
+    with_all = QUALITY.model_copy(update={"metric": 0.0, "metric_name": "mAP", "top1": 0.5})
+    assert (run(quality=with_all).accuracy, run(quality=with_all).accuracy_name) == (0.0, "mAP")
+    top1 = QUALITY.model_copy(update={"top1": 0.0})
+    assert (run(quality=top1).accuracy, run(quality=top1).accuracy_name) == (0.0, "top-1")
+    assert (run().accuracy, run().accuracy_name) == (30.0, "SQNR")
+
+
+RULES = (
+    rule("global", config="a16w8"), rule("global", config="a8w8"), rule("io", config="uint8"),
+    rule("module_name", "head", "a8w4"), rule("quantizer", "", "own.py:Rows"),
+    rule("finder", "own.py:First", "own.py:tight"), rule("node_name", "add", "cpu"),
+    rule("module_name", "gone", "a8w4", enabled=False), rule("global", config="cpu"),
+)  # fmt: skip
+
+
+def kept(**more):
+    project = edits.fix_range(make_project(), "relu", -1.0, 2.5)
+    project = edits.choose_method(project, "module", "head", "mse")
+    return run(rules=RULES, improvers=("bias",), trained_weights="w.safetensors",
+               ranges=project.ranges, range_methods=project.range_methods, **more)  # fmt: skip
+
+
+def test_that_rules_are_named_by_what_they_apply_to():
+    assert [rule_name(r) for r in RULES[1:7]] == [
+        "everything", "inputs and outputs", "head", "a plug-in's quantizer", "First", "add",
+    ]  # fmt: skip
+    assert [config_name(r) for r in RULES[4:6]] == ["Rows", "tight"]
+    line = rules_line(kept())
+    assert line.startswith("a8w8, inputs and outputs: uint8, head: a8w4, ")
+    assert ", everything: cpu, bias, trained, " in line
+    assert line.endswith(" for all of head, 1 fixed range")
+    assert "gone" not in line
+    two = edits.fix_range(edits.fix_range(make_project(), "a", -1, 1), "b", -1, 1)
+    assert rules_line(run(rules=(), ranges=two.ranges)) == "float, 2 fixed ranges"
+    facts = facts_of_rules(kept())
+    assert facts["everything"] == "a8w8"
+    assert facts["add, off the NPU"] == "on"
+    assert facts["everything, off the NPU"] == "on"
+    assert facts["improver bias"] == "on"
+    assert facts["weights"] == "w.safetensors"
+    assert facts["range of relu"] == "-1 to 2.5"
+    assert "range of all of head" in facts
+    assert "weights" not in facts_of_rules(run())
+
+
+def figures(a, b):
+    return {c.what: (c.before, c.after) for c in difference(a, b).figures}
+
+
+def test_that_every_figure_that_differs_is_told():
+    quality = Quality(
+        samples=4, data="d", sqnr_db=31.5, cosine=0.999, top1=0.98765, metric_name="mAP",
+        metric=0.25, perplexity=3.84, divergence=0.0125,
+    )  # fmt: skip
+    cost = COST.model_copy(update={"cycles": 1234567, "cpu_nodes": 2, "sram_bytes": 4096})
+    simulated = Simulated(
+        simulator="FVP", version="11", runner="r", samples=1, cycles=1180.0, estimated_cycles=1,
+        exact=0.5, max_lsb=2, argmax_equal=1,
+    )  # fmt: skip
+    gate = GateResult(verdict="right", reason="", limits=())
+    after = run(2, quality, cost, simulated=simulated, gate=gate)
+    assert figures(run(), after) == {
+        "SQNR": ("30 dB", "31.5 dB"), "cosine": ("0.99", "0.999"), "top-1": ("", "98.77 %"),
+        "perplexity": ("", "3.84"), "KL divergence": ("", "0.0125 nats"), "mAP": ("", "0.25"),
+        "cycles": ("1,000", "1,234,567"), "SRAM": ("2,048 B", "4,096 B"),
+        "operators on the CPU": ("1", "2"), "verdict": ("", "right"),
+        "measured cycles": ("", "1180"), "simulator": ("", "FVP 11"),
+        "equal to TOSA": ("", "50.00 %"), "max LSB on the simulator": ("", "2"),
+    }  # fmt: skip
+    assert figures(run(cost=None), run())["flash"] == ("", "4,096 B")
+    assert figures(run(), run()) == {}
+
+
+def layer(tensor, sqnr):
+    return TensorQuality(tensor=tensor, origin=tensor, module="", op="", sqnr_db=sqnr, cosine=1.0,
+                         max_abs_error=0.0)  # fmt: skip
+
+
+def test_that_layers_that_moved_are_told_the_most_first():
+    before = run(layers=(layer("a", 30.0), layer("b", 20.0), layer("c", None), layer("e", 10.0)))
+    after = run(layers=(layer("a", 30.25), layer("b", 15.0), layer("c", 3.0), layer("d", 1.0),
+                        layer("e", 10.01)))  # fmt: skip
+    found = [(c.what, c.before, c.after) for c in difference(before, after).layers]
+    assert found == [("b", "20.00 dB", "15.00 dB"), ("a", "30.00 dB", "30.25 dB")]
+    assert [c.what for c in difference(before, after, 0.25).layers] == ["b", "a"]
+    assert [c.what for c in difference(before, after, 0.26).layers] == ["b"]
+    little = run(layers=(layer("a", 30.06), layer("b", 20.04)))
+    assert [c.what for c in difference(before, little).layers] == ["a"]
+    versions = difference(run(versions={"vela": "5.0"}), run(versions={"vela": "5.1"})).versions
+    assert [(c.what, c.before, c.after) for c in versions] == [("vela", "5.0", "5.1")]
+
+
+def lowered(*operations, cpu=()):
+    result = result_of("lower")
+    (vela,) = result.vela
+    (one,) = vela.operations
+    made = tuple(
+        one.model_copy(update={"module": m, "cycles": c, "staging_bytes": s})
+        for m, c, s in operations
+    )
+    nodes = tuple(CpuNode(node=m, op="", module=m, reason="") for m in cpu)
+    changed = vela.model_copy(update={"operations": made})
+    return result.model_copy(update={"vela": (changed,), "cpu_nodes": nodes})
+
+
+def test_that_modules_are_compared_by_cycles_and_place():
+    before = lowered(("a", 100, 1024), ("a", 50, 2048), ("b", 10, 0), cpu=("c",))
+    after = lowered(("a", 100, 1024), ("b", 10, 0), ("", 30, 512), cpu=("c", "c", "b"))
+    found = {c.what: (c.before, c.after) for c in module_changes(before, after)}
+    assert list(found)[:2] == ["a", "(no module)"]
+    assert set(found) == {"a", "(no module)", "b", "c"}
+    assert found["a"][0].startswith("150 cycles")
+    assert found["a"][1].startswith("100 cycles")
+    assert found["b"][1].endswith(", 1 on the CPU")
+    assert found["c"] == ("1 on the CPU", "2 on the CPU")
+    assert found["(no module)"][0] == ""
+    assert module_changes(before, before) == []
+
+
+def test_that_the_program_of_a_run_is_found_while_it_is_cached(tmp_path):
+    cache = Cache(tmp_path)
+    with cache.writing("ab12") as folder:
+        write_result("lower", folder)
+    assert lowered_of(run(digests={"lower": "ab12"}), cache) == result_of("lower")
+    assert lowered_of(run(digests={"lower": "cd34"}), cache) is None
+    assert lowered_of(run(), cache) is None
+    file = cache.folder("ab12") / "result.json"
+    file.write_bytes(b"x" * file.stat().st_size)
+    assert lowered_of(run(digests={"lower": "ab12"}), cache) is None
+
+
+def test_that_an_evaluation_is_kept_with_its_text():
+    evaluated = result_of("evaluate")
+    assert quality_of(evaluated).perplexity is None
+    assert quality_of(evaluated) == Quality(samples=16, data="data.npz", sqnr_db=34.5, cosine=0.999)
+
+
+@pytest.mark.parametrize("first", ["evaluate", "lower"])
+def test_that_runs_of_equal_results_are_one(first):
+    digests = {"evaluate": "a", "lower": "b"}
+    assert run(1, digests=digests).key == run(2, digests={**digests, "verify": "c"}).key
+    assert run(digests=digests).key != run(digests={**digests, first: "x"}).key

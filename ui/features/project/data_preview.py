@@ -1,0 +1,135 @@
+"""A preview of a data source: its size, and a few samples as pictures."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage, QPixmap
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from workbench.text import plural
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_LABELS = frozenset({"labels", "label", "y", "targets", "target"})
+_PICTURES = frozenset({
+    ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"
+})  # fmt: skip
+_SHOWN = 4
+_SIDE_PX = 40
+_MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """What a data source holds.
+
+    ``shapes`` are those of one sample with a batch axis of 1, one for each input; empty where they
+    follow from the preprocessing or from code. ``has_labels`` is whether it has one class for each
+    sample; ``images`` are some samples.
+    """
+
+    text: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+    has_labels: bool = False
+    images: tuple[QImage, ...] = ()
+
+
+def summary_of(path: Path) -> DataSummary:
+    """Return what a file or folder of data holds; the text says why if it cannot be read."""
+    if path.is_dir():
+        return _of_folder(path)
+    if path.suffix not in {".npz", ".npy"}:
+        return DataSummary("")
+    import numpy as np
+
+    try:
+        if path.suffix == ".npy":
+            return _of_arrays({path.stem: np.load(path, mmap_mode="r", allow_pickle=False)})
+        with np.load(path, allow_pickle=False) as file:
+            return _of_arrays({name: file[name] for name in file.files})
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        return DataSummary(f"{path.name} cannot be read: {error}.")
+
+
+def _of_folder(path: Path) -> DataSummary:
+    files = []
+    for number, file in enumerate(sorted(path.rglob("*"))):
+        if number > _MOST_FILES:
+            break
+        if file.suffix.lower() in _PICTURES:
+            files.append(file)
+    folders = {file.parent for file in files} - {path}
+    text = plural(len(files), "picture")
+    text += f" in {plural(len(folders), 'folder')}" if folders else ""
+    step = max(1, len(files) // _SHOWN)
+    images = [QImage(str(file)) for file in files[::step][:_SHOWN]]
+    return DataSummary(text, has_labels=len(folders) > 1, images=tuple(images))
+
+
+def _of_arrays(arrays: dict[str, np.ndarray[Any, Any]]) -> DataSummary:
+    inputs = {n: a for n, a in arrays.items() if n.lower() not in _LABELS and a.ndim > 0}
+    parts = [f"{name} {'x'.join(map(str, a.shape[1:]))} {a.dtype}" for name, a in inputs.items()]
+    number = min((len(array) for array in inputs.values()), default=0)
+    has_labels = len(inputs) < len(arrays)
+    text = f"{plural(number, 'sample')}: {', '.join(parts)}" + (", labels" if has_labels else "")
+    shapes = tuple((1, *(int(size) for size in a.shape[1:])) for a in inputs.values())
+    images: list[QImage] = []
+    for array in list(inputs.values())[:1]:
+        step = max(1, len(array) // _SHOWN)
+        images = [i for i in map(_image, array[::step][:_SHOWN]) if i is not None]
+    return DataSummary(text, shapes, has_labels, tuple(images))
+
+
+def _image(sample: np.ndarray[Any, Any]) -> QImage | None:
+    """Return a sample as a picture; None if its shape is not one of a picture."""
+    import numpy as np
+
+    if sample.ndim == 3 and sample.shape[0] in {1, 3}:
+        sample = np.moveaxis(sample, 0, -1)
+    if sample.ndim == 2:
+        sample = sample[..., None]
+    if sample.ndim != 3 or sample.shape[-1] not in {1, 3} or min(sample.shape[:2]) < 4:
+        return None
+    values = np.asarray(sample, np.float32)
+    low, high = float(values.min()), float(values.max())
+    scaled = (255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)
+    pixels = np.ascontiguousarray(np.broadcast_to(scaled, (*scaled.shape[:2], 3)))
+    height, width = pixels.shape[:2]
+    image = QImage(pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888)
+    return image.copy()
+
+
+class DataPreview(QWidget):
+    """Shows a summary as text and pictures; hidden without one."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.text = QLabel(self)
+        self.text.setObjectName("Hint")
+        self.text.setWordWrap(True)
+        self.pictures = [QLabel(self) for _ in range(_SHOWN)]
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for label in self.pictures:
+            layout.addWidget(label)
+        layout.addWidget(self.text, 1)
+        self.render_summary(None)
+
+    def render_summary(self, summary: DataSummary | None) -> None:
+        """Show a summary; None shows nothing."""
+        self.setVisible(summary is not None and bool(summary.text))
+        images = summary.images if summary is not None else ()
+        self.text.setText(summary.text if summary is not None else "")
+        for place, label in enumerate(self.pictures):
+            label.setVisible(place < len(images))
+            if place < len(images):
+                pixmap = QPixmap.fromImage(images[place]).scaled(
+                    _SIDE_PX, _SIDE_PX, Qt.AspectRatioMode.KeepAspectRatio
+                )
+                label.setPixmap(pixmap)

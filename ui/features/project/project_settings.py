@@ -1,0 +1,361 @@
+"""The dialog Project settings: every single setting of the project, as one undo step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QLabel,
+    QLineEdit,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.project.data_preview import DataPreview, summary_of
+from ui.features.project.new_project import DATA, MODELS
+from ui.shared.forms import PathField, TallForm, make_primary
+from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
+from ui.state.document import Document
+from ui.state.relocate import relative_to
+from workbench.deploy import boards
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.project import edits, settings
+from workbench.project.model import Project
+from workbench.project.sources import missing
+from workbench.targets import target_of
+
+_LABELS = "Labels (*.npy *.npz *.pt)"
+_WEIGHTS = "Weights (*.safetensors *.pt *.pth)"
+_PREPROCESS = (
+    ("size", "Size"), ("crop", "Crop"), ("mean", "Mean"), ("std", "Standard deviation"),
+    ("layout", "Layout"), ("dtype", "Type"), ("scale", "Scale"), ("order", "Channels"),
+    ("filter", "Filter"),
+)  # fmt: skip
+_DATA = (("limit", "Samples at most"), ("labels", "Labels"))
+# Settings that are paths, with the file names they take; "either" also takes a folder.
+_PATHS = {
+    "model.spec": MODELS, "model.weights": _WEIGHTS, "model.inputs": "Inputs (*.npz)",
+    "calibration.spec": DATA, "calibration.labels": _LABELS, "evaluation.data.spec": DATA,
+    "evaluation.data.labels": _LABELS, "training_function": "Python (*.py)",
+    "trained_weights": _WEIGHTS,
+}  # fmt: skip
+_FOLDERS = frozenset({"calibration.spec", "evaluation.data.spec"})
+Rows = tuple[tuple[str, str], ...]
+
+
+def _data_rows(prefix: str) -> Rows:
+    rows = [(f"{prefix}.{name}", title) for name, title in _DATA]
+    rows += [(f"{prefix}.preprocess.{name}", f"Pictures: {title.lower()}")
+             for name, title in _PREPROCESS]  # fmt: skip
+    return tuple(rows)
+
+
+SECTIONS: tuple[tuple[str, Rows], ...] = (
+    ("Model", (
+        ("name", "Project name"), ("model.spec", "Model"), ("model.weights", "Weights"),
+        ("model.input_shapes", "Input shapes"), ("model.inputs", "Example inputs"),
+        ("model.strict_export", "Strict export"),
+    )),
+    ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
+    ("Evaluation", (
+        ("evaluation.data.spec", "Data"), ("evaluation.metric", "Metric"),
+        ("evaluation.limit", "Evaluated samples"), *_data_rows("evaluation.data"),
+    )),
+    ("Limits of the verdict", (
+        ("gate.lsb", "Largest difference [LSB]"), ("gate.sqnr", "Lowest SQNR [dB]"),
+        ("gate.argmax", "Equal arg-max, share"), ("gate.loss", "Lost SQNR [dB]"),
+        ("gate.compiled", "Compiled equals TOSA"), ("gate.fail_if", "Further conditions"),
+        ("verification.samples", "Verified samples"),
+    )),
+)  # fmt: skip
+
+
+def text_of(value: Any) -> str:
+    """Return the value of a setting as its text; "none" is a value that is absent."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        if value and isinstance(value[0], list):
+            return ",".join("x".join(map(str, shape)) for shape in value)
+        is_float = any(isinstance(part, float) for part in value)
+        is_text = any(isinstance(part, str) for part in value)
+        return ("/" if is_float else "," if is_text else "x").join(map(_short, value))
+    return _short(value)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+class ProjectSettingsDialog(QDialog):
+    """Edits the settings of the open project. Problems are shown at once; OK is one undo step."""
+
+    def __init__(self, document: Document, parent: QWidget, field: str = "") -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Project settings")
+        project = document.project
+        assert project is not None
+        self._document, self._project, self._folder = document, project, document.folder
+        self._board, self._choice = project.board, project.target
+        self.fields: dict[str, QWidget] = {}
+        self.previews: dict[str, DataPreview] = {}
+        self._before: dict[str, str] = {}
+        self._forms: dict[str, QFormLayout] = {}
+        self._soon = QTimer(self, interval=250, singleShot=True)
+        self._soon.timeout.connect(self.check)
+        self._build()
+        self.check()
+        self.resize(680, 720)
+        QTimer.singleShot(0, self, lambda: self.show_field(field))
+
+    def texts(self) -> dict[str, str]:
+        """Return the changed settings as texts, by key."""
+        found = {key: _read(widget) for key, widget in self.fields.items()}
+        return {key: text for key, text in found.items() if text != self._before[key]}
+
+    def edited(self, project: Project) -> Project:
+        """Return a project with the settings of the form.
+
+        Raises:
+            WorkbenchError: a value is invalid.
+        """
+        if texts := self._given():
+            project = settings.changed(project, texts)
+        if self._board != self._project.board:
+            project = boards.put(project, self._board, self._folder)
+        if self._choice != self._project.target:
+            project = edits.set_target(project, self._choice)
+        return project
+
+    def show_field(self, field: str) -> None:
+        """Give the focus to the field of a setting, or of the nearest one."""
+        fitting = [key for key in self.fields if key == field]
+        fitting += [key for key in self.fields if key.startswith(f"{field}.")]
+        fitting += [key for key in self.fields if field.startswith(f"{key}.")]
+        widget = self.fields[fitting[0]] if fitting else None
+        if field.startswith(("target", "board")):
+            widget = self.board if field == "board" else self.target.device
+        if widget is not None:
+            self._scroll.ensureWidgetVisible(widget, 20, 160)
+            widget.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def set_text(self, key: str, text: str) -> None:
+        """Set a field as if the user had typed it."""
+        widget = self.fields[key]
+        if isinstance(widget, PathField):
+            widget.set_text(text)
+        elif isinstance(widget, QComboBox):
+            widget.setCurrentText(text)
+        elif isinstance(widget, QLineEdit):
+            widget.setText(text)
+        self.check()
+
+    def check(self) -> None:
+        """Show what is wrong with the present values."""
+        infos: list[ErrorInfo] = []
+        try:
+            project = self.edited(self._project)
+        except WorkbenchError as error:
+            infos = list(error.infos)
+        else:
+            lacking = missing(project, self._folder)
+            infos = list(lacking.infos) if lacking is not None else []
+            infos += target_of(project.target.id).check(project.target, self._folder)
+        lines = [f"{_place(info)}{info.message} {info.hint}".strip() for info in infos]
+        self.problems.setText("\n".join(lines[:4]))
+        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
+        for group in ("calibration", "evaluation.data"):
+            is_folder = (self._folder / _read(self.fields[f"{group}.spec"])).is_dir()
+            wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
+            wants = wants or bool(_read(self.fields[f"{group}.preprocess.size"]))
+            for name, _ in _PREPROCESS:
+                key = f"{group}.preprocess.{name}"
+                self._forms[key].setRowVisible(self.fields[key], wants)
+        for key, preview in self.previews.items():
+            text = _read(self.fields[key])
+            is_there = bool(text) and (self._folder / text).exists()
+            preview.render_summary(summary_of(self._folder / text) if is_there else None)
+
+    def _given(self) -> dict[str, Any]:
+        """Return the changed settings; an emptied data source takes its parts with it."""
+        texts: dict[str, Any] = self.texts()
+        for group in ("calibration", "evaluation.data"):
+            if texts.get(f"{group}.spec") == "":
+                texts = {k: v for k, v in texts.items() if not k.startswith(f"{group}.")}
+                texts[group] = None
+            elif texts.get(f"{group}.preprocess.size") == "":
+                inside = f"{group}.preprocess."
+                texts = {k: v for k, v in texts.items() if not k.startswith(inside)}
+                texts[f"{group}.preprocess"] = None
+        return texts
+
+    def _build(self) -> None:
+        self.problems = QLabel(self)
+        self.problems.setObjectName("Reason")
+        self.problems.setWordWrap(True)
+        self.problems.setMinimumHeight(40)
+        self.problems.setAlignment(Qt.AlignmentFlag.AlignTop)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        make_primary(self.buttons.button(kinds.Ok))
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        body = QWidget(self)
+        column = QVBoxLayout(body)
+        column.setContentsMargins(0, 0, 8, 0)
+        column.setSpacing(8)
+        values = settings.values(self._project)
+        for title, rows in SECTIONS:
+            column.addWidget(_heading(title, body))
+            column.addLayout(self._form(rows, values, body))
+        column.addWidget(_heading("Target", body))
+        column.addLayout(self._target_form(body))
+        column.addWidget(self.target)
+        column.addStretch(1)
+        self._scroll: QScrollArea = TallForm(body, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addWidget(self._scroll, 1)
+        layout.addWidget(self.problems)
+        layout.addWidget(self.buttons)
+
+    def _form(self, rows: Rows, values: dict[str, Any], parent: QWidget) -> QFormLayout:
+        form = _form_layout()
+        known = settings.keys()
+        for key, title in rows:
+            field = known[key]
+            text = text_of(values[key])
+            # Only a limit of the gate differs from its default where it is absent.
+            is_optional = text == "none" and not key.startswith("gate.")
+            widget = self._field(key, title, field.annotation, parent)
+            self.fields[key] = widget
+            _write(widget, "" if is_optional else text)
+            self._forms[key] = form
+            self._before[key] = _read(widget)
+            form.addRow(_row_label(title, parent), widget)
+            if key in _FOLDERS:
+                preview = self.previews[key] = DataPreview(parent)
+                form.addRow("", preview)
+        return form
+
+    def _field(self, key: str, title: str, kind: Any, parent: QWidget) -> QWidget:
+        if key in _PATHS:
+            takes = "either" if key in _FOLDERS else "file"
+            path = PathField(title, _PATHS[key], parent, kind=takes)  # type: ignore[arg-type]
+            path.edited.connect(lambda _text: self._soon.start())
+            path.setToolTip(key)
+            return path
+        choices = _choices(kind)
+        if choices:
+            box = QComboBox(parent)
+            box.addItems(["", *choices] if "preprocess" in key else choices)
+            box.setAccessibleName(title)
+            box.setToolTip(key)
+            box.currentIndexChanged.connect(lambda _row: self._soon.start())
+            return box
+        line = QLineEdit(parent)
+        line.setAccessibleName(title)
+        line.setPlaceholderText(settings.described(kind))
+        line.setToolTip(key)
+        line.textEdited.connect(lambda _text: self._soon.start())
+        return line
+
+    def _target_form(self, parent: QWidget) -> QFormLayout:
+        self.board = BoardBox(parent)
+        self.board.render_board(self._board, self._folder)
+        self.board.chosen.connect(self._on_board_chosen)
+        self.target = TargetForm(parent)
+        self.target.render_choice(self._choice, self._folder)
+        self.target.chosen.connect(self._on_target_chosen)
+        form = _form_layout()
+        form.addRow(_row_label("Board", parent), self.board)
+        return form
+
+    def _on_board_chosen(self, board: str) -> None:
+        try:
+            project = boards.put(self._project, board, self._folder)
+        except WorkbenchError as error:
+            self.problems.setText("\n".join(info.message for info in error.infos))
+            return
+        self._board, self._choice = board, project.target
+        self.board.render_board(board, self._folder)
+        self.target.render_choice(self._choice, self._folder)
+        self.check()
+
+    def _on_target_chosen(self, choice: Any) -> None:
+        self._choice = choice
+        self.check()
+
+    def _on_accepted(self) -> None:
+        changed = [*self._given()]
+        if self._board != self._project.board or self._choice != self._project.target:
+            changed.append("target")
+        if changed:
+            what = changed[0] if len(changed) == 1 else "project settings"
+            for key, widget in self.fields.items():
+                if isinstance(widget, PathField) and Path(widget.text()).is_absolute():
+                    self.set_text(key, relative_to(Path(widget.text()), self._folder))
+            self._document.apply(f"Change {what}", self.edited)
+        self.accept()
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the values of a setting that has few; "on" and "off" for a switch."""
+    if kind is bool:
+        return ["on", "off"]
+    if get_origin(kind) is Literal:
+        return [str(value) for value in get_args(kind)]
+    return []
+
+
+def _read(widget: QWidget) -> str:
+    if isinstance(widget, PathField):
+        return widget.text()
+    if isinstance(widget, QComboBox):
+        return widget.currentText()
+    assert isinstance(widget, QLineEdit)
+    return widget.text().strip()
+
+
+def _write(widget: QWidget, text: str) -> None:
+    if isinstance(widget, PathField):
+        widget.line.setText(text)
+    elif isinstance(widget, QComboBox):
+        widget.setCurrentText(text)
+    elif isinstance(widget, QLineEdit):
+        widget.setText(text)
+
+
+def _form_layout() -> QFormLayout:
+    form = QFormLayout()
+    form.setVerticalSpacing(7)
+    form.setHorizontalSpacing(10)
+    form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    return form
+
+
+def _row_label(title: str, parent: QWidget) -> QLabel:
+    label = QLabel(title, parent)
+    label.setMinimumWidth(LABELS_PX + 30)
+    return label
+
+
+def _heading(title: str, parent: QWidget) -> QLabel:
+    label = QLabel(title, parent)
+    label.setObjectName("Subheading")
+    return label
+
+
+def _place(info: ErrorInfo) -> str:
+    return f"{info.where.id}: " if info.where is not None else ""
