@@ -62,8 +62,8 @@ def fnv(data: bytes) -> int:
 def main() -> None:
     """Make, compile and run; print one line for every deliverable that held."""
     if missing := [name for name in NEEDED if shutil.which(name) is None]:
-        raise SystemExit(f"Not checked: {', '.join(missing)} missing (apt install gcc-arm-none-eabi "
-                         "libnewlib-arm-none-eabi qemu-system-arm cmake).")  # fmt: skip
+        packages = "gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm cmake"
+        raise SystemExit(f"Not checked: {', '.join(missing)} missing (apt install {packages}).")
     folder = Path(sys.argv[1]).absolute()
     dist = deliver(folder)
     program = (dist / "model.pte").read_bytes()

@@ -176,9 +176,8 @@ _QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
-    # {separate}
-    if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
-           for n in module.graph.nodes):
+{separate}    loops = ("cond", "while_loop")
+    if any(getattr(node.target, "__name__", "") in loops for node in module.graph.nodes):
         if RANGES:
             sys.exit("No range can be fixed here beside torch.cond or while_loop.")
         with torch.inference_mode():
@@ -238,7 +237,6 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
     """Return the functions that quantize and lower."""
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
-    owns = is_wanted(OWN_WEIGHTS, project.target.options)
     methods = _METHODS if reads_text else ""
     lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
     if chosen := wanted_corrections(project.target.options, "compile"):
@@ -246,10 +244,10 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
         lower = f"    with {calls}:\n" + indent(lower, "    ")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
-    template = (QUANTIZE if reads_text else _QUANTIZE).replace(
-        "    # {separate}\n", "    separate_weights(module)\n" if owns else ""
-    )
-    quantize = filled(template, {"fix": fix})
+    owns = is_wanted(OWN_WEIGHTS, project.target.options)
+    separate = "    separate_weights(module)\n" if owns else ""
+    template = QUANTIZE if reads_text else _QUANTIZE
+    quantize = filled(template, {"fix": fix, "separate": separate})
     values = {
         "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
         "quantize": quantize.strip("\n"),
