@@ -233,24 +233,8 @@ def _checks(project: Project) -> str:
     return f", additional_checks=[\n            KeptOff({project.kept_off()!r})]"
 
 
-def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
-    reads_text = sources.reads_text(project)
-    integer_io = bool(project.target.options.get("integer_io"))
-    kernels = cpu_kernels_call(project)
-    apart = ""
-    if project.target.options.get(EXTERNAL_WEIGHTS):
-        apart = "    made.write_tensor_data_to_file(out.parent)  # the weights: weights.ptd\n"
-    tail = f"""
-    config = {_RUNTIME_FORM[reads_text]}
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else {file_stem(project.name) + ".pte"!r})
-    made = edge.to_executorch(config=config)
-    out.write_bytes(made.buffer)
-{apart}    print(f"wrote {{out}}: {{out.stat().st_size}} bytes")
-
-
-if __name__ == "__main__":
-    main()
-"""
+def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_text: bool) -> str:
+    """Return the functions that quantize and lower."""
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     methods = _METHODS if reads_text else ""
@@ -270,7 +254,28 @@ if __name__ == "__main__":
         "buffers": _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS,
         "lower": lower,
     }
-    flow = filled(_FLOW, values)
+    return filled(_FLOW, values)
+
+
+def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
+    reads_text = sources.reads_text(project)
+    integer_io = bool(project.target.options.get("integer_io"))
+    kernels = cpu_kernels_call(project)
+    apart = ""
+    if project.target.options.get(EXTERNAL_WEIGHTS):
+        apart = "    made.write_tensor_data_to_file(out.parent)  # the weights: weights.ptd\n"
+    tail = f"""
+    config = {_RUNTIME_FORM[reads_text]}
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else {file_stem(project.name) + ".pte"!r})
+    made = edge.to_executorch(config=config)
+    out.write_bytes(made.buffer)
+{apart}    print(f"wrote {{out}}: {{out.stat().st_size}} bytes")
+
+
+if __name__ == "__main__":
+    main()
+"""
+    flow = _flow(project, ranges, reads_text=reads_text)
     border = "\n    edge = with_integer_borders(edge)" if integer_io else ""
     border += "\n    edge = with_out_variants(edge)"
     return flow.rstrip() + border + kernels + "\n" + tail.lstrip("\n")
