@@ -40,14 +40,12 @@ def test_that_every_cell_is_verified_or_says_why_not(engine):
         configs=["a8w8", "a16w8"],
     )  # fmt: skip
     assert len(cells) == 4
-    refused = cells.pop(("ethos-u55-128", "a16w8"))
-    assert "conv2d is read by several operators, including softmax" in refused.problem
-    assert refused.warned
-    for cell in cells.values():
+    for (_, config), cell in cells.items():
         assert cell.problem == ""
         assert cell.delegates >= 1
         assert cell.cycles > 0
-        assert cell.max_lsb <= 2
+        # Steps of 16 bits are 256 times finer.
+        assert cell.max_lsb <= (20 if config == "a16w8" else 2)
 
 
 @pytest.mark.slow

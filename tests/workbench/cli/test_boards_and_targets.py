@@ -106,6 +106,7 @@ def test_that_a_board_is_put_under_a_project(asked, board, project_file, codes):
     assert code == 0
     saved = store.load(project_file)
     assert document == {
+        "version": 1,
         "board": saved.board, "target": saved.target.model_dump(mode="json"),
     }  # fmt: skip
     assert saved.target.options["memory_mode"] == "Shared_Sram"
@@ -192,6 +193,7 @@ def test_that_a_new_project_has_all_that_it_is_given(asked, project_file, board)
     assert code == 0
     made = store.load(path)
     assert document == {
+        "version": 1,
         "project": str(path),
         "target": made.target.model_dump(mode="json"),
     }

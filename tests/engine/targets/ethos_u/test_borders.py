@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from tests.engine.in_process import CALIBRATED, project
+from workbench.escaping import in_markdown
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 
@@ -36,7 +37,8 @@ def test_that_scale_and_zero_point_of_integers_are_handed_on(engine):
     ranges = {r.node: r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"}
     assert into["scale"] == pytest.approx(ranges["x"].scale)
     assert into["zero_point"] == ranges["x"].zero_point
-    assert f"(code - {into['zero_point']}) * {into['scale']:.9g}" in note
+    conversion = f"(code - {into['zero_point']}) * {into['scale']:.9g}"
+    assert in_markdown(conversion) in note
     assert manifest["off_the_npu"] == [{"kind": "module_name", "match": "fc"}]
 
 
