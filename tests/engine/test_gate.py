@@ -105,6 +105,15 @@ def test_that_the_first_difference_is_kept_with_both_values(comparing):
     assert (first.expected, first.computed) == (3, 7)
 
 
+def test_that_a_missing_output_is_a_fault_of_the_program(comparing):
+    found = comparing([1, 2])
+    found.begin(0)
+    found.compare(0, [], [np.asarray([1, 2], np.int8), np.asarray([3], np.int8)])
+    (fault,) = found.result(1).findings
+    assert (fault.severity, fault.code, fault.delegate) == ("error", "npu-output-missing", 0)
+    assert found.result(1).refused
+
+
 def test_that_an_output_of_another_size_is_refused(comparing):
     found = comparing([1, 2, 3])
     found.begin(0)

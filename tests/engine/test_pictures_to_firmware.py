@@ -55,6 +55,7 @@ def delivered(workbench, preprocess, rules):
         ("size=8,fold=on", ("uint8",), 0),
     ],
 )
+@pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 def test_that_camera_bytes_give_the_outputs_of_the_quantized_model(
     workbench, preprocess, rules, offset

@@ -1,13 +1,19 @@
-"""A board behind a pseudo-terminal: slow, noisy, and resetting as it is told."""
+"""A board behind a pseudo-terminal: slow, noisy, and resetting as it is told.
+
+On a machine without pseudo-terminals its serial port is a socket.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import socket
 import threading
 import time
 import tty
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 PREFIX = "I [executorch:arm_executor_runner.cpp:700 main()] "
@@ -51,9 +57,16 @@ class FakeBoard:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self):
-        self.master, self.slave = pty.openpty()
-        tty.setraw(self.slave)
-        self.port = os.ttyname(self.slave)
+        self._close = contextlib.ExitStack()
+        try:
+            master, slave = pty.openpty()
+        except OSError:
+            self._listen()
+        else:
+            self._close.callback(os.close, slave)
+            self._close.callback(os.close, master)
+            tty.setraw(slave)
+            self.port, self._send = os.ttyname(slave), partial(os.write, master)
         self._thread = threading.Thread(target=self._play)
         self._thread.start()
         return self
@@ -61,8 +74,22 @@ class FakeBoard:
     def __exit__(self, *_):
         self.stopped.set()
         self._thread.join()
-        os.close(self.master)
-        os.close(self.slave)
+        self._close.close()
+
+    def _listen(self):
+        server = self._close.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.settimeout(20)
+        self.port = f"socket://127.0.0.1:{server.getsockname()[1]}"
+        accepted = []
+
+        def send(data):
+            if not accepted:
+                accepted.append(self._close.enter_context(server.accept()[0]))
+            # The reader may have read enough, and gone.
+            with contextlib.suppress(OSError):
+                accepted[0].sendall(data)
+
+        self._send = send
 
     def _play(self):
         while not self.marker.exists():
@@ -78,6 +105,6 @@ class FakeBoard:
         for at in range(0, len(data), self.piece):
             if self.stopped.is_set():
                 return
-            os.write(self.master, data[at : at + self.piece])
+            self._send(data[at : at + self.piece])
             if self.pause_s:
                 time.sleep(self.pause_s)

@@ -208,11 +208,13 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
     if (against := verified.against_float) and against.quantized_sqnr_db is not None:
         integer = _db(against.integer_sqnr_db)
         known["loss"] = max(0.0, against.quantized_sqnr_db - integer)
-    compiled = verified.compiled
     # What was found before the simulator refused the rest is known.
-    if compiled is not None and (not compiled.refused or compiled.equal < compiled.elements):
-        known["compiled"] = compiled.elements - compiled.equal
-        known["findings"] = sum(f.severity == "error" for f in compiled.findings)
+    if (compiled := verified.compiled) is not None:
+        errors = sum(f.severity == "error" for f in compiled.findings)
+        if not compiled.refused or compiled.equal < compiled.elements:
+            known["compiled"] = compiled.elements - compiled.equal
+        if not compiled.refused or errors:
+            known["findings"] = errors
     return known
 
 

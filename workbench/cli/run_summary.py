@@ -207,9 +207,10 @@ def _print_compiled(part: dict[str, Any], samples: int) -> None:
             f"{first['computed']} instead of {first['expected']}; {told}"
         )
     for finding in part["findings"]:
+        at = f"{finding['command']} at {finding['offset']:#x} of delegate {finding['delegate']}: "
         print(
-            f"             {finding['severity']}: {finding['command']} at "
-            f"{finding['offset']:#x} of delegate {finding['delegate']}: {finding['message']}"
+            f"             {finding['severity']}: {at if finding['command'] else ''}"
+            f"{finding['message']}"
         )
 
 

@@ -61,7 +61,7 @@ STAGES: tuple[Stage, ...] = (
           ("target.compile", "rules.placing"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 13, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 7,
+          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 8,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 6, _entry("run")),

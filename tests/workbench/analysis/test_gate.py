@@ -110,6 +110,17 @@ def test_that_a_program_that_the_simulator_refuses_is_not_verified():
     assert {limit.name: limit.held for limit in found.limits}["compiled"] is None
 
 
+def test_that_a_program_that_the_simulator_refuses_for_a_fault_differs():
+    fault = CompiledFinding(
+        severity="error", code="npu-address", message="outside", delegate=0, command="", offset=0
+    )
+    found = verdict(
+        Gate(), verified=verified(compiled=compiled(refused="outside", findings=(fault,)))
+    )
+    assert found.verdict == "differs"
+    assert broken(found) == ["findings"]
+
+
 def test_that_a_refused_program_still_differs_by_its_integers():
     worse = verified(compiled=compiled(refused="too large"), outputs=(output(max_lsb=84),))
     assert verdict(Gate(), verified=worse).verdict == "differs"

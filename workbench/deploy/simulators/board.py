@@ -123,12 +123,18 @@ def run(
     return BoardOutcome(report.model_copy(update=update), outputs)
 
 
+# Ports of another machine, by pyserial's URL handlers.
+_REMOTE = ("rfc2217://", "socket://")
+
+
 @contextlib.contextmanager
 def _opened(link: BoardLink) -> Iterator[Serial]:
     import serial
 
+    is_remote = link.port.startswith(_REMOTE)
+    make = serial.serial_for_url if is_remote else serial.Serial
     try:
-        port = serial.Serial(link.port, link.baud, timeout=_WAIT_S)
+        port = make(link.port, link.baud, timeout=_WAIT_S)
     except (serial.SerialException, ValueError, OSError) as error:
         raise failure(
             f"The serial port {link.port} cannot be opened: {error}.",

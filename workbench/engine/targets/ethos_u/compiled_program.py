@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _Array = npt.NDArray[Any]
 _FINDINGS_KEPT = 50
+# What the simulator raises where a device would read or write elsewhere, or stop.
+_FAULTS = frozenset({"npu-address", "npu-command", "npu-mode", "npu-stream", "npu-table"})
 
 
 class CompiledDelegates:
@@ -80,14 +82,19 @@ class CompiledDelegates:
             with self._threads.limit(limits=1, user_api="blas"):
                 found = self._machines[delegate].run(inputs, options)
         except WorkbenchError as error:
-            self._refused = error.infos[0].message
+            info = error.infos[0]
+            self._refused = info.message
+            if info.code in _FAULTS:
+                self._add_fault(delegate, info.code, info.message)
             return
         for finding in found.findings:
             self._keep(finding)
         if len(found.outputs) != len(expected):
             self._refused = (
-                f"Delegate {delegate} gives {len(found.outputs)} outputs, its TOSA {len(expected)}."
+                f"The compiled delegate {delegate} gives {len(found.outputs)} of "
+                f"{len(expected)} outputs; the program reads wrong values for the others."
             )
+            self._add_fault(delegate, "npu-output-missing", self._refused)
             return
         names = output_names(self._tosa[delegate])
         for name, data, values in zip(names, found.outputs, expected, strict=True):
@@ -113,6 +120,12 @@ class CompiledDelegates:
             at = int(differing[0])
             values_at = int(expected[at]), int(computed[at])
             self._first = self._located(delegate, name, at, values_at)
+
+    def _add_fault(self, delegate: int, code: str, message: str) -> None:
+        fault = CompiledFinding(
+            severity="error", code=code, message=message, delegate=delegate, command="", offset=0
+        )
+        self._findings[delegate, 0, code] = fault
 
     def _keep(self, finding: Finding) -> None:
         key = finding.delegate, finding.offset, finding.code
