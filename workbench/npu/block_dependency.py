@@ -169,7 +169,7 @@ def _ifm_block(registers: Registers, kind: str) -> Shape:
     The U85 reads 32 to 128 channels at a time where weights are not shallow; the least is taken.
     """
     height, width, depth = _ofm_block(registers)
-    if kind == "NPU_OP_ELEMENTWISE":
+    if kind in {"NPU_OP_ELEMENTWISE", "NPU_OP_RESIZE"}:
         return height, width, depth
     kernel = registers.kernel
     rows, columns = kernel.covered(height, width)

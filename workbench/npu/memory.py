@@ -57,6 +57,8 @@ class Access:
         written: Whether it is written.
         address: Its first address in the region [bytes].
         values: (height, width, depth) of a tensor, or the bytes of a copy.
+        places: The address of each of the values in the region [bytes].
+        bricks: Whether the tensor lies in bricks of 16 channels.
     """
 
     side: str
@@ -64,6 +66,8 @@ class Access:
     region: int
     address: int
     values: Values
+    places: npt.NDArray[np.int64]
+    bricks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,14 @@ class Area:
         """The address behind the highest one."""
         reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
         return self.base + reach + self.item
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """The address of each element, in its shape."""
+        found = np.int64(self.base)
+        for length, stride in zip(self.shape, self.strides, strict=True):
+            found = np.add.outer(found, np.arange(length, dtype=np.int64) * stride)
+        return np.asarray(found)
 
     @property
     def elements(self) -> int:
@@ -207,8 +219,9 @@ class Memory:
             self.watch.copies(taken, given)
         room[:] = data
         if self.record is not None:
-            self.record.append(Access("source", False, *source, data))
-            self.record.append(Access("destination", True, *target, data))
+            count = np.arange(size, dtype=np.int64)
+            self.record.append(Access("source", False, *source, data, source[1] + count))
+            self.record.append(Access("destination", True, *target, data, target[1] + count))
 
     def read(self, tensor: FeatureMap, shape: Shape) -> Values:
         """Return a tensor as (height, width, depth); it may share the memory.
@@ -232,8 +245,14 @@ class Memory:
             height, width, depth = values.shape
             self.watch.feature_map(tensor, (height, width, depth), written=written)
         if self.record is not None:
-            side, region, base = tensor.side, tensor.region, tensor.bases[0]
-            self.record.append(Access(side, written, region, base, values.copy()))
+            height, width, depth = values.shape
+            places = np.empty(values.shape, np.int64)
+            for part in _parts(tensor, (height, width, depth)):
+                part.of(places)[...] = part.area.places
+            self.record.append(Access(
+                tensor.side, written, tensor.region, tensor.bases[0], values.copy(), places,
+                tensor.bricks,
+            ))  # fmt: skip
 
     def write(self, tensor: FeatureMap, values: Values) -> None:
         """Write a tensor of (height, width, depth) in its own type.
