@@ -8,8 +8,10 @@ depend on time. Sources: Vela 5.1.0 (Apache-2.0), ``CalcBlockDep``, ``GetJobs`` 
 ``ethos_u85.cpp``; tables in shared memory: ``_shram.reservedEndBanks``.
 
 The jobs are those that Vela assumes, no others, so that a program whose dependencies Vela computed
-has no finding. What one kernel overwrites while the one before still reads it is not looked at,
-nor kernels further apart: Vela leaves both to the order of the jobs.
+has no error. Vela does not follow the layout of feature maps that the U55 and U65 transpose or
+reverse while they write them; what it lets overlap there is a warning. What one kernel overwrites
+while the one before still reads it is not looked at, nor kernels further apart: Vela leaves both
+to the order of the jobs.
 """
 
 from __future__ import annotations
@@ -61,8 +63,16 @@ class KernelAccess:
         self.last_jobs = [list(areas_of(tensor, shape, box)) for box in reversed(list(boxes))]
 
 
-def too_early(before: KernelAccess, now: KernelAccess, registers: Registers) -> str:
-    """Return what a kernel takes before the kernel in front of it has written it; "" if nothing.
+@dataclass(frozen=True)
+class Early:
+    """What a kernel takes too early; ``is_sure`` is false where Vela does not follow the layout."""
+
+    what: str
+    is_sure: bool = True
+
+
+def too_early(before: KernelAccess, now: KernelAccess, registers: Registers) -> Early | None:
+    """Return what a kernel takes before the kernel in front of it has written it.
 
     Args:
         before: The kernel in front.
@@ -71,17 +81,27 @@ def too_early(before: KernelAccess, now: KernelAccess, registers: Registers) -> 
     """
     dependency = registers.get("BLOCKDEP")
     if not dependency:
-        return ""
+        return None
     if before.uses_table and not now.uses_table and registers.device.table_is_shared:
-        return "takes the memory of the table that the operation in front of it uses"
+        return Early("takes the memory of the table that the operation in front of it uses")
     unfinished = before.last_jobs[:dependency]
     written = [area for areas in unfinished for area in areas]
     for tensor, shape in now.reads:
         if not any(_touches(area, written) for area in areas_of(tensor, shape, _whole(shape))):
             continue
-        if _is_read_early((tensor, shape), unfinished, registers, now.kind):
-            return f"reads its {tensor.side} before the operation in front of it has written it"
-    return ""
+        if before.writes and _is_read_early((tensor, shape), unfinished, registers, now.kind):
+            what = f"reads its {tensor.side} before the operation in front of it has written it"
+            return Early(what, is_sure=_is_laid_out_alike(before.writes, (tensor, shape)))
+    return None
+
+
+def _is_laid_out_alike(one: tuple[FeatureMap, Shape], other: tuple[FeatureMap, Shape]) -> bool:
+    """Whether rows and columns of two feature maps are equally far apart."""
+    return all(
+        one[0].strides[axis] == other[0].strides[axis]
+        for axis in (0, 1)
+        if max(one[1][axis], other[1][axis]) > 1
+    )
 
 
 def _is_read_early(

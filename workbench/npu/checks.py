@@ -80,9 +80,9 @@ class Checker:
         if early := too_early(self._kernel_before, now, registers):
             other = self._before
             self._state.remark(
-                "error", "missing-block-dependency",
-                f"It {early}: {other.name} at {other.offset:#x} may not be done, because BLOCKDEP "
-                f"is {registers.get('BLOCKDEP')}.",
+                "error" if early.is_sure else "warning", "missing-block-dependency",
+                f"It {early.what}: {other.name} at {other.offset:#x} may not be done, because "
+                f"BLOCKDEP is {registers.get('BLOCKDEP')}.",
             )  # fmt: skip
         self._kernel_before, self._before = now, self._now
 

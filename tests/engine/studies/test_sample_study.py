@@ -26,14 +26,16 @@ def asked(engine, made, **options):
     return outcome, load_study(SampleTensor, folder), load_values(folder)
 
 
-def test_that_a_tensor_of_a_sample_comes_in_float_quantized_and_integer(engine):
+def test_that_a_tensor_of_a_sample_comes_in_float_quantized_integer_and_compiled(engine):
     import torch
 
     made = project("small", **CALIBRATED)
     assert engine.run(made, "lower", "evaluate") == "done"
     outcome, found, values = asked(engine, made, sample=3, tensor="relu", integer=True)
     assert outcome == "done"
-    assert found.sides == ("float", "quantized", "integer")
+    assert found.sides == ("float", "quantized", "integer", "compiled")
+    assert found.compiled_apart == 0
+    assert np.array_equal(values["compiled"], values["integer"])
     assert found.shape == (1, 8, 8, 8)
     model, _ = networks.small()
     x = list(networks.samples())[3][0]
@@ -63,3 +65,19 @@ def test_that_a_target_without_an_integer_program_shows_two_sides_and_says_why(e
     assert outcome == "done", engine.failure
     assert found.sides == ("float", "quantized")
     assert found.note.startswith("There is no integer program: the numbers are emulated")
+
+
+def test_that_both_tensors_of_a_wrong_instruction_are_shown(engine):
+    """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
+    made = project("least")
+    assert engine.run(made, "verify", "evaluate") == "done", engine.failure
+    first = engine.result(made, "verify").compiled.first_difference
+    outcome, found, values = asked(
+        engine, made, sample=first.sample, tensor=first.origin, integer=True
+    )
+    assert outcome == "done", engine.failure
+    apart = values["compiled"] != values["integer"]
+    assert found.compiled_apart == np.count_nonzero(apart) > 0
+    assert np.array_equal(values["integer"], values["quantized"])
+    _, before, values = asked(engine, made, sample=0, tensor="conv2d", integer=True)
+    assert before.compiled_apart == 0, before

@@ -29,9 +29,9 @@ _BRICK = 16
 
 @dataclass(frozen=True)
 class CompiledTensor:
-    """What the operations that make one tensor write: offset of the command [bytes], and values."""
+    """What the commands that make one tensor write, in their order."""
 
-    parts: tuple[tuple[int, Access], ...]
+    parts: tuple[Access, ...]
 
     def values_as(self, like: _Array) -> _Array | None:
         """Return the integers in shape and type of a tensor of the TOSA.
@@ -40,11 +40,11 @@ class CompiledTensor:
         the tensor is taken from where it lies. The last operation tells the layout; None if not
         every element of one such tensor was written.
         """
-        last = self.parts[-1][1]
+        last = self.parts[-1]
         item = last.values.dtype.itemsize
         if item != like.dtype.itemsize or not like.size:
             return None
-        written = [access for _, access in self.parts if access.region == last.region]
+        written = [access for access in self.parts if access.region == last.region]
         places = np.concatenate([access.places.reshape(-1) for access in written])
         values = np.concatenate([access.values.reshape(-1) for access in written])
         # Of several values for one place, the last one counts.
@@ -81,19 +81,28 @@ def compiled_tensors(
         report: Vela's tables of it.
         inputs: Its inputs.
 
+    Returns:
+        Each tensor by its name in the TOSA.
+
     Raises:
         WorkbenchError: a command cannot be carried out.
     """
-    offsets = frozenset((machine.index, command.offset) for command in report.commands)
+    offsets = frozenset((machine.index, command.offset) for command in machine.commands)
     found = machine.run(inputs, Options(record=offsets))
-    written: dict[str, list[tuple[int, Access]]] = {}
-    for command in report.commands:
-        if command.operation is None:
-            continue
-        name = report.operations[command.operation].name
-        for access in found.accesses.get(command.offset, ()):
-            if access.side == "OFM":
-                written.setdefault(name, []).append((command.offset, access))
+    rows = {
+        command.offset: report.operations[command.operation].name
+        for command in report.commands
+        if command.operation is not None
+    }
+    written: dict[str, list[Access]] = {}
+    passes: list[Access] = []
+    for command in machine.commands:
+        accesses = found.accesses.get(command.offset, ())
+        passes += [access for access in accesses if access.side == "OFM"]
+        # Of an operation in several passes, the last one alone has a row.
+        if command.offset in rows:
+            written.setdefault(rows[command.offset], []).extend(passes)
+            passes = []
     return {name: CompiledTensor(tuple(parts)) for name, parts in written.items()}
 
 
@@ -125,7 +134,9 @@ def first_difference(
     """Return the first tensor that differs, in the order of the commands; "" if none does."""
     for name, tensor in compiled.items():
         expected = reference.get(name)
-        values = None if expected is None else tensor.values_as(expected)
+        if expected is None:
+            continue
+        values = tensor.values_as(expected)
         if values is not None and not np.array_equal(values, expected):
             return name
     return ""
