@@ -525,3 +525,29 @@ def called_twice():
     layer = conv(3, 4, bias=False)
     model, (x,) = made(lambda: _Layer(layer, compare, **norms), 1, 3, 8, 8)
     return model, (x, torch.randn(1, 3, 8, 8))
+
+
+@seeded
+def least():
+    """The least value of each row."""
+    return made(lambda: _Layer(conv(3, 6), lambda self, x: self.layer(x).amin(-1)), 1, 3, 9, 9)
+
+
+@seeded
+def most_of_one():
+    """The largest of one value, in front of a pad."""
+
+    def run(self, x):
+        return functional.pad(self.layer(x)[:, :, :, :1].amax(3, keepdim=True), (0, 1, 0, 0))
+
+    return made(lambda: _Layer(conv(3, 6), run), 1, 3, 9, 9)
+
+
+@seeded
+def two_tables():
+    """The last step of a recurrent layer: a sigmoid and a tangent in one chain."""
+    return made(lambda: _Layer(nn.LSTM(8, 12, batch_first=True), _last_step), 12, 4, 8)
+
+
+def _last_step(self, x):
+    return self.layer(x)[0][:, -1]

@@ -274,6 +274,13 @@ PATCHES: tuple[Patch, ...] = (
         otherwise="refused", proven=_VELA,
     ),
     Patch(
+        "one_table_in_chain", "Compile without chains where two tables would meet in one",
+        "correction", ("ethosu.vela.vela:regor",),
+        "A delegate with two tables of 2 KiB in one chain is compiled again without chains.",
+        "Only the option disable_feature=Grouping is added, which Vela has for that.",
+        proven=_VELA,
+    ),
+    Patch(
         "vela-folder", "Compile in a folder without spaces", "correction",
         ("tempfile:tempdir",),
         "Temporary folders of Vela lie where their path has no space.",

@@ -103,7 +103,7 @@ def compiled_tensors(
         if command.offset in rows:
             written.setdefault(rows[command.offset], []).extend(passes)
             passes = []
-    return {name: CompiledTensor(tuple(parts)) for name, parts in written.items()}
+    return {name: CompiledTensor(tuple(parts)) for name, parts in written.items() if parts}
 
 
 def reference_tensors(
