@@ -551,3 +551,17 @@ def two_tables():
 
 def _last_step(self, x):
     return self.layer(x)[0][:, -1]
+
+
+@seeded
+def pooled_beside():
+    """The head of DeepLab and PSPNet: a pooled value grows on the CPU and meets what was pooled."""
+
+    def run(self, x):
+        x = self.layer(x)
+        pooled = self.other(functional.adaptive_avg_pool2d(x, 1))
+        grown = functional.interpolate(pooled, size=x.shape[-2:], mode="bilinear")
+        return self.second(torch.cat([x, grown], 1))
+
+    parts = {"other": conv(4, 4, 1), "second": conv(8, 2, 1)}
+    return made(lambda: _Layer(conv(3, 4), run, **parts), 1, 3, 6, 6)

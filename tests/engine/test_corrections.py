@@ -21,6 +21,7 @@ from workbench.targets.ethos_u.corrections import (
     MINIMA,
     ONE_TABLE,
     ONES,
+    OUTPUTS,
     OWN_WEIGHTS,
     RELEASED,
     ROUNDED,
@@ -247,6 +248,17 @@ def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
         *engine.result(network(name, config, device), "lower").corrections,
     )
     assert next(row.places for row in corrected if row.id == correction)
+
+
+def test_that_an_output_that_is_read_inside_too_is_kept(engine):
+    made = network("pooled_beside")
+    kept = verified(engine, made).compiled
+    assert (kept.equal, kept.refused, kept.findings) == (kept.elements, "", ())
+    assert worst(engine, "pooled_beside") <= 1
+    found = engine.result(made, "lower").corrections
+    assert len(next(row.places for row in found if row.id == OUTPUTS)) == 1
+    lost = verified(engine, network("pooled_beside", **{OUTPUTS: False})).compiled
+    assert {finding.code for finding in lost.findings} == {"npu-output-missing"}
 
 
 def test_that_minima_are_left_alone_where_the_device_has_them(engine):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from ethosu.vela import vela
 from executorch.backends.arm._passes import decompose_cumsum_pass
+from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
     FoldScalarMulIntoConvPass,
 )
@@ -318,6 +319,46 @@ def tables_kept_apart() -> Iterator[list[str]]:
         yield apart
     finally:
         vela.regor = stock
+
+
+@contextmanager
+def outputs_kept() -> Iterator[list[str]]:
+    """Let no change of layout read another one that is an output, while the block runs.
+
+    Vela joins two changes of layout in a row and forgets that the first is an output: the delegate
+    has an output less than the program reads.
+
+    Yields:
+        The names of the outputs that would be lost.
+    """
+    stock = ArmPassManager.transform_to_backend_pipeline
+    kept: list[str] = []
+
+    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
+        made = stock(self, exported_program, graph_module)
+        for node in list(made.graph.nodes):
+            first: Any = node.args[0] if _is_transpose(node) else None
+            if not _is_transpose(first) or all(user.op != "output" for user in first.users):
+                continue
+            source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
+            if order == sorted(order):
+                node.replace_all_uses_with(source)
+                made.graph.erase_node(node)
+            else:
+                node.args = (source, order)
+            kept.append(first.name)
+        made.recompile()
+        return made
+
+    ArmPassManager.transform_to_backend_pipeline = transform
+    try:
+        yield kept
+    finally:
+        ArmPassManager.transform_to_backend_pipeline = stock
+
+
+def _is_transpose(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.target == exir_ops.backend.tosa.TRANSPOSE.default
 
 
 # Codes of Ethos-U85's commands (Vela 5.1.0, ``ethos_u85_interface.hpp``).

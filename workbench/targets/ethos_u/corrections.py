@@ -66,6 +66,7 @@ STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passth
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
+OUTPUTS = "outputs_kept"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
@@ -262,6 +263,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="Without chains, every table is loaded in front of its operation.",
         step="compiling",
         function="tables_kept_apart",
+    ),
+    Correction(
+        id=OUTPUTS,
+        title="Keep outputs whose layout is changed back",
+        fault="Where a value leaves a delegate and is read inside it too, its layout is changed "
+        "for the CPU and changed back. Vela joins the two changes and forgets that the first is an "
+        "output: the delegate has an output less, and the program reads wrong values.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="x = conv(image); torch.cat([x, interpolate(other(adaptive_avg_pool2d(x, 1)))], 1) "
+        "for U55, as in DeepLab and PSPNet",
+        instead="What reads the changed layout inside the delegate reads the value before it.",
+        why_right="Both changes together are one, or none.",
+        step="lowering",
+        function="outputs_kept",
     ),
     Correction(
         id=CELLS,
