@@ -291,6 +291,7 @@ PATCHES: tuple[Patch, ...] = (
         "A delegate with two tables of 2 KiB in one chain is compiled again without chains.",
         "Only the option disable_feature=Grouping is added, which Vela has for that.",
         proven=_VELA,
+        pins=(("ethosu.vela.vela:process_regor", "924a1afb0bd2372d"),),
     ),
     Patch(
         "vela-folder", "Compile in a folder without spaces", "correction",
