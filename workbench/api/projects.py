@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.api.html import table
+from workbench.deploy import boards
 from workbench.errors import ErrorInfo, WorkbenchError, failure
 from workbench.pipeline import resolution
 from workbench.pipeline.cache import Cache, default_root
@@ -21,6 +22,7 @@ from workbench.project.model import (
     Rule,
     TargetChoice,
 )
+from workbench.project.plugins import items_of
 from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore, demand, named_code
 from workbench.targets import target_of
@@ -28,7 +30,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from workbench.project.configs import Config
+    from workbench.project.configs import Config, ImproverId
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,36 @@ def set_target(
     target_of(target)
     choice = TargetChoice(id=target, options=dict(options or {}))
     return opened.edited(lambda project: edits.set_target(project, choice))
+
+
+def set_board(opened: OpenProject, board: str, device: str = "") -> OpenProject:
+    """Set the board, and with it the device, its configuration, memory mode and SRAM limit.
+
+    Args:
+        opened: The project.
+        board: The id of a board, or a .toml file beside the project.
+        device: One of the board's NPUs; by default the project's if the board has it.
+
+    Raises:
+        WorkbenchError: There is no such board, or it has no such device.
+    """
+    return opened.edited(lambda project: boards.put(project, board, opened.folder, device))
+
+
+def set_improver(opened: OpenProject, improver: ImproverId, *, on: bool = True) -> OpenProject:
+    """Switch a transformation of the float weights (``workbench.project.configs.IMPROVERS``)."""
+    return opened.edited(lambda project: edits.set_improver(project, improver, on=on))
+
+
+def add_plugin(opened: OpenProject, plugin: str) -> OpenProject:
+    """Add a plug-in file; raises WorkbenchError if it is missing or offers nothing."""
+    items_of(plugin, opened.folder)
+    return opened.edited(lambda project: edits.offer_plugin(project, plugin))
+
+
+def remove_plugin(opened: OpenProject, plugin: str) -> OpenProject:
+    """Remove a plug-in file; rules that use it are kept."""
+    return opened.edited(lambda project: edits.withdraw_plugin(project, plugin))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from workbench.pipeline.stages import STAGES
 from workbench.project.gate import Gate
 from workbench.project.model import DataSource, Rule, TargetChoice
 from workbench.results import CompiledProgram, save_result
-from workbench.studies.documents import Blame, load_study
+from workbench.studies.documents import Blame
 from workbench.studies.sensitivity import SensitivityResult
 
 STAGE_IDS = [stage.id for stage in STAGES]
