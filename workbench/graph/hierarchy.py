@@ -415,7 +415,16 @@ class Hierarchy:
         """Return the title of an item: its operator, or the group's name."""
         if item in self.groups:
             return self.groups[item].label
-        return node_title(self.snapshot.nodes_by_id[item])
+        return node_title(self.snapshot.nodes_by_id[item], self._weight_shape(item))
+
+    def _weight_shape(self, node_id: str) -> tuple[int, ...]:
+        """Return the shape of the constant that is an operator's second input; () without one."""
+        for edge in self.snapshot.inputs_of.get(node_id, ()):
+            source = self.snapshot.nodes_by_id[edge.source]
+            if edge.input_index == 1 and self.owner.get(edge.source) != edge.source:
+                shape = source.outputs[edge.output_index].shape if source.outputs else ()
+                return tuple(size for size in shape if isinstance(size, int))
+        return ()
 
     def subtitle(self, item: str) -> str:
         """Return the subtitle: the module's class and size, or the module's name."""
