@@ -166,7 +166,7 @@ def fold_runs(groups: dict[str, Group]) -> bool:
                 continue
             first, last = groups[run[0]], groups[run[-1]]
             key = f"{'' if group.key == ROOT else group.key}#{first.label}-{last.label}/"
-            label = f"{first.label} to {last.label}"
+            label = f"{first.label} to {last.label} \u00d7 {len(run)}"
             groups[key] = Group(key, label, run, is_run=True)
             children.append(key)
             found = True

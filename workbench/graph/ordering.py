@@ -10,7 +10,8 @@ from itertools import pairwise
 SWEEPS = 8
 PATIENCE = 3
 TRANSPOSE_UP_TO = 300
-SHUFFLES = 10
+# Orders tried at random: up to this many, for up to this many vertices.
+SHUFFLES, SHUFFLED_UP_TO = 10, 150
 
 
 def count_crossings(rows: Rows) -> int:
@@ -40,7 +41,8 @@ def order_rows(rows: Rows) -> None:
         crossings, layers = _improve(rows)
         if best is None or crossings < best[0]:
             best = crossings, layers
-        if best[0] == 0 or len(rows.up) > TRANSPOSE_UP_TO:
+        most = SHUFFLED_UP_TO if attempt else TRANSPOSE_UP_TO
+        if best[0] == 0 or len(rows.up) > most:
             break
     if best is not None:
         rows.layers = best[1]
