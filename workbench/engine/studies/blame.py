@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from workbench.engine.targets.base import device_of
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE
@@ -93,7 +94,7 @@ class _Search:
     def _refusal(self, more: Sequence[Culprit]) -> str:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
         kept = [*self._study.stage.project.kept_off(), *off]
-        said = self._study.stage.device().refusal(self._study.stage, kept)
+        said = device_of(self._study.stage).refusal(self._study.stage, kept)
         self._tried += 1
         self._tell(is_done=False)
         return said
