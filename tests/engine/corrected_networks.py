@@ -565,3 +565,16 @@ def pooled_beside():
 
     parts = {"other": conv(4, 4, 1), "second": conv(8, 2, 1)}
     return made(lambda: _Layer(conv(3, 4), run, **parts), 1, 3, 6, 6)
+
+
+@seeded
+def normed_image():
+    """A layer norm over a whole image between convolutions, as in some generators."""
+
+    def run(self, x):
+        return self.second(self.norm(self.layer(x)))
+
+    parts = {"norm": nn.LayerNorm((4, 6, 6)), "second": conv(4, 2, 1)}
+    nn.init.normal_(parts["norm"].weight)
+    nn.init.normal_(parts["norm"].bias)
+    return made(lambda: _Layer(conv(3, 4), run, **parts), 1, 3, 6, 6)

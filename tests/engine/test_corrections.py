@@ -23,6 +23,7 @@ from workbench.targets.ethos_u.corrections import (
     ONES,
     OUTPUTS,
     OWN_WEIGHTS,
+    REARRANGED,
     RELEASED,
     ROUNDED,
     SCALARS,
@@ -259,6 +260,16 @@ def test_that_an_output_that_is_read_inside_too_is_kept(engine):
     assert len(next(row.places for row in found if row.id == OUTPUTS)) == 1
     lost = verified(engine, network("pooled_beside", **{OUTPUTS: False})).compiled
     assert {finding.code for finding in lost.findings} == {"npu-output-missing"}
+
+
+def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are_compiled(engine):
+    made = network("normed_image")
+    right = verified(engine, made).compiled
+    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    assert worst(engine, "normed_image") <= 1
+    found = engine.result(made, "lower").corrections
+    assert len(next(row.places for row in found if row.id == REARRANGED)) == 2
+    assert verified(engine, network("normed_image", **{REARRANGED: False})).compiled.refused
 
 
 def test_that_minima_are_left_alone_where_the_device_has_them(engine):

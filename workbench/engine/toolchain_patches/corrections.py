@@ -15,6 +15,12 @@ import torch
 from ethosu.vela import vela
 from executorch.backends.arm._passes import decompose_cumsum_pass
 from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
+from executorch.backends.arm._passes.arm_pass_utils import (
+    get_constant_placeholder_kind,
+    get_param_tensor,
+    is_param_node,
+    is_persistent_buffer,
+)
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
     FoldScalarMulIntoConvPass,
 )
@@ -27,6 +33,10 @@ from executorch.backends.arm.constants import DEQUANT_PER_TENSOR_OP, QUANT_PER_T
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.transforms.replace_scalar_with_tensor import (
     ReplaceScalarWithTensorArgPass,
+)
+from executorch.backends.transforms.utils import (
+    create_constant_placeholder,
+    delete_constant_placeholder,
 )
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
@@ -355,6 +365,56 @@ def outputs_kept() -> Iterator[list[str]]:
         yield kept
     finally:
         ArmPassManager.transform_to_backend_pipeline = stock
+
+
+@contextmanager
+def constants_rearranged() -> Iterator[list[str]]:
+    """Transpose constants ahead of time, while the block runs.
+
+    Stock moves changes of layout across operators after it has folded constants, so that some end
+    behind a constant. For U55 Vela lets the program write the transposed constant into the
+    constants, which are read-only.
+
+    Yields:
+        The names of the transposes that were computed.
+    """
+    stock = ArmPassManager.transform_to_backend_pipeline
+    computed: list[str] = []
+
+    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
+        made = stock(self, exported_program, graph_module)
+        for node in list(made.graph.nodes):
+            source: Any = node.args[0] if _is_transpose(node) else None
+            if source is None or not _is_constant(exported_program, source):
+                continue
+            with made.graph.inserting_before(source):
+                constant = create_constant_placeholder(
+                    exported_program,
+                    made.graph,
+                    f"{node.name}_constant",
+                    get_constant_placeholder_kind(exported_program, source),
+                    get_param_tensor(exported_program, source).permute(node.args[1]).contiguous(),
+                    is_persistent_buffer(exported_program, source),
+                )
+            constant.meta = {**source.meta, "val": constant.meta["val"]}
+            node.replace_all_uses_with(constant)
+            made.graph.erase_node(node)
+            if not source.users:
+                delete_constant_placeholder(exported_program, source)
+            computed.append(node.name)
+        made.recompile()
+        return made
+
+    ArmPassManager.transform_to_backend_pipeline = transform
+    try:
+        yield computed
+    finally:
+        ArmPassManager.transform_to_backend_pipeline = stock
+
+
+def _is_constant(exported_program: Any, node: fx.Node) -> bool:
+    """Return whether a node is a constant of the program that no branch or loop is given."""
+    return is_param_node(exported_program, node) and not node.meta.get("is_input", False)
 
 
 def _is_transpose(node: Any) -> bool:

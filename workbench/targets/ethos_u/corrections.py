@@ -66,7 +66,7 @@ STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passth
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
-OUTPUTS = "outputs_kept"
+OUTPUTS, REARRANGED = "outputs_kept", "constants_rearranged"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
@@ -278,6 +278,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="Both changes together are one, or none.",
         step="lowering",
         function="outputs_kept",
+    ),
+    Correction(
+        id=REARRANGED,
+        title="Transpose constants ahead of time",
+        fault="Changes of layout are moved across operators after constants were folded, and some "
+        "end behind a constant. For U55 Vela lets the program write the transposed constant into "
+        "the constants, which are read-only.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="conv(layer_norm(conv(x))) in a8w8 for U55, with weights of the norm over "
+        "channels, height and width",
+        instead="The constant is transposed before Vela gets it.",
+        why_right="The values are the same, in the same order.",
+        step="lowering",
+        function="constants_rearranged",
     ),
     Correction(
         id=CELLS,
