@@ -578,3 +578,52 @@ def normed_image():
     nn.init.normal_(parts["norm"].weight)
     nn.init.normal_(parts["norm"].bias)
     return made(lambda: _Layer(conv(3, 4), run, **parts), 1, 3, 6, 6)
+
+
+@seeded
+def grown_part():
+    """A part of an image behind a convolution, which a transposed convolution grows."""
+
+    def run(self, x):
+        return self.second(self.layer(x)[:, :, 2:])
+
+    return made(lambda: _Layer(conv(3, 4), run, second=nn.ConvTranspose2d(4, 4, 2, 2)), 1, 3, 8, 8)
+
+
+@seeded
+def widened_part():
+    """Some channels, with two outputs each."""
+
+    def run(self, x):
+        return self.second(self.layer(x)[:, 2:])
+
+    return made(lambda: _Layer(conv(3, 6), run, second=conv(4, 8, groups=4)), 1, 3, 8, 8)
+
+
+@seeded
+def summed_part():
+    """The sums of the lower rows."""
+    return made(lambda: _Layer(conv(3, 4), lambda self, x: self.layer(x)[:, :, 2:].sum(3)),
+                1, 3, 8, 8)  # fmt: skip
+
+
+@seeded
+def single_head():
+    """Attention with one head, whose parts are one linear."""
+
+    def run(self, x):
+        q, k, v = self.layer(x).chunk(3, -1)
+        return torch.softmax(q @ k.transpose(-1, -2), -1) @ v
+
+    return made(lambda: _Layer(nn.Linear(8, 24), run), 1, 6, 8)
+
+
+@seeded
+def correlated_halves():
+    """A product of two halves of a linear."""
+
+    def run(self, x):
+        q, k = self.layer(x).chunk(2, -1)
+        return q @ k.transpose(-1, -2)
+
+    return made(lambda: _Layer(nn.Linear(8, 16), run), 1, 6, 8)

@@ -27,6 +27,7 @@ from workbench.targets.ethos_u.corrections import (
     RELEASED,
     ROUNDED,
     SCALARS,
+    SLICES,
     STEPS,
     SUMS,
     TABLES,
@@ -270,6 +271,26 @@ def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are
     found = engine.result(made, "lower").corrections
     assert len(next(row.places for row in found if row.id == REARRANGED)) == 2
     assert verified(engine, network("normed_image", **{REARRANGED: False})).compiled.refused
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("grown_part", U55), ("grown_part", U85), ("widened_part", U55), ("summed_part", U85),
+     ("correlated_halves", U55)],
+)  # fmt: skip
+def test_that_an_operator_reads_a_slice_where_it_begins(engine, name, device):
+    made = network(name, "a8w8", device)
+    right = verified(engine, made).compiled
+    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    assert worst(engine, name, "a8w8", device) <= 1
+    assert next(r.places for r in engine.result(made, "lower").corrections if r.id == SLICES)
+    wrong = verified(engine, network(name, "a8w8", device, **{SLICES: False})).compiled
+    assert wrong.refused or wrong.equal < wrong.elements
+
+
+def test_that_attention_with_one_head_is_compiled_rightly(engine):
+    right = verified(engine, network("single_head")).compiled
+    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
 
 
 def test_that_minima_are_left_alone_where_the_device_has_them(engine):

@@ -417,8 +417,68 @@ def _is_constant(exported_program: Any, node: fx.Node) -> bool:
     return is_param_node(exported_program, node) and not node.meta.get("is_input", False)
 
 
+@contextmanager
+def slices_computed() -> Iterator[list[str]]:
+    """Put a rescale by one between a slice and readers that lose its offset, while the block runs.
+
+    Vela lets the reader read the sliced tensor in place; transposed and depthwise convolutions,
+    sums and matrix products then read with the wrong offset or shape. A maximum does too, but Vela
+    folds the rescale into it.
+
+    Yields:
+        The names of the slices.
+    """
+    stock = ArmPassManager.transform_to_backend_pipeline
+    computed: list[str] = []
+
+    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
+        made = stock(self, exported_program, graph_module)
+        for node in list(made.graph.nodes):
+            if node.target != _TOSA.SLICE.default or not _loses_its_offset(node):
+                continue
+            value = node.meta["val"]
+            if value.dtype not in {torch.int8, torch.int16}:
+                continue
+            with made.graph.inserting_after(node):
+                arguments = (node, value.dtype, [1.0], 0, 0)
+                same = made.graph.call_function(_TOSA.RESCALE.default, arguments)
+            same.meta = dict(node.meta)
+            node.replace_all_uses_with(same, delete_user_cb=same.__ne__)
+            computed.append(node.name)
+        made.recompile()
+        return made
+
+    ArmPassManager.transform_to_backend_pipeline = transform
+    try:
+        yield computed
+    finally:
+        ArmPassManager.transform_to_backend_pipeline = stock
+
+
+def _loses_its_offset(value: fx.Node) -> bool:
+    """Return whether an operator that reads a value, also transposed or rescaled, reads wrongly."""
+    for reader in value.users:
+        if reader.target in {_TOSA.TRANSPOSE.default, _TOSA.RESCALE.default}:
+            if _loses_its_offset(reader):
+                return True
+        elif reader.target == _TOSA.DEPTHWISE_CONV2D.default:
+            if reader.meta["val"].shape[-1] != value.meta["val"].shape[-1]:
+                return True
+        elif reader.target in _READING_IN_PLACE:
+            return True
+    return False
+
+
+_TOSA = exir_ops.backend.tosa
+_READING_IN_PLACE = (
+    _TOSA.TRANSPOSE_CONV2D.default,
+    _TOSA.MATMUL.default,
+    _TOSA.REDUCE_SUM.default,
+)
+
+
 def _is_transpose(node: Any) -> bool:
-    return isinstance(node, fx.Node) and node.target == exir_ops.backend.tosa.TRANSPOSE.default
+    return isinstance(node, fx.Node) and node.target == _TOSA.TRANSPOSE.default
 
 
 # Codes of Ethos-U85's commands (Vela 5.1.0, ``ethos_u85_interface.hpp``).

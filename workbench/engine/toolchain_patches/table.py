@@ -298,6 +298,18 @@ PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "slices_computed", "Compute slices before operators that lose their offset", "correction",
+        ("executorch.backends.arm._passes.arm_pass_manager:"
+         "ArmPassManager.transform_to_backend_pipeline",),
+        "After stock's passes, a rescale by one follows a slice that such an operator reads.",
+        "A rescale by one with both zero points zero changes no value.",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        pins=(
+            ("executorch.backends.arm._passes.arm_pass_manager:"
+             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
+        ),
+    ),
+    Patch(
         "one_table_in_chain", "Compile without chains where two tables would meet in one",
         "correction", ("ethosu.vela.vela:regor",),
         "A delegate with two tables of 2 KiB in one chain is compiled again without chains.",

@@ -66,7 +66,7 @@ STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passth
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
-OUTPUTS, REARRANGED = "outputs_kept", "constants_rearranged"
+OUTPUTS, REARRANGED, SLICES = "outputs_kept", "constants_rearranged", "slices_computed"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
@@ -293,6 +293,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="The values are the same, in the same order.",
         step="lowering",
         function="constants_rearranged",
+    ),
+    Correction(
+        id=SLICES,
+        title="Compute slices before operators that lose their offset",
+        fault="Vela lets an operator read a sliced tensor in place. Transposed convolutions, "
+        "depthwise convolutions with several outputs a channel, sums and matrix products "
+        "then read with the wrong offset or shape: other elements, or beyond the memory.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="conv_transpose(conv(x)[:, :, 2:]) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
+        "q @ k.transpose(-1, -2) for U55",
+        instead="A rescale by one stands between the slice and such an operator, and costs a copy.",
+        why_right="A rescale by one with both zero points zero changes no value.",
+        step="lowering",
+        function="slices_computed",
     ),
     Correction(
         id=CELLS,
