@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import signal
 from contextlib import ExitStack
 from unittest import mock
 
@@ -52,3 +53,47 @@ def failing_calls(work, error=errno.ENOSPC, most=400):
             return
         yield raised
     raise AssertionError(f"more than {most} calls")
+
+
+def killed_calls(work, most=400):
+    """Run ``work`` in a process that is killed (SIGKILL) at its first call, then its second...
+
+    Yields True after each killed process, with the call not made, and again with it made; ends
+    after the process that was not killed.
+    """
+    for number in range(1, most):
+        for is_made in (False, True):
+            child = os.fork()
+            if child == 0:
+                _work_until(work, number, is_made=is_made)
+            _, status = os.waitpid(child, 0)
+            if not os.WIFSIGNALED(status):
+                assert os.waitstatus_to_exitcode(status) == 0
+                return
+            yield True
+    raise AssertionError(f"more than {most} calls")
+
+
+def _work_until(work, number, *, is_made):
+    """Do the work in this process, which ends: killed at a call, or with exit code 0."""
+    count = 0
+
+    def wrap(stock):
+        def call(*arguments, **options):
+            nonlocal count
+            count += 1
+            if count == number and not is_made:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = stock(*arguments, **options)
+            if count >= number and is_made:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return call
+
+    try:
+        for place, name in CALLS:
+            setattr(place, name, wrap(getattr(place, name)))
+        work()
+    finally:
+        os._exit(0 if count < number else 1)

@@ -3,10 +3,11 @@
 import errno
 import hashlib
 import json
+import os
 
 import pytest
 
-from tests.faults import failing_calls
+from tests.faults import failing_calls, killed_calls
 from tests.workbench.project.builders import make_project
 from workbench.analysis.gate import GateResult
 from workbench.deploy.delivery import deliver
@@ -150,6 +151,41 @@ def test_that_a_study_keeps_its_results_when_a_save_fails(tmp_path):
         assert load_study(Blame, tmp_path) in (old, new)
         save_study(old, tmp_path)
     assert load_study(Blame, tmp_path) == new
+
+
+def test_that_a_study_killed_at_any_write_keeps_what_it_had(tmp_path):
+    old, new = Blame(reason="old"), Blame(reason="new")
+    save_study(old, tmp_path)
+    kills = 0
+    for _ in killed_calls(lambda: save_study(new, tmp_path)):
+        kills += 1
+        assert load_study(Blame, tmp_path) in (old, new)
+        save_study(old, tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+    assert kills > 6
+    assert load_study(Blame, tmp_path) == new
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[" * 100_000, b'{"reason": 1}', b"\xff\xfe", b'{"reason": "' + b"x" * (33 << 20)],
+    ids=range(6),
+)
+def test_that_a_damaged_study_begins_anew(tmp_path, content):
+    (tmp_path / "study.json").write_bytes(content)
+    assert load_study(Blame, tmp_path) is None
+    save_study(Blame(reason="new"), tmp_path)
+    assert load_study(Blame, tmp_path) == Blame(reason="new")
+
+
+def test_that_a_study_that_is_a_pipe_or_a_link_to_a_device_begins_anew(tmp_path):
+    os.mkfifo(tmp_path / "study.json")
+    assert load_study(Blame, tmp_path) is None
+    (tmp_path / "study.json").unlink()
+    (tmp_path / "study.json").symlink_to("/dev/zero")
+    assert load_study(Blame, tmp_path) is None
+    save_study(Blame(reason="new"), tmp_path)
+    assert not (tmp_path / "study.json").is_symlink()
 
 
 def test_that_a_short_result_is_not_taken_for_a_whole_one(tmp_path):

@@ -13,7 +13,7 @@ from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import OpenProject, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError, failure
 from workbench.history.outcomes import KEY, outcome_of
 from workbench.history.runs import Run, run_of
 from workbench.history.store import History, history_path
@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 _Result = TypeVar("_Result", bound=Frozen)
+_SCHEDULER_ASKED = ErrorInfo(
+    message="A Dask scheduler and its workers can run code on this machine.",
+    hint="Use your own machines only, then allow it (command line: --trust).",
+    where=Place(kind="option", id="scheduler"),
+    code="scheduler-trust-required",
+)
 
 
 @dataclass(frozen=True)
@@ -399,7 +405,8 @@ def study(
         name: The study's id (``workbench.studies.STUDIES``), such as ``sensitivity`` or ``sweep``.
         kind: The type of its result, such as ``SensitivityResult``.
         options: The study's options.
-        trust: Allow the Python code that the project names to run, this time.
+        trust: Allow the Python code that the project names to run, this time, and a Dask scheduler
+            among the options, which can run code in this process.
         cache: Where results are kept; by default the user's cache.
         accelerate: Whether the toolchain may be accelerated (same bytes, less time).
         on_event: Called with every event of the engine.
@@ -409,13 +416,16 @@ def study(
 
     Raises:
         WorkbenchError: A file that the project names is missing.
-        TrustRequiredError: The project names code that is not trusted.
+        TrustRequiredError: The project names code that is not trusted, or the options name a
+            scheduler.
         Cancelled: The user pressed Ctrl-C. What was found is kept.
     """
     project, folder = opened.project, opened.folder
     code = _allowed_code(opened, trust=trust)
     results = cache or Cache(default_root())
     asked = options or {}
+    if asked.get("scheduler") and not trust:
+        raise TrustRequiredError([_SCHEDULER_ASKED], code)
     planned = plan(project, folder, results)
     command = RunStudy(
         job=name,
