@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterator
 
 _PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
@@ -45,6 +45,18 @@ def open_regular(path: Path) -> io.BufferedReader:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def open_log(path: Path) -> io.FileIO:
+    """Open a file to write a log from its beginning, unbuffered; a link is replaced.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.is_symlink():
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    return io.FileIO(os.open(path, flags, 0o666), "wb")
 
 
 def read_limited(path: Path, limit: int) -> bytes:

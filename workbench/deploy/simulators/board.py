@@ -24,6 +24,7 @@ from workbench.deploy.simulators.log_parser import UartReader
 from workbench.deploy.simulators.process import Hooks, execute
 from workbench.deploy.simulators.run import as_standing
 from workbench.errors import Place, failure
+from workbench.files import open_log
 from workbench.results.simulation import SimulationReport
 from workbench.text import plural
 
@@ -107,7 +108,7 @@ def run(
     """
     begun = time.monotonic()
     words = flash_command(link, program) if link.flash.strip() else []
-    with _opened(link) as port, log.open("wb", buffering=0) as file:
+    with _opened(link) as port, open_log(log) as file:
         if words:
             _flash(words, log.with_name("flash.log"), link, cancelled)
         reading = _Reading(live)

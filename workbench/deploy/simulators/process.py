@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import io
 import os
 import selectors
 import signal
@@ -12,9 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Place, failure
+from workbench.files import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +62,7 @@ class Ending:
 class _Log:
     """Writes the output to disk up to a limit; write errors are ignored."""
 
-    file: BinaryIO
+    file: io.FileIO
     left: int = LOG_LIMIT_BYTES
     cut: bool = field(default=False)
 
@@ -94,7 +96,7 @@ def execute(
     except OSError as error:
         return Ending("not started", error=error.strerror or str(error))
     try:
-        with _guarded(process), log.open("wb", buffering=0) as file:
+        with _guarded(process), open_log(log) as file:
             kept = _Log(file)
             by = _follow(process, kept, begun + timeout_s, hooks)
     finally:
