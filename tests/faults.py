@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
+import io
 import os
 import pathlib
 import signal
+import tempfile
 from contextlib import ExitStack
 from unittest import mock
 
@@ -97,3 +100,79 @@ def _work_until(work, number, *, is_made):
         work()
     finally:
         os._exit(0 if count < number else 1)
+
+
+def failing_reads(root, how, positions=None, most=400):
+    """Let the n-th opening of a file below a folder go wrong, for every n or the given ones.
+
+    Args:
+        root: The folder.
+        how: "error" raises EIO; "short" and "zeroed" give the first half of the file, or zeros.
+        positions: The numbers of the openings, from 1; None for all.
+        most: The largest number.
+
+    Yields:
+        The number, and a context in which to read. Ends after the first that did not get so far.
+    """
+    for number in positions or range(1, most):
+        reader = _Reads(root, how, number)
+        yield number, reader
+        if reader.count < number:
+            return
+    assert positions is not None, f"more than {most} reads"
+
+
+class _Reads:
+    def __init__(self, root, how, number):
+        self.root, self.how, self.number, self.count = f"{root}{os.sep}", how, number, 0
+        self._stack = ExitStack()
+
+    def __enter__(self):
+        self._copies = tempfile.TemporaryDirectory()
+        self._stack.enter_context(self._copies)
+        opened = self._opened(io.open)
+        for place, name, call in (
+            (builtins, "open", opened), (io, "open", opened), (os, "open", self._descriptor()),
+        ):  # fmt: skip
+            self._stack.enter_context(mock.patch.object(place, name, call))
+
+    def __exit__(self, *_error):
+        self._stack.close()
+
+    def _opened(self, stock):
+        def call(file, mode="r", *arguments, **options):
+            is_read = not set(mode) & set("wax+")
+            return stock(self._faulty(file) if is_read else file, mode, *arguments, **options)
+
+        return call
+
+    def _descriptor(self):
+        stock = os.open
+
+        def call(path, flags, *arguments, **options):
+            is_read = not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            return stock(self._faulty(path) if is_read else path, flags, *arguments, **options)
+
+        return call
+
+    def _faulty(self, file):
+        """Return the file, or at the chosen opening a damaged copy of it."""
+        if not isinstance(file, str | os.PathLike) or not os.fspath(file).startswith(self.root):
+            return file
+        if not os.path.isfile(file):
+            return file
+        self.count += 1
+        if self.count != self.number:
+            return file
+        if self.how == "error":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), os.fspath(file))
+        copy = pathlib.Path(self._copies.name) / f"{os.path.basename(file)}"
+        data = _content(file)
+        copy.write_bytes(data[: len(data) // 2] if self.how == "short" else bytes(len(data)))
+        return os.fspath(copy)
+
+
+def _content(file, stock=os.open):
+    """Return a file's content, not through the patched calls."""
+    with os.fdopen(stock(file, os.O_RDONLY), "rb") as source:
+        return source.read()

@@ -19,7 +19,7 @@ import torch
 
 from workbench.engine import code_import
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
+from workbench.files import MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, open_regular, read_limited
 from workbench.project.checkpoints import CONVERT_MODULE, form_of, shards, weight_files
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _read_shards(index: Path) -> Tensors:
                 f"{file.name} contains no tensors by name.", where=WHERE, code="weights-unreadable"
             )
         merged |= {k: v for k, v in part.items() if isinstance(v, torch.Tensor)}
-    wanted = set(json.loads(index.read_bytes())["weight_map"])
+    wanted = set(json.loads(read_limited(index, MAX_TEXT_BYTES))["weight_map"])
     if lost := sorted(wanted - set(merged)):
         raise failure(
             f"The shards of {index.name} lack {len(lost)} tensors ({', '.join(lost[:3])}).",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Place, failure
+from workbench.files import read_limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,15 +45,15 @@ def read_numbers(path: Path) -> NumbersFile:
     """
     place = Place(kind="file", id=path.name)
     try:
-        if path.stat().st_size > LARGEST_BYTES:
+        text = read_limited(path, LARGEST_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        if error.errno == errno.EFBIG:
             raise failure(
                 f"'{path.name}' is larger than 64 MiB.",
                 "Remove columns.",
                 place,
                 code="numbers-file-too-large",
-            )
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
+            ) from error
         raise failure(
             f"'{path.name}' cannot be read.", "", place, str(error), code="numbers-file-unreadable"
         ) from error

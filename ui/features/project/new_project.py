@@ -34,6 +34,7 @@ from ui.state.relocate import relative_to
 from workbench.deploy import boards
 from workbench.deploy.boards import load
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project.edits import assign
 from workbench.project.model import (
     DataSource,
@@ -83,8 +84,8 @@ def callables_of(path: Path) -> list[str]:
     uses, other classes with one, functions. Then the rest in the same order.
     """
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(read_limited(path, MAX_TEXT_BYTES))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     used = {

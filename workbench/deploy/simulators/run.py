@@ -468,8 +468,8 @@ class _Start:
             path = self._folder / process.output_file(index)
             array = None
             if path.is_file() and "dtype" in spec:
-                data = path.read_bytes()
-                with contextlib.suppress(ValueError, TypeError):
+                with contextlib.suppress(ValueError, TypeError, OSError):
+                    data = read_limited(path, MAX_PROGRAM_BYTES)
                     array = as_standing(np.frombuffer(data, spec["dtype"]), spec)
                 path.unlink()
             found.append(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -175,11 +176,20 @@ def save(program: torch.export.ExportedProgram, folder: Path) -> None:
     """Save a program as ``program.pt2`` in a result folder.
 
     Example inputs are omitted: torch would pickle them, and results contain no pickles.
+
+    Raises:
+        OSError: it cannot be written.
     """
+    path = folder / PROGRAM_FILE
     inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
     program._example_inputs = None  # noqa: SLF001
     try:
-        torch.export.save(program, str(folder / PROGRAM_FILE))
+        torch.export.save(program, str(path))
+    except RuntimeError as error:
+        # torch's writer names the line of its source instead of the failed write.
+        if "inline_container" not in str(error):
+            raise
+        raise OSError(errno.EIO, "the disk may be full", str(path)) from error
     finally:
         program._example_inputs = inputs  # noqa: SLF001
 
