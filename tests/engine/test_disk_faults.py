@@ -64,7 +64,7 @@ def sizes_of(lane):
 def test_that_a_full_disk_fails_a_stage_in_one_sentence_and_the_next_run_heals(tmp_path):
     lane = Lane(tmp_path)
     assert [survives(lane, size) for size in (100, 30_000)] == ["import_model", "export"]
-    lane.run("package")
+    lane.run("convert")
     assert lane.kinds(JobFinished)[0].outcome == "done"
     assert {e.stage for e in lane.kinds(StageFinished) if e.cached} == {"import_model"}
 
@@ -75,6 +75,7 @@ def test_that_every_stage_survives_a_disk_that_is_full_anywhere_in_its_files(tmp
     lane.run("package")
     sizes, source, failed = sizes_of(lane), random.Random(1), set()
     for stage in STAGES:
+        lane.run("package")
         largest = max(sizes[stage])
         for size in sorted({0, 1, 512, largest // 2, largest - 1, source.randrange(largest)}):
             # What came before stays; this stage and those after it are made again.
@@ -114,7 +115,8 @@ def read_again(engine, made, stage, how, positions):
             if outcome == "failed":
                 assert len(other.failures) == 1
                 assert other.failure.code != "unexpected", (number, other.failure)
-                assert other.run(made, stage) == "done"
+            # What was not read right is made again.
+            assert other.run(made, stage) == "done"
         finally:
             other.close()
         assert figures(engine.result(made, stage)) == expected, number

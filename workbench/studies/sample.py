@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.files import write_file
+from workbench.files import open_regular, write_file
 from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:
     """Return the values of each program; empty if unreadable."""
     try:
-        with np.load(folder / VALUES_FILE, allow_pickle=False) as file:
+        with (
+            open_regular(folder / VALUES_FILE) as data,
+            np.load(data, allow_pickle=False) as file,
+        ):
             return {side: file[side] for side in file.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         return {}
