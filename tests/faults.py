@@ -176,3 +176,28 @@ def _content(file, stock=os.open):
     """Return a file's content, not through the patched calls."""
     with os.fdopen(stock(file, os.O_RDONLY), "rb") as source:
         return source.read()
+
+
+def recorded_calls(work):
+    """Return the syncs and renames of ``work`` in order: ("fsync", path), ("rename", old, new)."""
+    calls = []
+    fsync, rename, replace = os.fsync, os.rename, os.replace
+
+    def synced(descriptor):
+        calls.append(("fsync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def renamed(stock):
+        def call(old, new, *arguments, **options):
+            calls.append(("rename", os.fspath(old), os.fspath(new)))
+            stock(old, new, *arguments, **options)
+
+        return call
+
+    with (
+        mock.patch.object(os, "fsync", synced),
+        mock.patch.object(os, "rename", renamed(rename)),
+        mock.patch.object(os, "replace", renamed(replace)),
+    ):
+        work()
+    return calls
