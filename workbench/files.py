@@ -26,6 +26,8 @@ _PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
 MAX_PROGRAM_BYTES = 2 << 30
 # The largest description, list or source that is read as a whole [bytes].
 MAX_TEXT_BYTES = 16 << 20
+# The largest Python source that is parsed: it becomes 500 times its size [bytes].
+MAX_SOURCE_BYTES = 512 << 10
 _LOCK_S, _LOCK_POLL_S = 30.0, 0.01
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import EXIT_DONE, add_json, print_json, print_table
 from workbench.errors import Place, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -63,8 +62,10 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> bytes:
+    from workbench.pte.description import program_bytes
+
     try:
-        return read_limited(path, MAX_PROGRAM_BYTES)
+        return program_bytes(path)
     except FileNotFoundError as error:
         raise failure(f"{path} does not exist.", code="file-missing") from error
     except OSError as error:

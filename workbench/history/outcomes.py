@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Deliverables and the documents of runs have the outcome under this key.
 KEY = "outcome"
 MANIFEST = "manifest.json"
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 16 << 20
 
 
 class Outcome(Frozen):

@@ -172,6 +172,10 @@ DYNAMIC = "quantized by its reader"
 _CONTROL_FLOW = ("cond", "while_loop")
 
 
+# What torch's archive writer says when the file system refuses a write.
+_WRITER_ERRORS = ("inline_container", "iostream error")
+
+
 def save(program: torch.export.ExportedProgram, folder: Path) -> None:
     """Save a program as ``program.pt2`` in a result folder.
 
@@ -187,7 +191,7 @@ def save(program: torch.export.ExportedProgram, folder: Path) -> None:
         torch.export.save(program, str(path))
     except RuntimeError as error:
         # torch's writer names the line of its source instead of the failed write.
-        if "inline_container" not in str(error):
+        if not any(word in str(error) for word in _WRITER_ERRORS):
             raise
         raise OSError(errno.EIO, "the disk may be full", str(path)) from error
     finally:
