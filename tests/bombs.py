@@ -4,9 +4,11 @@
 Bounds: 500 MB and 20 s; every input is read, or refused in a sentence.
 """
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import io
 import os
@@ -258,7 +260,7 @@ def read_data(path: Path) -> None:
     source = DataSource(spec=path.name)
     read_labels(source, path.parent, "calibration")
     reference = data_reference(source.spec, path.parent, "calibration")
-    for _ in read_arrays(reference, source, [spec], "calibration").read():
+    for _ in read_arrays(reference, source, [spec], "calibration"):
         pass
 
 
@@ -273,7 +275,7 @@ def read_pictures(path: Path) -> None:
     spec = TensorSpec(name="x", shape=(1, 1, 8, 8), dtype="float32")
     source = DataSource(spec=path.name, preprocess=settings)
     reference = data_reference(source.spec, path.parent, "calibration")
-    for _ in read_pictures(reference, source, [spec], "calibration").read():
+    for _ in read_pictures(reference, source, [spec], "calibration"):
         pass
 
 
@@ -286,7 +288,7 @@ def read_text_data(path: Path) -> None:
     source = DataSource(spec=path.name, tokens=Tokenization())
     reference = data_reference(source.spec, path.parent, "calibration")
     spec = TensorSpec(name="x", shape=(1, 8), dtype="int64")
-    for _ in read_text(reference, source, [spec], "calibration", path.parent).read():
+    for _ in read_text(reference, source, [spec], "calibration", path.parent):
         pass
 
 
@@ -399,7 +401,7 @@ def read_machine(path: Path) -> None:
 
     from workbench.deploy.simulators import discovery
 
-    with mock.patch.object(discovery, "settings_path", lambda: path):
+    with mock.patch.object(discovery, "settings_path", return_value=path):
         discovery.load_settings()
 
 
@@ -523,7 +525,8 @@ KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
     "trace": (read_npu_trace, ".gz", TRACES),
     "log": (read_log, ".log", LOGS),
     "board": (read_board_file, ".toml", TOML),
-    "ini": (read_ini, ".ini", {"lines": text("[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n")}),
+    "ini": (read_ini, ".ini", {"lines": text("[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
+        "inherits": text("".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000)))}),
     "pass_args": (read_pass_args, ".toml", TOML | JSON),
     "plug-in": (read_plugin, ".py", PYTHON),
     "source": (read_source, ".py", PYTHON),
@@ -554,10 +557,9 @@ def warm_up(kind: str, folder: Path) -> None:
     """Import what a reader needs, so that it is not counted."""
     path = folder / f"warm{ALL[kind][1]}"
     path.write_bytes(b"x" if kind != "study" else b"")
-    try:
+    # Only the imports matter.
+    with contextlib.suppress(Exception):
         ALL[kind][0](path)
-    except Exception:  # noqa: BLE001 - only the imports matter
-        pass
 
 
 def read_one(kind: str, make: Make, folder: Path) -> Outcome:

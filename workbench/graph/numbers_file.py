@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES = (".json", ".csv")
-LARGEST_BYTES = 64 << 20
+LARGEST_BYTES = 16 << 20
 _HINT = (
     'JSON: {"conv2d": 1.5, ...} or {"latency": {"conv2d": 1.5, ...}}. '
     "CSV: a line of titles, then the operation's name and its numbers."
@@ -49,7 +49,7 @@ def read_numbers(path: Path) -> NumbersFile:
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(
-                f"'{path.name}' is larger than 64 MiB.",
+                f"'{path.name}' is larger than 16 MiB.",
                 "Remove columns.",
                 place,
                 code="numbers-file-too-large",
