@@ -59,7 +59,7 @@ class Ending:
 
 
 @dataclass
-class _Log:
+class Log:
     """Writes the output to disk up to a limit; write errors are ignored."""
 
     file: io.FileIO
@@ -67,6 +67,7 @@ class _Log:
     cut: bool = field(default=False)
 
     def write(self, data: bytes) -> None:
+        """Write a piece, or what there is room for."""
         if self.cut:
             return
         try:
@@ -97,7 +98,7 @@ def execute(
         return Ending("not started", error=error.strerror or str(error))
     try:
         with _guarded(process), open_log(log) as file:
-            kept = _Log(file)
+            kept = Log(file)
             by = _follow(process, kept, begun + timeout_s, hooks)
     finally:
         _end(process)
@@ -124,7 +125,7 @@ def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _follow(
-    process: subprocess.Popen[bytes], log: _Log, deadline: float, hooks: Hooks
+    process: subprocess.Popen[bytes], log: Log, deadline: float, hooks: Hooks
 ) -> Ended:  # fmt: skip
     """Read output and send input until the process ends or must be ended."""
     assert process.stdout is not None

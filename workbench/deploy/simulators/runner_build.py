@@ -122,7 +122,7 @@ _PATH = re.compile(r"[A-Za-z0-9_./+@~%,=-]+", re.ASCII)
 _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d+)/(\d+)\]")
-_LINES_KEPT = 40
+_LINES_KEPT, _LONGEST = 40, 4000
 # The runner's default pool sizes [bytes], the minimum for a runner that loads any program.
 _GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
 _GIVEN_DEDICATED = 64 << 20
@@ -356,7 +356,8 @@ class _Follower:
 
     def feed(self, text: str) -> None:
         """Parse a piece of text of any size."""
-        *lines, self._rest = (self._rest + text).split("\n")
+        *lines, rest = (self._rest + text).split("\n")
+        self._rest = rest[:_LONGEST]
         for line in (each.rstrip() for each in lines):
             self.last = [*self.last[1 - _LINES_KEPT :], line]
             self._watching.live(line)
