@@ -526,6 +526,8 @@ KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
     "log": (read_log, ".log", LOGS),
     "board": (read_board_file, ".toml", TOML),
     "ini": (read_ini, ".ini", {"lines": text("[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
+        "interpolates": text("[System_Config.a]\ncore_clock = %(a0)s\n" + "".join(
+            f"a{n} = " + f"%(a{n + 1})s" * 100 + "\n" for n in range(9)) + "a9 = 1\n"),
         "inherits": text("".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000)))}),
     "pass_args": (read_pass_args, ".toml", TOML | JSON),
     "plug-in": (read_plugin, ".py", PYTHON),

@@ -22,12 +22,13 @@ QUICK = {
     "trace": ["zeros"],
     "log": ["one line"],
     "board": ["dots", "sparse"],
-    "ini": ["sparse"],
+    "ini": ["inherits", "interpolates"],
     "pass_args": ["dots", "deep"],
     "plug-in": ["list", "parentheses"],
     "source": ["list"],
     "new project": ["list"],
     "numbers": ["sparse"],
+    "numbers csv": ["zeros"],
     "runner": ["sparse"],
 }
 

@@ -28,7 +28,7 @@ MAX_PROGRAM_BYTES = 2 << 30
 MAX_TEXT_BYTES = 16 << 20
 # The largest Python source that is parsed: it becomes 500 times its size [bytes].
 MAX_SOURCE_BYTES = 512 << 10
-_LOCK_S, _LOCK_POLL_S = 30.0, 0.01
+_LOCK_S, _LOCK_POLL_S = 15.0, 0.01
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255
 

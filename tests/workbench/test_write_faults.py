@@ -1,6 +1,7 @@
 """A full disk or a failing write at every call: the old value or the new one, never half."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import pytest
 
 from tests.faults import failing_calls, killed_calls
 from tests.workbench.project.builders import make_project
+from workbench import files
 from workbench.analysis.gate import GateResult
 from workbench.deploy.delivery import deliver
 from workbench.errors import WorkbenchError
@@ -141,6 +143,25 @@ def test_that_the_list_of_trusted_code_is_never_half(tmp_path, error):
         assert "/a" in trust.granted()
         trust.revoke("/b")
     assert set(trust.granted()) == {"/a", "/b"}
+
+
+def test_that_a_lock_that_somebody_holds_for_ever_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_LOCK_S", 0.1)
+    path = tmp_path / "net.qwb"
+    store.save(make_project(), path)
+    trust = TrustStore(tmp_path / "trust.json")
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(WorkbenchError) as caught:
+            store.edit(path, lambda project: project)
+        assert caught.value.codes == ("project-busy",)
+        with pytest.raises(WorkbenchError) as caught:
+            trust.grant(Code(places={"/a": "1"}), "a")
+        assert caught.value.codes == ("trust-not-saved",)
+    finally:
+        os.close(held)
+    assert store.edit(path, lambda project: project) == make_project()
 
 
 def test_that_a_study_keeps_its_results_when_a_save_fails(tmp_path):

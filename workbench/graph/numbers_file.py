@@ -91,7 +91,15 @@ def _from_json(text: str, path: Path) -> dict[str, dict[str, float]]:
 
 
 def _from_csv(text: str, path: Path) -> dict[str, dict[str, float]]:
-    rows = [row for row in csv.reader(text.splitlines()) if row]
+    try:
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except csv.Error as error:
+        raise failure(
+            f"'{path.name}' is not a table: {error}.",
+            _HINT,
+            Place(kind="file", id=path.name),
+            code="numbers-file-invalid",
+        ) from error
     if len(rows) < 2 or len(rows[0]) < 2:
         place = Place(kind="file", id=path.name)
         raise failure(

@@ -303,24 +303,10 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
         Cancelled: cancelled by the user; all processes are ended.
     """
     check(build)
-    if not _PATH.fullmatch(str(tree)):
-        raise _refused(
-            f"The runner cannot be built in {str(tree)!r}: {_ODD_PATH}.",
-            "Choose another folder.",
-            tree,
-            code="build-folder-invalid",
-        )
-    output = tree / "cmake-out"
-    if tree.is_symlink() or output.is_symlink():
-        raise _refused(
-            f"The build folder {tree} is or contains a link.",
-            "Remove the link. Nothing was written.",
-            tree,
-            code="build-folder-linked",
-        )
+    output, program = tree / "cmake-out", tree / "program.pte"
+    _refuse_unusable(tree, output)
     try:
         output.mkdir(parents=True, exist_ok=True)
-        program = tree / "program.pte"
         write_file(program, build.program.data)
     except OSError as error:
         raise _refused(
@@ -345,6 +331,24 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
     if ending.by != "itself" or ending.code != 0:
         raise WorkbenchError(diagnoses_of(follower.last, tree / "build.log", ending.error))
     return _kept(build, output, place, tree)
+
+
+def _refuse_unusable(tree: Path, output: Path) -> None:
+    """Refuse a build folder whose path scripts interpret, or that leads elsewhere."""
+    if not _PATH.fullmatch(str(tree)):
+        raise _refused(
+            f"The runner cannot be built in {str(tree)!r}: {_ODD_PATH}.",
+            "Choose another folder.",
+            tree,
+            code="build-folder-invalid",
+        )
+    if tree.is_symlink() or output.is_symlink():
+        raise _refused(
+            f"The build folder {tree} is or contains a link.",
+            "Remove the link. Nothing was written.",
+            tree,
+            code="build-folder-linked",
+        )
 
 
 class _Follower:
