@@ -73,6 +73,7 @@ def killed_calls(work, most=400):
             if not os.WIFSIGNALED(status):
                 assert os.waitstatus_to_exitcode(status) == 0
                 return
+            assert os.WTERMSIG(status) == signal.SIGKILL, "the process did not end by itself"
             yield True
     raise AssertionError(f"more than {most} calls")
 
@@ -80,6 +81,8 @@ def killed_calls(work, most=400):
 def _work_until(work, number, *, is_made):
     """Do the work in this process, which ends: killed at a call, or with exit code 0."""
     count = 0
+    # A process that was forked from one with threads may wait for ever.
+    signal.alarm(30)
 
     def wrap(stock):
         def call(*arguments, **options):
