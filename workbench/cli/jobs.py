@@ -39,6 +39,10 @@ class ProgressPrinter:
         self._progress = Progress()
         self._verbose = verbose
 
+    def starting(self, study: StudyId) -> None:
+        """Show that the engine starts, which takes seconds and sends no events."""
+        self._progress.line(f"{study:>12}  starting the engine")
+
     def output(self, line: str) -> None:
         """Print a line of the toolchain, if the user asked for them."""
         if self._verbose:
@@ -86,6 +90,8 @@ def run_study(
         TrustRequiredError: The project's code may not run.
         StudyFailedError: The study failed.
     """
+    printer = ProgressPrinter()
+    printer.starting(study)
     found, ended = api.study(
         api.OpenProject(*opened),
         study,
@@ -94,7 +100,7 @@ def run_study(
         trust=options.trust,
         cache=cache,
         accelerate=not options.no_acceleration,
-        on_event=ProgressPrinter().event,
+        on_event=printer.event,
     )
     if found is None:
         raise StudyFailedError(ended.errors)

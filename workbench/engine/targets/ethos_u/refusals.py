@@ -20,7 +20,7 @@ from workbench.results import CpuCause, ExportResult, PrepareResult
 from workbench.targets.ethos_u.devices import has_control_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from executorch.exir.backend.partitioner import PartitionResult
 
@@ -236,7 +236,22 @@ def _behind_observers(
 
 
 class CheckingPartitioner(OrderedPartitioner):
-    """The standard partitioner, which also rejects programs that Vela would reject."""
+    """The standard partitioner, which also rejects programs that Vela would reject.
+
+    Args:
+        spec: The compile spec.
+        additional_checks: Further checks of what may be delegated.
+        counted: Called with the number of delegates once it is known.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        additional_checks: Sequence[KeptOff] | None = None,
+        counted: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        super().__init__(spec, additional_checks=additional_checks)
+        self._counted = counted
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Return the partitioned program.
@@ -256,4 +271,5 @@ class CheckingPartitioner(OrderedPartitioner):
                 Place(kind="node", id=name),
                 code="passthrough-partition",
             )
+        self._counted(len(found.partition_tags))
         return found
