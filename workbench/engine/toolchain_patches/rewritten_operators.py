@@ -148,9 +148,12 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
         elif _is_foldable(node, known):
             args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
             result = node.target(*args, **kwargs)
-            if isinstance(result, torch.Tensor) and not _is_masked(result):
+            if isinstance(result, torch.Tensor):
                 known[node] = result
                 made_of[node] = sum(made_of[each] for each in node.all_input_nodes)
+    for node in reversed([each for each in known if each.op == "call_function"]):
+        if _is_masked(known[node]) and any(reader not in known for reader in node.users):
+            del known[node]
     done = list[str]()
     for node in [each for each in known if each.op == "call_function"]:
         readers = [reader for reader in node.users if reader not in known]
