@@ -136,6 +136,7 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
     A value that is larger than all it is made of, such as an expanded one, is left alone.
     """
     del quantizer
+    _write_without_changes(module)
     known = dict[fx.Node, torch.Tensor]()
     made_of = dict[fx.Node, int]()
     for node in list(module.graph.nodes):
@@ -152,7 +153,8 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
                 known[node] = result
                 made_of[node] = sum(made_of[each] for each in node.all_input_nodes)
     for node in reversed([each for each in known if each.op == "call_function"]):
-        if _is_masked(known[node]) and any(reader not in known for reader in node.users):
+        left = _is_masked(known[node]) and not _is_limited(known[node])
+        if left and any(reader not in known for reader in node.users):
             del known[node]
     done = list[str]()
     for node in [each for each in known if each.op == "call_function"]:
@@ -160,11 +162,51 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
         small = known[node].numel() <= max(made_of[node], _SMALL)
         if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
             write = _Writer(module, node)
-            constant = write.constant(f"{node.name}_folded", known[node].clone())
+            constant = write.constant(f"{node.name}_folded", _unlimited(known[node].clone()))
             for reader in readers:
                 reader.replace_input_with(node, constant)
             done.append(node.name)
+    for node in [each for each in known if each.op == "get_attr" and each.users]:
+        if _is_limited(known[node]):
+            value = _unlimited(known[node].clone())
+            node.replace_all_uses_with(_Writer(module, node).constant("mask_folded", value))
+            done.append(node.name)
     return _finished(module, done)
+
+
+def _write_without_changes(module: fx.GraphModule) -> None:
+    """Give an operator that changes its input a result of its own where nothing else reads it."""
+    for node in module.graph.nodes:
+        changed = node.args[0] if node.args else None
+        if not isinstance(changed, fx.Node) or changed.op != "call_function":
+            continue
+        name, made = _name(node), getattr(changed.target, "_schema", None)
+        is_own = made is not None and all(each.alias_info is None for each in made.returns)
+        if not name.endswith("_") or len(changed.users) != 1 or not is_own:
+            continue
+        plain = getattr(getattr(_ATEN, name[:-1], None), node.target._overloadname, None)
+        if plain is not None and not plain._schema.is_mutable:
+            node.target = plain
+
+
+def _is_limited(value: torch.Tensor) -> bool:
+    """Return whether there are limits of the type in a tensor, as ExecuTorch leaves them alone."""
+    if not value.is_floating_point():
+        return False
+    limits = torch.finfo(value.dtype)
+    return bool(((value == limits.min) | (value == limits.max)).any())
+
+
+def _unlimited(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with infinities for the limits of its type, which masks are made of.
+
+    ExecuTorch gives infinities a number that can be quantized, and leaves the limits alone.
+    """
+    if _is_limited(value):
+        limits = torch.finfo(value.dtype)
+        value[value == limits.min] = -torch.inf
+        value[value == limits.max] = torch.inf
+    return value
 
 
 def _is_masked(value: torch.Tensor) -> bool:
