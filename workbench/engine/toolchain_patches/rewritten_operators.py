@@ -137,6 +137,28 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
     """
     del quantizer
     _write_without_changes(module)
+    known, made_of = _known_values(module)
+    done = list[str]()
+    for node in [each for each in known if each.op == "call_function"]:
+        readers = [reader for reader in node.users if reader not in known]
+        small = known[node].numel() <= max(made_of[node], _SMALL)
+        if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
+            write = _Writer(module, node)
+            constant = write.constant(f"{node.name}_folded", _unlimited(known[node].clone()))
+            for reader in readers:
+                reader.replace_input_with(node, constant)
+            done.append(node.name)
+    for node in [each for each in known if each.op == "get_attr" and _is_limited(known[each])]:
+        value = _unlimited(known[node].clone())
+        node.replace_all_uses_with(_Writer(module, node).constant("mask_folded", value))
+        done.append(node.name)
+    return _finished(module, done)
+
+
+def _known_values(
+    module: fx.GraphModule,
+) -> tuple[dict[fx.Node, torch.Tensor], dict[fx.Node, int]]:
+    """Return the values that depend on no input, and the number of elements they are made of."""
     known = dict[fx.Node, torch.Tensor]()
     made_of = dict[fx.Node, int]()
     for node in list(module.graph.nodes):
@@ -156,22 +178,7 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
         left = _is_masked(known[node]) and not _is_limited(known[node])
         if left and any(reader not in known for reader in node.users):
             del known[node]
-    done = list[str]()
-    for node in [each for each in known if each.op == "call_function"]:
-        readers = [reader for reader in node.users if reader not in known]
-        small = known[node].numel() <= max(made_of[node], _SMALL)
-        if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
-            write = _Writer(module, node)
-            constant = write.constant(f"{node.name}_folded", _unlimited(known[node].clone()))
-            for reader in readers:
-                reader.replace_input_with(node, constant)
-            done.append(node.name)
-    for node in [each for each in known if each.op == "get_attr" and each.users]:
-        if _is_limited(known[node]):
-            value = _unlimited(known[node].clone())
-            node.replace_all_uses_with(_Writer(module, node).constant("mask_folded", value))
-            done.append(node.name)
-    return _finished(module, done)
+    return known, made_of
 
 
 def _write_without_changes(module: fx.GraphModule) -> None:
@@ -182,11 +189,9 @@ def _write_without_changes(module: fx.GraphModule) -> None:
             continue
         name, made = _name(node), getattr(changed.target, "_schema", None)
         is_own = made is not None and all(each.alias_info is None for each in made.returns)
-        if not name.endswith("_") or len(changed.users) != 1 or not is_own:
-            continue
-        plain = getattr(getattr(_ATEN, name[:-1], None), node.target._overloadname, None)
-        if plain is not None and not plain._schema.is_mutable:
-            node.target = plain
+        if name.endswith("_") and len(changed.users) == 1 and is_own:
+            overload = str(node.target).rpartition(".")[2]
+            node.target = getattr(getattr(_ATEN, name[:-1], None), overload, node.target)
 
 
 def _is_limited(value: torch.Tensor) -> bool:

@@ -16,13 +16,14 @@ from torch._higher_order_ops.executorch_call_delegate import executorch_call_del
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
-from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
+from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.out_variants import with_out_variants
 from workbench.engine.targets.ethos_u.refusals import (
     CheckingPartitioner,
     loop_refused,
+    lost_clamps,
     lowering_failed,
     refuse_control_flow,
     refuse_unwritable,
@@ -128,7 +129,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
-    forecasts = _forecasts(context)
+    forecasts = _forecasts(context, choice)
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
@@ -167,12 +168,13 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
 
 
-def _forecasts(context: StageContext) -> list[ErrorInfo]:
+def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
     """Return and log what ``check`` foretells of the program, before it is compiled."""
     graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     prepared = context.result("prepare", PrepareResult)
     resolution = resolve_graph(context.project, graph, prepared)
     found = list(whole_refusals(context.project, graph, resolution, prepared))
+    found += lost_clamps(context.hot("convert").program, choice)
     for info in found:
         context.log(f"Forecast: {info.message} {info.hint}")
     return found
@@ -356,7 +358,7 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons)),
+        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context))),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(
             vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)
