@@ -20,6 +20,7 @@ from workbench.targets.ethos_u.corrections import (
     CLAMPS,
     CORRECTIONS_BY_ID,
     LINEARS,
+    PLAIN,
     is_wanted,
 )
 from workbench.text import listed, plural
@@ -132,6 +133,20 @@ def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
 _CORRECTED = {
     CELLS: ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
     LINEARS: ("addmm",),
+    PLAIN: (
+        "relu6",
+        "adaptive_avg_pool1d",
+        "avg_pool1d",
+        "max_pool1d",
+        "adaptive_max_pool1d",
+        "adaptive_max_pool2d",
+        "instance_norm",
+        "softplus",
+        "mish",
+        "log_sigmoid",
+        "logsumexp",
+        "roll",
+    ),
 }
 
 

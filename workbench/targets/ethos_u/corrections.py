@@ -65,6 +65,7 @@ STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passth
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
+PLAIN = "plain_operators"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
 CORRECTIONS: tuple[Correction, ...] = (
@@ -227,6 +228,23 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="These are the formulas of the cell.",
         step="rewrites",
         function="write_out_cells",
+    ),
+    Correction(
+        id=PLAIN,
+        title="Write operators without a pattern with operators that have one",
+        fault="The quantizer has no pattern for relu6, pools over one dimension or the whole "
+        "image, instance norms, softplus, mish, logsigmoid, logsumexp, roll and rrelu: they stay "
+        "on the CPU in float, and split the program. A convolution with an even kernel and "
+        'padding "same" is padded after quantization, and its program is wrong.',
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
+        instead="They are written with means, pools over two dimensions, group norms, tables and "
+        "slices.",
+        why_right="Each is the same function of real numbers, and every part has a grid of its "
+        "own.",
+        step="rewrites",
+        function="write_plainly",
     ),
     Correction(
         id=LINEARS,
