@@ -476,7 +476,6 @@ def _leaky(write: _Writer, x: fx.Node, low: Any = 1 / 8, high: Any = 1 / 3, *res
 _PLAIN: dict[Any, Any] = {
     _ATEN.conv1d.padding: _same,
     _ATEN.conv2d.padding: _same,
-    _ATEN.relu6.default: lambda write, x: write(_ATEN.hardtanh.default, x, 0.0, 6.0),
     _ATEN.adaptive_avg_pool1d.default: _mean,
     _ATEN.avg_pool1d.default: _pool,
     _ATEN.avg_pool2d.default: _pool,

@@ -232,7 +232,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     Correction(
         id=PLAIN,
         title="Write operators without a pattern with operators that have one",
-        fault="The quantizer has no pattern for relu6, pools over one dimension or the whole "
+        fault="The quantizer has no pattern for pools over one dimension or the whole "
         "image, instance norms, softplus, mish, logsigmoid, logsumexp, roll and rrelu: they stay "
         "on the CPU in float, and split the program. A convolution with an even kernel and "
         'padding "same" is padded after quantization, and its program is wrong.',
