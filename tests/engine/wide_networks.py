@@ -187,3 +187,25 @@ class Celled(nn.Module):
 
 def gru_cell():
     return _made(Celled, (1, 6))
+
+
+class Normalized(nn.Module):
+    """Vectors of length one, whose lengths are a decomposed operator that ends in a root."""
+
+    def __init__(self, times=1):
+        super().__init__()
+        self.layer, self.times = nn.Linear(8, 8), times
+
+    def forward(self, x):
+        x = self.layer(x)
+        for dim in range(self.times):
+            x = nn.functional.normalize(x, dim=-1 - dim)
+        return x
+
+
+def lengths():
+    return _made(Normalized, (1, 4, 8))
+
+
+def lengths_twice():
+    return _made(lambda: Normalized(2), (1, 4, 8))
