@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.benchmarks.networks import Encoder, MobileNetV2
+from tests.zoo.vision_models import resnext, unet_transposed
 from workbench.engine.fx.snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 
@@ -80,14 +81,55 @@ class Decoder(nn.Module):
         return self.head(_normed(x, self.norm))
 
 
+class InceptionBlock(nn.Module):
+    """Four branches side by side. Source: GoogLeNet (arXiv 1409.4842), figure 2b."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.one = _activated(before, after, 1)
+        self.three = nn.Sequential(_activated(before, after, 1), _activated(after, after, 3))
+        self.five = nn.Sequential(
+            _activated(before, after, 1), _activated(after, after, 3), _activated(after, after, 3)
+        )
+        self.pool = nn.Sequential(nn.MaxPool2d(3, 1, 1), _activated(before, after, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.one(x), self.three(x), self.five(x), self.pool(x)], 1)
+
+
+def _activated(before: int, after: int, size: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(before, after, size, padding=size // 2), nn.ReLU())
+
+
+class Inception(nn.Module):
+    """A stem and six blocks of four branches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = _activated(3, 16, 3)
+        self.blocks = nn.Sequential(
+            InceptionBlock(16, 8), *(InceptionBlock(32, 8) for _ in range(5))
+        )
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
 def real_graph(name: str) -> GraphSnapshot:
-    """Return the exported graph of ``mobilenet_v2``, ``transformer`` or ``decoder``."""
+    """Return the exported graph of one of ``NETWORKS`` of the benchmark."""
     torch.manual_seed(0)
     network: nn.Module
     if name == "mobilenet_v2":
         network, example = MobileNetV2(), torch.zeros(1, 3, 96, 96)
     elif name == "transformer":
         network, example = Encoder(layers=24), torch.zeros(1, 32, 64)
+    elif name == "resnet":
+        network, example = resnext()[0], torch.zeros(1, 3, 32, 32)
+    elif name == "u_net":
+        network, example = unet_transposed()[0], torch.zeros(1, 3, 32, 32)
+    elif name == "inception":
+        network, example = Inception(), torch.zeros(1, 3, 32, 32)
     else:
         network, example = Decoder(), torch.zeros(1, 16, dtype=torch.long)
     with torch.no_grad():

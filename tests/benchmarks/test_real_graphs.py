@@ -9,7 +9,8 @@ import pytest
 from tests.benchmarks.crossings import dot, ours
 from tests.benchmarks.graph_networks import real_graph
 from tests.benchmarks.test_graph import opened, report, timed
-from workbench.graph.hierarchy import Hierarchy
+from tests.fakes.drawings import struck_boxes
+from workbench.graph.hierarchy import Hierarchy, Shape
 from workbench.graph.layout import Layout
 
 if TYPE_CHECKING:
@@ -20,7 +21,21 @@ pytestmark = pytest.mark.benchmark
 DOT_S = 60.0
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v2", "transformer", "decoder"])
+NETWORKS = ["mobilenet_v2", "transformer", "decoder", "resnet", "u_net", "inception"]
+
+
+@pytest.mark.parametrize("shape", ["modules", "folded", "flat"])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "decoder"])
+def test_that_no_edge_of_a_real_graph_runs_through_a_foreign_box(name: str, shape: Shape) -> None:
+    tree = Hierarchy(real_graph(name), shape)
+    layout = Layout(tree)
+    for opened_groups in (frozenset(tree.groups), frozenset()):
+        struck = struck_boxes(layout.arrange(opened_groups))
+        report(f"{name}, {shape}, {len(opened_groups)} groups open: boxes struck", len(struck), "")
+        assert struck == []
+
+
+@pytest.mark.parametrize("name", NETWORKS)
 def test_that_a_real_graph_crosses_no_more_than_dot(qtbot: QtBot, name: str) -> None:
     snapshot = real_graph(name)
     tree = Hierarchy(snapshot)
@@ -40,7 +55,7 @@ def test_that_a_real_graph_crosses_no_more_than_dot(qtbot: QtBot, name: str) -> 
     view = opened(qtbot, snapshot)
 
     def frame() -> None:
-        view.look(view.camera.panned(0, -7))
+        view.surface.look(view.surface.camera.panned(0, -7))
         view.repaint()
 
     report(f"{what}: panning at reading zoom", timed(frame, 15))

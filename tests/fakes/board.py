@@ -66,7 +66,8 @@ class FakeBoard:
             self._close.callback(os.close, slave)
             self._close.callback(os.close, master)
             tty.setraw(slave)
-            self.port, self._send = os.ttyname(slave), partial(os.write, master)
+            os.set_blocking(master, False)
+            self.port, self._send = os.ttyname(slave), partial(self._write_terminal, master)
         self._thread = threading.Thread(target=self._play)
         self._thread.start()
         return self
@@ -75,6 +76,14 @@ class FakeBoard:
         self.stopped.set()
         self._thread.join()
         self._close.close()
+
+    def _write_terminal(self, master, data):
+        """Write all of it, or stop when the reader has gone and the buffer is full."""
+        while data and not self.stopped.is_set():
+            try:
+                data = data[os.write(master, data) :]
+            except BlockingIOError:
+                self.stopped.wait(0.005)
 
     def _listen(self):
         server = self._close.enter_context(socket.create_server(("127.0.0.1", 0)))

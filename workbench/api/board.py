@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench.api.history import record_run
 from workbench.api.html import table
-from workbench.api.runs import record_run
 from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink, load_settings
 from workbench.errors import ErrorInfo, Place, failure

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.engine_process import EngineProcess
-from workbench.errors import Cancelled, ErrorInfo, Place
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
 from workbench.logs import log, log_event
 from workbench.protocol import (
     EngineExit,
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _KEPT_LINES = 40
+
+
+class JobFailedError(WorkbenchError):
+    """A stage or a study failed, with its problems."""
+
 
 StageEvent = StageFinished | StageSkipped | StageFailed
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.api.html import table
+from workbench.deploy import boards
 from workbench.errors import ErrorInfo, WorkbenchError, failure
 from workbench.pipeline import resolution
 from workbench.pipeline.cache import Cache, default_root
@@ -19,15 +20,17 @@ from workbench.project.model import (
     ModelSource,
     Project,
     Rule,
-    RuleKind,
     TargetChoice,
 )
+from workbench.project.plugins import items_of
+from workbench.project.project_code import Code
+from workbench.project.trust import TrustStore, demand, named_code
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from workbench.project.configs import Config
+    from workbench.project.configs import Config, ImproverId
 
 
 @dataclass(frozen=True)
@@ -134,37 +137,34 @@ def save(opened: OpenProject, path: str | Path | None = None) -> OpenProject:
         path: The file; by default the one that the project came from.
 
     Raises:
-        WorkbenchError: There is no path, or the file cannot be written.
+        WorkbenchError: There is no path, the project is not valid, or the file cannot be written.
     """
     file = Path(path) if path is not None else opened.path
     if file is None:
         raise failure("The project has no file yet.", "Pass a path.", code="project-without-path")
-    store.save(opened.project, file)
-    return replace(opened, path=file)
+    project = store.parse(store.dump(opened.project).encode(), str(file))
+    store.save(project, file)
+    return replace(opened, project=project, path=file)
 
 
-def set_global(opened: OpenProject, config: str | Config) -> OpenProject:
-    """Set the config of the whole model."""
-    return _assigned(opened, "global", "", config)
+def update(opened: OpenProject, change: Callable[[OpenProject], OpenProject]) -> OpenProject:
+    """Read the project's file again, change it and write it, with no other change in between.
+
+    For what a long job ends with: edits that were saved in the meantime are kept.
+
+    Raises:
+        WorkbenchError: There is no file, or it cannot be read or written.
+    """
+    path = saved_path(opened)
+    project = store.edit(path, lambda fresh: change(replace(opened, project=fresh)).project)
+    return replace(opened, project=project)
 
 
-def set_io(opened: OpenProject, config: str | Config) -> OpenProject:
-    """Set the config of the inputs and outputs."""
-    return _assigned(opened, "io", "", config)
-
-
-def set_module_name(opened: OpenProject, name: str, config: str | Config) -> OpenProject:
-    """Set the config of one module and all inside it, by its path in the model."""
-    return _assigned(opened, "module_name", name, config)
-
-
-def set_module_type(opened: OpenProject, name: str, config: str | Config) -> OpenProject:
-    """Set the config of every module of a class."""
-    return _assigned(opened, "module_type", name, config)
-
-
-def _assigned(opened: OpenProject, kind: RuleKind, match: str, config: str | Config) -> OpenProject:
-    return opened.edited(lambda project: edits.assign(project, kind, match, config))
+def saved_path(opened: OpenProject) -> Path:
+    """Return the project's file; raises WorkbenchError if it was never saved."""
+    if opened.path is None:
+        raise failure("The project has no file yet.", "Save it first.", code="project-without-path")
+    return opened.path
 
 
 def set_target(
@@ -178,6 +178,36 @@ def set_target(
     target_of(target)
     choice = TargetChoice(id=target, options=dict(options or {}))
     return opened.edited(lambda project: edits.set_target(project, choice))
+
+
+def set_board(opened: OpenProject, board: str, device: str = "") -> OpenProject:
+    """Set the board, and with it the device, its configuration, memory mode and SRAM limit.
+
+    Args:
+        opened: The project.
+        board: The id of a board, or a .toml file beside the project.
+        device: One of the board's NPUs; by default the project's if the board has it.
+
+    Raises:
+        WorkbenchError: There is no such board, or it has no such device.
+    """
+    return opened.edited(lambda project: boards.put(project, board, opened.folder, device))
+
+
+def set_improver(opened: OpenProject, improver: ImproverId, *, on: bool = True) -> OpenProject:
+    """Switch a transformation of the float weights (``workbench.project.configs.IMPROVERS``)."""
+    return opened.edited(lambda project: edits.set_improver(project, improver, on=on))
+
+
+def add_plugin(opened: OpenProject, plugin: str) -> OpenProject:
+    """Add a plug-in file; raises WorkbenchError if it is missing or offers nothing."""
+    items_of(plugin, opened.folder)
+    return opened.edited(lambda project: edits.offer_plugin(project, plugin))
+
+
+def remove_plugin(opened: OpenProject, plugin: str) -> OpenProject:
+    """Remove a plug-in file; rules that use it are kept."""
+    return opened.edited(lambda project: edits.withdraw_plugin(project, plugin))
 
 
 @dataclass(frozen=True)
@@ -228,6 +258,21 @@ def check(opened: OpenProject, cache: Cache | None = None) -> CheckResult:
     return CheckResult(tuple(found), graph is not None)
 
 
+def allowed_code(opened: OpenProject, *, trust: bool = False) -> Code:
+    """Return the Python code that the project names, which may run.
+
+    Args:
+        opened: The project.
+        trust: Allow the code this time, whatever was granted before.
+
+    Raises:
+        TrustRequiredError: The code is not trusted.
+    """
+    if trust:
+        return named_code(opened.project, opened.folder)
+    return demand(opened.project, opened.folder, TrustStore())
+
+
 def require_valid(opened: OpenProject) -> None:
     """Check a project without its graph.
 
@@ -243,8 +288,3 @@ def require_valid(opened: OpenProject) -> None:
 def plan(opened: OpenProject, cache: Cache | None = None) -> Plan:
     """Return every stage with its key and state (cached, stale, blocked or unavailable)."""
     return plan_of(opened.project, opened.folder, cache or Cache(default_root()))
-
-
-def rules(opened: OpenProject) -> Sequence[Rule]:
-    """Return the rules, weakest first."""
-    return opened.project.rules

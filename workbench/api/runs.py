@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.analysis.gate import GateResult, verdict
+from workbench.api.history import record_run
 from workbench.api.html import table
 from workbench.api.jobs import JobResult, run_job
-from workbench.api.projects import OpenProject, require_valid
+from workbench.api.projects import OpenProject, allowed_code, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.history.outcomes import KEY, outcome_of
 from workbench.history.runs import Run, run_of
-from workbench.history.store import History, history_path
-from workbench.ids import StageId, StudyId
+from workbench.ids import StageId
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import stages_until
 from workbench.project.frozen import Frozen
 from workbench.project.gate import condition_of
-from workbench.project.project_code import Code
-from workbench.project.trust import TrustStore, demand, named_code
-from workbench.protocol import Event, RunStudy, RunUntil, StageFailed, StageFinished, StageSkipped
+from workbench.protocol import Event, RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import (
     ConvertResult,
     EvaluateResult,
@@ -34,13 +31,11 @@ from workbench.results import (
     VerifyResult,
     load_result,
 )
-from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pydantic import JsonValue
 
 _Result = TypeVar("_Result", bound=Frozen)
 
@@ -200,7 +195,7 @@ def run(
     planned = plan(opened.project, opened.folder, results)
     stages = _cached_reports(planned, results, last, skip)
     if stages is None:
-        code = _allowed_code(opened, trust=trust)
+        code = allowed_code(opened, trust=trust)
         command = RunUntil(
             job="run",
             project=opened.project,
@@ -245,13 +240,6 @@ class _Options:
     fail_if: tuple[str, ...]
     allow_differences: bool
     accelerate: bool
-
-
-def _allowed_code(opened: OpenProject, *, trust: bool) -> Code:
-    """Return the project's code, which may run; raises TrustRequiredError."""
-    if trust:
-        return named_code(opened.project, opened.folder)
-    return demand(opened.project, opened.folder, TrustStore())
 
 
 def _require_package(opened: OpenProject, last: StageId) -> None:
@@ -351,84 +339,3 @@ def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> GateResult | None:
         fail_if=fail_if,
         reason=reason,
     )
-
-
-def record_run(project_path: Path, record: Run | None) -> ErrorInfo | None:
-    """Keep a run in the history beside a project file; return why it could not be kept."""
-    if record is None:
-        return None
-    with closing(History(history_path(project_path))) as history:
-        history.record(record)
-        return history.problem
-
-
-@dataclass(frozen=True)
-class StudyRun:
-    """How a study ended.
-
-    Attributes:
-        found: What the study found, as JSON; None when it failed.
-        errors: Why it failed.
-    """
-
-    folder: Path
-    outcome: str
-    failures: tuple[StageFailed, ...] = field(default=())
-
-    @property
-    def errors(self) -> tuple[ErrorInfo, ...]:
-        """The problems that ended the study."""
-        return tuple(info for event in self.failures for info in event.infos)
-
-
-def study(
-    opened: OpenProject,
-    name: StudyId,
-    kind: type[_Result],
-    options: dict[str, JsonValue] | None = None,
-    *,
-    trust: bool = False,
-    cache: Cache | None = None,
-    accelerate: bool = True,
-    on_event: Callable[[Event], None] | None = None,
-) -> tuple[_Result | None, StudyRun]:
-    """Run a study, or go on with one that was interrupted.
-
-    Args:
-        opened: The project.
-        name: The study's id (``workbench.studies.STUDIES``), such as ``sensitivity`` or ``sweep``.
-        kind: The type of its result, such as ``SensitivityResult``.
-        options: The study's options.
-        trust: Allow the Python code that the project names to run, this time.
-        cache: Where results are kept; by default the user's cache.
-        accelerate: Whether the toolchain may be accelerated (same bytes, less time).
-        on_event: Called with every event of the engine.
-
-    Returns:
-        The result, or None when the study failed, and how it ended.
-
-    Raises:
-        WorkbenchError: A file that the project names is missing.
-        TrustRequiredError: The project names code that is not trusted.
-        Cancelled: The user pressed Ctrl-C. What was found is kept.
-    """
-    project, folder = opened.project, opened.folder
-    code = _allowed_code(opened, trust=trust)
-    results = cache or Cache(default_root())
-    asked = options or {}
-    planned = plan(project, folder, results)
-    command = RunStudy(
-        job=name,
-        study=name,
-        project=project,
-        folder=str(folder),
-        options=asked,
-        plan=planned,
-        cache_root=str(results.root),
-        accelerate=accelerate,
-        code=code.digest,
-    )
-    place = study_folder(results, study_key(name, project, folder, results, asked, planned))
-    job = run_job(command, on_event)
-    ended = StudyRun(place, job.outcome, tuple(job.failures))
-    return (load_study(kind, place) if job.outcome == "done" else None), ended

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from workbench import logs
+from workbench.api import JobFailedError
 from workbench.cli import (
     blame,
     board,
@@ -46,7 +47,6 @@ from workbench.cli.output import (
     EXIT_FAILED,
     EXIT_TRUST,
     EXIT_USAGE,
-    StudyFailedError,
     print_infos,
     print_problems,
 )
@@ -222,4 +222,4 @@ def _unforeseen(error: Exception) -> ErrorInfo:
 def _code_of(error: WorkbenchError) -> int:
     if isinstance(error, TrustRequiredError):
         return EXIT_TRUST
-    return EXIT_FAILED if isinstance(error, StudyFailedError) else EXIT_USAGE
+    return EXIT_FAILED if isinstance(error, JobFailedError) else EXIT_USAGE

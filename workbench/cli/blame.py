@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     add_engine,
     add_project,
-    open_project,
     opened_cache,
     print_json,
 )
 from workbench.project.model import KEEPING_CALLS
-from workbench.studies.documents import Blame
 
 if TYPE_CHECKING:
     import argparse
@@ -35,17 +34,16 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
     with opened_cache(options) as cache:
-        found = run_study("blame", Blame, (project, folder), cache, options, {})
+        result = api.blame(api.open(options.project), **job_options(options, cache))
     if options.json:
-        print_json(found.model_dump(mode="json"))
+        print_json(result.model_dump(mode="json"))
         return EXIT_DONE
-    if not found.reason:
+    if not result.reason:
         print("The compiler accepts the program.")
         return EXIT_DONE
-    print(found.reason)
-    for culprit in found.culprits:
+    print(result.reason)
+    for culprit in result.culprits:
         print(f'  {KEEPING_CALLS[culprit.kind]}("{culprit.match}")')
-    print(f"Found in {found.compilations} compilations.")
+    print(f"Found in {result.compilations} compilations.")
     return EXIT_DONE

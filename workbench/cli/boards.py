@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import api
 from workbench.cli.output import EXIT_DONE, add_json, print_infos, print_json, print_table
-from workbench.deploy import boards
 from workbench.deploy.boards import Board, Memory, Npu, all_boards, load
 from workbench.errors import WorkbenchError, failure
-from workbench.project import store
 
 if TYPE_CHECKING:
     import argparse
@@ -51,9 +50,10 @@ def _put(options: argparse.Namespace) -> int:
         raise failure(
             "No board given.", "Run: workbench boards BOARD --put PROJECT.", code="board-not-given"
         )
-    path: Path = options.put
-    folder = path.absolute().parent
-    project = store.edit(path, lambda p: boards.put(p, options.board, folder, options.device))
+    opened = api.update(
+        api.open(options.put), lambda fresh: api.set_board(fresh, options.board, options.device)
+    )
+    project = opened.project
     if options.json:
         print_json({"board": project.board, "target": project.target.model_dump(mode="json")})
     else:

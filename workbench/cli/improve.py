@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
-from workbench.project import edits, store
+from workbench import api
+from workbench.cli.output import EXIT_DONE, add_project, print_json, print_table
 from workbench.project.configs import IMPROVERS
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
-    changed = project
+    opened = changed = api.open(options.project)
     for on, names in ((True, options.on), (False, options.off)):
         for name in names:
-            changed = edits.set_improver(changed, name, on=on)
-    if changed != project:
-        store.save(changed, options.project)
+            changed = api.set_improver(changed, name, on=on)
+    if changed != opened:
+        api.save(changed)
+    improvers = changed.project.improvers
     if options.json:
-        print_json({"improvers": list(changed.improvers)})
+        print_json({"improvers": list(improvers)})
         return EXIT_DONE
-    rows = [("on" if i.id in changed.improvers else "off", i.id, i.description) for i in IMPROVERS]
+    rows = [("on" if i.id in improvers else "off", i.id, i.description) for i in IMPROVERS]
     print_table(("", "id", "what it does"), rows)
     return EXIT_DONE

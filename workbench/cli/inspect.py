@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import api
 from workbench.cli.output import EXIT_DONE, add_json, print_json, print_table
-from workbench.errors import Place, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
 
 def add(verbs: Any) -> None:
@@ -39,74 +37,50 @@ def add(verbs: Any) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    from workbench.pte.description import describe
-
-    data = _read(options.program)
-    description = describe(data, options.method, whole=options.plan)
-    listings = []
-    if options.commands or options.find:
-        listings = [
-            [line for line in lines if options.find.casefold() in line.casefold()]
-            for lines in _listings(data, options.method)
-        ]
+    inspection = api.inspect(
+        options.program,
+        options.method,
+        plan=options.plan,
+        commands=options.commands,
+        find=options.find,
+    )
+    description = inspection.description
     if options.json:
         if options.commands or options.find:
-            description["commands"] = listings
+            description = {**description, "commands": inspection.listings}
         print_json(description)
         return EXIT_DONE
     _print(options.program, description)
     if options.plan:
         _print_plan(description)
-    for lines in listings:
+    for lines in inspection.listings:
         print("\n".join(["", *lines]))
     return EXIT_DONE
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return read_limited(path, MAX_PROGRAM_BYTES)
-    except FileNotFoundError as error:
-        raise failure(f"{path} does not exist.", code="file-missing") from error
-    except OSError as error:
-        raise failure(
-            f"{path.name} cannot be read: {error.strerror or error}.",
-            where=Place(kind="file", id=path.name),
-            code="file-unreadable",
-        ) from error
-
-
-def _listings(data: bytes, method: str) -> Iterator[Iterator[str]]:
-    from workbench.pte import npu_commands, vela_stream
-    from workbench.pte.description import read_program
-
-    for delegate in read_program(data).method(method).delegates:
-        if delegate.backend == vela_stream.ETHOS_U:
-            commands = vela_stream.commands(vela_stream.blocks(delegate.data))
-            if commands is not None:
-                yield npu_commands.listing(npu_commands.decode(commands))
-
-
-def _print(path: Path, found: dict[str, Any]) -> None:
-    print(f"{path.name}: {found['bytes']:,} bytes, methods {', '.join(found['methods'])}")
-    if len(found["methods"]) > 1:
-        print(f"  method   {found['method']}")
+def _print(path: Path, description: dict[str, Any]) -> None:
+    print(
+        f"{path.name}: {description['bytes']:,} bytes, methods {', '.join(description['methods'])}"
+    )
+    if len(description["methods"]) > 1:
+        print(f"  method   {description['method']}")
     for side in ("inputs", "outputs"):
-        for tensor in found[side]:
+        for tensor in description[side]:
             print(
                 f"  {side[:-1]:<9}{tensor.get('dtype', tensor['type'])} {tensor.get('shape', '')}"
             )
-    for delegate in found["delegates"]:
+    for delegate in description["delegates"]:
         _print_delegate(delegate)
-    memory = found["memory"]
+    memory = description["memory"]
     print(f"  planned buffers {', '.join(f'{b:,}' for b in memory['planned_bytes'])} bytes")
     print(f"  method pool     {memory['method_pool_bytes']:,} bytes")
     print(f"  scratch pool    {memory['scratch_pool_bytes']:,} bytes")
-    print(f"  constants       {found['constants_bytes']:,} bytes")
-    for name, size in found["named_data_bytes"].items():
+    print(f"  constants       {description['constants_bytes']:,} bytes")
+    for name, size in description["named_data_bytes"].items():
         print(f"  named data      {name} {size:,} bytes")
-    if found["test_cases"]:
-        print(f"  test vectors    {plural(found['test_cases'], 'sample')}")
-    print(f"  kernels         {', '.join(found['kernels']) or 'none'}")
+    if description["test_cases"]:
+        print(f"  test vectors    {plural(description['test_cases'], 'sample')}")
+    print(f"  kernels         {', '.join(description['kernels']) or 'none'}")
 
 
 def _print_delegate(delegate: dict[str, Any]) -> None:
@@ -122,10 +96,11 @@ def _print_delegate(delegate: dict[str, Any]) -> None:
         print(f"    {kinds}")
 
 
-def _print_plan(found: dict[str, Any]) -> None:
+def _print_plan(description: dict[str, Any]) -> None:
     print("\ninstructions:")
     rows = [
-        (str(c["number"]), c["kind"], c["name"], "; ".join(c["values"])) for c in found["calls"]
+        (str(c["number"]), c["kind"], c["name"], "; ".join(c["values"]))
+        for c in description["calls"]
     ]
     print_table(("#", "kind", "what", "values"), rows)
     print("\nmemory plan:")
@@ -134,7 +109,7 @@ def _print_plan(found: dict[str, Any]) -> None:
             str(t["index"]), t["role"], f"{t['dtype']} {list(t['shape'])}", str(t["memory"]),
             f"{t['address']:#x}", f"{t['bytes']:,}", f"{t['first']} to {t['last']}",
         )
-        for t in found["plan"]
+        for t in description["plan"]
     ]  # fmt: skip
     head = ("value", "for", "tensor", "memory", "address", "bytes", "instructions")
     print_table(head, rows_of_plan)
@@ -144,6 +119,6 @@ def _print_plan(found: dict[str, Any]) -> None:
         [
             (str(c["index"]), f"{c['dtype']} {list(c['shape'])}" if c["dtype"] else "",
              f"{c['bytes']:,}")
-            for c in found["constants"]
+            for c in description["constants"]
         ],
     )  # fmt: skip

@@ -6,9 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from workbench import api
-from workbench.cli.output import Progress, StudyFailedError, print_infos
-from workbench.history.runs import run_of
-from workbench.ids import StudyId
+from workbench.cli.output import Progress
 from workbench.protocol import (
     Event,
     LogLine,
@@ -19,17 +17,11 @@ from workbench.protocol import (
     StageStarted,
     StudyProgress,
 )
-from workbench.studies.documents import Document
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
-
-    from pydantic import JsonValue
 
     from workbench.pipeline.cache import Cache
-    from workbench.pipeline.plan import Plan
-    from workbench.project.model import Project
 
 
 class ProgressPrinter:
@@ -39,9 +31,9 @@ class ProgressPrinter:
         self._progress = Progress()
         self._verbose = verbose
 
-    def starting(self, study: StudyId) -> None:
+    def starting(self) -> None:
         """Show that the engine starts, which takes seconds and sends no events."""
-        self._progress.line(f"{study:>12}  starting the engine")
+        self._progress.line(f"{'engine':>12}  starting")
 
     def output(self, line: str) -> None:
         """Print a line of the toolchain, if the user asked for them."""
@@ -71,44 +63,13 @@ class ProgressPrinter:
                 pass
 
 
-def run_study(
-    study: StudyId, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
-    options: argparse.Namespace, asked: dict[str, JsonValue],
-) -> Document:  # fmt: skip
-    """Run a study to its end and return its result.
-
-    Args:
-        study: The study's id.
-        kind: The type of its result.
-        opened: A project with the folder its paths start from.
-        cache: Where results are kept.
-        options: The verb's options.
-        asked: The study's options.
-
-    Raises:
-        Cancelled: The user pressed Ctrl-C. What was found is kept.
-        TrustRequiredError: The project's code may not run.
-        StudyFailedError: The study failed.
-    """
+def job_options(options: argparse.Namespace, cache: Cache) -> api.JobOptions:
+    """Return how a study of a verb runs, with its progress on stderr."""
     printer = ProgressPrinter()
-    printer.starting(study)
-    found, ended = api.study(
-        api.OpenProject(*opened),
-        study,
-        kind,
-        asked,
-        trust=options.trust,
-        cache=cache,
-        accelerate=not options.no_acceleration,
-        on_event=printer.event,
-    )
-    if found is None:
-        raise StudyFailedError(ended.errors)
-    return found
-
-
-def keep_run(path: Path, project: Project, planned: Plan, cache: Cache, origin: str = "") -> None:
-    """Keep the run in the history beside ``path``; print why it cannot be kept."""
-    problem = api.record_run(path, run_of(project, planned, cache, origin))
-    if problem is not None:
-        print_infos([problem], "warning")
+    printer.starting()
+    return {
+        "trust": options.trust,
+        "cache": cache,
+        "accelerate": not options.no_acceleration,
+        "on_event": printer.event,
+    }

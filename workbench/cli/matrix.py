@@ -6,15 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
-    StudyFailedError,
     add_engine,
     add_json,
     add_several,
-    open_project,
     opened_cache,
     print_infos,
     print_json,
@@ -61,24 +60,24 @@ def _perform(options: argparse.Namespace) -> int:
     asked = {
         "targets": options.targets, "configs": options.configs, "qat_epochs": options.qat_epochs
     }  # fmt: skip
-    found: dict[str, MatrixResult] = {}
+    results: dict[str, MatrixResult] = {}
     failed = False
     for path in options.projects:
-        project, folder = open_project(argparse.Namespace(**{**vars(options), "project": path}))
+        opened = api.open(path)
+        name = opened.project.name
         with opened_cache(options) as cache:
+            how = job_options(options, cache)
             try:
-                study = run_study("matrix", MatrixResult, (project, folder), cache, options, asked)
-            except StudyFailedError as error:
-                print_infos(error.infos, f"{project.name} failed")
+                results[name] = api.study(opened, "matrix", MatrixResult, asked, **how)
+            except api.JobFailedError as error:
+                print_infos(error.infos, f"{name} failed")
                 failed = True
-            else:
-                found[project.name] = study
     if options.json:
-        print_json({name: result.model_dump(mode="json") for name, result in found.items()})
+        print_json({name: result.model_dump(mode="json") for name, result in results.items()})
     elif options.markdown:
-        _print_markdown(found, options.targets, options.configs)
+        _print_markdown(results, options.targets, options.configs)
     else:
-        for name, result in found.items():
+        for name, result in results.items():
             print(f"{name}:")
             print_table(("device", "config", ""), [(c.target, c.config, _said(c))
                                                    for c in result.cells])  # fmt: skip
@@ -97,12 +96,14 @@ def _said(cell: Cell) -> str:
     return f"verified, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
 
 
-def _print_markdown(found: dict[str, MatrixResult], targets: list[str], configs: list[str]) -> None:
+def _print_markdown(
+    results: dict[str, MatrixResult], targets: list[str], configs: list[str]
+) -> None:
     columns = [(target, config) for target in targets for config in configs]
     heads = [f"{t.removeprefix('ethos-')} {c}" for t, c in columns]
     print(f"| model | {' | '.join(heads)} |")
     print(f"|---|{'---|' * len(columns)}")
-    for name, result in found.items():
+    for name, result in results.items():
         cells = {(c.target, c.config): c for c in result.cells}
         row = [_short(cells.get(column)) for column in columns]
         print(f"| {name} | {' | '.join(row)} |")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.api import JSON_VERSION
-from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.errors import ErrorInfo
 from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
@@ -29,10 +29,6 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_DIFFERS = 0, 1, 2, 3, 4
 EXIT_CANCELLED = 130
 # The pause between two lines of progress where stderr is no terminal.
 PLAIN_PERIOD_S = 5.0
-
-
-class StudyFailedError(WorkbenchError):
-    """A study or a stage failed: the verb ends with ``EXIT_FAILED``."""
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     add_engine,
     add_project,
-    open_project,
     opened_cache,
     print_json,
 )
-from workbench.studies.matrix import Placement, one_of_each_kind
 
 if TYPE_CHECKING:
     import argparse
@@ -33,14 +32,12 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    one_of_each_kind(project.target)
     with opened_cache(options) as cache:
-        found = run_study("placement", Placement, (project, folder), cache, options, {})
+        placement = api.placement(api.open(options.project), **job_options(options, cache))
     if options.json:
-        print_json(found.model_dump(mode="json"))
+        print_json(placement.model_dump(mode="json"))
         return EXIT_DONE
-    for device in found.devices:
+    for device in placement.devices:
         if device.problem:
             print(f"{device.kind}  {device.problem}")
             continue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
-from workbench.project import edits, store
+from workbench import api
+from workbench.cli.output import EXIT_DONE, add_project, print_json, print_table
 from workbench.project.plugins import installed, items_of
 
 if TYPE_CHECKING:
@@ -29,19 +29,20 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    changed = project
+    opened = changed = api.open(options.project)
     if options.remove:
-        changed = edits.withdraw_plugin(changed, options.remove)
+        changed = api.remove_plugin(changed, options.remove)
     if options.add:
-        items_of(options.add, folder)
-        changed = edits.offer_plugin(changed, options.add)
-    if changed != project:
-        store.save(changed, options.project)
-    items = [i for plugin in (*changed.plugins, *installed()) for i in items_of(plugin, folder)]
+        changed = api.add_plugin(changed, options.add)
+    if changed != opened:
+        api.save(changed)
+    plugins = changed.project.plugins
+    items = [
+        item for plugin in (*plugins, *installed()) for item in items_of(plugin, changed.folder)
+    ]
     if options.json:
         named = [{"kind": i.role, "reference": i.reference, "title": i.title} for i in items]
-        print_json({"plugins": list(changed.plugins), "items": named})
+        print_json({"plugins": list(plugins), "items": named})
         return EXIT_DONE
     rows = [(i.role, i.name, i.title, i.reference.rpartition(":")[0]) for i in items]
     print_table(("kind", "name", "what it does", "plug-in"), rows)

@@ -5,32 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from workbench.analysis.ranges import (
-    METHOD_TITLES,
-    WEIGHT_REFUSAL,
-    RangeTaker,
-    activations,
-    choices,
-    histogram_of,
-    methods_of,
-    read_chosen,
-    title_of,
-)
-from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
-from workbench.errors import Place, failure
-from workbench.pipeline.cache import Cache, default_root
-from workbench.pipeline.plan import plan
-from workbench.project import edits, store
-from workbench.project.rules import is_within
-from workbench.results import CalibrateResult, TensorRange, load_arrays, load_result
+from workbench import api
+from workbench.analysis.ranges import METHOD_TITLES, title_of
+from workbench.cli.output import EXIT_DONE, add_project, print_json, print_table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
-    from pathlib import Path
 
     from workbench.project.configs import MethodScope
-    from workbench.project.model import Project
 
 
 def add(verbs: Any) -> None:
@@ -77,56 +59,41 @@ def _add_comparing(actions: Any) -> None:
     choose.set_defaults(perform=_choose, edits=True)
 
 
-def _calibrated(options: argparse.Namespace) -> tuple[Project, CalibrateResult | None, Path]:
-    """Return the project and its calibration result, if there is one."""
-    project, folder = open_project(options)
-    cache = Cache(default_root())
-    stage = plan(project, folder, cache).of("calibrate")
-    path = cache.folder(stage.key) if stage.key else folder
-    found = load_result(CalibrateResult, path) if stage.state == "cached" else None
-    return project, found, path
-
-
-def _needed(options: argparse.Namespace) -> tuple[Project, CalibrateResult, Mapping[str, Any]]:
-    project, found, path = _calibrated(options)
-    if found is None:
-        raise failure(
-            "No calibration for the current project.",
-            f"Run: workbench run {options.project} --until calibrate",
-            Place(kind="stage", id="calibrate"),
-            code="calibration-outdated",
-        )
-    return project, found, load_arrays(path)
-
-
 def _show(options: argparse.Namespace) -> int:
-    project, found, path = _calibrated(options)
-    rows = found.ranges if found is not None else ()
-    chosen = project.fixed_ranges()
-    range_texts = {tensor: f"{low:.6g} to {high:.6g}" for tensor, (low, high) in chosen.items()}
-    if found is not None:
-        chosen = read_chosen(project, path, RangeTaker())[0]
-        for row, taken in methods_of(rows, project):
-            low, high = chosen.get(row.node, (row.minimum, row.maximum))
-            range_texts[row.node] = f"{low:.6g} to {high:.6g} ({taken.method})"
+    return _print(options, api.open(options.project))
+
+
+def _print(options: argparse.Namespace, opened: api.OpenProject) -> int:
+    project, ranges = opened.project, api.ranges(opened)
+    rows = ranges.tensors or ()
     if options.json:
         print_json({
             "project": project.name,
-            "calibrated": found is not None,
+            "calibrated": ranges.tensors is not None,
             "fixed": [fixed.model_dump(mode="json") for fixed in project.ranges],
-            "methods": [chosen.model_dump(mode="json") for chosen in project.range_methods],
-            "chosen": {tensor: list(ends) for tensor, ends in chosen.items()},
+            "methods": [method.model_dump(mode="json") for method in project.range_methods],
+            "chosen": {tensor: list(ends) for tensor, ends in ranges.chosen.items()},
             "tensors": [row.model_dump(mode="json") for row in rows],
         })  # fmt: skip
         return EXIT_DONE
+    ends = project.fixed_ranges()
+    ends |= {
+        row.node: ranges.chosen.get(row.node, (row.minimum, row.maximum))
+        for row in rows if row.node in ranges.methods
+    }  # fmt: skip
+    texts = {
+        node: f"{low:.6g} to {high:.6g}"
+        + (f" ({ranges.methods[node]})" if node in ranges.methods else "")
+        for node, (low, high) in ends.items()
+    }
     by_id = {row.id: row for row in rows}
     table: list[tuple[str, ...]] = [
         (title_of(r, by_id), r.kind, r.dtype,
          f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
-         range_texts.pop(r.node, "") if r.kind == "activation" else "", r.problem)
+         texts.pop(r.node, "") if r.kind == "activation" else "", r.problem)
         for r in rows
     ]  # fmt: skip
-    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in range_texts.items()]
+    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in texts.items()]
     print_table(("tensor", "kind", "type", "min", "max", "step", "chosen", ""), table)
     for method in project.range_methods:
         print(f"{METHOD_TITLES[method.method]} for {method.place}")
@@ -134,103 +101,49 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    project, found, arrays = _needed(options)
-    row = next((r for r in activations(found.ranges) if r.node == options.tensor), None)
-    if row is None:
-        _refuse_weight(options.tensor, found)
-        raise _unknown(options.tensor, found)
-    histogram = histogram_of(row, arrays)
-    offered = choices(row, histogram) if histogram is not None else []
+    opened = api.open(options.project)
+    choices = api.compare_methods(opened, options.tensor)
     if options.json:
         print_json({
-            "project": project.name, "tensor": options.tensor,
-            "choices": [asdict(choice) for choice in offered],
+            "project": opened.project.name, "tensor": options.tensor,
+            "choices": [asdict(choice) for choice in choices],
         })  # fmt: skip
         return EXIT_DONE
     table = (
         (c.method, f"{c.minimum:.6g}", f"{c.maximum:.6g}", f"{c.grid.scale:.6g}",
          f"{100 * c.clipped:.3g} %", "" if c.sqnr_db is None else f"{c.sqnr_db:.2f} dB")
-        for c in offered
+        for c in choices
     )  # fmt: skip
     print_table(("method", "min", "max", "step", "clipped", "SQNR, predicted"), table)
     return EXIT_DONE
 
 
 def _choose(options: argparse.Namespace) -> int:
-    project, found, _ = _needed(options)
     scope: MethodScope = "all" if options.all else "tensor" if options.tensor else "module"
     match = options.tensor or options.module or ""
-    if scope == "tensor":
-        _refuse_weight(match, found)
-    if not any(_is_wanted(row, options) for row in activations(found.ranges)):
-        raise _unknown(match or "anything", found)
-    return _save(options, edits.choose_method(project, scope, match, options.method))
-
-
-def _is_wanted(row: TensorRange, options: argparse.Namespace) -> bool:
-    if options.tensor:
-        return row.node == str(options.tensor)
-    return bool(options.all or (options.module and is_within(row.module, options.module)))
-
-
-def _refuse_weight(name: str, found: CalibrateResult | None) -> None:
-    """Raise if the tensor is a weight, whose range cannot be set."""
-    rows = found.ranges if found is not None else ()
-    if any(row.node == name and row.kind == "weight" for row in rows):
-        what, _, instead = WEIGHT_REFUSAL.partition(". ")
-        place = Place(kind="tensor", id=name)
-        raise failure(f"{what}.", instead, place, code="range-of-weight")
-
-
-def _unknown(name: str, found: CalibrateResult) -> Exception:
-    import difflib
-
-    names = [row.node for row in activations(found.ranges)]
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    listing = "Run workbench ranges PROJECT for a list."
-    hint = f"Did you mean {', '.join(close)}?" if close else listing
-    return failure(
-        f"No quantized activation {name}.",
-        hint,
-        Place(kind="tensor", id=name),
-        code="activation-unknown",
+    return _save(
+        options, api.choose_method(api.open(options.project), scope, match, options.method)
     )
 
 
 def _set(options: argparse.Namespace) -> int:
-    project, found, _ = _calibrated(options)
-    _refuse_weight(options.tensor, found)
-    return _save(
-        options, edits.fix_range(project, options.tensor, options.minimum, options.maximum)
-    )
+    opened = api.open(options.project)
+    return _save(options, api.pin_range(opened, options.tensor, options.minimum, options.maximum))
 
 
 def _free(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
-    if not (options.all or options.module or options.tensors):
-        return _save(options, edits.revise(project, ranges=(), range_methods=()))
-    if options.tensors:
-        return _save(options, edits.free_ranges(project, options.tensors))
-    wanted = ("all", "") if options.all else ("module", options.module)
-    gone = [m for m in project.range_methods if (m.scope, m.match) == wanted]
-    if not gone:
-        known = ", ".join(m.place for m in project.range_methods) or "none"
-        raise failure(
-            f"No method is set for {wanted[1]}.",
-            f"Set for: {known}.",
-            Place(kind="module", id=wanted[1]),
-            code="range-method-not-set",
-        )
-    return _save(options, edits.drop_methods(project, gone))
+    opened = api.open(options.project)
+    if options.tensors or not (options.all or options.module):
+        return _save(options, api.unpin_ranges(opened, options.tensors or None))
+    scope: MethodScope = "all" if options.all else "module"
+    return _save(options, api.reset_method(opened, scope, options.module or ""))
 
 
 def _samples(options: argparse.Namespace) -> int:
-    edit = edits.drop_samples if options.action == "drop" else edits.restore_samples
-    return _save(options, edit(open_project(options)[0], options.samples))
+    edit = api.exclude_samples if options.action == "drop" else api.include_samples
+    return _save(options, edit(api.open(options.project), options.samples))
 
 
-def _save(options: argparse.Namespace, project: Project) -> int:
-    """Validate and write the project, and show its ranges."""
-    store.parse(store.dump(project).encode(), str(options.project))
-    store.save(project, options.project)
-    return _show(options)
+def _save(options: argparse.Namespace, opened: api.OpenProject) -> int:
+    """Write the project, and show its ranges."""
+    return _print(options, api.save(opened))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json
+from workbench import api
+from workbench.cli.output import EXIT_DONE, add_project, print_json
 from workbench.errors import Place, failure
-from workbench.pipeline.cache import Cache, default_root
+from workbench.files import write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -25,11 +26,7 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    from workbench.files import write_file
-    from workbench.report import page
-
-    project, _ = open_project(options)
-    text = page(project, options.project, Cache(default_root()))
+    text = api.report(api.open(options.project))
     try:
         write_file(options.out, text.encode())
     except OSError as error:

@@ -11,11 +11,8 @@ from workbench import api
 from workbench.cli.jobs import ProgressPrinter
 from workbench.cli.output import (
     EXIT_DONE,
-    StudyFailedError,
     add_engine,
     add_project,
-    allowed_code,
-    open_project,
     opened_cache,
     print_infos,
     print_json,
@@ -23,22 +20,11 @@ from workbench.cli.output import (
 )
 from workbench.errors import Place, failure
 from workbench.files import write_file
-from workbench.pipeline.resolution import float_graph, prepared_result, resolve_graph
-from workbench.project import edits, store
-from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
-from workbench.project.model import PLUGIN_KINDS, RULE_CALLS, Project, RuleKind
-from workbench.project.plugins import offered
-from workbench.project.rules import Resolution
-from workbench.protocol import RunUntil
-from workbench.targets import target_of
-from workbench.targets.formats.pass_args import pass_args_of, read_args, taken, toml_of
+from workbench.project.model import RULE_CALLS, RuleKind
+from workbench.targets.formats.pass_args import toml_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
-
-    from workbench.graph.snapshot import GraphSnapshot
-    from workbench.pipeline.cache import Cache
 
 
 def add_actions(actions: Any) -> None:
@@ -56,23 +42,21 @@ def add_actions(actions: Any) -> None:
 
 
 def _take(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
-    args = read_args(options.file)
-    found = taken(project, args, mase_compatible=options.mase_compatible)
-    store.parse(store.dump(found.project).encode(), str(options.project))
-    store.save(found.project, options.project)
-    print_infos(found.notes, "note")
+    opened, notes = api.import_pass_args(
+        api.open(options.project), options.file, mase_compatible=options.mase_compatible
+    )
+    api.save(opened)
+    print_infos(notes, "note")
     if options.json:
-        notes = [note.model_dump(mode="json") for note in found.notes]
-        print_json({"rules": len(found.project.rules), "notes": notes})
+        documents = [note.model_dump(mode="json") for note in notes]
+        print_json({"rules": len(opened.project.rules), "notes": documents})
     else:
-        print(f"Imported {len(found.project.rules)} rules from {options.file}.")
+        print(f"Imported {len(opened.project.rules)} rules from {options.file}.")
     return EXIT_DONE
 
 
 def _write(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
-    args = pass_args_of(project)
+    args = api.export_pass_args(api.open(options.project))
     text = json.dumps(args, indent=1) if options.file.suffix == ".json" else toml_of(args)
     try:
         write_file(options.file, text.encode())
@@ -136,19 +120,25 @@ def _add_actions(actions: Any) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
+    opened = api.open(options.project)
     if not options.resolve:
-        return _print_stack(options, project)
+        return _print_rules(options, opened)
     with opened_cache(options) as cache:
-        graph = _graph(options, project, folder, cache)
-        prepared = prepared_result(project, folder, cache)
-    if prepared is None and any(rule.kind in PLUGIN_KINDS for rule in project.rules):
+        resolved = api.resolve_rules(
+            opened,
+            trust=options.trust,
+            cache=cache,
+            accelerate=not options.no_acceleration,
+            on_event=ProgressPrinter().event,
+        )
+    if resolved.plugins_pending:
         print("Matches of plug-in rules are known after: workbench run --until prepare",
               file=sys.stderr)  # fmt: skip
-    return _print_resolution(options, project, resolve_graph(project, graph, prepared), graph)
+    return _print_resolution(options, opened, resolved)
 
 
-def _print_stack(options: argparse.Namespace, project: Project) -> int:
+def _print_rules(options: argparse.Namespace, opened: api.OpenProject) -> int:
+    project = opened.project
     if options.json:
         rules = [{**r.model_dump(mode="json"), "call": RULE_CALLS[r.kind]} for r in project.rules]
         print_json({"project": project.name, "rules": rules})
@@ -161,37 +151,13 @@ def _print_stack(options: argparse.Namespace, project: Project) -> int:
     return EXIT_DONE
 
 
-def _graph(
-    options: argparse.Namespace, project: Project, folder: Path, cache: Cache
-) -> GraphSnapshot:
-    """Return the exported graph; an engine exports it if necessary.
-
-    Raises:
-        StudyFailedError: The export failed.
-    """
-    graph = float_graph(project, folder, cache)
-    if graph is not None:
-        return graph
-    code = allowed_code(options, project, folder)
-    command = RunUntil(
-        job="rules", project=project, folder=str(folder), until="export",
-        cache_root=str(cache.root), accelerate=not options.no_acceleration,
-        code=code,
-    )  # fmt: skip
-    job = api.run_job(command, ProgressPrinter().event)
-    graph = float_graph(project, folder, cache)
-    if graph is None:
-        raise StudyFailedError(info for event in job.failures for info in event.infos)
-    return graph
-
-
 def _print_resolution(
-    options: argparse.Namespace, project: Project, resolution: Resolution, graph: GraphSnapshot
+    options: argparse.Namespace, opened: api.OpenProject, resolved: api.ResolvedRules
 ) -> int:
-    types = {module.path: module.type_name for module in graph.modules}
+    resolution, types = resolved.resolution, resolved.types
     if options.json:
         print_json({
-            "project": project.name,
+            "project": opened.project.name,
             "modules": [
                 {"module": path, "type": types[path], "config": e.label, "rule": e.rule,
                  "overridden": list(e.overridden)}
@@ -215,79 +181,27 @@ def _print_resolution(
     return EXIT_DONE
 
 
-def _config(text: str, project: Project, folder: Path, role: PluginRole) -> str | Config:
-    if not text.lstrip().startswith("{"):
-        own = ([*PRESETS_BY_ID] if role == "config" else []) + [*project.presets]
-        return text if text in own else _of_plugin(text, project, folder, role, own)
-    from pydantic import ValidationError
-
-    kind: type[Config] = target_of(project.target.id).config_type
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise failure(
-            f"Invalid config: {place}: {first['msg']}.",
-            where=Place(kind="option", id="config"),
-            code="config-invalid",
-        ) from error
-
-
-def _of_plugin(
-    text: str, project: Project, folder: Path, role: PluginRole, others: Sequence[str] = ()
-) -> str:
-    """Return the reference of a plug-in item, given by name or by full reference."""
-    items = offered(project, folder, role)
-    found = [item.reference for item in items if text in (item.name, item.reference)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise failure(
-            f"Several plug-ins have a {role} {text}.",
-            f"Use {' or '.join(found)}.",
-            code="plugin-item-ambiguous",
-        )
-    known = ", ".join([*others, *(item.name for item in items)]) or "none; add a plug-in first"
-    raise failure(f"Unknown {role} {text!r}.", f"Known: {known}.", code=f"{role}-unknown")
-
-
 def _add(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    kind, match = _KINDS[options.kind], options.match
-    config = _config(
-        options.config, project, folder, "quantizer" if kind == "quantizer" else "config"
+    kind = _KINDS[options.kind]
+    opened = api.open(options.project)
+    return _save(
+        options, api.add_rule(opened, kind, options.match, options.config, options.position)
     )
-    if kind == "finder":
-        match = _of_plugin(match, project, folder, "finder")
-    changed = edits.assign(project, kind, match, config)
-    rule = next(r for r in changed.rules
-                if (r.kind, r.match, r.config) == (kind, match, config))  # fmt: skip
-    refusal = target_of(project.target.id).refusal(project.target, changed.config_of(rule), kind)
-    if refusal:
-        raise failure(refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported")
-    if options.position is not None:
-        changed = edits.move_rule(changed, rule.id, options.position)
-    return _save(options, changed)
 
 
 def _remove(options: argparse.Namespace) -> int:
-    return _save(options, edits.remove_rule(open_project(options)[0], options.rule))
+    return _save(options, api.remove_rule(api.open(options.project), options.rule))
 
 
 def _move(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
-    return _save(options, edits.move_rule(project, options.rule, options.position))
+    return _save(options, api.move_rule(api.open(options.project), options.rule, options.position))
 
 
 def _switch(options: argparse.Namespace) -> int:
     enabled = options.action == "enable"
-    project, _ = open_project(options)
-    return _save(options, edits.enable_rule(project, options.rule, enabled=enabled))
+    return _save(options, api.enable_rule(api.open(options.project), options.rule, enabled=enabled))
 
 
-def _save(options: argparse.Namespace, project: Project) -> int:
-    """Validate and write the project, and show its rules."""
-    store.parse(store.dump(project).encode(), str(options.project))
-    store.save(project, options.project)
-    return _print_stack(options, project)
+def _save(options: argparse.Namespace, opened: api.OpenProject) -> int:
+    """Write the project, and show its rules."""
+    return _print_rules(options, api.save(opened))

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.output import (
-    EXIT_DONE,
-    add_project,
-    open_project,
-    print_infos,
-    print_json,
-    print_table,
-)
-from workbench.history.comparison import (
-    Change,
-    difference,
-    estimate_warning,
-    front_of,
-    lowered_of,
-    module_changes,
-    rules_line,
-)
-from workbench.history.store import History, history_path
-from workbench.pipeline.cache import Cache, default_root
-from workbench.project import store
-from workbench.project.edits import restore_rules
+from workbench import api
+from workbench.cli.output import EXIT_DONE, add_project, print_infos, print_json, print_table
+from workbench.history.comparison import rules_line
 
 if TYPE_CHECKING:
     import argparse
 
+    from workbench.errors import ErrorInfo
     from workbench.history.runs import Run
-    from workbench.project.model import Project
 
 _HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "measured", "SRAM [KiB]",
            "verdict", "best")  # fmt: skip
@@ -54,30 +37,26 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    open_project(options)
-    history = History(history_path(options.project))
-    try:
-        if options.diff:
-            _print_difference(options, *(history.run(number) for number in options.diff))
-        elif options.restore is not None:
-            run = history.run(options.restore)
-            store.edit(options.project, lambda project: _restored(project, run))
-            print(f"Restored the rules of run {run.number}: {rules_line(run)}.")
-        else:
-            _print_runs(options, history.runs())
-        if history.problem is not None:
-            print_infos([history.problem], "warning")
-    finally:
-        history.close()
+    opened = api.open(options.project)
+    problem: ErrorInfo | None = None
+    if options.diff:
+        difference = api.compare_runs(opened, *options.diff)
+        _print_difference(options, difference)
+        problem = difference.problem
+    elif options.restore is not None:
+        _, run = api.restore_run(opened, options.restore)
+        print(f"Restored the rules of run {run.number}: {rules_line(run)}.")
+    else:
+        history = api.history(opened)
+        _print_runs(options, history)
+        problem = history.problem
+    if problem is not None:
+        print_infos([problem], "warning")
     return EXIT_DONE
 
 
-def _restored(project: Project, run: Run) -> Project:
-    return restore_rules(project, run)
-
-
-def _print_runs(options: argparse.Namespace, runs: list[Run]) -> None:
-    best = front_of(runs)
+def _print_runs(options: argparse.Namespace, history: api.RunHistory) -> None:
+    runs, best = history.runs, history.best
     if options.json:
         rows = [{**r.model_dump(mode="json"), "best": r.number in best} for r in runs]
         print_json({"runs": rows})
@@ -104,28 +83,21 @@ def _row(run: Run, best: bool) -> list[str]:
     ]
 
 
-def _print_difference(options: argparse.Namespace, a: Run, b: Run) -> None:
-    parts = dict(difference(a, b).parts)
-    lowered = [lowered_of(run, Cache(default_root())) for run in (a, b)]
-    if lowered[0] is not None and lowered[1] is not None:
-        parts["modules"] = tuple(module_changes(lowered[0], lowered[1]))
-    warning = estimate_warning(a, b)
+def _print_difference(options: argparse.Namespace, difference: api.RunDifference) -> None:
+    a, b = difference.before.number, difference.after.number
     if options.json:
-        said = {name: [_values(each) for each in changes] for name, changes in parts.items()}
-        print_json({"a": a.number, "b": b.number, "warning": warning, **said})
+        parts = {
+            name: [asdict(change) for change in changes]
+            for name, changes in difference.parts.items()
+        }
+        print_json({"a": a, "b": b, "warning": difference.warning, **parts})
         return
-    if warning:
-        print(warning, file=sys.stderr)
-    for name, changes in parts.items():
+    if difference.warning:
+        print(difference.warning, file=sys.stderr)
+    for name, changes in difference.parts.items():
         if changes:
             print(f"{name}:")
-            print_table(
-                ("", f"run {a.number}", f"run {b.number}"),
-                [(each.what, each.before or "-", each.after or "-") for each in changes],
-            )
-    if not any(parts.values()):
+            rows = [(change.what, change.before or "-", change.after or "-") for change in changes]
+            print_table(("", f"run {a}", f"run {b}"), rows)
+    if not any(difference.parts.values()):
         print("The two runs are equal.", file=sys.stderr)
-
-
-def _values(change: Change) -> dict[str, str]:
-    return {"what": change.what, "before": change.before, "after": change.after}

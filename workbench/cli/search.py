@@ -5,28 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import keep_run, run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
     add_engine,
     add_project,
-    open_project,
     opened_cache,
     print_json,
     print_table,
 )
-from workbench.pipeline.plan import plan
-from workbench.project import store
-from workbench.studies.documents import load_study, study_folder, study_key
-from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
+from workbench.studies.search import DEFAULT_TRIALS, Candidate, Limits, SearchResult
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
-
-    from workbench.pipeline.cache import Cache
-    from workbench.project.model import Project
 
 _HEADER = ("no", "accuracy", "cycles", "SRAM [KiB]", "CPU", "limits", "origin", "precisions")
 
@@ -73,49 +66,40 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    asked = {
-        "accuracy": options.accuracy_at_least,
-        "cycles": options.cycles_at_most,
-        "sram": options.sram_at_most,
-        "cpu": options.cpu_operators_at_most,
-        "trials": options.trials,
-        "workers": options.workers,
-        "scheduler": options.scheduler,
-    }
+    opened = api.open(options.project)
+    limits = Limits(
+        accuracy=options.accuracy_at_least,
+        cycles=options.cycles_at_most,
+        sram=options.sram_at_most,
+        cpu=options.cpu_operators_at_most,
+    )
     with opened_cache(options) as cache:
-        try:
-            found = run_study("search", SearchResult, (project, folder), cache, options, asked)
-        finally:
-            _keep(options.project, project, folder, cache)
-    best = found.best()
+        result = api.search(
+            opened,
+            limits,
+            trials=options.trials,
+            workers=options.workers,
+            scheduler=options.scheduler,
+            **job_options(options, cache),
+        )
+    best = result.best()
     if options.json:
-        document = found.model_dump(mode="json")
-        print_json({**document, "front": [c.number for c in found.front()],
+        document = result.model_dump(mode="json")
+        print_json({**document, "front": [c.number for c in result.front()],
                     "best": best.number if best else None})  # fmt: skip
     else:
-        _print(found, best)
+        _print(result, best)
     if best is None:
         return EXIT_FAILED
     if options.apply:
-        store.edit(options.project, lambda fresh: with_choices(fresh, found.units, best.choices))
+        number = best.number
+        api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number))
     return EXIT_DONE
 
 
-def _keep(path: Path, project: Project, folder: Path, cache: Cache) -> None:
-    """Store every evaluated candidate, also after cancellation."""
-    key = study_key("search", project, folder, cache, {})
-    found = load_study(SearchResult, study_folder(cache, key))
-    if found is None:
-        return
-    for candidate in found.candidates:
-        made = with_choices(project, found.units, candidate.choices)
-        keep_run(path, made, plan(made, folder, cache), cache, "search")
-
-
-def _print(found: SearchResult, best: Candidate | None) -> None:
-    front = {each.number for each in found.front()}
-    rows = [_row(each, each.number in front) for each in found.candidates]
+def _print(result: SearchResult, best: Candidate | None) -> None:
+    front = {candidate.number for candidate in result.front()}
+    rows = [_row(candidate, candidate.number in front) for candidate in result.candidates]
     print_table(_HEADER, rows)
     if best is None:
         print("No candidate is within all limits; * marks the best trade-offs.")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     add_engine,
     add_project,
-    open_project,
     opened_cache,
     print_json,
     print_table,
 )
-from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
 from workbench.text import plural
 
@@ -38,42 +37,39 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
     with opened_cache(options) as cache:
-        asked = {"samples": options.samples}
-        key = study_key("sensitivity", project, folder, cache, asked)
-        found = load_study(SensitivityResult, study_folder(cache, key))
-        if found is None or found.samples < options.samples:
-            found = run_study(
-                "sensitivity", SensitivityResult, (project, folder), cache, options, asked
-            )
+        result = api.sensitivity(
+            api.open(options.project), options.samples, **job_options(options, cache)
+        )
     if options.json:
-        print_json(_document(found))
+        print_json(_document(result))
         return EXIT_DONE
     rows = [
-        (u.unit.name, _db(u.only.sqnr_db), _db(u.without.sqnr_db), _db(found.gain_db(u)),
+        (u.unit.name, _db(u.only.sqnr_db), _db(u.without.sqnr_db), _db(result.gain_db(u)),
          f"{u.unit.weights:,}")
-        for u in found.worst_first()
+        for u in result.worst_first()
     ]  # fmt: skip
     print_table(_HEADER, rows)
-    print(f"Whole model: {_db(found.quantized.sqnr_db)} dB over {plural(found.samples, 'sample')}.")
+    print(
+        f"Whole model: {_db(result.quantized.sqnr_db)} dB over {plural(result.samples, 'sample')}."
+    )
     return EXIT_DONE
 
 
-def _document(found: SensitivityResult) -> dict[str, Any]:
+def _document(result: SensitivityResult) -> dict[str, Any]:
     units = [
         {
             **u.unit.model_dump(mode="json"),
             "only_db": u.only.sqnr_db,
             "without_db": u.without.sqnr_db,
-            "gain_db": found.gain_db(u),
+            "gain_db": result.gain_db(u),
             "only_hits": u.only.hits,
             "without_hits": u.without.hits,
         }
-        for u in found.worst_first()
+        for u in result.worst_first()
     ]
-    whole = {"sqnr_db": found.quantized.sqnr_db, "hits": found.quantized.hits}
-    return {"samples": found.samples, "data": found.data, "quantized": whole, "units": units}
+    whole = {"sqnr_db": result.quantized.sqnr_db, "hits": result.quantized.hits}
+    return {"samples": result.samples, "data": result.data, "quantized": whole, "units": units}
 
 
 def _db(value: float | None) -> str:

@@ -7,33 +7,25 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
     add_engine,
     add_project,
     add_several,
-    open_project,
     opened_cache,
     print_json,
     print_table,
 )
 from workbench.errors import failure
-from workbench.ids import StudyId
-from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.studies import sweep
-from workbench.studies.sweep import SweepResult, points, refused, remark
+from workbench.studies.sweep import SweepResult, remark
 from workbench.targets import target_of
 from workbench.targets.ethos_u.vela_ini import OPTION, load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pydantic import JsonValue
-
-    from workbench.project.model import Project
     from workbench.studies.sweep import SweepPoint
 
 # Flag, target option, help.
@@ -91,29 +83,34 @@ def _count(text: str) -> int:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
+    opened = api.open(options.project)
     if options.ini is not None:
-        project = edits.set_target(project, _with_ini(project.target, options.ini, folder))
+        choice = _with_ini(opened.project.target, options.ini, opened.folder)
+        opened = api.set_target(opened, choice.id, choice.options)
+    axes = {name: getattr(options, name) for _, name, _ in _AXES if getattr(options, name)}
     if options.sram_budgets:
-        return _budgets(options, project, folder)
-    axes: dict[str, Sequence[JsonValue]] = {
-        name: list(getattr(options, name)) for _, name, _ in _AXES if getattr(options, name)
-    }
-    target = target_of(project.target.id)
-    base = target.complete(project.target, folder)
-    wanted = points(target, base, options.targets, axes, folder)
-    if all(point.problem for point in wanted):
-        raise refused(wanted)
-    asked: dict[str, JsonValue] = {
-        "targets": list(options.targets),
-        "axes": {name: list(values) for name, values in axes.items()},
-        "workers": options.workers,
-        "scheduler": options.scheduler,
-    }
-    return _run("sweep", options, project, folder, asked)
+        _refuse_other_axes(options)
+    with opened_cache(options) as cache:
+        how = job_options(options, cache)
+        if options.sram_budgets:
+            result = api.sram_budgets(opened, **how)
+        else:
+            result = api.sweep(
+                opened,
+                options.targets,
+                axes,
+                workers=options.workers,
+                scheduler=options.scheduler,
+                **how,
+            )
+    if options.json:
+        print_json(_document(result))
+    else:
+        _print(result)
+    return EXIT_DONE if any(point.totals for point in result.points) else EXIT_FAILED
 
 
-def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int:
+def _refuse_other_axes(options: argparse.Namespace) -> None:
     given = [flag for flag, name, _ in _AXES if getattr(options, name)]
     given += ["--targets"] if options.targets else []
     if given:
@@ -122,21 +119,6 @@ def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int
             "Remove one of them.",
             code="option-conflict",
         )
-    present = target_of(project.target.id).complete(project.target, folder)
-    return _run("budget", options, project, folder, sweep.asked(present))
-
-
-def _run(
-    study: StudyId, options: argparse.Namespace, project: Project, folder: Path,
-    asked: dict[str, JsonValue],
-) -> int:  # fmt: skip
-    with opened_cache(options) as cache:
-        found = run_study(study, SweepResult, (project, folder), cache, options, asked)
-    if options.json:
-        print_json(_document(found))
-    else:
-        _print(found)
-    return EXIT_DONE if any(point.totals for point in found.points) else EXIT_FAILED
 
 
 def _with_ini(choice: TargetChoice, ini: Path, folder: Path) -> TargetChoice:
@@ -150,9 +132,9 @@ def _with_ini(choice: TargetChoice, ini: Path, folder: Path) -> TargetChoice:
     return target_of(choice.id).complete(changed, folder)
 
 
-def _document(found: SweepResult) -> dict[str, Any]:
-    return {"tool": found.tool, "kind": "estimated", "front": found.front(),
-            "points": [_point(each) for each in found.points]}  # fmt: skip
+def _document(result: SweepResult) -> dict[str, Any]:
+    return {"tool": result.tool, "kind": "estimated", "front": result.front(),
+            "points": [_point(point) for point in result.points]}  # fmt: skip
 
 
 def _point(point: SweepPoint) -> dict[str, Any]:
@@ -161,23 +143,23 @@ def _point(point: SweepPoint) -> dict[str, Any]:
             "problem": point.problem or None, "remark": remark(point) or None}  # fmt: skip
 
 
-def _print(found: SweepResult) -> None:
-    front = set(found.front())
-    rows = [_row(place, point, place in front) for place, point in enumerate(found.points)]
+def _print(result: SweepResult) -> None:
+    front = set(result.front())
+    rows = [_row(point, number in front) for number, point in enumerate(result.points)]
     print_table(
         ("device", "system configuration", "memory mode", "limit [KiB]", "optimise", "cycles",
          "time [ms]", "SRAM [KiB]", "constants [KiB]"),
         rows,
     )  # fmt: skip
-    print(f"Estimated by {found.tool}; * marks the Pareto front.")
-    for point in found.points:
+    print(f"Estimated by {result.tool}; * marks the Pareto front.")
+    for point in result.points:
         if point.problem:
             print(f"skipped: {point.target.id}: {point.problem}")
         elif words := remark(point):
             print(f"note: {point.target.id}, {point.target.options['memory_mode']}: {words}")
 
 
-def _row(place: int, point: SweepPoint, is_best: bool) -> list[str]:
+def _row(point: SweepPoint, is_best: bool) -> list[str]:
     options, totals = point.target.options, point.totals
     limit = options.get("arena_cache_bytes")
     named = [

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from workbench.cli.jobs import run_study
+from workbench import api
+from workbench.cli.jobs import job_options
 from workbench.cli.output import (
     EXIT_DONE,
     add_engine,
     add_project,
-    open_project,
     opened_cache,
     print_json,
     print_table,
 )
-from workbench.project import edits, store
-from workbench.studies.documents import study_folder, study_key
+from workbench.project import edits
 from workbench.studies.training import (
     LossId,
     OptimizerId,
     TrainingOptions,
     TrainingResult,
-    keep_weights,
     options_of,
 )
 from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse
-
-    from workbench.project.model import Project
 
 _HEADER = ("epoch", "loss", "SQNR, predicted [dB]", "learning rate", "")
 _NUMBERS = (
@@ -79,42 +75,36 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    asked = {name: getattr(options, name) for name in TrainingOptions.model_fields}
-    options_of(asked)
+    opened = api.open(options.project)
+    training = options_of({name: getattr(options, name) for name in TrainingOptions.model_fields})
+    trained = opened
     if options.function is not None:
-        project = edits.train_by(project, options.function)
+        trained = opened.edited(lambda project: edits.train_by(project, options.function))
     with opened_cache(options) as cache:
-        found = run_study("training", TrainingResult, (project, folder), cache, options, asked)
+        result = api.train(trained, training, **job_options(options, cache))
         if options.apply:
-            place = study_folder(cache, study_key("training", project, folder, cache, asked))
-            weights = keep_weights(found, place, folder)
-            project = store.edit(
-                options.project, lambda fresh: _with_training(fresh, options.function, weights)
+            opened = api.update(
+                opened,
+                lambda fresh: api.use_trained_weights(fresh, trained, result, training, cache),
             )
     if options.json:
-        used = {"best_db": found.best_db, "trained_weights": project.trained_weights}
-        print_json({**found.model_dump(mode="json"), **used})
+        used = {"best_db": result.best_db, "trained_weights": opened.project.trained_weights}
+        print_json({**result.model_dump(mode="json"), **used})
     else:
-        _print(found)
+        _print(result)
     return EXIT_DONE
 
 
-def _with_training(project: Project, function: str | None, weights: str) -> Project:
-    trained = project if function is None else edits.train_by(project, function)
-    return edits.use_trained(trained, weights)
-
-
-def _print(found: TrainingResult) -> None:
+def _print(result: TrainingResult) -> None:
     rows = [
         (str(e.number), f"{e.loss:.4g}", f"{e.sqnr_db:.2f}", f"{e.learning_rate:.3g}",
-         "best" if e.number == found.best else "")
-        for e in found.epochs
+         "best" if e.number == result.best else "")
+        for e in result.epochs
     ]  # fmt: skip
     print_table(_HEADER, rows)
-    apart = f"{plural(found.held_out, 'sample')} held out"
-    measured = apart if found.held_out else "the training samples"
+    apart = f"{plural(result.held_out, 'sample')} held out"
+    measured = apart if result.held_out else "the training samples"
     print(
-        f"Before training {found.start_db:.2f} dB, best {found.best_db:.2f} dB, "
+        f"Before training {result.start_db:.2f} dB, best {result.best_db:.2f} dB, "
         f"predicted on {measured}. Measure with 'run'."
     )

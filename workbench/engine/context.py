@@ -16,12 +16,10 @@ from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
 from workbench.results import load_result
-from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
     from workbench.protocol import Level
@@ -117,21 +115,3 @@ class StageContext:
                 )
             self.store.keep(stage_id, key, found)
         return found
-
-    def toolchain(self) -> Toolchain:
-        """Return the torch side of the project's target."""
-        found: Toolchain = self._toolchain()
-        return found
-
-    def compiler(self) -> CompilingToolchain:
-        """Return the torch side of a target that has the stage ``lower``."""
-        found: CompilingToolchain = self._toolchain()
-        return found
-
-    def device(self) -> DeviceToolchain:
-        """Return the torch side of a target whose device can be simulated."""
-        found: DeviceToolchain = self._toolchain()
-        return found
-
-    def _toolchain(self) -> Any:
-        return importlib.import_module(target_of(self.project.target.id).toolchain)

@@ -31,11 +31,33 @@ def group_key(path: tuple[str, ...]) -> str:
     return "/".join(path) + "/"
 
 
+# The operator that produces a tensor, and the index of the output.
+Tensor = tuple[str, int]
+
+
 @dataclass(slots=True)
 class Link:
-    """The tensors (node id, output index) on an edge between two children of a group."""
+    """The tensors on an edge between two children of a group."""
 
-    tensors: list[tuple[str, int]]
+    tensors: list[Tensor]
+
+
+@dataclass(slots=True)
+class Ports:
+    """The tensors that cross the border of a group.
+
+    ``entries`` has the children that read each tensor from outside, ``exits`` the child that
+    produces each tensor that is read outside.
+    """
+
+    entries: dict[Tensor, list[str]] = field(default_factory=dict)
+    exits: dict[Tensor, str] = field(default_factory=dict)
+
+    def enter(self, tensor: Tensor, child: str) -> None:
+        """Note that a child reads a tensor from outside."""
+        readers = self.entries.setdefault(tensor, [])
+        if child not in readers:
+            readers.append(child)
 
 
 @dataclass(slots=True)
@@ -46,6 +68,7 @@ class Group:
     label: str
     children: list[str] = field(default_factory=list)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    ports: Ports = field(default_factory=Ports)
     module: str = ""
     size: int = 0
     signature: int = -1
@@ -143,7 +166,7 @@ def fold_runs(groups: dict[str, Group]) -> bool:
                 continue
             first, last = groups[run[0]], groups[run[-1]]
             key = f"{'' if group.key == ROOT else group.key}#{first.label}-{last.label}/"
-            label = f"{first.label} to {last.label}"
+            label = f"{first.label} to {last.label} \u00d7 {len(run)}"
             groups[key] = Group(key, label, run, is_run=True)
             children.append(key)
             found = True
@@ -219,8 +242,59 @@ class Hierarchy:
         self.titles: dict[str, str] = growth.titles
         self._alias: dict[str, str] = growth.alias
         self._connect()
+        while container := self._interleaved():
+            self._dissolve(container)
+            self._connect()
         if shape == "folded" and fold_runs(self.groups):
             self._connect()
+
+    def _interleaved(self) -> str | None:
+        """Return a container whose parts run before and after a sibling that they exchange with.
+
+        One of the links between the two would run upwards. None if there is no such container.
+        """
+        order = {node.id: index for index, node in enumerate(self.snapshot.nodes)}
+        for group in self.groups.values():
+            position = {child: index for index, child in enumerate(group.children)}
+            for ends in group.links:
+                if position[ends[0]] < position[ends[1]]:
+                    continue
+                for item, other in (ends, ends[::-1]):
+                    first, last = (order[leaf] for leaf in self._ends(item))
+                    runs_between = first < order[self._ends(other)[0]] < last
+                    if runs_between and self._is_container(item):
+                        return item
+        return None
+
+    def _is_container(self, item: str) -> bool:
+        """Return whether an item is a group whose operators all belong to parts of it."""
+        group = self.groups.get(item)
+        return group is not None and all(
+            child in self.groups or child in self.titles for child in group.children
+        )
+
+    def _ends(self, item: str) -> tuple[str, str]:
+        """Return the first and the last operator of an item."""
+        first = last = item
+        while first in self.groups:
+            first = self.groups[first].children[0]
+        while last in self.groups:
+            last = self.groups[last].children[-1]
+        return first, last
+
+    def _dissolve(self, key: str) -> None:
+        """Draw the parts of a container in its place, in execution order."""
+        container = self.groups.pop(key)
+        group = self.groups[self.parent[key]]
+        for child in container.children:
+            if child in self.groups:
+                self.groups[child].label = f"{container.label}.{self.groups[child].label}"
+            else:
+                self.titles[child] = f"{container.label}.{self.titles[child]}"
+        order = {node.id: index for index, node in enumerate(self.snapshot.nodes)}
+        parts = [*(child for child in group.children if child != key), *container.children]
+        group.children = sorted(parts, key=lambda item: order[self._ends(item)[0]])
+        self._alias[key] = group.key
 
     def _connect(self) -> None:
         """Compute everything that depends on the groups and their children."""
@@ -229,7 +303,7 @@ class Hierarchy:
         }
         self.__dict__.pop("depth", None)
         for group in self.groups.values():
-            group.links = {}
+            group.links, group.ports = {}, Ports()
         self._project()
         self._sign(ROOT)
 
@@ -247,22 +321,29 @@ class Hierarchy:
         return found
 
     def _project(self) -> None:
-        """Project every edge onto the two children of the lowest group that contains both ends."""
-        depth, parent, owner = self.depth, self.parent, self.owner
+        """Project every edge onto the two children of the lowest group that contains both ends.
+
+        In the groups between them and its ends the edge becomes a port.
+        """
+        depth, parent, owner, groups = self.depth, self.parent, self.owner, self.groups
         for edge in self.snapshot.edges:
             source, target = owner.get(edge.source), owner.get(edge.target)
             if source is None or target is None or source == target:
                 continue
             if source != edge.source:
                 continue
+            tensor = (edge.source, edge.output_index)
             while depth[source] > depth[target]:
+                groups[parent[source]].ports.exits[tensor] = source
                 source = parent[source]
             while depth[target] > depth[source]:
+                groups[parent[target]].ports.enter(tensor, target)
                 target = parent[target]
             while parent[source] != parent[target]:
+                groups[parent[source]].ports.exits[tensor] = source
+                groups[parent[target]].ports.enter(tensor, target)
                 source, target = parent[source], parent[target]
-            links = self.groups[parent[source]].links
-            tensor = (edge.source, edge.output_index)
+            links = groups[parent[source]].links
             link = links.get((source, target))
             if link is None:
                 links[source, target] = Link([tensor])
@@ -334,7 +415,16 @@ class Hierarchy:
         """Return the title of an item: its operator, or the group's name."""
         if item in self.groups:
             return self.groups[item].label
-        return node_title(self.snapshot.nodes_by_id[item])
+        return node_title(self.snapshot.nodes_by_id[item], self._weight_shape(item))
+
+    def _weight_shape(self, node_id: str) -> tuple[int, ...]:
+        """Return the shape of the constant that is an operator's second input; () without one."""
+        for edge in self.snapshot.inputs_of.get(node_id, ()):
+            source = self.snapshot.nodes_by_id[edge.source]
+            if edge.input_index == 1 and self.owner.get(edge.source) != edge.source:
+                shape = source.outputs[edge.output_index].shape if source.outputs else ()
+                return tuple(size for size in shape if isinstance(size, int))
+        return ()
 
     def subtitle(self, item: str) -> str:
         """Return the subtitle: the module's class and size, or the module's name."""

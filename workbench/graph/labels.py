@@ -7,10 +7,13 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from workbench.graph.snapshot import Node
 
 _OVERLOADS = frozenset({"default", "Tensor", "Scalar", "out", "int", "dim", "self", "dim_IntList"})
 LONGEST = 34
+TIMES = "\u00d7"
 ELLIPSIS = "…"
 
 
@@ -38,8 +41,12 @@ def local_name(node_id: str) -> str:
     return node_id.rpartition("/")[2]
 
 
-def node_title(node: Node) -> str:
-    """Return an operation's label: its operator, or the grid for quantize operators."""
+def node_title(node: Node, weight: Sequence[int] = ()) -> str:
+    """Return an operation's label.
+
+    Its operator, with kernel, stride and channels where it has them; the grid for quantize
+    operators. ``weight`` is the shape of its second input.
+    """
     if node.kind in ("input", "output"):
         return local_name(node.id)
     if node.kind == "observer":
@@ -50,10 +57,38 @@ def node_title(node: Node) -> str:
         )
     grid = node.outputs[0].qparams if node.outputs else None
     if grid is None or node.kind not in ("quantize", "dequantize"):
-        return operator_name(node.op)
+        name = operator_name(node.op)
+        return f"{name}{_details(name, node.attrs, weight)}"
     if len(grid.scale) > 1:
         return f"{node.kind} {dtype_label(grid.dtype)} per channel"
     return f"{node.kind} {dtype_label(grid.dtype)} ({grid.scale[0]:.3g}, {grid.zero_point[0]})"
+
+
+def _details(name: str, attrs: Mapping[str, str], weight: Sequence[int]) -> str:
+    """Return kernel, stride and channels of a convolution, a linear or a pooling operator."""
+    if name == "linear" and len(weight) == 2:
+        return f" {weight[1]}→{weight[0]}"
+    is_convolution = name.startswith("conv") and len(weight) >= 3
+    kernel = weight[2:] if is_convolution else _numbers(attrs.get("kernel_size", ""))
+    if not kernel:
+        return ""
+    stride = _numbers(attrs.get("stride", ""))
+    words = [TIMES.join(map(str, kernel))]
+    if stride and set(stride) != {1}:
+        words.append("s" + TIMES.join(map(str, stride if len(set(stride)) > 1 else stride[:1])))
+    if is_convolution:
+        groups = max(1, *_numbers(attrs.get("groups", "1")))
+        before, after = weight[1] * groups, weight[0]
+        if "transpose" in name:
+            before, after = weight[0], weight[1] * groups
+        is_depthwise = groups > 1 and groups == before
+        words += ["depthwise"] if is_depthwise else [f"{groups} groups"] if groups > 1 else []
+        words.append(f"· {before}→{after}")
+    return f" {' '.join(words)}"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
 def elide(text: str, longest: int = LONGEST) -> str:

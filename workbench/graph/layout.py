@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Cancelled
-from workbench.graph.hierarchy import ROOT
+from workbench.graph.hierarchy import ROOT, Ports
 from workbench.graph.labels import text_width
-from workbench.graph.ordering import Rows, build_rows, order_rows, place_columns
+from workbench.graph.ordering import Rows, build_rows, chain, order_rows, place_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.hierarchy import Hierarchy, Tensor
 
 
 HEADER = 30.0
 PADDING = 16.0
 ROW_GAP = 34.0
+PORT_GAP = 20.0
+EMPTY_WIDTH = 80.0
 COLUMN_GAP = 24.0
 BEND_ROOM = 7.0
 STUB_LENGTH = 16.0
@@ -39,7 +40,9 @@ class Route:
     """The line of one link, from its source's bottom to its target's top border.
 
     A stub has a gap: it ends shortly below its source and continues at its target. A ``reversed``
-    route runs upwards.
+    route runs upwards. Inside an open group, ``port`` tells a route from its upper border to a
+    child (``entry``: the source is the group) and from a child to its lower border (``exit``: the
+    target is the group). ``tensor`` is set where the ends depend on it.
     """
 
     source: str
@@ -47,101 +50,194 @@ class Route:
     points: tuple[Point, ...]
     is_stub: bool = False
     is_reversed: bool = False
+    port: Literal["", "entry", "exit"] = ""
+    tensor: Tensor | None = None
 
 
 @dataclass(slots=True)
 class GroupLayout:
-    """The layout inside one open group: sizes [px], children and routes relative to its corner."""
+    """The layout inside one open group: sizes [px], children and routes relative to its corner.
+
+    ``entries`` and ``exits`` have the x [px] at which tensors cross its upper and lower border.
+    """
 
     width: float
     height: float
     boxes: dict[str, Rect] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
+    entries: dict[Tensor, float] = field(default_factory=dict)
+    exits: dict[Tensor, float] = field(default_factory=dict)
 
 
-def lay_out(
-    children: list[str],
-    links: list[tuple[str, str]],
-    sizes: dict[str, Size],
-    header: float = HEADER,
-) -> GroupLayout:
-    """Lay out the children of one group.
+@dataclass(frozen=True)
+class Contents:
+    """What one group draws: children, links, sizes and ports.
 
-    ``children`` are in execution order; a link (source, target) against it is drawn upwards.
-    ``sizes`` has width and height [px] of every child; ``header`` is the space above the first row.
+    ``children`` are in execution order; a link (source, target) against it is drawn upwards; it
+    has the tensors that it carries. ``sizes`` has width and height [px] of every child, ``inner``
+    the layouts of the open ones. ``key`` is the group, ``ports`` what crosses its border.
     """
-    index = {item: position for position, item in enumerate(children)}
-    pairs = [(index[source], index[target]) for source, target in links]
-    if pairs == [(low, low + 1) for low in range(len(children) - 1)]:
-        return _lay_out_chain(children, sizes, header)
-    edges = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
-    rows = build_rows(len(children), edges)
-    order_rows(rows)
-    half = [sizes[item][0] / 2 + COLUMN_GAP / 2 for item in children]
-    half += [BEND_ROOM] * (len(rows.up) - len(children))
-    shift = PADDING - COLUMN_GAP / 2
-    xs = [x + shift for x in place_columns(rows, half)]
-    bands = _bands(rows, [sizes[item][1] for item in children], header + PADDING / 2)
-    right = max((x + room for x, room in zip(xs, half, strict=True)), default=80.0)
-    layout = GroupLayout(right + shift, (bands[-1][1] if bands else header) + PADDING)
-    band_of = {v: band for band, row in zip(bands, rows.layers, strict=True) for v in row}
-    for position, item in enumerate(children):
-        width, height = sizes[item]
-        top, bottom = band_of[position]
-        y = (top + bottom - height) / 2
-        layout.boxes[item] = (xs[position] - width / 2, y, width, height)
-    for link, pair in zip(links, pairs, strict=True):
-        edge = (min(pair), max(pair))
-        bends = [(xs[v], *band_of[v]) for v in rows.chains.get(edge, ())]
-        ends = [layout.boxes[children[end]] for end in edge]
-        points = _points(ends, [band_of[end] for end in edge], bends)
+
+    children: Sequence[str]
+    links: Mapping[tuple[str, str], Sequence[Tensor]]
+    sizes: Mapping[str, Size]
+    key: str = ROOT
+    ports: Ports = field(default_factory=Ports)
+    inner: Mapping[str, GroupLayout] = field(default_factory=dict)
+
+
+def lay_out(contents: Contents, header: float = HEADER) -> GroupLayout:
+    """Lay out the children of one group; ``header`` is the space above the first row [px]."""
+    return _Drawing(contents, header).layout()
+
+
+class _Drawing:
+    """Lays out one group.
+
+    The vertices are the entries, the children and the exits, in this order.
+    """
+
+    def __init__(self, contents: Contents, header: float) -> None:
+        self._contents, self._header = contents, header
+        self._entries, self._exits = [*contents.ports.entries], [*contents.ports.exits]
+        first = len(self._entries)
+        children = contents.children
+        self._index = {child: first + position for position, child in enumerate(children)}
+        self._last = first + len(children)
+        self._count = self._last + len(self._exits)
+        self._sizes = (
+            [(0.0, 0.0)] * first
+            + [contents.sizes[child] for child in children]
+            + [(0.0, 0.0)] * len(self._exits)
+        )
+
+    def layout(self) -> GroupLayout:
+        index, ports = self._index, self._contents.ports
+        entering = [
+            (position, index[child], tensor)
+            for position, tensor in enumerate(self._entries)
+            for child in ports.entries[tensor]
+        ]
+        leaving = [
+            (index[ports.exits[tensor]], self._last + position, tensor)
+            for position, tensor in enumerate(self._exits)
+        ]
+        linked = [(index[source], index[target]) for source, target in self._contents.links]
+        pairs = [*((a, b) for a, b, _ in entering), *linked, *((a, b) for a, b, _ in leaving)]
+        edges = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
+        rows = self._rows(edges)
+        self._place(rows)
+        layout = self._sized()
+        for position, child, tensor in entering:
+            self._route(layout, rows, (position, child), "entry", tensor)
+        for (source, target), pair in zip(self._contents.links, linked, strict=True):
+            for carried in self._tensors(source, target, pair):
+                self._route(layout, rows, pair, "", carried)
+        for child, position, tensor in leaving:
+            self._route(layout, rows, (child, position), "exit", tensor)
+        return layout
+
+    def _rows(self, edges: list[tuple[int, int]]) -> Rows:
+        """Return the vertices in rows; a chain, the most common case, needs no ordering."""
+        count = self._count
+        if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):
+            return chain(count)
+        rows = build_rows(count, edges, len(self._entries), len(self._exits))
+        order_rows(rows)
+        return rows
+
+    def _place(self, rows: Rows) -> None:
+        """Compute the middle [px] of every vertex, and the top and bottom of every row."""
+        half = [width / 2 + (COLUMN_GAP / 2 if width else BEND_ROOM) for width, _ in self._sizes]
+        half += [BEND_ROOM] * (len(rows.up) - self._count)
+        shift = PADDING - COLUMN_GAP / 2
+        self._xs = [x + shift for x in place_columns(rows, half)]
+        right = max((x + room for x, room in zip(self._xs, half, strict=True)), default=0.0)
+        self._width = right + shift if self._xs else EMPTY_WIDTH
+        self._bands: list[tuple[float, float]] = []
+        top = self._header if self._entries else self._header + PADDING / 2
+        for layer in rows.layers:
+            tall = max((self._sizes[v][1] for v in layer if v < self._count), default=0.0)
+            is_border = layer[0] < len(self._entries)
+            self._bands.append((top, top + tall))
+            top += tall + (PORT_GAP if is_border else ROW_GAP)
+        self._height = (self._bands[-1][1] if self._bands else self._header) + PADDING
+        if self._exits:
+            bottom = (self._bands[-2][1] if len(self._bands) > 1 else self._header) + PORT_GAP
+            self._bands[-1] = (bottom, bottom)
+            self._height = bottom
+        self._band_of = {
+            v: band for band, row in zip(self._bands, rows.layers, strict=True) for v in row
+        }
+
+    def _sized(self) -> GroupLayout:
+        layout = GroupLayout(self._width, self._height)
+        for child, vertex in self._index.items():
+            width, height = self._sizes[vertex]
+            top, bottom = self._band_of[vertex]
+            y = (top + bottom - height) / 2
+            layout.boxes[child] = (self._xs[vertex] - width / 2, y, width, height)
+        layout.entries = {t: self._xs[position] for position, t in enumerate(self._entries)}
+        layout.exits = {t: self._xs[self._last + p] for p, t in enumerate(self._exits)}
+        return layout
+
+    def _tensors(self, source: str, target: str, pair: tuple[int, int]) -> Sequence[Tensor | None]:
+        """Return the tensors of a link that have lines of their own, or None for one line."""
+        inner = self._contents.inner
+        if pair[0] > pair[1] or (source not in inner and target not in inner):
+            return (None,)
+        return self._contents.links[source, target]
+
+    def _route(
+        self,
+        layout: GroupLayout,
+        rows: Rows,
+        pair: tuple[int, int],
+        port: Literal["", "entry", "exit"],
+        tensor: Tensor | None,
+    ) -> None:
+        upper, lower = edge = (min(pair), max(pair))
+        names = [self._name(end) for end in pair]
+        start, end = self._bottom(layout, upper, tensor), self._top(layout, lower, tensor)
+        points = [start, (start[0], self._band_of[upper][1])]
+        for bend in rows.chains.get(edge, ()):
+            top, bottom = self._band_of[bend]
+            points += [(self._xs[bend], top), (self._xs[bend], bottom)]
+        points += [(end[0], self._band_of[lower][0]), end]
+        points = [p for k, p in enumerate(points) if k == 0 or p != points[k - 1]]
         is_stub, is_reversed = edge in rows.stubs, pair[0] > pair[1]
         way = (points[0], points[-1]) if is_stub else tuple(points)
-        layout.routes.append(Route(*link, way[::-1] if is_reversed else way, is_stub, is_reversed))
-    return layout
+        way = way[::-1] if is_reversed else way
+        layout.routes.append(Route(names[0], names[1], way, is_stub, is_reversed, port, tensor))
 
+    def _is_child(self, vertex: int) -> bool:
+        return len(self._entries) <= vertex < self._last
 
-def _lay_out_chain(children: list[str], sizes: dict[str, Size], header: float) -> GroupLayout:
-    """Lay out children that form a chain, the most common case, without ordering."""
-    widest = max((sizes[item][0] for item in children), default=0.0)
-    middle, top = PADDING + widest / 2, header + PADDING / 2
-    layout = GroupLayout(widest + 2 * PADDING if children else 80.0, header + PADDING)
-    for item in children:
-        width, height = sizes[item]
-        layout.boxes[item] = (middle - width / 2, top, width, height)
-        layout.height = top + height + PADDING
-        top += height + ROW_GAP
-    for source, target in pairwise(children):
-        start, end = layout.boxes[source], layout.boxes[target]
-        layout.routes.append(
-            Route(source, target, ((middle, start[1] + start[3]), (middle, end[1])))
-        )
-    return layout
+    def _name(self, vertex: int) -> str:
+        """Return the child, or the group itself for a port."""
+        if not self._is_child(vertex):
+            return self._contents.key
+        return self._contents.children[vertex - len(self._entries)]
 
+    def _bottom(self, layout: GroupLayout, vertex: int, tensor: Tensor | None) -> Point:
+        """Return where a line leaves a vertex: an open child at the port of the tensor."""
+        if not self._is_child(vertex):
+            return self._xs[vertex], self._band_of[vertex][1]
+        child = self._name(vertex)
+        x, y, width, height = layout.boxes[child]
+        inner = self._contents.inner.get(child)
+        at = None if inner is None or tensor is None else inner.exits.get(tensor)
+        return (x + width / 2 if at is None else x + at), y + height
 
-def _bands(rows: Rows, heights: list[float], top: float) -> list[tuple[float, float]]:
-    """Return the top and bottom of every row [px]."""
-    bands = []
-    for layer in rows.layers:
-        tall = max((heights[v] for v in layer if v < rows.count), default=0.0)
-        bands.append((top, top + tall))
-        top += tall + ROW_GAP
-    return bands
-
-
-def _points(
-    ends: list[Rect],
-    bands: list[tuple[float, float]],
-    bends: list[tuple[float, float, float]],
-) -> list[Point]:
-    """Return the corners of a line that leaves a row only through free space."""
-    (x, y, width, height), (below_x, below_y, below_width, _) = ends
-    start, end = x + width / 2, below_x + below_width / 2
-    points = [(start, y + height), (start, bands[0][1])]
-    for bend, top, bottom in bends:
-        points += [(bend, top), (bend, bottom)]
-    points += [(end, bands[1][0]), (end, below_y)]
-    return [p for k, p in enumerate(points) if k == 0 or p != points[k - 1]]
+    def _top(self, layout: GroupLayout, vertex: int, tensor: Tensor | None) -> Point:
+        """Return where a line enters a vertex: an open child at the port of the tensor."""
+        if not self._is_child(vertex):
+            return self._xs[vertex], self._band_of[vertex][0]
+        child = self._name(vertex)
+        x, y, width, _ = layout.boxes[child]
+        inner = self._contents.inner.get(child)
+        at = None if inner is None or tensor is None else inner.entries.get(tensor)
+        return (x + width / 2 if at is None else x + at), y
 
 
 NODE_HEIGHT = 42.0
@@ -200,7 +296,7 @@ class Layout:
         self._current: dict[str, GroupLayout] = {}
         self._expanded: frozenset[str] = frozenset()
         self._asked: frozenset[str] = frozenset()
-        self._seen: dict[str, dict[tuple[tuple[str, float, float], ...], GroupLayout]] = {}
+        self._seen: dict[str, dict[tuple[tuple[str, int], ...], GroupLayout]] = {}
         self._sizes: dict[str, Size] = {}
 
     def arrange(self, expanded: frozenset[str]) -> Placement:
@@ -272,21 +368,20 @@ class Layout:
             self._current[key] = self._recall(key, wanted)
 
     def _recall(self, key: str, wanted: frozenset[str]) -> GroupLayout:
-        children = self.hierarchy.groups[key].children
+        group = self.hierarchy.groups[key]
         sizes = {}
-        signature: list[tuple[str, float, float]] = []
-        for child in children:
-            if child in wanted:
-                inner = self._current[child]
-                sizes[child] = (inner.width, inner.height)
-                signature.append((child, inner.width, inner.height))
-            else:
-                sizes[child] = self.size(child)
+        inner = {child: self._current[child] for child in group.children if child in wanted}
+        for child in group.children:
+            drawn = inner.get(child)
+            sizes[child] = self.size(child) if drawn is None else (drawn.width, drawn.height)
+        # Layouts are kept in ``_seen``, so that one identity is one layout.
+        signature = [(child, id(drawn)) for child, drawn in inner.items()]
         seen = self._seen.setdefault(key, {})
         found = seen.get(tuple(signature))
         if found is None:
-            links = list(self.hierarchy.groups[key].links)
-            found = lay_out(children, links, sizes, 0.0 if key == ROOT else HEADER)
+            links = {pair: link.tensors for pair, link in group.links.items()}
+            contents = Contents(group.children, links, sizes, key, group.ports, inner)
+            found = lay_out(contents, 0.0 if key == ROOT else HEADER)
             seen[tuple(signature)] = found
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -9,6 +10,8 @@ from itertools import pairwise
 SWEEPS = 8
 PATIENCE = 3
 TRANSPOSE_UP_TO = 300
+# Orders tried at random: up to this many, for up to this many vertices.
+SHUFFLES, SHUFFLED_UP_TO = 10, 150
 
 
 def count_crossings(rows: Rows) -> int:
@@ -21,19 +24,25 @@ def order_rows(rows: Rows) -> None:
     """Reorder the rows in place to reduce edge crossings.
 
     Depth-first order, then median sweeps; if crossings remain and the group is small, again from
-    the other side. The best order is kept.
+    the other side and from shuffled orders. The best order is kept.
     """
     if all(len(layer) < 2 for layer in rows.layers):
         return
     first = rows.layers
+    shuffled = random.Random(0)
     best: tuple[int, list[list[int]]] | None = None
-    for mirrored in (False, True):
-        rows.layers = first
-        _depth_first(rows, mirrored=mirrored)
-        found = _improve(rows)
-        if best is None or found[0] < best[0]:
-            best = found
-        if best[0] == 0 or len(rows.up) > TRANSPOSE_UP_TO:
+    for attempt in range(2 + SHUFFLES):
+        rows.layers = [list(layer) for layer in first]
+        if attempt < 2:
+            _depth_first(rows, mirrored=attempt == 1)
+        else:
+            for layer in rows.layers:
+                shuffled.shuffle(layer)
+        crossings, layers = _improve(rows)
+        if best is None or crossings < best[0]:
+            best = crossings, layers
+        most = SHUFFLED_UP_TO if attempt else TRANSPOSE_UP_TO
+        if best[0] == 0 or len(rows.up) > most:
             break
     if best is not None:
         rows.layers = best[1]
@@ -164,22 +173,28 @@ class Rows:
     stubs: set[tuple[int, int]] = field(default_factory=set)
 
 
-def assign_ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
+def assign_ranks(
+    count: int, edges: list[tuple[int, int]], entries: int = 0, exits: int = 0
+) -> list[int]:
     """Return a row for each vertex; every edge (low, high) goes downwards.
 
     Longest path from the sources; then every vertex moves within its slack towards the side with
-    more edges, and towards its consumers for ties.
+    more edges, and towards its consumers for ties. The first ``entries`` vertices have the first
+    row to themselves, the last ``exits`` vertices the last row.
     """
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
     for low, high in edges:
         above[high].append(low)
         below[low].append(high)
-    rank = [0] * count
-    for vertex in range(count):
+    first, last = entries, count - exits
+    rank = [0] * first + [min(first, 1)] * (count - first)
+    for vertex in range(first, last):
         if above[vertex]:
             rank[vertex] = max(rank[low] for low in above[vertex]) + 1
-    for order in (range(count - 1, -1, -1), range(count)) * 2:
+    bottom = max(rank[:last], default=-1) + 1
+    rank[last:] = [bottom] * exits
+    for order in (range(last - 1, first - 1, -1), range(first, last)) * 2:
         for vertex in order:
             rank[vertex] = _slide(rank, vertex, above[vertex], below[vertex])
     used = {row: position for position, row in enumerate(sorted(set(rank)))}
@@ -195,14 +210,16 @@ def _slide(rank: list[int], vertex: int, above: list[int], below: list[int]) -> 
     return max(rank[low] for low in above) + 1
 
 
-def build_rows(count: int, edges: list[tuple[int, int]]) -> Rows:
+def build_rows(count: int, edges: list[tuple[int, int]], entries: int = 0, exits: int = 0) -> Rows:
     """Assign vertices to rows and split long edges into bends.
 
     Args:
         count: Number of vertices, numbered in execution order.
         edges: Distinct pairs (low, high), low < high.
+        entries: Number of vertices at the start that have the first row to themselves.
+        exits: Number of vertices at the end that have the last row to themselves.
     """
-    rank = assign_ranks(count, edges)
+    rank = assign_ranks(count, edges, entries, exits)
     rows = Rows(count, [[] for _ in range(max(rank, default=-1) + 1)], [], [])
     rows.up = [[] for _ in range(count)]
     rows.down = [[] for _ in range(count)]
@@ -221,6 +238,17 @@ def build_rows(count: int, edges: list[tuple[int, int]]) -> Rows:
         rows.chains[low, high] = chain
         _join(rows, chain[-1] if chain else low, high)
     return rows
+
+
+def chain(count: int) -> Rows:
+    """Return vertices one below the other, each with an edge to the next."""
+    vertices = range(count)
+    return Rows(
+        count,
+        [[vertex] for vertex in vertices],
+        [[vertex - 1] if vertex else [] for vertex in vertices],
+        [[vertex + 1] if vertex + 1 < count else [] for vertex in vertices],
+    )
 
 
 def _add_bend(rows: Rows, row: int, above: int, trunk: list[int]) -> None:

@@ -40,7 +40,7 @@ def test_that_choosing_a_row_chooses_its_module(panel, opened, qtbot):
 def test_that_an_edit_marks_what_was_foreseen_as_former(panel, opened, qtbot):
     panel.start.click()
     qtbot.waitUntil(lambda: panel.model.rowCount() == 1)
-    with qtbot.waitSignal(opened.planner.planned):
+    with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "head", "a16w8"))
     qtbot.waitUntil(lambda: "Outdated" in panel.note.text())
 

@@ -24,7 +24,7 @@ def evaluated(workbench, qtbot, count):
 @pytest.fixture
 def two_runs(opened, panel, qtbot):
     evaluated(opened, qtbot, 1)
-    with qtbot.waitSignal(opened.planner.planned):
+    with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "float"))
     evaluated(opened, qtbot, 2)
     qtbot.waitUntil(lambda: panel.table.model().rowCount() == 2)

@@ -52,7 +52,7 @@ def test_that_applying_a_candidate_is_one_undo_step(searched, opened):
 
 def test_that_a_candidate_survives_an_edit_of_the_rules(searched, opened, qtbot):
     searched.apply.click()
-    with qtbot.waitSignal(opened.planner.planned):
+    with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("No rules", lambda p: type(p)(**{**dict(p), "rules": ()}))
     searched.refresh()
     assert "former" not in searched.note.text()

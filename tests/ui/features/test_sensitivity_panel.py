@@ -70,7 +70,7 @@ def test_that_a_try_shows_real_figures_and_changes_nothing_until_it_is_made_a_ru
 
 
 def test_that_after_an_edit_the_bars_are_those_of_a_former_configuration(measured, opened, qtbot):
-    with qtbot.waitSignal(opened.planner.planned):
+    with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
     qtbot.waitUntil(lambda: "Outdated" in measured.note.text())
 

@@ -55,7 +55,7 @@ def test_that_a_try_of_code_nobody_trusts_yet_is_asked_for_once_and_then_measure
     opened, panel, qtbot, notices
 ):
     (opened.document.folder / "net.py").write_text("net = None")
-    with qtbot.waitSignal(opened.planner.planned):
+    with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Code", lambda p: edits.set_model(p, ModelSource(spec="net.py:net")))
     panel.previews["smooth"].click()
     (question,) = opened.notices.open.values()

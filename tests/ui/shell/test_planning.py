@@ -24,7 +24,7 @@ def test_that_an_edit_is_planned_once(opened, qtbot, plans):
         opened.window.reveal(panel)
     settle(opened, qtbot)
     plans.clear()
-    with qtbot.waitSignal(opened.planner.planned):
+    with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
     settle(opened, qtbot)
     assert len(plans) == 1

@@ -15,7 +15,7 @@ from workbench.pipeline.stages import STAGES
 from workbench.project.gate import Gate
 from workbench.project.model import DataSource, Rule, TargetChoice
 from workbench.results import CompiledProgram, save_result
-from workbench.studies.documents import Blame, load_study
+from workbench.studies.documents import Blame
 from workbench.studies.sensitivity import SensitivityResult
 
 STAGE_IDS = [stage.id for stage in STAGES]
@@ -189,7 +189,7 @@ def test_that_code_runs_only_with_trust(tmp_path, played):
         wb.study(net, "blame", Blame, {})
     assert not played.made
     assert wb.run(net, "export", trust=True).succeeded
-    assert wb.study(net, "blame", Blame, {}, trust=True)[0].compilations == 5
+    assert wb.study(net, "blame", Blame, {}, trust=True).compilations == 5
 
 
 def test_that_a_program_that_differs_is_not_delivered_unless_asked(net, wrong, tmp_path):
@@ -267,16 +267,15 @@ def test_that_two_runs_are_compared(net, played):
         assert caught.value.infos[0].code == "run-without-quality"
 
 
-def test_that_a_study_gives_its_result_and_where_it_lies(net, played):
+def test_that_a_study_gives_its_result(net, played):
     seen = []
-    found, ended = wb.study(
+    result = wb.study(
         net, "sensitivity", SensitivityResult, {"samples": 3}, accelerate=False,
         on_event=seen.append,
     )  # fmt: skip
-    assert found.samples == 3
-    assert ended.outcome == "done"
-    assert ended.errors == ()
-    assert load_study(SensitivityResult, ended.folder) == found
+    assert result.samples == 3
+    assert wb.sensitivity(net, 3) == result
+    assert len(played.commands) == 1
     command = played.commands[0]
     assert (command.job, command.study) == ("sensitivity", "sensitivity")
     assert command.options == {"samples": 3}
@@ -292,10 +291,9 @@ def test_that_a_study_that_dies_has_no_result(net, played, monkeypatch):
         yield EngineExit(expected=False, sentence="It died.", job=command.job)
 
     monkeypatch.setattr(studies, "play", die)
-    found, ended = wb.study(net, "sensitivity", SensitivityResult, {"samples": 3})
-    assert found is None
-    assert ended.outcome == "failed"
-    assert [(info.code, info.where.id) for info in ended.errors] == [
+    with pytest.raises(wb.JobFailedError) as caught:
+        wb.study(net, "sensitivity", SensitivityResult, {"samples": 3})
+    assert [(info.code, info.where.id) for info in caught.value.infos] == [
         ("engine-ended", "sensitivity")
     ]
 

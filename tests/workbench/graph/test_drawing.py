@@ -5,10 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from tests.fakes.drawings import drawn_group
 from tests.workbench.graph.test_layout import nested
 from workbench.graph.hierarchy import ROOT, Hierarchy, isolate
 from workbench.graph.labels import text_width
-from workbench.graph.layout import Layout, Route, lay_out
+from workbench.graph.layout import Layout, Route
 from workbench.graph.ordering import (
     assign_ranks,
     build_rows,
@@ -21,7 +22,7 @@ from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams,
 
 def test_that_a_chain_stands_in_one_column_with_equal_gaps():
     sizes = {"a": (100.0, 20.0), "b": (60.0, 40.0), "c": (80.0, 10.0)}
-    drawn = lay_out(["a", "b", "c"], [("a", "b"), ("b", "c")], sizes)
+    drawn = drawn_group(["a", "b", "c"], [("a", "b"), ("b", "c")], sizes)
     # A header of 30, 8 above the first row, 34 between rows, 16 at the other sides.
     assert drawn.boxes == {
         "a": (16.0, 38.0, 100.0, 20.0), "b": (36.0, 92.0, 60.0, 40.0),
@@ -32,8 +33,8 @@ def test_that_a_chain_stands_in_one_column_with_equal_gaps():
         Route("a", "b", ((66.0, 58.0), (66.0, 92.0))),
         Route("b", "c", ((66.0, 132.0), (66.0, 166.0))),
     ]
-    assert lay_out(["a"], [], sizes, 0.0).boxes == {"a": (16.0, 8.0, 100.0, 20.0)}
-    empty = lay_out([], [], {})
+    assert drawn_group(["a"], [], sizes, 0.0).boxes == {"a": (16.0, 8.0, 100.0, 20.0)}
+    empty = drawn_group([], [], {})
     assert (empty.width, empty.height) == (80.0, 46.0)
 
 
@@ -41,7 +42,7 @@ SIZES = {"a": (100.0, 20.0), "b": (50.0, 40.0), "c": (70.0, 10.0), "d": (40.0, 2
 
 
 def test_that_children_of_one_row_stand_side_by_side_in_its_middle():
-    drawn = lay_out(["a", "b", "c"], [("a", "b"), ("a", "c")], SIZES)
+    drawn = drawn_group(["a", "b", "c"], [("a", "b"), ("a", "c")], SIZES)
     assert drawn.boxes == {
         "a": (33.0, 38.0, 100.0, 20.0), "b": (16.0, 92.0, 50.0, 40.0),
         "c": (90.0, 107.0, 70.0, 10.0),
@@ -55,17 +56,17 @@ def test_that_children_of_one_row_stand_side_by_side_in_its_middle():
 
 
 def test_that_a_link_against_the_order_runs_upwards():
-    drawn = lay_out(["a", "b"], [("b", "a")], SIZES)
+    drawn = drawn_group(["a", "b"], [("b", "a")], SIZES)
     (route,) = drawn.routes
     assert (route.source, route.target, route.is_reversed) == ("b", "a", True)
     assert route.points[0][1] > route.points[-1][1]
-    both = lay_out(["a", "b"], [("a", "b"), ("b", "a")], SIZES)
+    both = drawn_group(["a", "b"], [("a", "b"), ("b", "a")], SIZES)
     assert [r.is_reversed for r in both.routes] == [False, True]
     assert both.routes[0].points == both.routes[1].points[::-1]
 
 
 def test_that_a_long_link_goes_round_what_lies_between():
-    drawn = lay_out(["a", "b", "d"], [("a", "b"), ("b", "d"), ("a", "d")], SIZES)
+    drawn = drawn_group(["a", "b", "d"], [("a", "b"), ("b", "d"), ("a", "d")], SIZES)
     way = next(r for r in drawn.routes if (r.source, r.target) == ("a", "d")).points
     left, top, width, height = drawn.boxes["b"]
     beside = [x for x, y in way if top <= y <= top + height]

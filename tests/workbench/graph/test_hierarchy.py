@@ -140,7 +140,7 @@ def test_that_a_run_between_others_becomes_a_group_of_its_own() -> None:
     tree = Hierarchy(GraphSnapshot("float", tuple(nodes), plain.edges), "folded")
     run = "layers/#3-5/"
     assert tree.groups["layers/"].children == ["layers/0/", "layers/1/", "layers/2/", run]
-    assert tree.title(run) == "3 to 5"
+    assert tree.title(run) == "3 to 5 \u00d7 3"
     assert tree.groups["layers/"].links.keys() >= {("layers/2/", run)}
     assert tree.leaves(run) == ("a3", "b3", "a4", "b4", "a5", "b5")
 

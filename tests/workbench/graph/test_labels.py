@@ -82,3 +82,24 @@ def test_that_numbers_in_names_are_ordered_as_numbers():
     names = ["layer10", "layer2", "layer2.b", "10", "9"]
     assert sorted(names, key=natural) == ["9", "10", "layer2", "layer2.b", "layer10"]
     assert natural("layer2") == ((1, "layer"), (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "weight", "title"),
+    [
+        ("aten.conv2d.default", {"stride": "[2, 2]"}, (24, 96, 3, 3), "conv2d 3\u00d73 s2 · 96→24"),
+        ("aten.conv1d.default", {"stride": "[1]"}, (8, 4, 5), "conv1d 5 · 4→8"),
+        ("aten.conv2d.default", {"groups": "32"}, (32, 1, 3, 3),
+         "conv2d 3\u00d73 depthwise · 32→32"),
+        ("aten.conv2d.default", {"groups": "2"}, (8, 4, 1, 1), "conv2d 1\u00d71 2 groups · 8→8"),
+        ("aten.conv_transpose2d.input", {"stride": "[2, 1]"}, (16, 8, 2, 2),
+         "conv_transpose2d 2\u00d72 s2\u00d71 · 16→8"),
+        ("aten.linear.default", {}, (10, 64), "linear 64→10"),
+        ("aten.max_pool2d.default", {"kernel_size": "[3, 3]", "stride": "[2, 2]"}, (),
+         "max_pool2d 3\u00d73 s2"),
+        ("aten.relu.default", {}, (), "relu"),
+        ("aten.conv2d.default", {"stride": "[2, 2]"}, (), "conv2d"),
+    ],
+)  # fmt: skip
+def test_that_a_title_says_kernel_stride_and_channels(op, attrs, weight, title):
+    assert node_title(Node("n", op, "call", attrs=attrs), weight) == title

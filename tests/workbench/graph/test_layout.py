@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from tests.fakes.drawings import drawn_group, struck_boxes
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy
-from workbench.graph.layout import COLUMN_GAP, Layout, Placement, lay_out
+from workbench.graph.layout import COLUMN_GAP, Layout, Placement
 from workbench.graph.ordering import build_rows, count_crossings, order_rows
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
@@ -48,7 +49,7 @@ def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> Non
     )
     links = [(a, b) for a, b in links if a != b]
     sizes = {name: (rng.choice((40.0, 200.0, 900.0)), rng.choice((20.0, 500.0))) for name in names}
-    layout = lay_out(names, links, sizes)
+    layout = drawn_group(names, links, sizes)
     boxes = list(layout.boxes.values())
     assert overlaps(boxes) == 0
     assert all(x >= 0 and y >= 0 for x, y, _, _ in boxes)
@@ -61,7 +62,9 @@ def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> Non
 
 def test_that_a_straight_chain_is_drawn_straight() -> None:
     names = ["a", "b", "c"]
-    layout = lay_out(names, [("a", "b"), ("b", "c")], {n: (50.0 + len(names), 20.0) for n in names})
+    layout = drawn_group(
+        names, [("a", "b"), ("b", "c")], {n: (50.0 + len(names), 20.0) for n in names}
+    )
     assert len({point[0] for route in layout.routes for point in route.points}) == 1
 
 
@@ -75,7 +78,7 @@ def test_that_long_edges_of_one_tensor_share_their_way() -> None:
 def test_that_a_very_long_edge_becomes_a_stub() -> None:
     names = [str(i) for i in range(100)]
     links = [*pairwise(names), ("0", "99")]
-    layout = lay_out(names, links, dict.fromkeys(names, (50.0, 20.0)))
+    layout = drawn_group(names, links, dict.fromkeys(names, (50.0, 20.0)))
     assert layout.routes[-1].is_stub
     assert layout.width < 50.0 + 4 * COLUMN_GAP
 
@@ -133,3 +136,44 @@ def test_that_long_and_foreign_names_get_a_sane_width() -> None:
     nodes = (Node("n" * 4000, "op" * 2000, "call"), Node("層" * 400, "слой", "call"))
     layout = Layout(Hierarchy(GraphSnapshot("float", nodes, ())))
     assert all(layout.size(node.id)[0] <= 300 for node in nodes)
+
+
+def branching(seed: int) -> GraphSnapshot:
+    """Return a network of nested modules with skips into and out of them, in execution order."""
+    rng = random.Random(seed)
+    paths: list[tuple[str, ...]] = [()]
+    for _ in range(rng.randint(2, 6)):
+        paths.append((*rng.choice(paths)[:3], f"m{len(paths)}"))
+    paths.sort()
+    nodes, edges = [], []
+    for number in range(rng.randint(5, 50)):
+        group = paths[number * len(paths) // 50]
+        nodes.append(Node(f"n{number}", "aten.add.Tensor", "call", ".".join(group), 0, group))
+        for source in rng.sample(range(number), min(number, rng.choice((1, 1, 2, 3)))):
+            edges.append(Edge(f"n{source}", f"n{number}"))
+    return GraphSnapshot("float", tuple(nodes), tuple(edges))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int) -> None:
+    tree = Hierarchy(branching(seed))
+    layout, rng = Layout(tree), random.Random(seed)
+    for opened in (frozenset(tree.groups), frozenset(rng.sample([*tree.groups], 1)), frozenset()):
+        assert struck_boxes(layout.arrange(opened)) == []
+
+
+def test_that_lines_meet_at_the_borders_of_open_groups() -> None:
+    tree = Hierarchy(nested(120))
+    placement = Layout(tree).arrange(frozenset(tree.groups))
+    boxes, met = placement.boxes, 0
+    for key, inside in placement.insides.items():
+        left = boxes[key][0] if key in boxes else 0.0
+        for route in inside.routes:
+            child = placement.insides.get(route.target)
+            if route.port == "exit" or child is None or route.is_reversed:
+                continue
+            assert left + route.points[-1][0] - boxes[route.target][0] in [
+                pytest.approx(x) for x in child.entries.values()
+            ]
+            met += 1
+    assert met

@@ -470,6 +470,7 @@ SHAPES = (
     ("folded", "Group by module, fold repeated blocks"),
     ("flat", "No grouping"),
 )
+FIRST_SHAPE = "folded"
 
 
 class GraphBar(QWidget):
@@ -543,7 +544,7 @@ class GraphBar(QWidget):
         for shape, words in SHAPES:
             action = choice.addAction(words)
             action.setCheckable(True)
-            action.setChecked(shape == SHAPES[0][0])
+            action.setChecked(shape == FIRST_SHAPE)
             action.setData(shape)
             action.triggered.connect(lambda _=False, s=shape: self.shape_asked.emit(s))
             self.menus["nest"].addAction(action)

@@ -43,7 +43,7 @@ class GraphGroups(QObject):
 
     def __init__(self, surface: GraphSurface, parent: QObject) -> None:
         super().__init__(parent)
-        self.shape: Shape = "modules"
+        self.shape: Shape = "folded"
         self.expanded: frozenset[str] = frozenset()
         self._surface = surface
         self._snapshot: GraphSnapshot | None = None

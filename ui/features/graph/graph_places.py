@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 PLACES_KEPT = 100
-OPENING_SCALE = 0.45
+# Titles have 12 px at scale 1: a graph opens with 10 px, and what is shown on demand has 5 px.
+FIRST_SCALE, SHOWN_SCALE = 0.85, 0.45
 REVEALED_AT_MOST = 60
 
 
@@ -32,7 +33,7 @@ class Place:
 
     expanded: frozenset[str]
     camera: Camera
-    shape: Shape = "modules"
+    shape: Shape = "folded"
     anchor: str = ""
 
 
@@ -87,7 +88,7 @@ class GraphPlaces(QObject):
         if scene is not None:
             self._leave()
             tall = scene.bounds.height() > 12 * size.height()
-            self._surface.look(fit(scene.bounds, size, OPENING_SCALE if tall else 0.0))
+            self._surface.look(fit(scene.bounds, size, SHOWN_SCALE if tall else 0.0))
 
     def here(self) -> Place:
         """Return the present place."""
@@ -144,12 +145,12 @@ class GraphPlaces(QObject):
         # The headers of open groups stay visible at the top and cover items below them.
         covered = HEADER * max(scene.hierarchy.depth.get(item, 1) - 1 for item in items)
         free = surface.area().adjusted(0, covered, 0, 0)
-        if free.contains(whole) and surface.camera.scale >= OPENING_SCALE:
+        if free.contains(whole) and surface.camera.scale >= SHOWN_SCALE:
             return
-        fits = fit(whole, surface.size(), OPENING_SCALE)
+        fits = fit(whole, surface.size(), SHOWN_SCALE)
         scale = min(fits.scale, max(surface.camera.scale, 0.8))
         self._leave()
-        target = whole if fits.scale > OPENING_SCALE else rects[0]
+        target = whole if fits.scale > SHOWN_SCALE else rects[0]
         surface.look(Camera(scale).centred(target, surface.size()))
 
     def _leave(self) -> None:
@@ -171,7 +172,7 @@ class GraphPlaces(QObject):
         surface, scene, camera = self._surface, self._surface.scene, place.camera
         if place.anchor and scene is not None:
             if not scene.has(place.anchor):
-                surface.look(fit(scene.bounds, surface.size(), OPENING_SCALE))
+                surface.look(fit(scene.bounds, surface.size(), SHOWN_SCALE))
                 return
             middle = scene.rect(place.anchor).topLeft() + QPointF(camera.x, camera.y)
             camera = Camera(camera.scale).centred(QRectF(middle, middle), surface.size())
@@ -189,7 +190,7 @@ class GraphPlaces(QObject):
         is_same = former is not None and former.hierarchy is scene.hierarchy
         is_other = former is not None and _kind(former) != _kind(scene)
         if former is None or (is_other and self._target is None):
-            surface.look(fit(scene.bounds, surface.size(), OPENING_SCALE))
+            surface.look(fit(scene.bounds, surface.size(), FIRST_SCALE))
         elif is_same and self._target is None:
             self._keep_in_place(former, scene, anchor)
         if self._target is not None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEasingCurve, QObject, QPointF, QRectF, QSizeF, QTimer, QVariantAnimation
+from PySide6.QtCore import (
+    QEasingCurve,
+    QObject,
+    QPointF,
+    QRectF,
+    QSizeF,
+    QTimer,
+    QVariantAnimation,
+    Signal,
+)
 from PySide6.QtGui import QPainter
 
 from ui.features.graph import painting
@@ -40,7 +49,12 @@ class GraphSurface(QObject):
         hovered: The item under the mouse.
         is_waiting: Whether a layout is being computed.
         rest: Timer that repaints at full quality after the camera has stopped.
+
+    Signals:
+        scale_changed: the scale of the camera, 1 is full size.
     """
+
+    scale_changed = Signal(float)
 
     def __init__(self, theme: Theme, widget: QWidget) -> None:
         super().__init__(widget)
@@ -134,7 +148,10 @@ class GraphSurface(QObject):
 
     def look(self, camera: Camera) -> None:
         """Show another part of the scene."""
+        is_scaled = camera.scale != self.camera.scale
         self.camera = camera
+        if is_scaled:
+            self.scale_changed.emit(camera.scale)
         self.update()
 
     def choose(self, selected: frozenset[str]) -> None:

@@ -11,11 +11,20 @@ from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
+    QNativeGestureEvent,
     QPaintEvent,
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QMenu, QRubberBand, QToolTip, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QMenu,
+    QRubberBand,
+    QToolButton,
+    QToolTip,
+    QWidget,
+)
 
 from ui.features.graph.graph_groups import GraphGroups
 from ui.features.graph.graph_places import GraphPlaces
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
 
 
 ENDS_SHOWN = 24
+ZOOM_FACTOR = 1.25
 
 
 def context_menu(view: GraphView, item: str | None) -> QMenu:
@@ -129,11 +139,55 @@ ZOOM_STEP = 1.0015
 ARROWS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right)
 
 
+class ZoomButtons(QFrame):
+    """The scale of the drawing, with buttons to change it.
+
+    Signals:
+        zoomed: the factor to zoom by, around the middle.
+        reset_asked: full size is asked for.
+    """
+
+    zoomed = Signal(float)
+    reset_asked = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("zoomButtons")
+        self.setAutoFillBackground(True)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(2, 2, 2, 2)
+        row.setSpacing(0)
+        self.smaller = self._button("\u2212", "Zoom out (\u2212)")
+        self.scale = self._button("100 %", "Zoom to full size")
+        self.larger = self._button("+", "Zoom in (+)")
+        self.smaller.clicked.connect(lambda: self.zoomed.emit(1 / ZOOM_FACTOR))
+        self.scale.clicked.connect(self.reset_asked)
+        self.larger.clicked.connect(lambda: self.zoomed.emit(ZOOM_FACTOR))
+        self.scale.setFixedWidth(self.scale.fontMetrics().horizontalAdvance("1000 %") + 12)
+        for button in (self.smaller, self.scale, self.larger):
+            row.addWidget(button)
+        self.adjustSize()
+
+    def _button(self, text: str, tooltip_text: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setText(text)
+        button.setToolTip(tooltip_text)
+        button.setAutoRaise(True)
+        # The graph keeps the keyboard; it has keys for all of them.
+        button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        return button
+
+    def render_scale(self, scale: float) -> None:
+        """Show a scale; 1 is full size."""
+        self.scale.setText(f"{100 * scale:.3g} %" if scale < 0.1 else f"{100 * scale:.0f} %")
+
+
 class GraphView(QWidget):
     """The graph widget. Handles input and passes it to its collaborators.
 
     Dragging pans; Shift+drag selects with a rubber band; Ctrl extends the selection. The wheel
-    zooms at the mouse. Double-click and Enter toggle groups, F fits, ``/`` focuses the search,
+    and pinching zoom at the mouse. Double-click and Enter toggle groups, F fits, ``/`` focuses the
+    search,
     digits assign a preset, I isolates the selection, Esc clears it. Arrow keys follow edges;
     Alt+Up and Alt+Down select all ancestors or descendants, Alt+Left and Alt+Right go back and
     forward.
@@ -165,6 +219,12 @@ class GraphView(QWidget):
         self._on_map = False
         self._is_brushing = False
         self._band = QRubberBand(QRubberBand.Shape.Rectangle, self)
+        self.zoom_buttons = ZoomButtons(self)
+        self.zoom_buttons.zoomed.connect(self._zoom_middle)
+        self.zoom_buttons.reset_asked.connect(
+            lambda: self._zoom_middle(1.0 / self.surface.camera.scale)
+        )
+        self.surface.scale_changed.connect(self.zoom_buttons.render_scale)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -181,6 +241,8 @@ class GraphView(QWidget):
         if event.oldSize().isValid():
             change = (self.width() - event.oldSize().width()) / 2
             self.surface.look(self.surface.camera.panned(change, 0.0))
+        corner = self.rect().topRight() + QPoint(-self.zoom_buttons.width() - 8, 8)
+        self.zoom_buttons.move(corner)
         self.update()
 
     def _hit(self, position: QPointF) -> tuple[str, Part] | None:
@@ -362,8 +424,8 @@ class GraphView(QWidget):
             Qt.Key.Key_Escape: self.selection.clear,
             Qt.Key.Key_Return: lambda: self.groups.toggle(self.surface.current),
             Qt.Key.Key_Enter: lambda: self.groups.toggle(self.surface.current),
-            Qt.Key.Key_Plus: lambda: self._zoom_middle(1.25),
-            Qt.Key.Key_Minus: lambda: self._zoom_middle(0.8),
+            Qt.Key.Key_Plus: lambda: self._zoom_middle(ZOOM_FACTOR),
+            Qt.Key.Key_Minus: lambda: self._zoom_middle(1 / ZOOM_FACTOR),
         }
         is_plain = not event.modifiers() & ~(
             Qt.KeyboardModifier.KeypadModifier | Qt.KeyboardModifier.ShiftModifier
@@ -401,6 +463,13 @@ class GraphView(QWidget):
             self.places.show_items(frozenset({item}))
 
     def event(self, event: QEvent) -> bool:
+        if (
+            isinstance(event, QNativeGestureEvent)
+            and event.gestureType() == Qt.NativeGestureType.ZoomNativeGesture
+        ):
+            factor = 1.0 + event.value()
+            self.surface.look(self.surface.camera.zoomed(factor, event.position()))
+            return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             hit = self._hit(QPointF(event.pos()))
             if hit is not None and self.surface.scene is not None:

@@ -36,7 +36,7 @@ class Order:
     expanded: frozenset[str] | None = None
     everything: bool = False
     area: QRectF = field(default_factory=QRectF)
-    shape: Shape = "modules"
+    shape: Shape = "folded"
 
 
 class LayoutThread(OrderThread[Order]):

@@ -106,6 +106,8 @@ class BoxPainter:
         """Paint all boxes of the cells, with one call per colour and cell."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(Qt.PenStyle.NoPen)
+        # A box of less than a pixel shows only with an outline.
+        is_tiny = picture.camera.scale < TINY
         key = hash((picture.marks.version, self._palette.theme.name))
         for cell in cells:
             if cell.batches is None or key != cell.batched_for:
@@ -113,6 +115,8 @@ class BoxPainter:
                 cell.batched_for = key
             for colour, rects in cell.batches.items():
                 painter.setBrush(QColor(colour))
+                if is_tiny:
+                    painter.setPen(QPen(QColor(colour), 0.0))
                 painter.drawRects(rects)
 
     def _batch(self, scene: Scene, marks: Marks, cell: Cell) -> dict[str, list[QRectF]]:

@@ -71,25 +71,25 @@ class EdgePainter:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setPen(self._palette.edge)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        labels: dict[str, tuple[Route, list[QPointF]]] = {}
+        labels: dict[tuple[str, str], tuple[Route, list[QPointF]]] = {}
         ways = _Ways()
         heads: list[tuple[QPointF, float]] = []
-        stubs: dict[str, list[QPointF]] = {}
+        stubs: list[tuple[Route, QPointF]] = []
         for line in _lines(cells, area if still else None):
             route, points = line.route, line.points() if still else self._points(picture, line)
             if not still and not _bounds(points).intersects(area):
                 continue
             if route.is_stub:
                 self._stub(painter, picture, route, points)
-                stubs.setdefault(route.source, []).append(points[0])
+                stubs.append((route, points[0]))
                 continue
             for piece in line.pieces() if still else pieces(points):
                 if piece.south >= north and piece.north <= south:
                     ways.add(piece)
             if north - NEAR <= points[-1].y() <= south + NEAR:
-                heads.append((points[-1], -ARROW if route.is_reversed else ARROW))
+                heads.append((points[-1], _head(route)))
             if north - NEAR <= points[0].y() <= south + NEAR:
-                labels.setdefault(route.source, (route, points))
+                labels.setdefault((route.source, route.port), (route, points))
         painter.drawLines(ways.lines)
         painter.drawPath(ways.curves)
         if picture.camera.scale >= CLOSE:
@@ -100,7 +100,7 @@ class EdgePainter:
 
     def _points(self, picture: Picture, line: Line) -> list[QPointF]:
         route = line.route
-        if picture.progress >= 1.0:
+        if picture.progress >= 1.0 or route.port:
             return line.points()
         ends = [bottom_middle(picture.rect(route.source)), top_middle(picture.rect(route.target))]
         return ends if not route.is_reversed else line.points()
@@ -109,6 +109,8 @@ class EdgePainter:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._palette.edge.color())
         for tip, size in heads:
+            if not size:
+                continue
             x, y = tip.x(), tip.y() - 1.6 * size
             painter.drawPolygon(QPolygonF([tip, QPointF(x - size, y), QPointF(x + size, y)]))
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -119,6 +121,8 @@ class EdgePainter:
         """Paint shapes and dtypes of tensors where lines leave their boxes."""
         found: list[tuple[QPointF, QStaticText]] = []
         for route, points in starts:
+            if route.port:
+                continue
             text = tensor_text(picture.scene, route)
             if not text:
                 continue
@@ -144,7 +148,8 @@ class EdgePainter:
         painter.drawLine(start, QPointF(start.x(), start.y() + STUB_LENGTH))
         painter.drawLine(QPointF(end.x() - 10, end.y() - STUB_LENGTH), end)
         if picture.camera.scale >= CLOSE:
-            title = elide(picture.scene.hierarchy.title(route.source), 16)
+            source = route.tensor[0] if route.tensor and route.port else route.source
+            title = elide(picture.scene.hierarchy.title(source), 16)
             static = self._palette.static_text(f"from {title}", is_title=False)
             painter.setFont(self._palette.small_font)
             painter.setPen(self._palette.muted)
@@ -154,18 +159,19 @@ class EdgePainter:
             painter.setPen(self._palette.edge)
 
     def _beginnings(
-        self, painter: QPainter, picture: Picture, stubs: dict[str, list[QPointF]]
+        self, painter: QPainter, picture: Picture, stubs: list[tuple[Route, QPointF]]
     ) -> None:
         """Paint the labels of stubs below boxes."""
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.muted)
-        for source, places in stubs.items():
+        starts = {route.source: start for route, start in stubs if not route.port}
+        for source, start in starts.items():
             targets = [r.target for r in picture.scene.routes_of(source) if r.is_stub]
             targets = [target for target in targets if target != source]
             title = elide(picture.scene.hierarchy.title(targets[0]), 16)
             text = f"to {title}" if len(targets) == 1 else f"to {len(targets)} operations"
             static = self._palette.static_text(text, is_title=False)
-            painter.drawStaticText(places[0] + QPointF(6, STUB_LENGTH - 4), static)
+            painter.drawStaticText(start + QPointF(6, STUB_LENGTH - 4), static)
 
     def paint_joints(self, painter: QPainter, picture: Picture) -> None:
         """Paint the edges of the selection on top, across group borders."""
@@ -176,12 +182,19 @@ class EdgePainter:
         painter.setPen(QPen(self._palette.accent))
         area = picture.area
         for source, target in picture.joints:
-            line = picture.scene.line_between(source, target)
-            points = [bottom_middle(picture.rect(source)), top_middle(picture.rect(target))]
-            if line is not None and not line.route.is_stub:
+            for line in picture.scene.lines_between(source, target):
+                if line.route.is_stub:
+                    continue
                 points = self._points(picture, line)
-            if _bounds(points).intersects(area):
-                painter.drawPath(curve(points))
+                if _bounds(points).intersects(area):
+                    painter.drawPath(curve(points))
+
+
+def _head(route: Route) -> float:
+    """Return the size of a route's arrow head; 0 where it goes on behind a border."""
+    if route.port == "exit":
+        return 0.0
+    return -ARROW if route.is_reversed else ARROW
 
 
 def tensor_text(scene: Scene, route: Route) -> str:

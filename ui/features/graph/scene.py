@@ -19,7 +19,7 @@ from workbench.graph.layout import HEADER, STUB_LENGTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.hierarchy import Hierarchy, Tensor
     from workbench.graph.layout import GroupLayout, Placement, Point, Route
 
 
@@ -177,20 +177,48 @@ class Scene:
         return found
 
     def routes_of(self, item: str) -> Iterator[Route]:
-        """Return the routes that start or end at an item."""
+        """Return the routes from or to an item inside its group, without those to its border."""
         inside = self.placement.insides[self.hierarchy.parent[item]]
-        return (route for route in inside.routes if item in (route.source, route.target))
+        return (
+            route
+            for route in inside.routes
+            if not route.port and item in (route.source, route.target)
+        )
 
-    def line_between(self, source: str, target: str) -> Line | None:
-        """Return the line from one item to another, if both are children of one group."""
-        parent = self.hierarchy.parent[source]
-        if self.hierarchy.parent[target] != parent:
-            return None
-        origin = self.rect(parent)
-        for route in self.placement.insides[parent].routes:
-            if route.source == source and route.target == target:
-                return Line(route, origin.x(), origin.y())
-        return None
+    def lines_between(self, source: str, target: str) -> list[Line]:
+        """Return the lines from one item to another, with those through borders in between."""
+        parent, depth, groups = self.hierarchy.parent, self.hierarchy.depth, self.hierarchy.groups
+        above, below = [source], [target]
+        while depth[above[-1]] > depth[below[-1]]:
+            above.append(parent[above[-1]])
+        while depth[below[-1]] > depth[above[-1]]:
+            below.append(parent[below[-1]])
+        while parent[above[-1]] != parent[below[-1]]:
+            above.append(parent[above[-1]])
+            below.append(parent[below[-1]])
+        link = groups[parent[above[-1]]].links.get((above[-1], below[-1]))
+        lines: dict[int, Line] = {}
+        for tensor in () if link is None else link.tensors:
+            leaves = all(groups[p].ports.exits.get(tensor) == c for c, p in pairwise(above))
+            reaches = all(c in groups[p].ports.entries.get(tensor, ()) for c, p in pairwise(below))
+            if leaves and reaches:
+                hops = [*pairwise(above), (above[-1], below[-1])]
+                hops += [(group, child) for child, group in pairwise(below)]
+                for start, end in hops:
+                    lines |= {id(line.route): line for line in self._hop(start, end, tensor)}
+        return list(lines.values())
+
+    def _hop(self, source: str, target: str, tensor: Tensor) -> Iterator[Line]:
+        """Yield the lines of a tensor between two siblings, or a group and its child."""
+        parent = self.hierarchy.parent
+        group = parent[source]
+        if source == parent.get(target):
+            group = source
+        origin = self.rect(group)
+        for route in self.placement.insides[group].routes:
+            ends = (route.source, route.target)
+            if ends == (source, target) and route.tensor in (None, tensor):
+                yield Line(route, origin.x(), origin.y())
 
     def visible_cells(self, area: QRectF) -> list[Cell]:
         """Return the cells that touch an area."""
@@ -287,9 +315,11 @@ class Scene:
                 if not line.route.is_stub:
                     continue
                 start, *_, end = line.points()
-                if STUB_ABOVE.translated(end).contains(point):
-                    return line.route.target, (line.route.source,)
-                if STUB_BELOW.translated(start).contains(point):
+                route = line.route
+                if STUB_ABOVE.translated(end).contains(point) and route.port != "exit":
+                    source = route.tensor[0] if route.port and route.tensor else route.source
+                    return route.target, (source,)
+                if STUB_BELOW.translated(start).contains(point) and not route.port:
                     starts.setdefault(line.route.source, []).append(line.route.target)
         found = next(iter(starts.items()), None)
         return (found[0], tuple(dict.fromkeys(found[1]))) if found else None

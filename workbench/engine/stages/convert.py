@@ -16,6 +16,7 @@ from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.passes import searching_ranges
 from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.targets.base import toolchain_of
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -58,7 +59,7 @@ def run(context: StageContext) -> None:
     converted, warnings = _converted(context)
     module = converted.module
     context.check_cancelled()
-    warnings += context.toolchain().departures(context, module)
+    warnings += toolchain_of(context).departures(context, module)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     graph = snapshot(module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
@@ -68,7 +69,7 @@ def run(context: StageContext) -> None:
         nodes=len(graph.nodes),
         quantized_weights_bytes=sum(t.nbytes for t in state if t.dtype in integers),
         float_operators=_float_operators(module),
-        memory=context.toolchain().memory(context.hot("calibrate").module),
+        memory=toolchain_of(context).memory(context.hot("calibrate").module),
         warnings=tuple(warnings),
     )
     save_result(result, context.out)
@@ -87,7 +88,7 @@ def _converted(context: StageContext) -> tuple[Converted, list[str]]:
         # Converting consumes its argument; the observers are needed after the next edit.
         observed = copy.deepcopy(prepared.module)
         warnings = _fix_ranges(context, observed)
-        module = _convert(observed, context.toolchain().convert)
+        module = _convert(observed, toolchain_of(context).convert)
     return Converted(module, context.hot("import_model").inputs), warnings
 
 

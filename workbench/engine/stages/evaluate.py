@@ -15,6 +15,7 @@ from workbench.engine.quality.measures import Accumulator, merged, tensors_of, t
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.references import WorstSamples, pairs
+from workbench.engine.targets.base import toolchain_of
 from workbench.errors import Place, failure
 from workbench.project import sources
 from workbench.results import CalibrateResult, EvaluateResult, save_result
@@ -37,7 +38,7 @@ def run(context: StageContext) -> None:
     worst = WorstSamples()
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
-    readings = context.toolchain().readings(context)
+    readings = toolchain_of(context).readings(context)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode(), closing(tensors):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.targets.base import compiler_of
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE, PROGRAM_FILE, WEIGHTS_FILE, save_result
 
@@ -18,7 +19,7 @@ LEVEL = "edge"
 
 def run(context: StageContext) -> None:
     """Write the program, one TOSA file per delegate, the reports and both graphs."""
-    lowered, result = context.compiler().lower(context)
+    lowered, result = compiler_of(context).lower(context)
     if lowered.pte:
         (context.out / PROGRAM_FILE).write_bytes(lowered.pte)
     for name, data in lowered.files.items():
@@ -40,5 +41,5 @@ def run(context: StageContext) -> None:
 def load(context: StageContext) -> Lowered:
     """Compile again: an edge program with delegates cannot be stored."""
     context.log("Compiling again, because the engine that compiled it has ended.")
-    lowered: Lowered = context.compiler().lower(context)[0]
+    lowered: Lowered = compiler_of(context).lower(context)[0]
     return lowered

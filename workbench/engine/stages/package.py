@@ -30,6 +30,7 @@ from workbench.engine.onnx_package import hand_on
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.targets.base import device_of
 from workbench.pipeline.plan import tool_versions
 from workbench.project.sources import is_folder
 from workbench.results import (
@@ -92,7 +93,7 @@ def run(context: StageContext) -> None:
 def _with_borders(context: StageContext, facts: Facts) -> Facts:
     """Return the facts with scale and zero point of integer inputs and outputs."""
     integer_io = bool(context.project.target.options.get("integer_io"))
-    into, out_of = context.device().borders(context.hot("convert").module, integer_io)
+    into, out_of = device_of(context).borders(context.hot("convert").module, integer_io)
     return replace(
         facts,
         inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),
@@ -155,7 +156,7 @@ def _bundle(context: StageContext, facts: Facts) -> bytes:
     module = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
-    device = context.device()
+    device = device_of(context)
     samples = calibration_samples(context)
     with torch.no_grad(), stepping(module) as steps:
         # Every test starts from the initial state, so no later step can be a test.
@@ -167,7 +168,7 @@ def _bundle(context: StageContext, facts: Facts) -> bytes:
 
 
 def _tolerances(context: StageContext) -> list[dict[str, float]]:
-    return context.device().tolerance(context.hot("convert").module)
+    return device_of(context).tolerance(context.hot("convert").module)
 
 
 def _options(context: StageContext) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.quantization.observers import branches_of
 from workbench.engine.quantization.weight_transforms import improve
+from workbench.engine.targets.base import toolchain_of
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, WorkbenchError, failure
@@ -93,7 +94,7 @@ def load(context: StageContext) -> Prepared:
 
 
 def _prepare(context: StageContext) -> Prepared:
-    toolchain, project = context.toolchain(), context.project
+    toolchain, project = toolchain_of(context), context.project
     quantizer = toolchain.quantizer(project, context.folder)
     with (
         accelerated(context.accelerate),
@@ -144,7 +145,7 @@ def improved(
             yield sample.inputs
 
     mine = copy.deepcopy(module)
-    project, toolchain = context.project, context.toolchain()
+    project, toolchain = context.project, toolchain_of(context)
     with torch.no_grad():
         done = improve(
             mine, project.improvers, samples,

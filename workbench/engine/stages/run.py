@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from workbench.engine.targets.base import device_of
 from workbench.results import save_result
 
 if TYPE_CHECKING:
@@ -12,4 +13,4 @@ if TYPE_CHECKING:
 
 def run(context: StageContext) -> None:
     """Write the output comparison, cycles and counters, and the simulator's output."""
-    save_result(context.device().simulate(context), context.out)
+    save_result(device_of(context).simulate(context), context.out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.engine.fx.modules import with_origins
+from workbench.engine.targets.base import compiler_of
 from workbench.results import save_result
 
 if TYPE_CHECKING:
@@ -13,6 +14,6 @@ if TYPE_CHECKING:
 
 def run(context: StageContext) -> None:
     """Write the number of equal output elements, and the differences in steps."""
-    found = context.compiler().verify(context)
+    found = compiler_of(context).verify(context)
     told = with_origins(context, found.tensors)
     save_result(found.model_copy(update={"tensors": told}), context.out)

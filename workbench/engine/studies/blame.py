@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from workbench.engine.context import PROGRESS_PERIOD_S
+from workbench.engine.targets.base import device_of
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE
@@ -100,7 +101,7 @@ class _Search:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
         kept = [*self._study.stage.project.kept_off(), *off]
         self._report(0.0, f"{len(off)} of {len(self._found) + len(self._left)} kept off the NPU")
-        said = self._study.stage.device().refusal(self._study.stage, kept, self._report)
+        said = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
         self._tried += 1
         self._tell(is_done=False)
         return said

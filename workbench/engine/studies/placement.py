@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from workbench.engine.targets.base import device_of
 from workbench.errors import WorkbenchError
 from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
 
@@ -28,7 +29,7 @@ def run(study: StudyContext) -> None:
 
 def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePlacement:
     try:
-        npu, cpu = study.stage.device().foreseen(study.stage, choice)
+        npu, cpu = device_of(study.stage).foreseen(study.stage, choice)
     except WorkbenchError as error:
         reason = " ".join(info.message for info in error.infos)
         return DevicePlacement(kind=kind, target=choice.id, problem=reason)

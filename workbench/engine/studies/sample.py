@@ -10,6 +10,7 @@ from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.fx import programs
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quality.tensors import nodes_by_name, seen_as, watched
+from workbench.engine.targets.base import device_of
 from workbench.errors import Place, failure
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.targets import target_of
@@ -71,7 +72,7 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
             if value is not None and value.shape == values["float"][name].shape:
                 values["quantized"][name] = value
         if with_integers:
-            values["integer"] = context.device().integers(context, history)
+            values["integer"] = device_of(context).integers(context, history)
     context.store.keep(_KEPT, "", (key, values))
     return values
 

@@ -15,6 +15,7 @@ from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.studies.sensitivity_groups import Switching
 from workbench.engine.studies.switchable_program import SwitchedProgram, SwitchedSteps
+from workbench.engine.targets.base import toolchain_of
 from workbench.studies.documents import load_study
 from workbench.studies.sensitivity import (
     DEFAULT_SAMPLES,
@@ -44,7 +45,7 @@ def run(study: StudyContext) -> None:
     with searching_ranges(context):
         observed = copy.deepcopy(context.hot("calibrate").module)
         fix_ranges(observed, chosen_ranges(context)[0])
-        program = SwitchedProgram(observed, context.toolchain())
+        program = SwitchedProgram(observed, toolchain_of(context))
         switching = Switching(program, context.hot("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
     if found is None or [u.unit for u in found.units] != list(switching.units):

@@ -16,6 +16,7 @@ from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import refuse_memory
 from workbench.engine.stages.prepare import improved
+from workbench.engine.targets.base import toolchain_of
 from workbench.engine.training.dataset import Lessons
 from workbench.engine.training.model import take_batches
 from workbench.engine.training.trainer import (
@@ -81,7 +82,7 @@ class _Training:
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
         refuse_memory(teacher, calibration_samples(context), "Training", "training")
-        self._student = context.toolchain().student(
+        self._student = toolchain_of(context).student(
             _start(context, device), context.project, context.folder
         )
         if not self._student.parameters:

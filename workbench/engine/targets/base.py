@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -174,6 +177,28 @@ class DeviceToolchain(CompilingToolchain, Protocol):
     def tolerance(self, module: torch.fx.GraphModule, /) -> list[dict[str, float]]:
         """Return for each output the absolute difference that one step of its grid makes."""
         ...
+
+
+def toolchain_of(context: StageContext) -> Toolchain:
+    """Return the torch side of the project's target."""
+    toolchain: Toolchain = _module_of(context)
+    return toolchain
+
+
+def compiler_of(context: StageContext) -> CompilingToolchain:
+    """Return the torch side of a target that has the stage ``lower``."""
+    toolchain: CompilingToolchain = _module_of(context)
+    return toolchain
+
+
+def device_of(context: StageContext) -> DeviceToolchain:
+    """Return the torch side of a target whose device can be simulated."""
+    toolchain: DeviceToolchain = _module_of(context)
+    return toolchain
+
+
+def _module_of(context: StageContext) -> Any:
+    return importlib.import_module(target_of(context.project.target.id).toolchain)
 
 
 def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:

@@ -71,8 +71,9 @@ def test_that_a_choice_waits_for_its_graph_to_be_drawn(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    with qtbot.waitSignal(view.groups.laid_out):
-        view.groups.collapse_all()
+    if view.groups.expanded:
+        with qtbot.waitSignal(view.groups.laid_out):
+            view.groups.collapse_all()
     view.groups.render_snapshot(replace(layers, level="edge"))
     view.selection.select(frozenset({"relu_2"}), reveal=True)
     qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has("relu_2"))

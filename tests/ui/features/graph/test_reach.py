@@ -197,7 +197,7 @@ def test_that_a_flat_drawing_keeps_the_selection_in_view(
     )
     with qtbot.waitSignal(view.groups.laid_out):
         view.places.back()
-    assert view.groups.shape == "modules"
+    assert view.groups.shape == "folded"
 
 
 def test_that_a_layout_of_a_wide_graph_has_no_overlap() -> None:

@@ -44,8 +44,9 @@ def click(
 
 def open_layers(qtbot: QtBot, view: GraphView) -> None:
     """Close all, then open the list of layers and the first layer."""
-    with qtbot.waitSignal(view.groups.laid_out):
-        view.groups.collapse_all()
+    if view.groups.expanded:
+        with qtbot.waitSignal(view.groups.laid_out):
+            view.groups.collapse_all()
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.expand("layers/0")
     view.places.fit()
@@ -202,8 +203,9 @@ def test_that_selecting_from_elsewhere_opens_the_way_and_tells_nobody(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    with qtbot.waitSignal(view.groups.laid_out):
-        view.groups.collapse_all()
+    if view.groups.expanded:
+        with qtbot.waitSignal(view.groups.laid_out):
+            view.groups.collapse_all()
     with qtbot.assertNotEmitted(view.selection.changed), qtbot.waitSignal(view.groups.laid_out):
         view.selection.select(frozenset({"relu_2"}), reveal=True)
     picture = view.surface.picture()
@@ -248,8 +250,9 @@ def test_that_closing_all_from_far_below_leaves_something_to_see(
     view = show(layers)
     open_layers(qtbot, view)
     view.surface.look(view.surface.camera.panned(0, -20_000))
-    with qtbot.waitSignal(view.groups.laid_out):
-        view.groups.collapse_all()
+    if view.groups.expanded:
+        with qtbot.waitSignal(view.groups.laid_out):
+            view.groups.collapse_all()
     picture = view.surface.picture()
     assert picture is not None
     assert picture.area.intersects(picture.scene.bounds)
@@ -260,8 +263,9 @@ def test_that_everything_opens_and_closes(qtbot: QtBot, show: Show, layers: Grap
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.expand_all()
     assert all(view.groups.is_expanded(f"layers/{k}") for k in range(3))
-    with qtbot.waitSignal(view.groups.laid_out):
-        view.groups.collapse_all()
+    if view.groups.expanded:
+        with qtbot.waitSignal(view.groups.laid_out):
+            view.groups.collapse_all()
     assert not view.groups.is_expanded("layers")
 
 
@@ -340,3 +344,24 @@ def test_that_a_narrower_view_keeps_the_drawing_in_its_middle(
     qtbot.waitUntil(lambda: view.width() == 500)
     middle = view.surface.camera.to_window(view.surface.scene.bounds.center())
     assert abs(middle.x() - 250) < 2
+
+
+def test_that_buttons_zoom_and_say_the_scale(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    before = view.surface.camera.scale
+    qtbot.mouseClick(view.zoom_buttons.larger, Qt.MouseButton.LeftButton)
+    assert view.surface.camera.scale == pytest.approx(1.25 * before)
+    assert view.zoom_buttons.scale.text() == f"{100 * view.surface.camera.scale:.0f} %"
+    qtbot.mouseClick(view.zoom_buttons.smaller, Qt.MouseButton.LeftButton)
+    assert view.surface.camera.scale == pytest.approx(before)
+    qtbot.mouseClick(view.zoom_buttons.scale, Qt.MouseButton.LeftButton)
+    assert view.zoom_buttons.scale.text() == "100 %"
+
+
+def test_that_a_graph_opens_with_legible_titles(show: Show, layers: GraphSnapshot) -> None:
+    view = show(layers)
+    # Titles have 12 px at scale 1.
+    assert 12 * view.surface.camera.scale >= 10

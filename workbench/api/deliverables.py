@@ -1,0 +1,152 @@
+"""What leaves the program beside a ``.pte``: the report, the plain script, and a look inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.analysis.ranges import RangeTaker, needs_calibration, read_chosen
+from workbench.api.projects import OpenProject, require_valid, saved_path
+from workbench.api.projects import plan as plan_of
+from workbench.errors import Place, failure
+from workbench.files import MAX_PROGRAM_BYTES, read_limited
+from workbench.pipeline.cache import Cache, default_root
+from workbench.results import ExportResult, ImportResult, load_result
+from workbench.script import script as script_text
+from workbench.script.aot_arm_compiler import give_command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def report(opened: OpenProject, cache: Cache | None = None) -> str:
+    """Return one self-contained HTML page with all results. Computes nothing.
+
+    Raises:
+        WorkbenchError: The project has no file, or a stored result is damaged.
+    """
+    from workbench.report import page
+
+    return page(opened.project, saved_path(opened), cache or Cache(default_root()))
+
+
+@dataclass(frozen=True)
+class Script:
+    """A stand-alone script that creates the same program without this package.
+
+    Attributes:
+        text: The Python source.
+        commands: The command lines to run, in order.
+    """
+
+    text: str
+    commands: Sequence[str]
+
+
+def script(
+    opened: OpenProject, file: str | Path, *, aot: bool = False, cache: Cache | None = None
+) -> Script:
+    """Return the script of a project; range methods become the ranges that they gave.
+
+    Args:
+        opened: The project.
+        file: Where the script is to be written; paths inside start from its folder.
+        aot: Write the model for ExecuTorch's ``aot_arm_compiler`` instead.
+        cache: Where results are kept; by default the user's cache.
+
+    Raises:
+        WorkbenchError: The project is not valid, has what a script cannot express, or needs a
+            calibration that it has not.
+    """
+    require_valid(opened)
+    path = Path(file)
+    if aot:
+        commands, text = give_command(opened.project, opened.folder, path)
+        return Script(text, commands)
+    results = cache or Cache(default_root())
+    planned = plan_of(opened, results)
+    imported, exported, calibrated = (
+        planned.of(stage) for stage in ("import_model", "export", "calibrate")
+    )
+    if needs_calibration(opened.project) and calibrated.state != "cached":
+        raise failure(
+            "The script contains calibrated ranges, and there is no calibration for the "
+            "current project.",
+            "Run: workbench run PROJECT --until calibrate",
+            Place(kind="stage", id="calibrate"),
+            code="calibration-outdated",
+        )
+    branches, weights = True, None
+    if exported.state == "cached":
+        branches = bool(load_result(ExportResult, results.folder(exported.key)).branches)
+    if imported.state == "cached":
+        weights = load_result(ImportResult, results.folder(imported.key)).weights
+    ranges = read_chosen(opened.project, results.folder(calibrated.key), RangeTaker())[0]
+    text = script_text(
+        opened.project, opened.folder, path, ranges, branches=branches, weights=weights
+    )
+    return Script(text, [f"python {path}"])
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a compiled program contains.
+
+    Attributes:
+        description: Inputs, outputs, delegates, memory, kernels, as ``inspect --json`` prints it.
+        listings: The commands of every Ethos-U delegate, one a line; empty if not asked for.
+    """
+
+    description: dict[str, Any]
+    listings: Sequence[Sequence[str]]
+
+
+def inspect(
+    program: str | Path,
+    method: str = "",
+    *,
+    plan: bool = False,
+    commands: bool = False,
+    find: str = "",
+) -> Inspection:
+    """Return what a ``.pte``, a ``.bpte`` or a ``.tflite`` that Vela compiled contains.
+
+    Args:
+        program: The file.
+        method: The name of the method; by default the first.
+        plan: Whether to list instructions, the memory plan and constants.
+        commands: Whether to list the commands of every Ethos-U delegate.
+        find: List only commands that contain this text, in any case; lists them by itself.
+
+    Raises:
+        WorkbenchError: The file is missing, unreadable, too large or not such a program.
+    """
+    from workbench.pte import npu_commands, vela_stream
+    from workbench.pte.description import describe, read_program
+
+    data = _read(Path(program))
+    description = describe(data, method, whole=plan)
+    listings: list[list[str]] = []
+    if commands or find:
+        for delegate in read_program(data).method(method).delegates:
+            if delegate.backend != vela_stream.ETHOS_U:
+                continue
+            stream = vela_stream.commands(vela_stream.blocks(delegate.data))
+            if stream is not None:
+                lines = npu_commands.listing(npu_commands.decode(stream))
+                listings.append([line for line in lines if find.casefold() in line.casefold()])
+    return Inspection(description, listings)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_limited(path, MAX_PROGRAM_BYTES)
+    except FileNotFoundError as error:
+        raise failure(f"{path} does not exist.", code="file-missing") from error
+    except OSError as error:
+        raise failure(
+            f"{path.name} cannot be read: {error.strerror or error}.",
+            where=Place(kind="file", id=path.name),
+            code="file-unreadable",
+        ) from error
