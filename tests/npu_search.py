@@ -1,10 +1,10 @@
 """Random programs for the NPU: what Vela compiles must compute what the TOSA reference model does.
 
 ``python -m tests.npu_search --seed 1 --count 1000 [--minutes 30] [--keep FOLDER]`` draws programs
-of one to four operations with random shapes and options, compiles each for a random device,
-executes the compiled program on the functional simulator and compares every output element. A
-difference is reduced to the smallest program that still differs, and kept as ``.tosa`` and
-``.json``. The exit code is 1 if there was a difference. The same seed draws the same programs.
+of one to five operations with random shapes, options, branches and outputs, compiles each for a
+random device, executes the compiled program on the functional simulator and compares every output
+element. A difference is reduced to the smallest program that still differs, and kept as ``.tosa``
+and ``.json``. The exit code is 1 if there was a difference. The same seed draws the same programs.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Builder:
     graph: Any = field(
         default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 0, 0, False)
     )
+    values: list[Value] = field(default_factory=list)
     number: int = 0
 
     def fresh(self, prefix: str) -> str:
@@ -153,6 +154,18 @@ class Builder:
             scale32=not narrow, rounding_mode=mode, per_channel=len(scales) > 1,
             input_unsigned=False, output_unsigned=False,
         )  # fmt: skip
+
+
+def _earlier(b: Builder, x: Value, p: Parameters, axis: int | None = None) -> Value | None:
+    """Return the earlier value that joins ``x``, or None; only ``axis`` may differ in length."""
+    if not p.get("with") or not b.values:
+        return None
+    found = b.values[max(0, len(b.values) - 1 - p["with"])]
+    same = len(found.shape) == len(x.shape) and all(
+        one == other or place == axis
+        for place, (one, other) in enumerate(zip(found.shape, x.shape, strict=True))
+    )
+    return found if same and found.dtype == x.dtype else None
 
 
 def _zero(generator: np.random.Generator, dtype: str) -> int:
@@ -238,8 +251,7 @@ def _binary(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
     other_shape = tuple(1 if axis in p["broadcast"] else n for axis, n in enumerate(x.shape))
     limits = np.iinfo(NUMPY[x.dtype])
     other = b.constant(g.integers(limits.min, limits.max, other_shape, endpoint=True), x.dtype)
-    if p["self"]:
-        other = x
+    other = x if p["self"] else _earlier(b, x, p) or other
     if kind in {"MAXIMUM", "MINIMUM"}:
         if x.dtype != "INT8":
             raise Impossible("type")
@@ -327,7 +339,7 @@ def _layout(  # noqa: PLR0911 - one for each kind
         limits = np.iinfo(NUMPY[x.dtype])
         other = [p["amount"] + 1 if i == axis else n for i, n in enumerate(shape)]
         values = g.integers(limits.min, limits.max, other, endpoint=True)
-        second = b.constant(values, x.dtype) if not p["self"] else x
+        second = x if p["self"] else _earlier(b, x, p, axis) or b.constant(values, x.dtype)
         shape[axis] += second.shape[axis]
         return b.add("CONCAT", [x, second], shape, x.dtype, axis, attribute="Concat")
     if kind == "PAD":
@@ -418,7 +430,7 @@ def drawn(seed: int) -> Case:
     sizes = [1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17]
     shape = (1, int(g.choice(sizes)), int(g.choice(sizes)), int(g.choice([*sizes, 24, 33])))
     operations = []
-    for _ in range(int(g.integers(1, 5))):
+    for _ in range(int(g.integers(1, 6))):
         parameters: Parameters = {
             "kernel": [int(v) for v in g.integers(1, 5, 2)],
             "stride": [int(v) for v in (g.integers(1, 4, 2) if g.random() < 0.5 else (1, 1))],
@@ -439,6 +451,8 @@ def drawn(seed: int) -> Case:
             "factor": int(g.choice([2, 2, 3, 4])),
             "bilinear": bool(g.random() < 0.5),
             "half": bool(g.random() < 0.5),
+            "back": int(g.choice([0, 0, 0, 0, 0, 1, 2])),
+            "with": int(g.choice([0, 0, 0, 1, 2])),
         }
         operations.append((str(g.choice(list(OPERATIONS))), parameters))
     device = str(g.choice(list(DEVICES)))
@@ -456,13 +470,18 @@ def program_of(case: Case) -> bytes:
     graph = builder.graph
     tensor = ts.TosaSerializerTensor("input", list(case.shape), getattr(ts.DType, case.dtype))
     graph.addInputTensor(tensor)
-    value = Value("input", case.shape, case.dtype)
+    values = builder.values
+    values.append(Value("input", case.shape, case.dtype))
     for name, parameters in case.operations:
-        value = OPERATIONS[name](builder, value, parameters)
-    if value.name == "input":
-        raise Impossible("nothing is computed")
+        source = values[max(0, len(values) - 1 - parameters.get("back", 0))]
+        values.append(OPERATIONS[name](builder, source, parameters))
     block = graph.currRegion.currBasicBlock
-    graph.addOutputTensor(block.tensors[value.name])
+    read = {name for operator in block.operators for name in operator.inputs}
+    outputs = [value for value in values if value.name not in read]
+    if not any(value.name != "input" for value in outputs) or values[0] in outputs:
+        raise Impossible("nothing is computed")
+    for value in outputs:
+        graph.addOutputTensor(block.tensors[value.name])
     return bytes(graph.serialize())
 
 
@@ -506,8 +525,8 @@ def outcome(case: Case) -> str:
         return f"raised: {error.infos[0].message}"
 
 
-def reference(case: Case, program: bytes) -> tuple[list[Array], list[Array]]:
-    """Return random inputs, and what the reference model computes for them.
+def reference(case: Case, program: bytes) -> tuple[list[Array], list[list[Array]]]:
+    """Return random inputs, and for each what the reference model computes.
 
     Raises:
         ValueError: the reference model refuses the program.
@@ -527,19 +546,26 @@ def reference(case: Case, program: bytes) -> tuple[list[Array], list[Array]]:
         )
         if status != tosa_reference_model.GraphStatus.TOSA_VALID:
             raise ValueError(str(status))
-        expected.append(np.array(values[0]))
+        expected.append([np.array(value) for value in values])
     return samples, expected
 
 
-def difference(blob: bytes, samples: list[Array], expected: list[Array]) -> str:
+def difference(blob: bytes, samples: list[Array], expected: list[list[Array]]) -> str:
     """Return "equal", "differs" or "finding" for a delegate, with details after a colon."""
     machine = load(blob)
     for sample, wanted in zip(samples, expected, strict=True):
         result = machine.run([sample], Options(check=True))
-        found = result.outputs[0].reshape(-1).view(wanted.dtype)
-        equal = int((found == wanted.reshape(-1)).sum())
-        if equal != wanted.size:
-            return f"differs: {equal} of {wanted.size} elements equal"
+        if len(result.outputs) != len(wanted):
+            return f"differs: {len(result.outputs)} of {len(wanted)} outputs are there"
+        equal = total = 0
+        for given, values in zip(result.outputs, wanted, strict=True):
+            found = given.reshape(-1).view(values.dtype)
+            if found.size != values.size:
+                return f"differs: {found.size} elements in place of {values.size}"
+            equal += int((found == values.reshape(-1)).sum())
+            total += values.size
+        if equal != total:
+            return f"differs: {equal} of {total} elements equal"
         if errors := [f for f in result.findings if f.severity == "error"]:
             return f"finding: {errors[0].code} at {errors[0].offset:#x}: {errors[0].message}"
     return "equal"
@@ -559,11 +585,11 @@ def smaller(case: Case) -> Iterator[Case]:
     plain = {
         "kernel": [1, 1], "stride": [1, 1], "dilation": [1, 1], "pad": [0, 0], "channels": 1,
         "multiplier": 1, "density": 1.0, "per_channel": False, "rounding": 0, "broadcast": [],
-        "amount": 0, "after": 0, "factor": 2, "half": False,
+        "amount": 0, "after": 0, "factor": 2, "half": False, "back": 0, "with": 0,
     }  # fmt: skip
     for index, (name, parameters) in enumerate(case.operations):
         for key, value in plain.items():
-            if parameters[key] != value:
+            if parameters.get(key, value) != value:
                 changed = (name, {**parameters, key: value})
                 operations = [*case.operations[:index], changed, *case.operations[index + 1 :]]
                 yield replace(case, operations=tuple(operations))

@@ -549,3 +549,43 @@ def even_kernel():
         lambda: _Layer(nn.Conv2d(3, 8, 4, padding="same"), lambda self, x: self.layer(x)),
         1, 3, 8, 8,
     )  # fmt: skip
+
+
+@seeded
+def least():
+    """The least value of each row."""
+    return made(lambda: _Layer(conv(3, 6), lambda self, x: self.layer(x).amin(-1)), 1, 3, 9, 9)
+
+
+@seeded
+def most_of_one():
+    """The largest of one value, in front of a pad."""
+
+    def run(self, x):
+        return functional.pad(self.layer(x)[:, :, :, :1].amax(3, keepdim=True), (0, 1, 0, 0))
+
+    return made(lambda: _Layer(conv(3, 6), run), 1, 3, 9, 9)
+
+
+@seeded
+def two_tables():
+    """The last step of a recurrent layer: a sigmoid and a tangent in one chain."""
+    return made(lambda: _Layer(nn.LSTM(8, 12, batch_first=True), _last_step), 12, 4, 8)
+
+
+def _last_step(self, x):
+    return self.layer(x)[0][:, -1]
+
+
+@seeded
+def pooled_beside():
+    """The head of DeepLab and PSPNet: a pooled value grows on the CPU and meets what was pooled."""
+
+    def run(self, x):
+        x = self.layer(x)
+        pooled = self.other(functional.adaptive_avg_pool2d(x, 1))
+        grown = functional.interpolate(pooled, size=x.shape[-2:], mode="bilinear")
+        return self.second(torch.cat([x, grown], 1))
+
+    parts = {"other": conv(4, 4, 1), "second": conv(8, 2, 1)}
+    return made(lambda: _Layer(conv(3, 4), run, **parts), 1, 3, 6, 6)

@@ -18,6 +18,10 @@ from workbench.targets.ethos_u.corrections import (
     CORRECTIONS,
     FACTORS,
     LINEARS,
+    MINIMA,
+    ONE_TABLE,
+    ONES,
+    OUTPUTS,
     OWN_WEIGHTS,
     PLAIN,
     RELEASED,
@@ -225,6 +229,43 @@ def test_that_values_that_depend_on_no_input_are_constants(engine):
     # An index that was quantized is another one, or none of the table.
     made = network("positions", **{CONSTANTS: False})
     assert engine.run(made, "evaluate") == "failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "device", "correction"),
+    [("least", "a8w8", U55, MINIMA), ("least", "a16w8", U55, MINIMA),
+     ("most_of_one", "a8w8", U55, ONES), ("two_tables", "a16w8", U85, ONE_TABLE)],
+)  # fmt: skip
+def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
+    engine, name, config, device, correction
+):
+    """The compiled program is executed; without the correction it is not what its TOSA is."""
+    right = verified(engine, network(name, config, device)).compiled
+    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    wrong = verified(engine, network(name, config, device, **{correction: False})).compiled
+    assert wrong.equal < wrong.elements
+    corrected = (
+        *engine.result(network(name, config, device), "prepare").corrections,
+        *engine.result(network(name, config, device), "lower").corrections,
+    )
+    assert next(row.places for row in corrected if row.id == correction)
+
+
+def test_that_an_output_that_is_read_inside_too_is_kept(engine):
+    made = network("pooled_beside")
+    kept = verified(engine, made).compiled
+    assert (kept.equal, kept.refused, kept.findings) == (kept.elements, "", ())
+    assert worst(engine, "pooled_beside") <= 1
+    found = engine.result(made, "lower").corrections
+    assert len(next(row.places for row in found if row.id == OUTPUTS)) == 1
+    lost = verified(engine, network("pooled_beside", **{OUTPUTS: False})).compiled
+    assert {finding.code for finding in lost.findings} == {"npu-output-missing"}
+
+
+def test_that_minima_are_left_alone_where_the_device_has_them(engine):
+    assert worst(engine, "least", "a8w8", U85) <= 1
+    found = engine.result(network("least", "a8w8", U85), "prepare").corrections
+    assert next(row.places for row in found if row.id == MINIMA) == ()
 
 
 def on_cpu(engine, *given, **options):

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from workbench.targets.ethos_u.corrections import MINIMA
+
 pytestmark = pytest.mark.engine
 
 
@@ -123,7 +125,7 @@ def test_that_an_output_of_another_size_is_refused(comparing):
 
 def test_that_a_wrong_instruction_is_found_with_its_line_and_command(workbench):
     """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
-    path = workbench.project("least")
+    path = workbench.project("least", "--option", f"{MINIMA}=false")
     done = workbench("run", path, "--trust", "--until", "verify", "--json")
     found = done.document["verify"]
     assert found["max_lsb"] == 0

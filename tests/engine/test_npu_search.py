@@ -48,15 +48,20 @@ def test_that_a_program_that_differs_is_reduced(find):
 def is_known(case):
     """Whether a reduced program has one of the patterns that the guide lists."""
     names = [name for name, _ in case.operations]
+    u85 = case.device.startswith("ethos-u85")
     joins = {"pad", "concat"} & set(names)
     multiplied = any(n == "depthwise" and p["multiplier"] > 1 for n, p in case.operations)
     reduced = any(name.startswith("reduce") for name in names)
+    sliced = "slice" in names
+    moved = {"reverse", "transpose"} & set(names)
     return (
-        (not case.device.startswith("ethos-u85") and "reduce min" in names)
-        or (reduced and (bool(joins) or "slice" in names))
-        or (multiplied and (bool(joins) or "slice" in names))
-        or {"slice", "transpose conv"} <= set(names)
+        (not u85 and "reduce min" in names)
+        or (reduced and (bool(joins) or sliced or names.count("transpose") > 1))
+        or (not u85 and "resize" in names and (bool(joins) or max(case.shape) == 1))
+        or (multiplied and (bool(joins) or sliced))
+        or (sliced and bool({"transpose conv", "matmul"} & set(names)))
         or (case.dtype == "INT16" and names.count("table") > 1)
+        or (u85 and bool(moved) and sum(name in {"table", "clamp"} for name in names) > 1)
         or {"matmul", "reverse"} <= set(names)
     )
 

@@ -54,11 +54,13 @@ def _play_sample(command, key, folder):
     sides = {"float": values, "quantized": values + 0.5}
     if command.options["integer"]:
         sides["integer"] = values + 0.25
+        sides["compiled"] = np.where(values > 29, values, values + 0.25)
     tensor = str(command.options["tensor"])
     save_values(sides, folder)
     found = SampleTensor(
         sample=command.options["sample"], tensor=tensor, module="stem", op="aten.relu.default",
         shape=values.shape, sides=tuple(sides), note="" if len(sides) > 2 else "Not compiled.",
+        compiled_apart=2 if len(sides) > 2 else None,
     )  # fmt: skip
     save_study(found, folder)
     yield StudyProgress(job=command.job, study=command.study, key=key, done=1, total=1)

@@ -57,6 +57,16 @@ class Commands(QObject):
     asked = Signal(str)
 
 
+class ProgramSteps(QObject):
+    """Where panels ask for a command of the compiled program, to see what it reads and writes.
+
+    Signals:
+        asked: the ``.pte``, index of the delegate, offset of the command [bytes].
+    """
+
+    asked = Signal(object, int, int)
+
+
 @dataclass(frozen=True)
 class PanelContext:
     """The long-lived objects of the window that panels use."""
@@ -76,6 +86,7 @@ class PanelContext:
     jobs: JobTableModel
     problems: ProblemListModel
     commands: Commands
+    steps: ProgramSteps
 
     @property
     def theme(self) -> Theme:

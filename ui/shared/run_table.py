@@ -54,6 +54,8 @@ def describe_run(run: Run) -> str:
         )
     if run.gate is not None:
         lines.append(f"Verdict: {run.gate.sentence}")
+        if run.gate.execution is not None:
+            lines.append(run.gate.execution.sentence)
     found = run.simulated
     if found is not None:
         cycles = f"{count(found.cycles)} cycles" if found.cycles is not None else "no cycles"

@@ -20,7 +20,7 @@ from ui.features.program_viewer.program_windows import Programs
 from ui.shared.appearance import Appearance
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
-from ui.shared.panel import Commands, PanelContext, PanelId
+from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
@@ -165,6 +165,7 @@ class Workbench(QObject):
             jobs=JobTableModel(self),
             problems=ProblemListModel(self),
             commands=Commands(self),
+            steps=ProgramSteps(self),
         )
 
     def _wire_state(self) -> None:
@@ -200,6 +201,7 @@ class Workbench(QObject):
         self.files.draft_asked.connect(self._on_draft_asked)
         window.files_dropped.connect(self.files.take_dropped)
         self.programs.dropped.connect(self.files.take_dropped)
+        self.context.steps.asked.connect(self.programs.step_through)
         window.welcome.new_asked.connect(self.files.ask_new)
         window.welcome.open_asked.connect(self.files.ask_open)
         window.welcome.recipe_asked.connect(self.files.ask_recipe)

@@ -31,12 +31,46 @@ class Limit(Frozen):
     held: bool | None
 
 
+class Execution(Frozen):
+    """The compiled program on the functional simulator. Computed, no device, no times.
+
+    ``elements`` are those of the outputs of all delegates over ``samples`` samples, ``equal`` those
+    that equal the TOSA reference model's. ``refused`` says why it was not executed to the end; ""
+    if it was.
+    """
+
+    samples: int
+    elements: int
+    equal: int
+    refused: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What was executed and what became of it, in one line."""
+        if self.refused:
+            return f"Not executed functionally: {self.refused.rstrip('.')}."
+        told = f"Executed functionally, no device: {self.samples:,} sample"
+        told += "" if self.samples == 1 else "s"
+        if self.equal == self.elements:
+            return (
+                f"{told}, all {self.elements:,} output elements equal the TOSA reference model's."
+            )
+        return (
+            f"{told}, {self.elements - self.equal:,} of {self.elements:,} output elements differ "
+            "from the TOSA reference model's."
+        )
+
+
 class GateResult(Frozen):
-    """A verdict with its limits; ``reason`` says why nothing, or not all, was verified."""
+    """A verdict with its limits; ``reason`` says why nothing, or not all, was verified.
+
+    ``execution`` is None if the compiled program was not compared with its TOSA.
+    """
 
     verdict: Verdict
     reason: str = ""
     limits: tuple[Limit, ...] = ()
+    execution: Execution | None = None
 
     @property
     def broken(self) -> tuple[Limit, ...]:
@@ -96,12 +130,23 @@ def verdict(
         *(checked(condition, known, required=True) for condition in (*own, *given)),
     ]
     limits = [*limits, *_of_program(gate, verified, known, replaced)]
+    execution = _execution(verified)
     if any(limit.held is False for limit in limits):
-        return GateResult(verdict="differs", limits=tuple(limits))
+        return GateResult(verdict="differs", limits=tuple(limits), execution=execution)
     reason = _why_not_verified(gate, verified, reason)
     return GateResult(
-        verdict="not verified" if reason else "right", reason=reason, limits=tuple(limits)
-    )
+        verdict="not verified" if reason else "right", reason=reason, limits=tuple(limits),
+        execution=execution,
+    )  # fmt: skip
+
+
+def _execution(verified: VerifyResult | None) -> Execution | None:
+    if verified is None or (compiled := verified.compiled) is None:
+        return None
+    return Execution(
+        samples=compiled.samples, elements=compiled.elements, equal=compiled.equal,
+        refused=compiled.refused,
+    )  # fmt: skip
 
 
 def _why_not_verified(gate: Gate, verified: VerifyResult | None, reason: str) -> str:

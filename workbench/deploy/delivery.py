@@ -155,6 +155,8 @@ def _damaged(name: str) -> Exception:
 def with_verdict(markdown: str, gate: GateResult) -> str:
     """Return a Markdown page with the verdict: on its first line if the program differs."""
     line = f"**Verification: {in_markdown(gate.sentence)}**"
+    if gate.execution is not None:
+        line += f"\n\n{in_markdown(gate.execution.sentence)}"
     if gate.verdict == "differs":
         return f"{line}\n\n{markdown}"
     heading, _, rest = markdown.partition("\n")
@@ -163,6 +165,8 @@ def with_verdict(markdown: str, gate: GateResult) -> str:
 
 def _html_with_verdict(page: str, gate: GateResult) -> str:
     line = f"<p><strong>Verification: {escape(gate.sentence)}</strong></p>"
+    if gate.execution is not None:
+        line += f"\n<p>{escape(gate.execution.sentence)}</p>"
     if gate.verdict == "differs":
         return page.replace("<body>\n", f"<body>\n{line}\n", 1)
     return page.replace("</h1>\n", f"</h1>\n{line}\n", 1)

@@ -16,8 +16,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.memory import CONSTANTS, TABLE_BYTES, TABLES, Area
-from workbench.npu.registers import CHAINED, Device
+from workbench.npu.block_dependency import KernelAccess, too_early
+from workbench.npu.memory import CONSTANTS, TABLE_BYTES, TABLES, Area, Shape
+from workbench.npu.registers import CHAINED, NO_STORAGE, Device, FeatureMap
 from workbench.npu.state import State
 
 Kind = Literal["kernel", "transfer"]
@@ -50,10 +51,13 @@ class Checker:
         self._now = _Command(0, "")
         self._unused: list[tuple[Area, _Command]] = []
         self._chain_tables: list[_Command] = []
+        self._kernel, self._kernel_before = KernelAccess(), KernelAccess()
+        self._before = self._now
 
     def begins(self, offset: int, name: str) -> None:
         """Take note that a command begins."""
         self._now = _Command(offset, name)
+        self._kernel = KernelAccess(name)
 
     def ends(self, kind: Kind) -> None:
         """Compare the command with those that may be under way, and count it among them."""
@@ -63,8 +67,24 @@ class Checker:
         for other in others:
             self._compare(other)
         self._running[kind].append(self._now)
-        if kind == "kernel" and self._state.device.u85:
-            self._follow_chain()
+        if kind == "kernel":
+            self._compare_jobs()
+            if self._state.device.u85:
+                self._follow_chain()
+
+    def _compare_jobs(self) -> None:
+        """Report a kernel whose block dependency lets it begin too early."""
+        now, registers = self._kernel, self._state.registers
+        now.uses_table = bool(self._state.counters.table_bytes)
+        now.conclude(registers)
+        if early := too_early(self._kernel_before, now, registers):
+            other = self._before
+            self._state.remark(
+                "error" if early.is_sure else "warning", "missing-block-dependency",
+                f"It {early.what}: {other.name} at {other.offset:#x} may not be done, because "
+                f"BLOCKDEP is {registers.get('BLOCKDEP')}.",
+            )  # fmt: skip
+        self._kernel_before, self._before = now, self._now
 
     def _follow_chain(self) -> None:
         """Report a chain that uses the whole table memory more than once.
@@ -135,6 +155,15 @@ class Checker:
         self._now.writes.append(target)
         is_constant = source.region == CONSTANTS
         self._mask(target)[...] = True if is_constant else self._mask(source).copy()
+
+    def feature_map(self, tensor: FeatureMap, shape: Shape, *, written: bool) -> None:
+        """Keep the tensors of a kernel that lie in memory."""
+        if tensor.storage in {CHAINED, NO_STORAGE}:
+            return
+        if written:
+            self._kernel.writes = tensor, shape
+        else:
+            self._kernel.reads.append((tensor, shape))
 
     def _mask(self, area: Area) -> npt.NDArray[np.bool_]:
         """Return which bytes of an area hold something; not copied."""

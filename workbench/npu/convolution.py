@@ -46,16 +46,20 @@ def convolution(state: State, parameter: int) -> None:
     bound = float(max(map(abs, ifm.span)) * weights.sums)
     dtype = _exact_type(bound)
     stage = _stage(state, depth)
-    values = padded_ifm(state, ifm, kernel, dtype)
     matrix = weights.matrix.astype(dtype, copy=False)
+    if weights.sums:
+        values = padded_ifm(state, ifm, kernel, dtype)
+        parts = _sums(values, kernel, matrix, (rows, columns))
+    else:
+        parts = _zeros(matrix, (rows, columns))
     if _needs_all(state):
         sums = np.empty((rows, columns, depth), np.int64)
-        for part, found in _sums(values, kernel, matrix, (rows, columns)):
+        for part, found in parts:
             sums[part] = found
         _conclude(state, sums, bound, stage)
         return
     results = np.empty((rows, columns, depth), stage.ofm.dtype)
-    for part, found in _sums(values, kernel, matrix, (rows, columns)):
+    for part, found in parts:
         stage.check_accumulators(found, bound)
         stage.fill(results[part], found, bound)
     stage.store(results)
@@ -116,6 +120,21 @@ def _sums(
         part = slice(first, min(first + step, rows))
         inputs = columns_of(values, kernel, columns, part)
         yield part, (inputs @ matrix).reshape(part.stop - first, columns, depth)
+
+
+def _zeros(matrix: _Array, size: tuple[int, int]) -> Iterator[tuple[slice, _Array]]:
+    """Yield the sums of weights that are all zero; no input matters for them.
+
+    Vela 5.1.0 writes the gaps of a transposed convolution on the U85 with such weights, and with
+    padding of which IFM_PAD_BOTTOM and IFM_PAD_RIGHT hold the lowest 8 bits only. The size of the
+    input that follows from them may be larger than the input is.
+    """
+    rows, columns = size
+    depth = matrix.shape[1]
+    step = max(1, _MATRIX_BYTES // (columns * depth * matrix.itemsize))
+    for first in range(0, rows, step):
+        part = slice(first, min(first + step, rows))
+        yield part, np.zeros((part.stop - first, columns, depth), matrix.dtype)
 
 
 def _exact_type(bound: float) -> npt.DTypeLike:

@@ -28,6 +28,8 @@ _UNWRITTEN = 0xA5
 
 Bytes = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
+Shape = tuple[int, int, int]
+Box = tuple[slice, slice, slice]
 
 
 class Watch(Protocol):
@@ -42,6 +44,9 @@ class Watch(Protocol):
     def copies(self, source: Area, target: Area) -> None:
         """Take note of bytes before they are copied."""
 
+    def feature_map(self, tensor: FeatureMap, shape: Shape, *, written: bool) -> None:
+        """Take note of a whole tensor that is read or written."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -52,6 +57,8 @@ class Access:
         written: Whether it is written.
         address: Its first address in the region [bytes].
         values: (height, width, depth) of a tensor, or the bytes of a copy.
+        places: The address of each of the values in the region [bytes].
+        bricks: Whether the tensor lies in bricks of 16 channels.
     """
 
     side: str
@@ -59,6 +66,8 @@ class Access:
     region: int
     address: int
     values: Values
+    places: npt.NDArray[np.int64]
+    bricks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,14 @@ class Area:
         """The address behind the highest one."""
         reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
         return self.base + reach + self.item
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """The address of each element, in its shape."""
+        found = np.array(self.base, np.int64)
+        for length, stride in zip(self.shape, self.strides, strict=True):
+            found = np.add.outer(found, np.arange(length, dtype=np.int64) * stride)
+        return found
 
     @property
     def elements(self) -> int:
@@ -202,10 +219,11 @@ class Memory:
             self.watch.copies(taken, given)
         room[:] = data
         if self.record is not None:
-            self.record.append(Access("source", False, *source, data))
-            self.record.append(Access("destination", True, *target, data))
+            count = np.arange(size, dtype=np.int64)
+            self.record.append(Access("source", False, *source, data, source[1] + count))
+            self.record.append(Access("destination", True, *target, data, target[1] + count))
 
-    def read(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> Values:
+    def read(self, tensor: FeatureMap, shape: Shape) -> Values:
         """Return a tensor as (height, width, depth); it may share the memory.
 
         Raises:
@@ -223,9 +241,18 @@ class Memory:
         return values
 
     def _recorded(self, tensor: FeatureMap, values: Values, *, written: bool) -> None:
+        if self.watch is not None:
+            height, width, depth = values.shape
+            self.watch.feature_map(tensor, (height, width, depth), written=written)
         if self.record is not None:
-            side, region, base = tensor.side, tensor.region, tensor.bases[0]
-            self.record.append(Access(side, written, region, base, values.copy()))
+            height, width, depth = values.shape
+            places = np.empty(values.shape, np.int64)
+            for part in _parts(tensor, (height, width, depth)):
+                part.of(places)[...] = part.area.places
+            self.record.append(Access(
+                tensor.side, written, tensor.region, tensor.bases[0], values.copy(), places,
+                tensor.bricks,
+            ))  # fmt: skip
 
     def write(self, tensor: FeatureMap, values: Values) -> None:
         """Write a tensor of (height, width, depth) in its own type.
@@ -308,6 +335,32 @@ class _Part:
     def of(self, values: Values) -> Values:
         """Return the part of an array, in the shape of the area, not copied."""
         return values[self.rows, self.columns, self.channels].reshape(self.area.shape)
+
+
+def areas_of(tensor: FeatureMap, shape: Shape, box: Box) -> Iterator[Area]:
+    """Yield the areas of rows, columns and channels of a tensor of (height, width, depth)."""
+    stride_y, stride_x, stride_c = tensor.strides
+    item = tensor.dtype.itemsize
+    rows, columns, channels = box
+    for part in _parts(tensor, shape):
+        y, x, c = (
+            slice(max(one.start, other.start), min(one.stop, other.stop))
+            for one, other in zip(
+                (part.rows, part.columns, part.channels), (rows, columns, channels), strict=True
+            )
+        )
+        if y.start >= y.stop or x.start >= x.stop:
+            continue
+        corner = part.area.base + (y.start - part.rows.start) * stride_y
+        corner += (x.start - part.columns.start) * stride_x
+        size, strides = (y.stop - y.start, x.stop - x.start), (stride_y, stride_x, item)
+        step = _BRICK if tensor.bricks else shape[2]
+        for first in range(part.channels.start, part.channels.stop, step):
+            low, high = max(c.start, first), min(c.stop, first + step)
+            if low < high:
+                brick = (first - part.channels.start) // _BRICK if tensor.bricks else 0
+                base = corner + brick * stride_c + (low - first) * item
+                yield Area(tensor.region, base, (*size, high - low), strides, item)
 
 
 def _is_one_tile(tensor: FeatureMap, shape: tuple[int, int, int]) -> bool:

@@ -54,6 +54,11 @@ class Device:
         """Whether it is an Ethos-U85."""
         return self.family == "ethos-u85"
 
+    @property
+    def most_dependent_blocks(self) -> int:
+        """The largest block dependency (Vela 5.1.0, ``MaxBlockdep``)."""
+        return 7 if self.u85 else 3
+
     def __str__(self) -> str:
         return f"{self.family}-{self.macs}"
 

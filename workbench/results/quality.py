@@ -157,14 +157,17 @@ class EvaluateResult(Frozen):
 class CompiledDifference(Frozen):
     """The first output element at which a compiled delegate and its TOSA differ.
 
-    ``output`` is the TOSA tensor; ``operation``, ``module``, ``origin`` (the node of the exported
-    graph) and ``source_line`` belong to the operation that computes it, ``command`` and ``offset``
-    [bytes] to its last command. They are "" and None if unknown.
+    ``output`` is the TOSA tensor. ``tensor`` is the first tensor inside the delegate that differs,
+    in the order of the commands, where one can be read back; else the output. ``operation``,
+    ``module``, ``origin`` (the node of the exported graph) and ``source_line`` belong to the
+    operation that computes it, ``command`` and ``offset`` [bytes] to its last command. They are ""
+    and None if unknown.
     """
 
     sample: int
     delegate: int
     output: str
+    tensor: str = ""
     element: int
     expected: int
     computed: int

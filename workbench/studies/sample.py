@@ -1,4 +1,4 @@
-"""Sample study: one tensor of one sample in float, quantized and integer."""
+"""Sample study: one tensor of one sample in float, quantized, integer and compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class SampleTensor(Frozen):
     """One tensor of one sample; its values are stored beside it in float32 with equal shapes.
 
     ``sides`` are the available programs: "float", "quantized" and possibly "integer", which the
-    TOSA reference model computes. ``note`` is why one is missing.
+    TOSA reference model computes, and "compiled", which the functional simulator executes.
+    ``note`` is why one is missing. ``compiled_apart`` counts the elements in which those two
+    differ; None if one is missing.
     """
 
     sample: int
@@ -31,6 +33,7 @@ class SampleTensor(Frozen):
     shape: tuple[int, ...]
     sides: tuple[str, ...]
     note: str = ""
+    compiled_apart: int | None = None
 
 
 def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from tests.engine import networks
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import CALIBRATED, project, without
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, load_values
+from workbench.targets.ethos_u.corrections import MINIMA
 
 pytestmark = pytest.mark.engine
 
@@ -26,14 +27,16 @@ def asked(engine, made, **options):
     return outcome, load_study(SampleTensor, folder), load_values(folder)
 
 
-def test_that_a_tensor_of_a_sample_comes_in_float_quantized_and_integer(engine):
+def test_that_a_tensor_of_a_sample_comes_in_float_quantized_integer_and_compiled(engine):
     import torch
 
     made = project("small", **CALIBRATED)
     assert engine.run(made, "lower", "evaluate") == "done"
     outcome, found, values = asked(engine, made, sample=3, tensor="relu", integer=True)
     assert outcome == "done"
-    assert found.sides == ("float", "quantized", "integer")
+    assert found.sides == ("float", "quantized", "integer", "compiled")
+    assert found.compiled_apart == 0
+    assert np.array_equal(values["compiled"], values["integer"])
     assert found.shape == (1, 8, 8, 8)
     model, _ = networks.small()
     x = list(networks.samples())[3][0]
@@ -63,3 +66,19 @@ def test_that_a_target_without_an_integer_program_shows_two_sides_and_says_why(e
     assert outcome == "done", engine.failure
     assert found.sides == ("float", "quantized")
     assert found.note.startswith("There is no integer program: the numbers are emulated")
+
+
+def test_that_both_tensors_of_a_wrong_instruction_are_shown(engine):
+    """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
+    made = without(project("least"), MINIMA)
+    assert engine.run(made, "verify", "evaluate") == "done", engine.failure
+    first = engine.result(made, "verify").compiled.first_difference
+    outcome, found, values = asked(
+        engine, made, sample=first.sample, tensor=first.origin, integer=True
+    )
+    assert outcome == "done", engine.failure
+    apart = values["compiled"] != values["integer"]
+    assert found.compiled_apart == np.count_nonzero(apart) > 0
+    assert np.array_equal(values["integer"], values["quantized"])
+    _, before, values = asked(engine, made, sample=0, tensor="conv2d", integer=True)
+    assert before.compiled_apart == 0, before

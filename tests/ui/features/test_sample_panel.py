@@ -38,6 +38,15 @@ def test_that_float_quantized_and_integer_stand_side_by_side(panel, opened, qtbo
     assert panel.maps["float"].values.shape == (4, 8)
 
 
+def test_that_the_compiled_program_stands_beside_its_tosa(panel, opened, qtbot):
+    show(panel, opened, qtbot)
+    assert panel.maps["compiled"].isVisible()
+    assert "no device" in panel.titles["compiled"].text()
+    assert "differ in 2 of 32 elements" in panel.note.text()
+    apart = panel.maps["compiled"].values != panel.maps["integer"].values
+    assert np.count_nonzero(apart) == 2
+
+
 def test_that_a_channel_and_the_difference_can_be_looked_at_alone(panel, opened, qtbot):
     show(panel, opened, qtbot)
     panel.channel.setValue(1)

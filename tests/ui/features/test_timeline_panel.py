@@ -1,5 +1,7 @@
 """The Timeline panel as a person uses it: keys, box, clicks, one selection, measured cycles."""
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit
@@ -11,7 +13,10 @@ from tests.ui.shell.test_window import run_to
 from ui.features.timeline.timeline_plot import CPU, NPU
 from ui.shared.theme import THEMES
 from workbench.graph.snapshot import GraphSnapshot, Node
-from workbench.results import GRAPH_FILE, CpuNode, save_result
+from workbench.npu.program import load
+from workbench.results import GRAPH_FILE, PROGRAM_FILE, CpuNode, NpuCommand, save_result
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 
 
 def shown(opened, qtbot, stage="lower"):
@@ -78,6 +83,31 @@ def test_that_a_click_chooses_the_operations_module_everywhere(panel, opened, qt
     click(panel, qtbot, 450, stateKey=Qt.KeyboardModifier.ControlModifier)
     assert opened.context.selection.value.modules == {"stem.relu", "head"}
     assert "2 operations on the NPU: 500 cycles" in panel.sums.text()
+
+
+def test_that_one_operation_can_be_stepped_through(opened, qtbot, monkeypatch):
+    """The viewer executes the compiled program and shows what the operation reads and writes."""
+    content = (PROGRAMS / "u55.pte").read_bytes()
+    (machine,) = load(content).machines
+    offsets = [c.offset for c in machine.commands if c.name == "NPU_OP_CONV"]
+    result = lowered()
+    commands = tuple(NpuCommand(offset=offsets[-1], operation=place) for place in range(4))
+    report = result.vela[0].model_copy(update={"commands": commands})
+    let_lower(monkeypatch, result.model_copy(update={"vela": (report,)}))
+    panel = shown(opened, qtbot)
+    assert not panel.step.isEnabled()
+    (opened.context.result("lower") / PROGRAM_FILE).write_bytes(content)
+    click(panel, qtbot, 200)
+    assert panel.step.isEnabled()
+    qtbot.mouseClick(panel.step, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(opened.programs.windows))
+    (window,) = opened.programs.windows.values()
+    view = window.execution
+    qtbot.waitUntil(lambda: view.tensors.rowCount() > 0)
+    assert window.tabs.currentWidget() is view
+    chosen = view.operations.row_at(view.operation_table.currentIndex().row())
+    assert chosen.offset == offsets[-1]
+    window.close()
 
 
 def test_that_a_box_tells_the_sums_of_what_runs_in_it(panel, opened, qtbot):

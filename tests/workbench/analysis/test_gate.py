@@ -201,3 +201,16 @@ def test_that_other_texts_are_no_condition(text):
 )  # fmt: skip
 def test_that_a_condition_says_when_a_program_is_not_accepted(text, figure, breaks):
     assert condition_of(text).applies(figure) is breaks
+
+
+def test_that_the_verdict_says_what_was_executed_without_a_device():
+    equal = verdict(Gate(), verified=verified(compiled=compiled())).execution
+    assert equal.equal == equal.elements
+    assert equal.sentence.startswith("Executed functionally, no device: 16 samples, all 160 ")
+    other = verdict(Gate(), verified=verified(compiled=compiled(equal=150))).execution
+    assert "10 of 160 output elements differ" in other.sentence
+    refused = verdict(Gate(), verified=verified(compiled=compiled(refused="too large."))).execution
+    assert refused.sentence == "Not executed functionally: too large."
+    assert verdict(Gate(), verified=verified(compiled=None)).execution is None
+    for told in (equal, other, refused):
+        assert not {"measured", "cycles", "ms"} & set(told.sentence.split())

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.problems import refused
-from workbench.analysis.gate import GateResult, Limit
+from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy.delivery import deliver
 from workbench.results import Deliverable, PackageResult, save_result
 
@@ -83,3 +83,14 @@ def test_that_a_folder_that_cannot_be_made_is_refused(packaged, tmp_path):
     (tmp_path / "out").write_text("a file")
     with refused("deliverables-not-copied"):
         deliver(packaged, tmp_path / "out", RIGHT)
+
+
+def test_that_note_and_manifest_say_what_was_executed_without_a_device(packaged, tmp_path):
+    executed = Execution(samples=16, elements=160, equal=160)
+    gate = RIGHT.model_copy(update={"execution": executed})
+    deliver(packaged, tmp_path / "dist", gate)
+    manifest = json.loads((tmp_path / "dist" / "manifest.json").read_text())
+    assert manifest["gate"]["execution"] == executed.model_dump()
+    notes = [p.read_text() for p in (tmp_path / "dist").iterdir() if p.suffix in {".md", ".html"}]
+    assert notes
+    assert all("Executed functionally, no device: 16 samples" in note for note in notes)

@@ -289,3 +289,40 @@ def test_that_inputs_that_do_not_fit_are_refused():
         with pytest.raises(WorkbenchError):
             program.run(inputs)
     assert program.run([INPUT.view(np.uint8)]).outputs[0].dtype == np.int8
+
+
+def two_copies(dependency, block=(0, 1)):
+    """A copy and a copy of it; blocks have as many rows and columns, less one, as are given."""
+    blocks = {"OFM_BLK_HEIGHT_M1": block[0], "OFM_BLK_WIDTH_M1": block[1], "OFM_BLK_DEPTH_M1": 7}
+    stream = Stream().set(COPY | blocks, BLOCKDEP=0).do("POOL", 1)
+    stream.set(IFM_BASE0=64, OFM_BASE0=96, BLOCKDEP=dependency)
+    offset = stream.offset
+    return stream.do("POOL", 1).do("STOP"), offset
+
+
+@pytest.mark.parametrize(
+    ("dependency", "block", "early"),
+    [
+        (0, (0, 3), False), (1, (0, 3), True), (1, (0, 1), False), (2, (0, 1), True),
+        (3, (0, 0), False), (4, (0, 0), True),
+    ],
+)  # fmt: skip
+def test_that_a_kernel_that_may_begin_too_early_is_reported(dependency, block, early):
+    stream, offset = two_copies(dependency, block)
+    found = run(stream, CHECKED).findings
+    assert [finding.code for finding in found] == ["missing-block-dependency"] * early
+    assert all(finding.offset == offset for finding in found)
+    assert run(stream).findings == ()
+
+
+def test_that_a_kernel_of_other_memory_may_begin_at_once():
+    stream = Stream().set(COPY, BLOCKDEP=0).do("POOL", 1).set(OFM_BASE0=96, BLOCKDEP=3)
+    assert codes(run(stream.do("POOL", 1).do("STOP"), CHECKED)) == []
+
+
+@pytest.mark.parametrize(("macs", "found"), [(64, ["missing-block-dependency"]), (128, [])])
+def test_that_shared_table_memory_needs_an_operation_to_end(macs, found):
+    stream = with_table(macs)
+    stream.words.pop()
+    stream.set(ACTIVATION=0, OFM_BASE0=96, BLOCKDEP=2).do("POOL", 1).do("STOP")
+    assert codes(run(stream, CHECKED, weights=TABLE)) == found

@@ -115,3 +115,21 @@ def test_that_waits_left_out_of_correct_programs_are_reported(cases, wait):
         found[name] = {finding.code for finding in result.findings}
     assert found
     assert all(codes == {"missing-wait"} for codes in found.values())
+
+
+def test_that_block_dependencies_raised_in_correct_programs_are_reported(cases):
+    """Kernels that wait for all of the one before must not begin while seven blocks are left."""
+    reported = 0
+    for name in ("digits_u55_0", "net_normed_0", "u55_a8_conv_group_0", "u85_a8_convT_0"):
+        machine = Machine(cases[name].blob)
+        assert machine.run(cases[name].inputs, Options(check=True)).findings == ()
+        most = machine.device.most_dependent_blocks
+        machine.commands = tuple(
+            replace(command, parameter=most) if command.name == "NPU_SET_BLOCKDEP" else command
+            for command in machine.commands
+        )
+        result = machine.run(cases[name].inputs, Options(check=True))
+        found = {finding.code for finding in result.findings}
+        assert found <= {"missing-block-dependency"}
+        reported += bool(found)
+    assert reported >= 3

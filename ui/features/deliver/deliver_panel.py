@@ -171,6 +171,8 @@ class DeliverPanel(ResultPanel):
             self.verdict.setStyleSheet(f"color: {theme.muted};")
             return
         lines = [f"Verdict: {gate.sentence}.", *(limit_text(limit) for limit in gate.limits)]
+        if gate.execution is not None:
+            lines.insert(1, gate.execution.sentence)
         self.verdict.setText(lines[0])
         self.verdict.setToolTip("\n".join(lines))
         colour = {"right": theme.good, "differs": theme.bad}.get(gate.verdict, theme.warning)

@@ -85,6 +85,7 @@ class ExecutionView(QWidget):
         self._method = ""
         self._inputs: Path | None = None
         self._executed: Executed | None = None
+        self._wanted: tuple[int, int] | None = None
         self._build()
         background.done.connect(self._on_done)
 
@@ -115,6 +116,11 @@ class ExecutionView(QWidget):
             self.run.setEnabled(False)
             work = partial(execute, self._path, self._method, self._inputs)
             self._background.submit(_TOPIC, lambda _outdated: work())
+
+    def step_to(self, delegate: int, offset: int) -> None:
+        """Run the program, and then choose the operation at an offset [bytes]."""
+        self._wanted = delegate, offset
+        self.execute()
 
     def _build(self) -> None:
         self.choose = QPushButton("Inputs\u2026", self)
@@ -205,6 +211,11 @@ class ExecutionView(QWidget):
         self.operation_table.setColumnHidden(MODULE, True)
         self.operation_table.setColumnHidden(DELEGATE, len({row.delegate for row in rows}) < 2)
         self._clear_tensors()
+        wanted, self._wanted = self._wanted, None
+        for place in range(self.operations.rowCount()):
+            row = self.operations.row_at(place)
+            if row is not None and (row.delegate, row.offset) == wanted:
+                self.operation_table.selectRow(place)
 
     def _clear_tensors(self) -> None:
         self._accesses = ()

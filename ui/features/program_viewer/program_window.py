@@ -92,6 +92,11 @@ class ProgramWindow(QWidget):
         self.execution.set_theme(theme)
         self._show_cards()
 
+    def step_to(self, delegate: int, offset: int) -> None:
+        """Execute the program, and choose the command at an offset [bytes]."""
+        self.tabs.setCurrentWidget(self.execution)
+        self.execution.step_to(delegate, offset)
+
     def stop(self) -> None:
         """Stop background work."""
         self._background.stop()

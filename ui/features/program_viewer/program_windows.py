@@ -32,11 +32,17 @@ class Programs(QObject):
         self._background = Background(self)
         self._background.done.connect(self._on_read)
         self.windows: dict[Path, QWidget] = {}
+        self._steps: dict[Path, tuple[int, int]] = {}
 
     def open(self, path: Path) -> None:
         """Show the contents of a file, or post an error."""
         whole = path.absolute()
         self._background.submit(str(whole), lambda _outdated: read(whole))
+
+    def step_through(self, path: Path, delegate: int, offset: int) -> None:
+        """Execute a program, and show what the command at an offset [bytes] reads and writes."""
+        self._steps[path.absolute()] = delegate, offset
+        self.open(path)
 
     def stop(self) -> None:
         """Close all viewer windows."""
@@ -62,6 +68,9 @@ class Programs(QObject):
         window.show()
         window.raise_()
         window.activateWindow()
+        step = self._steps.pop(found.path, None)
+        if step is not None and isinstance(window, ProgramWindow):
+            window.step_to(*step)
 
     def _on_closed(self, path: Path) -> None:
         window = self.windows.pop(path, None)

@@ -1,4 +1,4 @@
-"""The Sample panel: one tensor of one sample in float, quantized and integer."""
+"""The Sample panel: one tensor of one sample in float, quantized, integer and compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chart import Chart, pen
-from ui.shared.figures import decibel, figure
+from ui.shared.figures import count, decibel, figure
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 
 STUDY: StudyId = "sample"
-SIDES = ("float", "quantized", "integer")
+SIDES = ("float", "quantized", "integer", "compiled")
 TITLES = {
     "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",
+    "compiled": "Compiled (executed, no device)",
 }  # fmt: skip
 EMPTY_TEXT = "Select a tensor in the graph, the tree or a table, and press Show."
 _MOST_SAMPLES = 1_000_000
@@ -95,6 +96,8 @@ class SamplePanel(Panel):
             self._values = load_values(folder)
             shape = "\u00d7".join(map(str, found.shape))
             text = f"{found.tensor} of sample {found.sample}, {shape}. {found.note}"
+            if found.compiled_apart is not None:
+                text = f"{text}{_compared(found.compiled_apart, math.prod(found.shape))}"
             former = "" if self.study.is_current else " Outdated."
             self.note.setText(text.strip() + former)
             channels = int(np.prod(found.shape[1:-2])) if len(found.shape) > 3 else 1
@@ -223,6 +226,16 @@ class SamplePanel(Panel):
         self._mark("state")
 
 
+def _compared(apart: int, elements: int) -> str:
+    """Return how many elements of the compiled program are not those of its TOSA."""
+    if not apart:
+        return f"Compiled program and TOSA are equal in {count(elements)} elements."
+    return (
+        f"Compiled program and TOSA differ in {count(apart)} of {count(elements)} elements; both "
+        "get the same input."
+    )
+
+
 # Viridis (van der Walt and Smith, 2015) at nine positions: perceptually uniform, colour-blind-safe.
 _VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962",
             "#addc30", "#fde725")  # fmt: skip
@@ -329,5 +342,5 @@ def colours_of(theme: Theme) -> dict[str, str]:
     """Return the colour of each side."""
     return {
         "float": theme.precision_colour("float"), "quantized": theme.precision_colour("a8w8"),
-        "integer": theme.precision_colour("a16w8"),
+        "integer": theme.precision_colour("a16w8"), "compiled": theme.precision_colour("a4w4"),
     }  # fmt: skip

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
@@ -20,7 +27,13 @@ from workbench.analysis.timeline import CpuStop, Timeline, is_trace_of, timeline
 from workbench.errors import WorkbenchError
 from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import GRAPH_FILE, CpuNode, LowerResult, SimulationResult
+from workbench.results import (
+    GRAPH_FILE,
+    PROGRAM_FILE,
+    CpuNode,
+    LowerResult,
+    SimulationResult,
+)
 from workbench.text import plural
 
 _MOST_LINES = 12
@@ -157,6 +170,10 @@ class TimelinePanel(ResultPanel):
         self.cycles = QComboBox(content)
         self.cycles.setAccessibleName("Cycles")
         self.cycles.activated.connect(lambda _index: self._show_timeline())
+        self.step = QPushButton("Step through", content)
+        self.step.setToolTip("Execute the program functionally, and show what the selected "
+                             "operation reads and writes")  # fmt: skip
+        self.step.clicked.connect(self._step_through)
         self.plot = TimelinePlot(self._describe_span, self._describe_stop, content)
         self.plot.span_chosen.connect(self._on_span_chosen)
         self.plot.stop_chosen.connect(self._on_stop_chosen)
@@ -169,6 +186,7 @@ class TimelinePanel(ResultPanel):
         row = QHBoxLayout()
         row.addWidget(self.cycles, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(self.origin, 1)
+        row.addWidget(self.step, 0, Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
@@ -214,6 +232,24 @@ class TimelinePanel(ResultPanel):
         nodes = [node for number in self._stops for node in shown.stops[number].nodes]
         text = sums_sentence(shown, self._chosen, nodes)
         self.sums.setText(text or KEYS)
+        self.step.setEnabled(self._command() is not None)
+
+    def _command(self) -> tuple[int, int] | None:
+        """Return delegate and offset of the selected operation's last command; None if unknown."""
+        if self._lowered is None or len(self._chosen) != 1:
+            return None
+        place = self._chosen[0]
+        for report in self._lowered.value.vela:
+            if place < len(report.operations):
+                found = [c.offset for c in report.commands if c.operation == place]
+                return (report.delegate, found[-1]) if found else None
+            place -= len(report.operations)
+        return None
+
+    def _step_through(self) -> None:
+        command = self._command()
+        if command is not None and self._lowered is not None:
+            self.context.steps.asked.emit(self._lowered.folder / PROGRAM_FILE, *command)
 
     def _choose(self, places: Sequence[int], stops: Sequence[int] = ()) -> None:
         self._sum_up(places, stops)

@@ -1,4 +1,4 @@
-"""Sample study: run one sample through the float, the quantized and the integer program."""
+"""Sample study: one sample in the float, the quantized, the integer and the compiled program."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _KEPT = "one sample"
 Values = dict[str, dict[str, torch.Tensor]]
+NOT_EXECUTED = "No operation of the compiled program writes this tensor as a whole."
 NOT_LOWERED = "The integer program has not been compiled for this configuration."
 
 
@@ -47,9 +48,14 @@ def run(study: StudyContext) -> None:
     note = "" if with_integers else absent if emulation else NOT_LOWERED
     if with_integers and "integer" not in found:
         note = "The integer program has no such tensor: it is inside another operator, or float."
+    elif with_integers and "compiled" not in found:
+        note = NOT_EXECUTED
+    apart = None
+    if "compiled" in found:
+        apart = int((found["compiled"] != found["integer"]).sum())
     result = SampleTensor(
         sample=number, tensor=tensor, module=programs.module_of(node), op=programs.op_of(node),
-        shape=tuple(found["float"].shape), sides=tuple(found), note=note,
+        shape=tuple(found["float"].shape), sides=tuple(found), note=note, compiled_apart=apart,
     )  # fmt: skip
     study.tell(result, 1, 1, "")
 
@@ -72,7 +78,7 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
             if value is not None and value.shape == values["float"][name].shape:
                 values["quantized"][name] = value
         if with_integers:
-            values["integer"] = device_of(context).integers(context, history)
+            values |= device_of(context).integers(context, history)
     context.store.keep(_KEPT, "", (key, values))
     return values
 

@@ -150,10 +150,11 @@ class DeviceToolchain(CompilingToolchain, Protocol):
 
     def integers(
         self, context: StageContext, history: Sequence[Sample], /
-    ) -> dict[str, torch.Tensor]:
-        """Return the values of the compiled program's tensors, by the quantized graph's names.
+    ) -> dict[str, dict[str, torch.Tensor]]:
+        """Return the values of the integer programs' tensors, by the quantized graph's names.
 
-        They belong to the last sample of ``history``, after the others in order.
+        "integer" is the program before the compiler, "compiled" the one behind it, as far as it can
+        be executed. They belong to the last sample of ``history``, after the others in order.
         """
         ...
 

@@ -5,12 +5,16 @@ along. What each correction is about, and for which versions it was proven, stan
 ``workbench.targets.ethos_u.corrections``.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from ethosu.vela import vela
 from executorch.backends.arm._passes import decompose_cumsum_pass
+from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
     FoldScalarMulIntoConvPass,
 )
@@ -276,3 +280,125 @@ def _keeps(node: fx.Node) -> bool:
         moved = [axis for axis in node.args[1] if given.shape[axis] != 1]
         return moved == sorted(moved)
     return bool(given.numel() == made.numel())
+
+
+@contextmanager
+def tables_kept_apart() -> Iterator[list[str]]:
+    """Compile without chains what would want two large tables in one chain, while the block runs.
+
+    Vela loads the tables of a chain before it, into a memory that holds one of 2 KiB: the second
+    one evicts the first. A delegate with such a chain is compiled again without chains.
+
+    Yields:
+        The name "delegate" with a number, for each that was compiled again.
+    """
+    stock = vela.regor
+    apart: list[str] = []
+
+    class _Regor:
+        count = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(stock, name)
+
+        def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
+            model = stock.compile(*arguments, options=options, **rest)
+            number, _Regor.count = _Regor.count, _Regor.count + 1
+            stream = getattr(model, "command_stream", None)
+            if stream is None or not _has_two_tables_in_a_chain(np.asarray(stream)):
+                return model
+            apart.append(f"delegate {number}")
+            separate = re.sub(
+                r"(?m)^disable_feature=(.+)$", r"disable_feature=Grouping|\1", options
+            )
+            separate = re.sub(r"(?m)^disable_feature=$", "disable_feature=Grouping", separate)
+            return stock.compile(*arguments, options=separate, **rest)
+
+    vela.regor = _Regor()
+    try:
+        yield apart
+    finally:
+        vela.regor = stock
+
+
+@contextmanager
+def outputs_kept() -> Iterator[list[str]]:
+    """Let no change of layout read another one that is an output, while the block runs.
+
+    Vela joins two changes of layout in a row and forgets that the first is an output: the delegate
+    has an output less than the program reads.
+
+    Yields:
+        The names of the outputs that would be lost.
+    """
+    stock = ArmPassManager.transform_to_backend_pipeline
+    kept: list[str] = []
+
+    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
+        made = stock(self, exported_program, graph_module)
+        for node in list(made.graph.nodes):
+            first: Any = node.args[0] if _is_transpose(node) else None
+            if not _is_transpose(first) or all(user.op != "output" for user in first.users):
+                continue
+            source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
+            if order == sorted(order):
+                node.replace_all_uses_with(source)
+                made.graph.erase_node(node)
+            else:
+                node.args = (source, order)
+            kept.append(first.name)
+        made.recompile()
+        return made
+
+    ArmPassManager.transform_to_backend_pipeline = transform
+    try:
+        yield kept
+    finally:
+        ArmPassManager.transform_to_backend_pipeline = stock
+
+
+def _is_transpose(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.target == exir_ops.backend.tosa.TRANSPOSE.default
+
+
+# Codes of Ethos-U85's commands (Vela 5.1.0, ``ethos_u85_interface.hpp``).
+_STREAM, _U85, _PAYLOAD = 2, 2, 0x4000
+_OFM_PRECISION, _ACTIVATION, _KERNELS = 0x114, 0x125, (0x002, 0x003, 0x005, 0x006, 0x007)
+_IN_CHAIN, _TABLE_OF_2_KIB = 2, (8, 9)
+
+
+def _has_two_tables_in_a_chain(data: Any) -> bool:
+    """Return whether commands for a U85 have a chain with two operations of large tables."""
+    words = [int(word) for word in data.reshape(-1).view(np.uint8).view("<u4")]
+    at, is_u85 = 1, False
+    while at < len(words):
+        word = words[at]
+        kind, length = word & 0xFF, word >> 16 & 0xFFFF
+        if kind == 1:
+            is_u85, at = words[at + 1] >> 28 == _U85, at + 2
+        elif kind == _STREAM:
+            length |= (word >> 8 & 0xFF) << 16
+            return is_u85 and _chains_tables(words[at + 1 : at + 1 + length])
+        at += 1
+    return False
+
+
+def _chains_tables(words: list[int]) -> bool:
+    at = tables = activation = precision = 0
+    while at < len(words):
+        code, parameter = words[at] & 0x3FF, words[at] >> 16
+        has_payload = bool(words[at] & _PAYLOAD)
+        at += 2 if has_payload else 1
+        if has_payload:
+            continue
+        if code == _OFM_PRECISION:
+            precision = parameter
+        elif code == _ACTIVATION:
+            activation = parameter
+        elif code in _KERNELS:
+            tables += (activation & 0x1F) in _TABLE_OF_2_KIB
+            if precision >> 14 & 3 != _IN_CHAIN:
+                if tables > 1:
+                    return True
+                tables = 0
+    return False

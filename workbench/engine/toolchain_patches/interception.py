@@ -65,17 +65,18 @@ class _WatchedRegor:
     """Stands in for the regor module inside Vela: compiles, and hands on what was compiled."""
 
     def __init__(self, compiled: Callable[[Any], None]) -> None:
-        self._compiled = compiled
+        # What stands there may be a correction of what is compiled.
+        self._compiled, self._stock = compiled, vela.regor
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(regor, name)
+        return getattr(self._stock, name)
 
     def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
         """Compile with the debug database on."""
         wanted = options
         if "enable_db=true" not in options:
             wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
-        model = regor.compile(*arguments, options=wanted, **rest)
+        model = self._stock.compile(*arguments, options=wanted, **rest)
         self._compiled(model)
         return model
 

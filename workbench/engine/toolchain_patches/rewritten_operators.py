@@ -496,6 +496,39 @@ _PLAIN: dict[Any, Any] = {
 }
 
 
+def write_minima(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write minima over dimensions as negated maxima, for U55 and U65."""
+    done = list[str]()
+    if not quantizer.tosa_spec.is_U55_subset:
+        return done
+    for node in _floating_calls(module, _ATEN.amin.default):
+        write = _Writer(module, node)
+        turned = write(_ATEN.mul.Scalar, node.args[0], -1.0)
+        most = write(_ATEN.amax.default, turned, *node.args[1:])
+        write.replace(write(_ATEN.mul.Scalar, most, -1.0))
+        done.append(node.name)
+    return _finished(module, done)
+
+
+_REDUCTIONS = (_ATEN.amax.default, _ATEN.amin.default, _ATEN.mean.dim, _ATEN.sum.dim_IntList)
+
+
+def drop_reductions(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Leave out reductions of one element: the value is its maximum, minimum, sum and mean."""
+    del quantizer
+    done = list[str]()
+    for node in _floating_calls(module, *_REDUCTIONS):
+        source: Any = node.args[0]
+        given, result = source.meta["val"], node.meta["val"]
+        if given.numel() != result.numel() or given.dtype != result.dtype:
+            continue
+        write = _Writer(module, node)
+        same = given.shape == result.shape
+        write.replace(source if same else write(_ATEN.reshape.default, source, [*result.shape]))
+        done.append(node.name)
+    return _finished(module, done)
+
+
 _TRANSPOSED = {_ATEN.conv_transpose1d.default: _ATEN.conv1d.default,
                _ATEN.conv_transpose2d.input: _ATEN.conv2d.default}  # fmt: skip
 _FOUR_BITS = 15

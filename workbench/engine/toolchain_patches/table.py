@@ -286,6 +286,26 @@ PATCHES: tuple[Patch, ...] = (
         otherwise="stock", proven=_VELA,
     ),
     Patch(
+        "outputs_kept", "Keep outputs whose layout is changed back", "correction",
+        ("executorch.backends.arm._passes.arm_pass_manager:"
+         "ArmPassManager.transform_to_backend_pipeline",),
+        "After stock's passes, a change of layout that reads an output reads what is before it.",
+        "Two changes of layout together are one, or none.",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        pins=(
+            ("executorch.backends.arm._passes.arm_pass_manager:"
+             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
+        ),
+    ),
+    Patch(
+        "one_table_in_chain", "Compile without chains where two tables would meet in one",
+        "correction", ("ethosu.vela.vela:regor",),
+        "A delegate with two tables of 2 KiB in one chain is compiled again without chains.",
+        "Only the option disable_feature=Grouping is added, which Vela has for that.",
+        proven=_VELA,
+        pins=(("ethosu.vela.vela:process_regor", "924a1afb0bd2372d"),),
+    ),
+    Patch(
         "vela-folder", "Compile in a folder without spaces", "correction",
         ("tempfile:tempdir",),
         "Temporary folders of Vela lie where their path has no space.",

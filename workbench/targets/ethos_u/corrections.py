@@ -21,8 +21,9 @@ Facet = Literal["quantizer", "compile"]
 
 # When its function runs. module: on the float program's module. rewrites: on its graph, before
 # ExecuTorch takes operators apart. patches: a context manager, while it does. refinements: on the
-# annotated graph. lowering: a context manager, while the quantized program is lowered.
-Step = Literal["module", "rewrites", "patches", "refinements", "lowering"]
+# annotated graph. lowering: a context manager, while the quantized program is lowered. compiling: a
+# context manager, while Vela compiles; it is entered before those that watch Vela.
+Step = Literal["module", "rewrites", "patches", "refinements", "lowering", "compiling"]
 GROUP = "Corrections"
 
 
@@ -57,16 +58,20 @@ class Correction:
     @property
     def facet(self) -> Facet:
         """Which stage it changes."""
-        return "compile" if self.step == "lowering" else "quantizer"
+        return "compile" if self.step in {"lowering", "compiling"} else "quantizer"
 
 
 CLAMPS, FACTORS, TABLES = "keep_relu_clamps", "fine_factors", "fine_tables"
 STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passthrough"
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
+MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
+OUTPUTS = "outputs_kept"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 PLAIN = "plain_operators"
 _EXECUTORCH = {"executorch": "1.5.1"}
+
+_VELA = {"ethos-u-vela": "5.1.0"}
 
 CORRECTIONS: tuple[Correction, ...] = (
     Correction(
@@ -217,19 +222,6 @@ CORRECTIONS: tuple[Correction, ...] = (
         function="separate_weights",
     ),
     Correction(
-        id=CELLS,
-        title="Write recurrent cells out",
-        fault="The quantizer has no pattern for the cells of GRU, LSTM and RNN as one operator: "
-        "they stay on the CPU in float, or quantizing fails.",
-        link="",
-        proven=_EXECUTORCH,
-        network="torch.nn.LSTMCell(6, 8) called in a loop",
-        instead="A cell is written with linears and gates, as the layers of the same name are.",
-        why_right="These are the formulas of the cell.",
-        step="rewrites",
-        function="write_out_cells",
-    ),
-    Correction(
         id=PLAIN,
         title="Write operators without a pattern with operators that have one",
         fault="The quantizer has no pattern for pools over one dimension or the whole "
@@ -245,6 +237,78 @@ CORRECTIONS: tuple[Correction, ...] = (
         "own.",
         step="rewrites",
         function="write_plainly",
+    ),
+    Correction(
+        id=MINIMA,
+        title="Write minima over dimensions as negated maxima",
+        fault="For U55 and U65 Vela writes a minimum as -1 minus the maximum of -1 minus the "
+        "values. Both subtractions share one constant, which is broadcast for the first; the "
+        "second reads it with the wrong shape, and most elements are wrong.",
+        link="",
+        proven=_VELA,
+        network="conv(x).amin(-1) in a8w8 for U55",
+        instead="The minimum is written as the negated maximum of the negated values.",
+        why_right="Both are the same number.",
+        step="rewrites",
+        function="write_minima",
+    ),
+    Correction(
+        id=ONES,
+        title="Leave out reductions of one element",
+        fault="Vela leaves out a maximum or minimum over a dimension of size 1, and the copy or "
+        "slice beside it reads with a shape or an offset of another tensor.",
+        link="",
+        proven=_VELA,
+        network="torch.nn.functional.pad(x.amax(3, keepdim=True), (0, 1)) with a last dimension of "
+        "size 1, in a8w8",
+        instead="Maximum, minimum, mean and sum over dimensions of size 1 are left out before "
+        "anything is quantized.",
+        why_right="Of one element, all four are the element.",
+        step="rewrites",
+        function="drop_reductions",
+    ),
+    Correction(
+        id=ONE_TABLE,
+        title="Compile without chains where two tables would meet in one",
+        fault="For U85 Vela loads all tables of a chain before it, but table memory holds one of "
+        "16-bit values: the second load evicts the first, and the first function computes with "
+        "the table of the second.",
+        link="",
+        proven=_VELA,
+        network="torch.tanh(torch.sigmoid(conv(x)) * y) in a16w8 for U85; LSTM",
+        instead="A delegate with such a chain is compiled again without chains, which costs "
+        "cycles and memory traffic.",
+        why_right="Without chains, every table is loaded in front of its operation.",
+        step="compiling",
+        function="tables_kept_apart",
+    ),
+    Correction(
+        id=OUTPUTS,
+        title="Keep outputs whose layout is changed back",
+        fault="Where a value leaves a delegate and is read inside it too, its layout is changed "
+        "for the CPU and changed back. Vela joins the two changes and forgets that the first is an "
+        "output: the delegate has an output less, and the program reads wrong values.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="x = conv(image); torch.cat([x, interpolate(other(adaptive_avg_pool2d(x, 1)))], 1) "
+        "for U55, as in DeepLab and PSPNet",
+        instead="What reads the changed layout inside the delegate reads the value before it.",
+        why_right="Both changes together are one, or none.",
+        step="lowering",
+        function="outputs_kept",
+    ),
+    Correction(
+        id=CELLS,
+        title="Write recurrent cells out",
+        fault="The quantizer has no pattern for the cells of GRU, LSTM and RNN as one operator: "
+        "they stay on the CPU in float, or quantizing fails.",
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.nn.LSTMCell(6, 8) called in a loop",
+        instead="A cell is written with linears and gates, as the layers of the same name are.",
+        why_right="These are the formulas of the cell.",
+        step="rewrites",
+        function="write_out_cells",
     ),
     Correction(
         id=LINEARS,

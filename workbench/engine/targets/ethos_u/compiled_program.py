@@ -12,6 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
+from workbench.engine.targets.ethos_u.compiled_tensors import (
+    compiled_tensors,
+    first_difference,
+    reference_tensors,
+)
 from workbench.engine.targets.ethos_u.intermediates import output_names
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -27,7 +32,7 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.targets.base import Lowered
@@ -97,8 +102,11 @@ class CompiledDelegates:
             self._add_fault(delegate, "npu-output-missing", self._refused)
             return
         names = output_names(self._tosa[delegate])
+        known = self._first
         for name, data, values in zip(names, found.outputs, expected, strict=True):
             self._count(delegate, name, data, values)
+        if self._first is not None and known is None:
+            self._first = self._located(self._first, inputs)
 
     def _count(self, delegate: int, name: str, data: npt.NDArray[np.uint8], values: _Array) -> None:
         expected = np.ascontiguousarray(values).reshape(-1)
@@ -118,8 +126,10 @@ class CompiledDelegates:
         self._most = max(self._most, int(apart.max()))
         if self._first is None:
             at = int(differing[0])
-            values_at = int(expected[at]), int(computed[at])
-            self._first = self._located(delegate, name, at, values_at)
+            self._first = CompiledDifference(
+                sample=self._sample, delegate=delegate, output=name, element=at,
+                expected=int(expected[at]), computed=int(computed[at]),
+            )  # fmt: skip
 
     def _add_fault(self, delegate: int, code: str, message: str) -> None:
         fault = CompiledFinding(
@@ -132,18 +142,44 @@ class CompiledDelegates:
         if len(self._findings) < _FINDINGS_KEPT:
             self._findings.setdefault(key, compiled_finding(finding))
 
-    def _located(
-        self, delegate: int, output: str, element: int, values: tuple[int, int]
-    ) -> CompiledDifference:
-        """Return a difference with the operation that computes the output, by Vela's tables."""
-        expected, computed = values
-        found = CompiledDifference(
-            sample=self._sample, delegate=delegate, output=output, element=element,
-            expected=expected, computed=computed,
-        )  # fmt: skip
+    def tensors(
+        self, delegate: int, inputs: Sequence[_Array], reference: Mapping[str, _Array]
+    ) -> dict[str, _Array]:
+        """Return tensors of a compiled delegate, in the shapes of those of its TOSA.
+
+        Args:
+            delegate: Its number.
+            inputs: What it gets.
+            reference: Tensors of its TOSA; those that cannot be read back are left out.
+        """
+        if self._refused or delegate >= len(self._reports):
+            return {}
+        machine, report = self._machines[delegate], self._reports[delegate]
+        try:
+            written = compiled_tensors(machine, report, inputs)
+            outputs = machine.run(inputs).outputs
+        except WorkbenchError:
+            return {}
+        found = {}
+        for name, values in reference.items():
+            if (read := written[name].values_as(values) if name in written else None) is not None:
+                found[name] = read
+        for name, data in zip(output_names(self._tosa[delegate]), outputs, strict=False):
+            if name in reference and data.size == reference[name].nbytes:
+                like = reference[name]
+                found[name] = data.view(like.dtype).reshape(like.shape)
+        return found
+
+    def _located(self, found: CompiledDifference, inputs: Sequence[_Array]) -> CompiledDifference:
+        """Return a difference with the operation where it begins, by Vela's tables."""
+        delegate = found.delegate
         if delegate >= len(self._reports):
             return found
         report = self._reports[delegate]
+        written = compiled_tensors(self._machines[delegate], report, inputs)
+        reference = reference_tensors(self._tosa[delegate], inputs, list(written))
+        output = first_difference(written, reference) or found.output
+        found = found.model_copy(update={"tensor": output})
         rows = [i for i, row in enumerate(report.operations) if row.name == output]
         commands = [c for c in report.commands if c.operation in rows]
         if not commands:

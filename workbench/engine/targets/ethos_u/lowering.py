@@ -182,11 +182,15 @@ def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
 
 @contextmanager
 def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Recording]:
-    with (
-        own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate),
-        vela.recorded() as compiled,
-    ):
+    functions, _ = correction_functions(choice.options, "compile")
+    with ExitStack() as stack:
+        stack.enter_context(own_ini_at_hand(choice, context.folder))
+        stack.enter_context(accelerated(context.accelerate))
+        places = {
+            name: stack.enter_context(apply()) for name, apply in functions["compiling"].items()
+        }
+        compiled = stack.enter_context(vela.recorded())
+        compiled.corrected = places
         yield compiled
 
 
@@ -365,7 +369,12 @@ def _result(
         ),
         pte_bytes=len(lowered.pte),
         accelerated=context.accelerate,
-        corrections=edge.corrections,
+        corrections=tuple(
+            row.model_copy(update={"places": tuple(compiled.corrected[row.id])})
+            if row.id in compiled.corrected
+            else row
+            for row in edge.corrections
+        ),
         vela_version=tool_version("ethos-u-vela"),
         warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
     )

@@ -101,6 +101,8 @@ class IntegerProgram(torch.fx.Interpreter):
         self._at: Any = None
         self.compiled: CompiledDelegates | None = None
         self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+        self.executed: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+        self.keeps_executed = False
 
     def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
         """Store these tensors of the delegates in ``made`` from now on; none to stop.
@@ -185,6 +187,10 @@ class IntegerProgram(torch.fx.Interpreter):
             self.compiled.compare(number, arrays, [np.array(o) for o in outputs[:count]])
         for tensor, values in zip(inner, outputs[count:], strict=True):
             self.made[number, tensor] = np.array(values)
+        if self.compiled is not None and self.keeps_executed:
+            wanted = {tensor: self.made[number, tensor] for tensor in inner}
+            found = self.compiled.tensors(number, arrays, wanted)
+            self.executed |= {(number, tensor): values for tensor, values in found.items()}
         shaped = zip(outputs[:count], self._specs[name], strict=True)
         return [_standing(np.array(o), v) for o, v in shaped]
 
@@ -270,24 +276,33 @@ def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
     return IntegerComparison(converted, found)
 
 
-def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, torch.Tensor]:
-    """Return the real values of all integer tensors, by the quantized model's names.
+def integers(
+    context: StageContext, history: Sequence[Sample]
+) -> dict[str, dict[str, torch.Tensor]]:
+    """Return the real values of all integer tensors, by program and the quantized model's names.
 
-    They belong to the last sample of ``history``, after the others in order.
+    "integer" is the TOSA on the reference model, "compiled" the compiled program on the functional
+    simulator; each of its delegates gets the integers that its TOSA gets. They belong to the last
+    sample of ``history``, after the others in order.
     """
     lowered: Lowered = context.hot("lower")
     converted = context.hot("convert").module
     program, inside = IntegerProgram(lowered), _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
+    program.compiled = CompiledDelegates(context, lowered)
     integer_io = bool(context.project.target.options.get("integer_io"))
     integer = IntegerSteps(program, converted, integer_io=integer_io)
     for sample in history:
+        program.keeps_executed = sample is history[-1]
         integer(sample)
     with stepping(converted) as steps:
         for sample in history[:-1]:
             steps(sample)
-        reals = inside.reals(steps.inputs(history[-1]), program.made)
-        return {pair.node.name: real for pair, _, real in reals}
+        inputs = steps.inputs(history[-1])
+        return {
+            side: {pair.node.name: real for pair, _, real in inside.reals(inputs, made)}
+            for side, made in (("integer", program.made), ("compiled", program.executed))
+        }
 
 
 class Tally:

@@ -49,10 +49,14 @@ Origins = dict[str, Origin]
 
 @dataclass
 class Recording:
-    """Models compiled by Vela, in order, and the origins of the tensors translated meanwhile."""
+    """Models compiled by Vela, in order, and the origins of the tensors translated meanwhile.
+
+    ``corrected`` are the delegates that corrections of the compiler changed, by correction.
+    """
 
     models: list[Any] = field(default_factory=list)
     origins: list[Origins] = field(default_factory=list)
+    corrected: dict[str, list[str]] = field(default_factory=dict)
 
 
 @contextmanager
