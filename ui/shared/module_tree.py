@@ -9,6 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ui.shared.labels import literal
 from workbench.graph.labels import natural
 from workbench.graph.snapshot import Module
 from workbench.project.rules import Effective
@@ -153,7 +154,7 @@ class ModuleTreeModel(QAbstractItemModel):
             case Qt.ItemDataRole.DisplayRole:
                 value = self._text(module, Column(index.column()))
             case Qt.ItemDataRole.ToolTipRole:
-                value = self._tooltip(module)
+                value = literal(self._tooltip(module))
             case Qt.ItemDataRole.TextAlignmentRole if index.column() == Column.PARAMETERS:
                 value = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
             case Qt.ItemDataRole.AccessibleTextRole:

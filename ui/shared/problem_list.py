@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from ui.shared.explanations import rule_words
+from ui.shared.labels import literal
 from ui.state.session import StageView
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -176,7 +177,7 @@ class ProblemListModel(QAbstractTableModel):
                 value = _text(problem, Column(index.column()))
             case Qt.ItemDataRole.ToolTipRole:
                 parts = (problem.message, problem.hint, problem.details)
-                value = "\n".join(part for part in parts if part)
+                value = literal("\n".join(part for part in parts if part))
             case Qt.ItemDataRole.AccessibleTextRole:
                 value = f"{SEVERITY_WORDS[problem.severity]}: {problem.message}"
             case _ if role == PROBLEM_ROLE:

@@ -10,7 +10,6 @@ from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -23,6 +22,7 @@ from ui.features.program_viewer.program_windows import Programs
 from ui.features.project.gallery import GalleryDialog, SampleGallery, documents
 from ui.shared.appearance import theme_named
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.labels import Label
 from ui.shared.theme import Theme
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
@@ -420,8 +420,8 @@ class WelcomePage(QScrollArea):
         self.recent_asked.emit(path)
 
 
-def _label(text: str, name: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _label(text: str, name: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setObjectName(name)
     label.setWordWrap(True)
     return label

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSizePolicy,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.appearance import Appearance
+from ui.shared.labels import Label
 from ui.shared.theme import Theme, icon
 from ui.state.notices import Notice, Notices
 
@@ -90,7 +90,7 @@ class Toast(QFrame):
 
     def _headline(self, theme: Theme) -> QHBoxLayout:
         colours = {"error": theme.bad, "warning": theme.warning, "success": theme.good}
-        mark = QLabel(self)
+        mark = Label(self)
         colour = colours.get(self.notice.level, theme.accent)
         mark.setPixmap(icon(self.notice.level, colour).pixmap(16, 16))
         mark.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -275,8 +275,8 @@ class ToastHost(QObject):
             self._veil.raise_()
 
 
-def _wrapped(text: str, name: str) -> QLabel:
-    label = QLabel(text)
+def _wrapped(text: str, name: str) -> Label:
+    label = Label(text)
     label.setObjectName(name)
     label.setWordWrap(True)
     label.setTextFormat(Qt.TextFormat.PlainText)

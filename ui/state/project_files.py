@@ -12,7 +12,7 @@ from pathlib import Path
 from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signal
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import make_private_folder, read_limited, write_file
+from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
 from workbench.project import store
 from workbench.project.model import Project
 
@@ -45,7 +45,7 @@ class Recovery:
 def text_of(path: Path) -> bytes | None:
     """Return the text of a file; None if it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_limited(path, MAX_TEXT_BYTES)
     except OSError:
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import clock_of, memory_use
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
+from workbench.text import read_toml
 from workbench.toolchain_versions import versions
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def read(path: Path) -> Board:
     """
     where = Place(kind="file", id=path.name)
     try:
-        raw = tomllib.loads(read_limited(path, _MOST_BYTES).decode())
+        raw = read_toml(read_limited(path, _MOST_BYTES).decode())
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(

@@ -125,9 +125,9 @@ def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
             if final.exists() or final.is_symlink():
                 saved[final] = part.with_name(f"{part.name.removesuffix('.part')}-old.part")
                 final.rename(saved[final])
-        for final, part in parts.items():
-            part.rename(final)
-            placed.append(final)
+        # A loss of power may not reorder what becomes of the old manifest, the files and the new.
+        sync_folder(target)
+        _place(target, parts, placed)
     except BaseException:
         for final in placed:
             final.unlink(missing_ok=True)
@@ -141,6 +141,15 @@ def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
         with contextlib.suppress(OSError):
             old.unlink()
     sync_folder(target)
+
+
+def _place(target: Path, parts: Mapping[Path, Path], placed: list[Path]) -> None:
+    """Give the files their names, the manifest last; list those that have them."""
+    for final, part in parts.items():
+        if final.name == _MANIFEST:
+            sync_folder(target)
+        part.rename(final)
+        placed.append(final)
 
 
 def _damaged(name: str) -> Exception:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from workbench.engine.targets.formats import schemes
 from workbench.engine.targets.nnpa.arithmetic import matmul, quantized
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
+from workbench.npz import open_npz
 from workbench.targets.formats.parameters import ROLES
 
 if TYPE_CHECKING:
@@ -98,13 +100,14 @@ def load(path: Any) -> Tensor:
     """
     place = Place(kind="file", id=str(path))
     try:
-        array = np.load(_path(path), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with open_npz(_path(path)) as array:
+            is_single = isinstance(array, np.ndarray)
+    except (OSError, ValueError, MemoryError, EOFError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise failure(
             f"{path} cannot be read as .npy: {reason}.", where=place, code="array-unreadable"
         ) from error
-    if not isinstance(array, np.ndarray):
+    if not is_single:
         raise failure(
             f"{path} contains several arrays; a .npy file contains one.",
             where=place,

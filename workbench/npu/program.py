@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.npu.counters import Counters
 from workbench.npu.cpu import CpuOperators, Output, run_kernel
 from workbench.npu.faults import Finding
@@ -22,6 +21,7 @@ from workbench.npu.machine import Machine
 from workbench.npu.memory import Access
 from workbench.npu.state import Options, WeightCache
 from workbench.pte import vela_stream
+from workbench.pte.description import program_bytes
 from workbench.pte.program import (
     Call,
     Delegate,
@@ -286,7 +286,7 @@ def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = N
 
 def _read(path: Path) -> bytes:
     try:
-        return read_limited(path, MAX_PROGRAM_BYTES)
+        return program_bytes(path)
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.files import MAX_SOURCE_BYTES, read_limited
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
     """Return role, name and title of every item in a file, or an error message."""
     del modified_ns, size
     try:
-        tree = ast.parse(read_limited(path, MAX_TEXT_BYTES))
+        tree = ast.parse(read_limited(path, MAX_SOURCE_BYTES))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}."
     except (OSError, ValueError, RecursionError, MemoryError) as error:

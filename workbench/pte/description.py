@@ -3,26 +3,79 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.pte import npu_commands, vela_stream
-from workbench.pte.program import Call, Delegate, Method, Program, Value, decode
+from workbench.pte.flat import damaged
+from workbench.pte.program import (
+    NAMED_MARK,
+    Call,
+    Delegate,
+    Method,
+    Program,
+    Value,
+    decode,
+    decode_named_data,
+)
 from workbench.pte.vela_tflite import MARK as TFLITE
 from workbench.pte.vela_tflite import decode_tflite
 
 _ARGUMENTS_SHOWN = 16
+# A file beyond this is decoded before it is read as a whole [bytes].
+_LARGE_BYTES = 64 << 20
 
 
-def read_program(data: bytes) -> Program:
+def read_program(data: bytes | memoryview) -> Program:
     """Return the program in a ``.pte``, a ``.bpte`` or a TensorFlow Lite file that Vela compiled.
 
     Raises:
         WorkbenchError: It is neither, or it is damaged.
     """
-    return decode_tflite(data) if data[4:8] == TFLITE else decode(data)
+    return decode_tflite(data) if bytes(data[4:8]) == TFLITE else decode(data)
+
+
+def program_bytes(path: Path) -> bytes:
+    """Return the content of a file with a program, or with a program's weights.
+
+    A large file is decoded before it is read as a whole, so that one that is no program, e.g. an
+    unfinished download, takes no memory.
+
+    Raises:
+        OSError: it cannot be read, is not regular, or is too large.
+        WorkbenchError: it is large, and no program.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if _LARGE_BYTES < size <= MAX_PROGRAM_BYTES:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                _decode_mapped(mapped)
+    return read_limited(path, MAX_PROGRAM_BYTES)
+
+
+def _decode_mapped(mapped: mmap.mmap) -> None:
+    """Decode a program and forget it: nothing of it may refer to the memory when that is closed."""
+    if mapped[: len(vela_stream.HEADER)] == vela_stream.HEADER.encode():
+        return
+    infos: tuple[ErrorInfo, ...] = ()
+    with memoryview(mapped) as view:
+        try:
+            if mapped[4:8] != NAMED_MARK:
+                read_program(view).method()
+            elif not decode_named_data(view):
+                raise damaged("it names no weights")
+        except WorkbenchError as error:
+            # Raised below, because the frames of its traceback refer to the memory.
+            infos = error.infos
+    if infos:
+        raise WorkbenchError(infos)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSplitter,
@@ -33,6 +32,7 @@ from ui.features.devices.device_map import (
 from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.tabs import Tabs
@@ -225,7 +225,7 @@ class DevicesPanel(Panel):
         self.take = QPushButton("Use this target", self)
         self.take.setProperty("primary", True)
         self.take.clicked.connect(self._on_take)
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self._head = QGridLayout()
@@ -265,7 +265,7 @@ class DevicesPanel(Panel):
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
-        self.start.setToolTip(why)
+        self.start.setToolTip(literal(why))
         self.note.setText(why or self._sentence(found))
         rows = self._rows(found)
         self.model.set_rows(rows)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
+from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
 from workbench.errors import WorkbenchError
@@ -71,7 +72,7 @@ class OperatorSupportView(QWidget):
         self.study.changed.connect(self.refresh)
         self.start = QPushButton("Check support", self)
         self.start.clicked.connect(self._on_start)
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self.cards = FigureCards(self)

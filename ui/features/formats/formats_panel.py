@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QSplitter,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 from ui.shared.figures import count, decibel
 from ui.shared.format_form import FIRST, FormatForm
 from ui.shared.histogram_plot import HistogramChart
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.range_drawing import tensor_of
 from ui.shared.range_table import Arrays, RangeRow, range_rows, read_histograms
@@ -56,7 +56,7 @@ class FormatsPanel(Panel):
         self.form = FormatForm(self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
-        self.summary = QLabel(self)
+        self.summary = Label(self)
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.apply = QPushButton(self)
@@ -205,7 +205,7 @@ class FormatsPanel(Panel):
         config = self.form.config
         reason = self._refusal(config)
         self.apply.setEnabled(self.context.document.project is not None and not reason)
-        self.apply.setToolTip(reason)
+        self.apply.setToolTip(literal(reason))
 
     def _on_tensor_activated(self) -> None:
         if not self._is_own:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.marks import SIGNS
+from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme, icon
 from workbench.errors import WorkbenchError
 from workbench.graph.compare import Difference, Pairing
@@ -42,8 +43,8 @@ class ComparisonPane(QFrame):
         super().__init__(parent)
         self.view = GraphView(theme, self)
         self.view.setAccessibleName("Compared graph")
-        self.title = QLabel(self)
-        self.counts = QLabel(self)
+        self.title = Label(self)
+        self.counts = Label(self)
         self.counts.setObjectName("Hint")
         self._buttons = {
             name: self._button(name, words)
@@ -94,7 +95,7 @@ class ComparisonPane(QFrame):
     def _button(self, name: str, words: str) -> QToolButton:
         button = QToolButton(self)
         button.setObjectName(f"beside-{name}")
-        button.setToolTip(words)
+        button.setToolTip(literal(words))
         button.setAccessibleName(words)
         return button
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QToolButton, QWidget
 
 from ui.features.graph.graph_results import DEVICE, EDGE, CompiledRow
+from ui.shared.labels import Label, literal
 from workbench.graph.labels import elide, local_name
 from workbench.graph.lineage import How, Lineage
 
@@ -61,7 +62,7 @@ class LineageRail(QScrollArea):
         row.setSpacing(4)
         for number, stop in enumerate(self._stops):
             if number:
-                arrow = QLabel(ARROW, body)
+                arrow = Label(ARROW, body)
                 arrow.setObjectName("Hint")
                 row.addWidget(arrow)
             self._add(row, body, stop)
@@ -87,20 +88,20 @@ class LineageRail(QScrollArea):
 
     def _add(self, row: QHBoxLayout, body: QWidget, stop: Stop) -> None:
         if stop.title:
-            title = QLabel(stop.title, body)
+            title = Label(stop.title, body)
             title.setObjectName("Hint")
             row.addWidget(title)
         if not stop.target:
-            label = QLabel(stop.text, body)
+            label = Label(stop.text, body)
             label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setToolTip(stop.tip)
+            label.setToolTip(literal(stop.tip))
             label.setEnabled(False)
             label.setContentsMargins(4, 0, 4, 0)
             row.addWidget(label)
             return
         button = QToolButton(body)
         button.setText(elide(stop.text))
-        button.setToolTip(stop.tip or stop.text)
+        button.setToolTip(literal(stop.tip or stop.text))
         button.setAccessibleName(f"{stop.title} {stop.text}".strip())
         button.setObjectName(HERE if stop.is_here else "")
         font = button.font()

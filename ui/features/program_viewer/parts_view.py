@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 from ui.features.program_viewer.program_contents import Contents
 from ui.features.program_viewer.program_tables import shape_text
 from ui.shared.figures import count, size
+from ui.shared.labels import literal
 from workbench.errors import WorkbenchError
 from workbench.pte import npu_commands, vela_stream
 from workbench.pte.description import in_words
@@ -78,7 +79,7 @@ class PartsView(QTreeWidget):
         item = QTreeWidgetItem(list(row))
         item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         for column, text in enumerate(row):
-            item.setToolTip(column, text)
+            item.setToolTip(column, literal(text))
         if under is None:
             self.addTopLevelItem(item)
         else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.figure_table import FigureView
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.run_table import SIMULATED, ChangeTableModel, RunRow, RunTableModel, describe_run
 from ui.shared.theme import Theme
@@ -174,8 +175,8 @@ def _differs(run: Run, project: Project) -> bool:
     return any(getattr(run, name) != getattr(project, name) for name in DECIDED)
 
 
-def _hint(text: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _hint(text: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setObjectName("Hint")
     label.setWordWrap(True)
     return label

@@ -12,7 +12,6 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSpinBox,
     QSplitter,
@@ -22,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chart import Chart, pen
 from ui.shared.figures import count, decibel, figure
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -69,16 +69,16 @@ class SamplePanel(Panel):
         self.channel.valueChanged.connect(self._draw)
         self.difference = QCheckBox("Difference from float", self)
         self.difference.clicked.connect(self._draw)
-        self.chosen = QLabel(EMPTY_TEXT, self)
+        self.chosen = Label(EMPTY_TEXT, self)
         self.chosen.setWordWrap(True)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self.note.setContentsMargins(8, 0, 8, 0)
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
-        self.titles = {side: QLabel(TITLES[side], self) for side in SIDES}
+        self.titles = {side: Label(TITLES[side], self) for side in SIDES}
         self.histogram = SidesPlot(SIDES, self)
         self._arrange()
 
@@ -153,8 +153,8 @@ class SamplePanel(Panel):
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 8, 2)
         bar.setSpacing(8)
-        left: tuple[QWidget, ...] = (QLabel("Sample", self), self.sample, self.show_button)
-        right: tuple[QWidget, ...] = (QLabel("Channel", self), self.channel, self.difference)
+        left: tuple[QWidget, ...] = (Label("Sample", self), self.sample, self.show_button)
+        right: tuple[QWidget, ...] = (Label("Channel", self), self.channel, self.difference)
         for part in left:
             bar.addWidget(part)
         bar.addWidget(self.chosen, 1)

@@ -9,7 +9,6 @@ from PySide6.QtCore import QLocale, Qt
 from PySide6.QtGui import QDoubleValidator
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSlider,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.figures import count, size
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -51,7 +51,7 @@ class LimitForm(QWidget):
         self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
-        self.workers.setToolTip(f"Parallel engines; this machine has {cores} cores")
+        self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
         self._row.addStretch(1)
 
     def options(self) -> dict[str, JsonValue]:
@@ -68,13 +68,13 @@ class LimitForm(QWidget):
     def _field(self, label: str, meaning: str) -> QLineEdit:
         field = QLineEdit(self)
         field.setPlaceholderText("any")
-        field.setToolTip(meaning)
+        field.setToolTip(literal(meaning))
         field.setAccessibleName(label)
         field.setFixedWidth(_FIELD_PX)
         check = QDoubleValidator(0.0, 1e12, 6, field)
         check.setLocale(QLocale.c())
         field.setValidator(check)
-        self._row.addWidget(QLabel(label, self))
+        self._row.addWidget(Label(label, self))
         self._row.addWidget(field)
         return field
 
@@ -147,13 +147,13 @@ class SearchPanel(Panel):
         column.addWidget(self.plot, 1)
         along = QHBoxLayout()
         for text in ("fast", "accurate"):
-            label = QLabel(text, left)
+            label = Label(text, left)
             label.setObjectName("Hint")
             along.addWidget(label)
         along.insertWidget(1, self.slider, 1)
         column.addLayout(along)
         side = QWidget(self)
-        self.title = QLabel(side)
+        self.title = Label(side)
         self.title.setObjectName("Subheading")
         self.about = _text(side)
         self.apply = QPushButton("Apply these rules", side)
@@ -199,7 +199,7 @@ class SearchPanel(Panel):
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
-        self.start.setToolTip(why)
+        self.start.setToolTip(literal(why))
         self.note.setText(why or self._sentence(found))
         self._dots = found.measured() if found is not None else []
         self._front = found.front() if found is not None else []
@@ -249,7 +249,7 @@ class SearchPanel(Panel):
         self.apply.setEnabled(can_apply)
         former = candidate is not None and not self.study.is_current
         why = "Outdated; search again" if former else "Run a search first"
-        self.apply.setToolTip("" if can_apply else why)
+        self.apply.setToolTip(literal("" if can_apply else why))
 
     def _lines(self, candidate: Candidate) -> list[str]:
         labels = self.context.model_index.resolution.modules
@@ -294,8 +294,8 @@ class SearchPanel(Panel):
             )
 
 
-def _text(parent: QWidget, *, hint: bool = False) -> QLabel:
-    label = QLabel(parent)
+def _text(parent: QWidget, *, hint: bool = False) -> Label:
+    label = Label(parent)
     label.setWordWrap(True)
     if hint:
         label.setObjectName("Hint")

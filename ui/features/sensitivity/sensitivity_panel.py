@@ -7,7 +7,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSpinBox,
     QSplitter,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.figures import count, decibel, percent
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
 from ui.shared.study_controller import StudyController
@@ -111,7 +111,7 @@ class SensitivityPanel(Panel):
         self.view.addItems(VIEWS)
         self.view.setAccessibleName("Bar values")
         self.view.activated.connect(lambda _index: self._show_found())
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self._head = QHBoxLayout()
@@ -121,7 +121,7 @@ class SensitivityPanel(Panel):
 
     def _built_side(self) -> QWidget:
         side = QWidget(self)
-        self.title = QLabel("Select a module", side)
+        self.title = Label("Select a module", side)
         self.title.setObjectName("Subheading")
         self.title.setWordWrap(True)
         self.about = _lines(side)
@@ -257,8 +257,8 @@ class SensitivityPanel(Panel):
             )
 
 
-def _lines(parent: QWidget) -> QLabel:
-    label = QLabel(parent)
+def _lines(parent: QWidget) -> Label:
+    label = Label(parent)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFormLayout,
     QFrame,
-    QLabel,
     QLineEdit,
     QPushButton,
     QScrollArea,
@@ -26,6 +25,7 @@ from PySide6.QtWidgets import (
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import decibel
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -178,7 +178,7 @@ class TrainingForm(QWidget):
 
     def _add(self, label: str, field: QWidget, meaning: str) -> None:
         field.setAccessibleName(label)
-        field.setToolTip(meaning)
+        field.setToolTip(literal(meaning))
         self._form.addRow(label, field)
 
     def _choice(self, label: str, titles: dict[str, str]) -> QComboBox:
@@ -311,7 +311,7 @@ class TrainingPanel(Panel):
         self.train.setEnabled(bool(job) or (can and not over))
         lacks = project is not None and project.calibration is None
         reasons = ((lacks, NO_DATA), (over, OVER), (not self.form.is_complete, NO_FORM))
-        self.train.setToolTip(next((why for is_so, why in reasons if is_so), ""))
+        self.train.setToolTip(literal(next((why for is_so, why in reasons if is_so), "")))
         self.note.setText(self._sentence(found))
         epochs = found.epochs if found is not None else ()
         total = found.total if found is not None else self.form.epochs.value()
@@ -355,7 +355,7 @@ class TrainingPanel(Panel):
         is_used = bool(used) and used == name
         why = NO_GAIN if found is not None and found.epochs and not found.best else NO_WEIGHTS
         for button, meaning in ((self.attempt, _TRY_TIP), (self.use, _USE_TIP)):
-            button.setToolTip(meaning if ready else why)
+            button.setToolTip(literal(meaning if ready else why))
         self.back.setToolTip("" if used else "These weights are in use")
         self.attempt.setEnabled(ready and not is_used and not self.preview.is_running)
         self.use.setEnabled(ready and not is_used)
@@ -413,8 +413,8 @@ def _best(found: TrainingResult) -> str:
     return f"best {decibel(found.best_db)}{f' after epoch {found.best}' if found.best else ''}"
 
 
-def _lines(parent: QWidget, *, hint: bool = False) -> QLabel:
-    label = QLabel(parent)
+def _lines(parent: QWidget, *, hint: bool = False) -> Label:
+    label = Label(parent)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if hint:

@@ -21,9 +21,10 @@ import numpy as np
 
 from workbench.deploy.simulators.discovery import BoardLink
 from workbench.deploy.simulators.log_parser import UartReader
-from workbench.deploy.simulators.process import Hooks, execute
+from workbench.deploy.simulators.process import Hooks, Log, execute
 from workbench.deploy.simulators.run import as_standing
 from workbench.errors import Place, failure
+from workbench.files import open_log
 from workbench.results.simulation import SimulationReport
 from workbench.text import plural
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 _CHUNK, _WAIT_S = 4096, 0.05
 _MOST_RESETS = 5
+# Lines with values of outputs that are taken between two starts.
+_MOST_VALUES = 1_000_000
 _WHERE = Place(kind="tool", id="board")
 # Source: ExecuTorch, examples/arm/executor_runner/arm_executor_runner.cpp, print_outputs().
 _OUTPUT = re.compile(
@@ -107,11 +110,11 @@ def run(
     """
     begun = time.monotonic()
     words = flash_command(link, program) if link.flash.strip() else []
-    with _opened(link) as port, log.open("wb", buffering=0) as file:
+    with _opened(link) as port, open_log(log) as file:
         if words:
             _flash(words, log.with_name("flash.log"), link, cancelled)
         reading = _Reading(live)
-        ended = reading.follow(port, file.write, begun + link.timeout_s, cancelled)
+        ended = reading.follow(port, Log(file).write, begun + link.timeout_s, cancelled)
     report = _report(link, program, reading, ended)
     outputs = reading.arrays(program.outputs)
     notes = list(report.notes)
@@ -186,6 +189,7 @@ class _Reading:
     values: dict[int, dict[int, float]] = field(default_factory=dict)
     resets: int = 0
     begun: bool = False
+    taken: int = 0
     rest: str = ""
 
     def follow(
@@ -221,11 +225,12 @@ class _Reading:
         if _START.search(line):
             if self.begun:
                 self.resets += 1
-                self.uart, self.values = UartReader(), {}
+                self.uart, self.values, self.taken = UartReader(), {}, 0
             self.begun = True
         self.uart.feed(f"{line}\n")
         match = _OUTPUT.search(line)
-        if match is not None:
+        if match is not None and self.taken < _MOST_VALUES:
+            self.taken += 1
             words = {"true": 1.0, "false": 0.0}
             text = match[3]
             with contextlib.suppress(ValueError):

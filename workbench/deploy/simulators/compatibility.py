@@ -21,7 +21,7 @@ from workbench.deploy.simulators.discovery import (
     load_settings,
 )
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
+from workbench.files import read_limited
 from workbench.pte.description import describe
 from workbench.pte.vela_stream import ETHOS_U
 from workbench.targets.ethos_u.devices import MEMORY_MODES
@@ -221,6 +221,8 @@ def _problem(message: str, hint: str, code: str) -> ErrorInfo:
 
 
 ARM = 40
+# The largest runner, with a program in it [bytes].
+_MAX_RUNNER_BYTES = 256 << 20
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"}
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
 _POOLS = {
@@ -287,7 +289,7 @@ def read_runner(path: Path) -> RunnerElf:
         WorkbenchError: the file is missing, not an ELF, damaged, or not for a Cortex-M.
     """
     try:
-        data = read_limited(path, MAX_PROGRAM_BYTES)
+        data = read_limited(path, _MAX_RUNNER_BYTES)
     except OSError as error:
         raise _wrong(
             path,

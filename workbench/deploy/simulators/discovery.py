@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import make_private_folder, write_file
+from workbench.files import make_private_folder, read_limited, write_file
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
@@ -270,6 +270,7 @@ def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
 
 
 FILE = "machine.json"
+_MAX_BYTES = 1 << 20
 
 
 class BoardLink(Frozen):
@@ -322,7 +323,7 @@ def load_settings() -> MachineSettings:
     """
     path = settings_path()
     try:
-        return MachineSettings.model_validate_json(path.read_bytes())
+        return MachineSettings.model_validate_json(read_limited(path, _MAX_BYTES))
     except FileNotFoundError:
         return MachineSettings()
     except (OSError, ValidationError) as error:

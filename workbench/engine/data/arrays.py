@@ -13,6 +13,7 @@ import torch
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.npz import open_npz, refuse_bomb_at
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
 
 
 def _labels_in(path: Path, *, is_own: bool) -> np.ndarray[Any, Any] | None:
-    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return _whole(loaded)
-    with loaded:
+    with open_npz(path) as loaded:
+        if isinstance(loaded, np.ndarray):
+            return _whole(loaded)
         names = [n for n in loaded.files if n.lower() in _LABEL_NAMES]
         if not names and is_own and len(loaded.files) == 1:
             names = loaded.files
@@ -162,10 +162,13 @@ class _ArrayStream:
 
 def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
     if path.suffix == ".npy":
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with open_npz(path) as array:
+            pass
         return [_ArrayStream(array.shape, array.dtype, lambda: (np.array(row) for row in array))]
     if path.suffix == ".npz":
+        refuse_bomb_at(path)
         return _npz_streams(path, inputs)
+    refuse_bomb_at(path)
     value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     found = list(value.values()) if isinstance(value, dict) else value
     found = list(found) if isinstance(found, tuple | list) else [found]

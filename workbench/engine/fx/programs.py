@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -171,15 +172,28 @@ DYNAMIC = "quantized by its reader"
 _CONTROL_FLOW = ("cond", "while_loop")
 
 
+# What torch's archive writer says when the file system refuses a write.
+_WRITER_ERRORS = ("inline_container", "iostream error")
+
+
 def save(program: torch.export.ExportedProgram, folder: Path) -> None:
     """Save a program as ``program.pt2`` in a result folder.
 
     Example inputs are omitted: torch would pickle them, and results contain no pickles.
+
+    Raises:
+        OSError: it cannot be written.
     """
+    path = folder / PROGRAM_FILE
     inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
     program._example_inputs = None  # noqa: SLF001
     try:
-        torch.export.save(program, str(folder / PROGRAM_FILE))
+        torch.export.save(program, str(path))
+    except RuntimeError as error:
+        # torch's writer names the line of its source instead of the failed write.
+        if not any(word in str(error) for word in _WRITER_ERRORS):
+            raise
+        raise OSError(errno.EIO, "the disk may be full", str(path)) from error
     finally:
         program._example_inputs = inputs  # noqa: SLF001
 

@@ -27,7 +27,7 @@ from workbench.engine.training.trainer import (
 )
 from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, failure
-from workbench.studies.documents import load_study
+from workbench.studies.documents import load_study, save_study
 from workbench.studies.sensitivity import Noise
 from workbench.studies.training import (
     Epoch,
@@ -154,10 +154,12 @@ class _Training:
         if sqnr > self._found.best_db:
             found = self._keep_best(found, number)
         save_checkpoint(self._study.folder, student, self._optimizer, found)
+        self._found = found
+        save_study(found, self._study.folder)
+        # Not before, because the former document names the former weights.
         for former in self._study.folder.glob("best-*.safetensors"):
             if former.name != found.weights:
                 former.unlink()
-        self._found = found
         self._study.tell(found, number, options.epochs, f"epoch {number}")
 
     def _batches(self, number: int) -> Iterator[Batch]:

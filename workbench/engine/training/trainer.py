@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 import torch
@@ -14,12 +15,12 @@ from workbench.engine import user_code
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.training.weights import write_tensors
 from workbench.errors import Cancelled, Place, WorkbenchError, failure
+from workbench.files import file_digest
 from workbench.project.sources import callable_reference
 from workbench.studies.training import TrainingResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from workbench.engine.training.dataset import Batch
     from workbench.engine.training.model import Student
@@ -177,7 +178,7 @@ def load_checkpoint(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValidationError, KeyError, TypeError):
         return None
-    if found.best and not (folder / found.weights).is_file():
+    if found.best and not _is_whole(folder, found):
         return None
     student.restore(_under(tensors, _STUDENT))
     for number, parameter in enumerate(student.parameters.values()):
@@ -189,6 +190,14 @@ def load_checkpoint(
                 for name, value in known.items()
             }
     return found
+
+
+def _is_whole(folder: Path, found: TrainingResult) -> bool:
+    """Return whether the best weights are there as they were written."""
+    try:
+        return file_digest(folder / Path(found.weights).name) == found.digest
+    except OSError:
+        return False
 
 
 def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -29,6 +29,7 @@ _PORTS = ("axi0_port", "axi1_port")
 _AREAS = ("const_mem_area", "arena_mem_area", "cache_mem_area")
 _MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
 _MOST_BYTES = 1 << 20
+_MOST_INHERITED = 20
 _HINT = "Vela's documentation (OPTIONS.md) shows the sections and their keys."
 
 
@@ -131,9 +132,12 @@ def parse(text: str, name: str) -> VelaIni:
     Raises:
         WorkbenchError: the text is invalid; lists every problem.
     """
-    parser = configparser.ConfigParser()
+    # Interpolation can make gigabytes of a few lines. Vela interpolates, but needs it nowhere.
+    parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text, name)
+        if any("%" in value for section in parser.values() for value in section.values()):
+            raise configparser.Error("% is not supported in values.")
         problems = list(_lacking(parser, name))
         systems = [_system(parser, s, name, problems) for s in parser.sections() if _is(s, _SYSTEM)]
         modes = [_mode(parser, s, name, problems) for s in parser.sections() if _is(s, _MODE)]
@@ -170,10 +174,10 @@ def _value(parser: configparser.ConfigParser, section: str, key: str) -> str | N
     """Return a key of a section or of the sections it inherits from.
 
     Raises:
-        KeyError: it inherits from a missing section, or from itself.
+        KeyError: it inherits from a missing section, from itself, or over too many sections.
     """
     seen: list[str] = []
-    while section not in seen:
+    while section not in seen and len(seen) < _MOST_INHERITED:
         seen.append(section)
         if not parser.has_section(section):
             raise KeyError(section)
@@ -194,7 +198,7 @@ def _values(
         found = {key: _value(parser, section, key) for key in keys}
     except KeyError as error:
         problems.append(_problem(name, section, f"inherits from [{error.args[0]}], which is not "
-                                 "there or inherits from itself"))  # fmt: skip
+                                 "there, inherits from itself, or is too far away"))  # fmt: skip
         return None
     missing = [key for key, value in found.items() if value is None]
     if missing:

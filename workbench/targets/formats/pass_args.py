@@ -10,12 +10,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
@@ -25,6 +24,7 @@ from workbench.targets.formats import Formats
 from workbench.targets.formats.operators import OPERATIONS, OPERATORS, operators_of
 from workbench.targets.formats.parameters import PREFIXES, ROLES, SILENT, read
 from workbench.targets.formats.schemes import spec_of
+from workbench.text import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +38,8 @@ WAYS = ("type", "name", "regex_name")
 DEFAULT = "default"
 _NOTHING = frozenset({None, "NA", "na", "none", "None"})
 _NODE_NAMES = "The entry is skipped, as in MASE, which writes blk_0 for blk.0."
+# The largest file [bytes]: as a Python literal it becomes 500 times its size.
+_MAX_BYTES = 512 << 10
 _PASSES = ("quantize", "quantize_transform", "quantize_transform_pass")
 
 
@@ -59,7 +61,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     """
     place = Place(kind="file", id=name)
     found: Any = None
-    for reading in (tomllib.loads, json.loads, ast.literal_eval):
+    for reading in (read_toml, json.loads, ast.literal_eval):
         try:
             found = reading(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -90,7 +92,7 @@ def read_args(path: Path) -> dict[str, Any]:
     """
     place = Place(kind="file", id=str(path))
     try:
-        text = read_limited(path, MAX_TEXT_BYTES).decode()
+        text = read_limited(path, _MAX_BYTES).decode()
     except OSError as error:
         raise failure(
             f"The file cannot be read: {error.strerror}.", where=place, code="pass-args-unreadable"
