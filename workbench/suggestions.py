@@ -15,6 +15,14 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import (
+    CELLS,
+    CLAMPS,
+    CORRECTIONS_BY_ID,
+    LINEARS,
+    PLAIN,
+    is_wanted,
+)
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -115,9 +123,53 @@ _INTEGER_IO = "integer_io"
 def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions of rules and target options for CPU operators."""
     yield from _let_on(project, left)
+    yield from _correct(project, left)
     yield from _quantize(project, left)
     yield from _narrow(project, left)
     yield from _integer_io(project, left)
+
+
+# The operators, as named in the float program, that a correction writes with others.
+_CORRECTED = {
+    CELLS: ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
+    LINEARS: ("addmm",),
+    PLAIN: (
+        "relu6",
+        "adaptive_avg_pool1d",
+        "avg_pool1d",
+        "max_pool1d",
+        "adaptive_max_pool1d",
+        "adaptive_max_pool2d",
+        "instance_norm",
+        "softplus",
+        "mish",
+        "log_sigmoid",
+        "logsumexp",
+        "roll",
+    ),
+}
+
+
+def _correct(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield suggestions to switch on the corrections that write operators without a pattern."""
+    for correction, operators in _CORRECTED.items():
+        chosen = [
+            each for each in left.operators
+            if each.cpu.cause == "pattern" and each.origin is not None
+            and operator_name(each.origin.op) in operators
+        ]  # fmt: skip
+        if not chosen or is_wanted(correction, project.target.options):
+            continue
+        row = CORRECTIONS_BY_ID[correction]
+        yield _of_config(
+            left, chosen, f"correction:{correction}", f"Switch on: {row.title}",
+            f"{row.fault} The correction is off.", partial(_switch_on, correction=correction),
+        )  # fmt: skip
+
+
+def _switch_on(project: Project, correction: str) -> Project:
+    options = {**project.target.options, correction: True}
+    return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
 
 
 def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -143,7 +195,7 @@ def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
         effective = each.effective
         if effective is None or effective.kept_off or effective.label != "float":
             continue
-        if not has_no_pattern(each):
+        if not has_no_pattern(each) and not _loses_its_clamp(project, each):
             groups[effective.rule].append(each)
     rules = {rule.id: rule for rule in project.rules}
     for rule_id, chosen in groups.items():
@@ -159,6 +211,16 @@ def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
             left, chosen, f"float:{rule_id or ''}", f"Assign {_EIGHT_BIT} to {what}", why,
             partial(edits.assign, kind=kind, match=match, config=_EIGHT_BIT),
         )  # fmt: skip
+
+
+def _loses_its_clamp(project: Project, operator: Operator) -> bool:
+    """Return whether an operator is better kept in float: quantized, it may lose its clamp."""
+    origin = operator.origin
+    is_clamp = origin is not None and operator_name(origin.op) in _CLAMPS
+    return is_clamp and not is_wanted(CLAMPS, project.target.options)
+
+
+_CLAMPS = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp")
 
 
 def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -343,6 +405,56 @@ def _place(model: ModelSource) -> str:
     return model.spec.replace(":", ", ", 1) + "()"
 
 
+_CONVOLUTION = "Conv2D"
+# The NPU computes output channels in blocks of 8. Measured with Vela 5.1.0 on U55-128 and U85-256:
+# a convolution with 9 to 16 output channels takes one number of cycles, with 17 to 24 the next.
+_BLOCK = 8
+_MOST_USED = 2
+_LEAST_SHARE = 0.01
+
+
+def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Suggestion]:
+    """Yield suggestions for convolutions whose last block of channels is nearly empty.
+
+    Channels of a result of the program stay, since they are its classes or boxes.
+    """
+    total = sum(report.cycles_total for report in lowered.vela)
+    for row in (row for report in lowered.vela for row in report.operations):
+        node = program.nodes_by_id.get(row.root)
+        if row.operator != _CONVOLUTION or row.bound != "MACs" or node is None:
+            continue
+        channels = node.outputs[0].shape[1] if node.outputs else 0
+        if not isinstance(channels, int):
+            continue
+        blocks, used = -(-channels // _BLOCK), channels % _BLOCK
+        saved = row.cycles // max(blocks, 1)
+        is_wasted = blocks > 1 and 0 < used <= _MOST_USED
+        if is_wasted and saved >= _LEAST_SHARE * total and _is_read(program, node.id):
+            yield Suggestion(
+                id=f"channels:{node.id}",
+                title=f"Use {channels - used} channels in {row.module or node.id}, not {channels}",
+                evidence=f"The NPU computes output channels in blocks of {_BLOCK}: {channels} take "
+                f"as long as {blocks * _BLOCK}.",
+                expected=f"Up to {saved:,} of {total:,} cycles less, estimated from its blocks "
+                f"(Vela {lowered.vela_version}). The network must be trained again.",
+                written=(Written(node.source.partition(": ")[0].split(" in ")[0], "",
+                                 f"{channels - used} output channels"),) if node.source else (),
+            )  # fmt: skip
+
+
+def _is_read(program: GraphSnapshot, node: str) -> bool:
+    """Return whether another convolution or linear reads a value, directly or not."""
+    seen, waiting = set[str](), [node]
+    while waiting:
+        for reader in program.consumers(waiting.pop()):
+            if operator_name(reader.op) in {"conv1d", "conv2d", "linear"}:
+                return True
+            if reader.id not in seen:
+                seen.add(reader.id)
+                waiting.append(reader.id)
+    return False
+
+
 # Reasons caused by a neighbour; its suggestion then covers these operators too.
 _BORROWED = frozenset({"beside", "empty", "rule"})
 _CONVERSIONS = frozenset({"quantize", "dequantize"})
@@ -474,4 +586,5 @@ def suggest(
         *by_config(project, left),
         *module_for_function(left),
         *channels_last(project, lowered, program),
+        *wasted_channels(lowered, program),
     )

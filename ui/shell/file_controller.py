@@ -19,13 +19,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFIXES
 from ui.features.program_viewer.program_windows import Programs
-from ui.features.project.gallery import (
-    GalleryDialog,
-    Sample,
-    SampleGallery,
-    copy_sample,
-    documents,
-)
+from ui.features.project.gallery import GalleryDialog, SampleGallery, documents
 from ui.shared.appearance import theme_named
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.labels import Label
@@ -39,6 +33,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
 from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
+from workbench.samples import Sample, copy_sample
 
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)

@@ -31,6 +31,7 @@ from workbench.cli import (
     rules,
     run,
     runs,
+    samples,
     script,
     search,
     sensitivity,
@@ -86,6 +87,7 @@ VERBS = (
     script,
     formats,
     nnpa,
+    samples,
     doctor,
 )
 

@@ -274,6 +274,18 @@ PATCHES: tuple[Patch, ...] = (
         otherwise="refused", proven=_VELA,
     ),
     Patch(
+        "watched-passes", "Tell how far lowering is", "interception",
+        (
+            "executorch.exir.program._program:_generate_edge_program",
+            "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager._transform",
+            "executorch.backends.arm._passes.arm_pass_manager:"
+            "_ExportedProgramGraphPassAdapter.call",
+        ),
+        "Each pass over a delegate is counted before it runs.",
+        "The stock functions are called with the same arguments and their results returned.",
+        otherwise="stock", proven=_VELA,
+    ),
+    Patch(
         "outputs_kept", "Keep outputs whose layout is changed back", "correction",
         ("executorch.backends.arm._passes.arm_pass_manager:"
          "ArmPassManager.transform_to_backend_pipeline",),

@@ -68,6 +68,7 @@ CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
 OUTPUTS = "outputs_kept"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
+PLAIN = "plain_operators"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
 _VELA = {"ethos-u-vela": "5.1.0"}
@@ -219,6 +220,23 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="Each call is folded with its own batch norm.",
         step="module",
         function="separate_weights",
+    ),
+    Correction(
+        id=PLAIN,
+        title="Write operators without a pattern with operators that have one",
+        fault="The quantizer has no pattern for pools over one dimension or the whole "
+        "image, instance norms, softplus, mish, logsigmoid, logsumexp, roll and rrelu: they stay "
+        "on the CPU in float, and split the program. A convolution with an even kernel and "
+        'padding "same" is padded after quantization, and its program is wrong.',
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
+        instead="They are written with means, pools over two dimensions, group norms, tables and "
+        "slices.",
+        why_right="Each is the same function of real numbers, and every part has a grid of its "
+        "own.",
+        step="rewrites",
+        function="write_plainly",
     ),
     Correction(
         id=MINIMA,

@@ -84,14 +84,12 @@ def pairs(
     """Return the tensors that exist in both programs, in program order.
 
     An operator that was fused into the previous one has that one's integers. The device graph names
-    operators of the exported program; for decomposed operators, the last part counts.
+    operators of the exported program; for decomposed operators, the last part counts. A tensor
+    whose last part is not certain is left out.
     """
     nodes = {node.name: node for node in converted.graph.nodes}
     final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
-    last: dict[str, Node] = {}
-    for made in device.nodes:
-        if made.kind == "call" and made.outputs and made.outputs[0].dtype in _INTEGERS:
-            last[made.attrs.get("origin", "")] = made
+    last = _last_parts(device, final)
     found = []
     for node in prepared.graph.nodes:
         if node.name not in nodes or node.op != "call_function":
@@ -103,6 +101,36 @@ def pairs(
             delegate, _, name = integers.id.removeprefix("delegate_").partition("/")
             found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
     return found
+
+
+def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> dict[str, Node]:
+    """Return the last TOSA operator with integers of every operator of the exported program.
+
+    The table of a function that comes last in a decomposed operator has lost its origin: it is
+    that of the operator whose integers it reads, if this ends in a function of one tensor.
+    """
+    last: dict[str, Node] = {}
+    for made in device.nodes:
+        if made.kind != "call" or not made.outputs or made.outputs[0].dtype not in _INTEGERS:
+            continue
+        origin = made.attrs.get("origin", "")
+        read = [name for name, known in last.items() if known in device.producers(made.id)]
+        if origin in final or made.op != _TABLE or not read:
+            last[origin] = made
+        elif (end := final.get(read[0])) is not None and _is_decomposed(end):
+            del last[read[0]]
+            if len(end.all_input_nodes) == 1:
+                last[read[0]] = made
+    return last
+
+
+_TABLE = "tosa.TABLE"
+
+
+def _is_decomposed(node: torch.fx.Node) -> bool:
+    """Return whether several operators were made of the operator that a node was made of."""
+    parts = (each for each in node.graph.nodes if _computes(each))
+    return sum(_origin(each) == _origin(node) for each in parts) > 1
 
 
 def _integers(
