@@ -152,9 +152,9 @@ class FormatForm(QWidget):
 
     def _on_edited(self, name: str, role: Role, text: str) -> None:
         given = {
-            f"{PREFIXES[each]}{key}": typed(field.text())
-            for (key, each), field in self.fields.items()
-            if field.text().strip() and (key, each) != (name, role)
+            f"{PREFIXES[field_key]}{key}": typed(field.text())
+            for (key, field_key), field in self.fields.items()
+            if field.text().strip() and (key, field_key) != (name, role)
         }
         if text.strip():
             given[f"{PREFIXES[role]}{name}"] = typed(text)

@@ -55,10 +55,10 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     checked = target.check(project.target, folder)
-    found, oddities = boards.problems(project, folder), boards.oddities(project, folder)
+    problems, oddities = boards.problems(project, folder), boards.oddities(project, folder)
     own = plugins.problems(project, folder)
     yield from (of_info(info, "Target", "error") for info in checked)
-    yield from (of_info(info, "Board", "error") for info in found)
+    yield from (of_info(info, "Board", "error") for info in problems)
     yield from (of_info(info, "Board", "warning") for info in oddities)
     yield from (of_info(info, "Rules", "error") for info in own)
     for rule in project.rules:

@@ -116,11 +116,11 @@ class TargetDialog(QDialog):
 
     def _check(self, choice: TargetChoice) -> None:
         try:
-            found = target_of(choice.id).check(choice, self._folder)
+            infos = target_of(choice.id).check(choice, self._folder)
         except WorkbenchError as error:
-            found = list(error.infos)
-        self.problems.setText("\n".join(" ".join((p.message, p.hint)).strip() for p in found))
-        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not found)
+            infos = list(error.infos)
+        self.problems.setText("\n".join(" ".join((p.message, p.hint)).strip() for p in infos))
+        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
 
     def _on_accepted(self) -> None:
         if self.target.choice is not None:

@@ -212,15 +212,15 @@ class ToastHost(QObject):
 
     def _controls(self) -> list[QRect]:
         """Return the places of all visible buttons and fields, in the window."""
-        found = []
+        buttons = []
         for kind in (QAbstractButton, QComboBox, QLineEdit, QAbstractSlider):
             for widget in self._window.findChildren(kind):
                 region = widget.visibleRegion() if widget.isVisible() else QRegion()
                 if region.isEmpty() or self._is_in_a_toast(widget):
                     continue
                 box = region.boundingRect()
-                found.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
-        return found
+                buttons.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
+        return buttons
 
     def _is_in_a_toast(self, widget: QWidget) -> bool:
         return any(toast.isAncestorOf(widget) for toast in self._toasts.values())

@@ -107,8 +107,8 @@ def _manifest_with_verdict(
     for entry in manifest.get("files", ()):
         if (other := changed.get(entry["name"])) is not None:
             entry.update(other.model_dump())
-    told = {"outcome": dict(outcome)} if outcome else {}
-    named = {"gate": gate.model_dump(mode="json"), **manifest, **told}
+    parts = {"outcome": dict(outcome)} if outcome else {}
+    named = {"gate": gate.model_dump(mode="json"), **manifest, **parts}
     return f"{json.dumps(named, indent=2)}\n".encode()
 
 

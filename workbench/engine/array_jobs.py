@@ -257,15 +257,15 @@ def _narrow(path: Any) -> Tensor:
         WorkbenchError: it is unreadable, or exceeds the range of float32.
     """
     x = load(path)
-    made = x.float()
-    if count := int((made.isinf() & x.isfinite()).sum()):
+    narrow = x.float()
+    if count := int((narrow.isinf() & x.isfinite()).sum()):
         place = Place(kind="file", id=str(path))
         raise failure(
             f"{path} contains {count} values outside the float32 range.",
             where=place,
             code="array-beyond-float32",
         )
-    return made
+    return narrow
 
 
 def _matmul(job: dict[str, Any]) -> dict[str, Any]:
@@ -280,14 +280,14 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
             place,
             code="bias-not-finite",
         )
-    made = matmul(a, b, bias, job["mode"], job["numerics"])
-    save(job["out"], made.y)
+    product = matmul(a, b, bias, job["mode"], job["numerics"])
+    save(job["out"], product.y)
     exact = a.double() @ b.double()
     if bias is not None:
         fused = bias.dim() == b.dim() - 1 and bias.dim() > 1
         exact = exact + (bias.unsqueeze(-2) if fused else bias)
-    sentences = list(made.warnings)
-    if lost := int((~made.y.isfinite()).sum()):
+    sentences = list(product.warnings)
+    if lost := int((~product.y.isfinite()).sum()):
         held = (
             "the range of dlfloat16 and became NaN"
             if job["numerics"] == "nnpa"
@@ -298,9 +298,9 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
         "out": str(job["out"]),
         "mode": job["mode"],
         "numerics": job["numerics"],
-        "shape": list(made.y.shape),
+        "shape": list(product.y.shape),
         "warnings": sentences,
-        **quality(exact, made.y),
+        **quality(exact, product.y),
     }
 
 

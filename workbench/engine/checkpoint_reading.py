@@ -147,9 +147,9 @@ class _Inert:
     def __new__(cls, *arguments: Any, **named: Any) -> _Inert:
         """Return an object that keeps no arguments."""
         del arguments, named
-        made = super().__new__(cls)
-        made.items = {}
-        return made
+        module = super().__new__(cls)
+        module.items = {}
+        return module
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         del arguments, named

@@ -119,8 +119,8 @@ def _from_csv(text: str, path: Path) -> dict[str, dict[str, float]]:
 
 
 def _numbers(raw: dict[Any, Any]) -> dict[str, float]:
-    found = {str(name): _number(value) for name, value in raw.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    numbers = {str(name): _number(value) for name, value in raw.items()}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _number(value: object) -> float | None:

@@ -74,7 +74,7 @@ def outcome_of(run: Run, folders: Mapping[str, Path] | None = None) -> Outcome:
         sentence=run.gate.sentence if run.gate else "",
         figures={name: value if math.isfinite(value) else None for name, value in known.items()},
         rules=facts_of_rules(run),
-        layers={each.tensor: each.sqnr_db for each in run.layers if each.sqnr_db is not None},
+        layers={layer.tensor: layer.sqnr_db for layer in run.layers if layer.sqnr_db is not None},
         versions=run.versions,
     )
 

@@ -55,15 +55,15 @@ def read_inputs(path: Path, count: int) -> list[_Array]:
 def drawn_inputs(tensors: Sequence[Tensor]) -> list[_Array]:
     """Return integers of the whole range, and normally distributed numbers, always the same."""
     generator = np.random.default_rng(SEED)
-    made: list[_Array] = []
+    arrays: list[_Array] = []
     for tensor in tensors:
         kind = np.dtype(tensor.dtype)
         if kind.kind in "iu":
             limits = np.iinfo(kind)
             drawn = generator.integers(limits.min, limits.max, tensor.shape, kind, endpoint=True)
-            made.append(drawn)
+            arrays.append(drawn)
         elif kind.kind == "b":
-            made.append(generator.integers(0, 2, tensor.shape).astype(kind))
+            arrays.append(generator.integers(0, 2, tensor.shape).astype(kind))
         else:
-            made.append(generator.standard_normal(tensor.shape).astype(kind))
-    return made
+            arrays.append(generator.standard_normal(tensor.shape).astype(kind))
+    return arrays

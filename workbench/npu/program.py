@@ -196,15 +196,15 @@ class _Run:
             _in_memory_order(self._value(index), value)
             for index, value in zip(given, self._method.tensors(given), strict=True)
         ]
-        found = machine.run(arrays, self._options)
+        outputs = machine.run(arrays, self._options)
         for index, value, data in zip(
-            taken, self._method.tensors(taken), found.outputs, strict=True
+            taken, self._method.tensors(taken), outputs.outputs, strict=True
         ):
             self._values[index] = _from_memory(data, value.dtype, value.shape, value.dim_order)
-        self._counters += found.counters
-        self._findings += found.findings
-        self._peak[call.index] = found.peak
-        self._accesses.update({(call.index, at): kept for at, kept in found.accesses.items()})
+        self._counters += outputs.counters
+        self._findings += outputs.findings
+        self._peak[call.index] = outputs.peak
+        self._accesses.update({(call.index, at): kept for at, kept in outputs.accesses.items()})
 
     def _kernel(self, call: Call) -> None:
         if not 0 <= call.index < len(self._method.kernels) or not call.values:

@@ -123,15 +123,15 @@ def _holds_module(path: Path, pickles: int) -> bool:
     Archives have one pickle; torch's older format begins with a magic number, its version, facts of
     the system, and the object.
     """
-    found: set[str] = set()
+    holders: set[str] = set()
     try:
         with open_regular(path) as file:
             for _ in range(pickles):
-                found |= _fields_in(file)
+                holders |= _fields_in(file)
     except (OSError, ValueError, IndexError):
         # The end of the file, or tensors.
         pass
-    return found == _MODULE_FIELDS
+    return holders == _MODULE_FIELDS
 
 
 def _fields_in(data: IO[bytes]) -> set[str]:
@@ -184,8 +184,8 @@ def refuse_long_pickles(path: Path) -> None:
 def weight_files(path: Path) -> list[Path]:
     """Return the files that hold a model's weights: one, or an index with its shards."""
     if path.is_dir():
-        found = [path / name for name in _IN_FOLDERS if (path / name).is_file()]
-        return weight_files(found[0]) if found else []
+        files = [path / name for name in _IN_FOLDERS if (path / name).is_file()]
+        return weight_files(files[0]) if files else []
     if not path.name.endswith(_INDEX):
         return [path]
     return [path, *(shard for shard in shards(path) if shard.is_file())]

@@ -132,7 +132,7 @@ def pictures(folder: Path) -> list[Path]:
     Raises:
         WorkbenchError: the folder holds too many files.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     entries = 0
     device = folder.stat().st_dev
     for place, folders, names in os.walk(folder):
@@ -145,8 +145,8 @@ def pictures(folder: Path) -> list[Path]:
                 code="data-folder-too-large",
             )
         folders[:] = [name for name in folders if _is_on(Path(place, name), device)]
-        found += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
-    return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
+        files += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
+    return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
 
 
 def _is_on(folder: Path, device: int) -> bool:

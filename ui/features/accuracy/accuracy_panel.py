@@ -247,9 +247,9 @@ class AccuracyPanel(ResultPanel):
         self._choose([self._order[bar] for bar in bars])
 
     def _look_at(self, row: int) -> None:
-        found = self.samples.row_at(row)
-        if found is not None:
-            place = Place(kind="sample", id=str(found.sample))
+        row_chosen = self.samples.row_at(row)
+        if row_chosen is not None:
+            place = Place(kind="sample", id=str(row_chosen.sample))
             self.context.notices.place_asked.emit(place)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:

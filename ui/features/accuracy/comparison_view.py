@@ -160,5 +160,5 @@ class ComparisonView(QWidget):
         layout.addWidget(self.pages, 3)
 
     def _on_integers_chosen(self, rows: Sequence[int]) -> None:
-        found = [self.integers.row_at(row) for row in rows]
-        self.nodes_chosen.emit([t.origin for t in found if t and t.origin])
+        rows_chosen = [self.integers.row_at(row) for row in rows]
+        self.nodes_chosen.emit([t.origin for t in rows_chosen if t and t.origin])

@@ -117,8 +117,8 @@ class ExportView(QWidget):
             self.table.choose_rows(rows, reveal=not ours)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
-        found = [self.products.row_at(row) for row in rows]
-        self.nodes_chosen.emit([p.origin for p in found if p is not None and p.origin])
+        rows_chosen = [self.products.row_at(row) for row in rows]
+        self.nodes_chosen.emit([p.origin for p in rows_chosen if p is not None and p.origin])
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self._command)

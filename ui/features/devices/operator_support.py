@@ -92,14 +92,14 @@ class OperatorSupportView(QWidget):
     def refresh(self) -> None:
         """Show the result, current or outdated."""
         self.study.look()
-        found, job, theme = self.study.found, self.study.job, self.context.theme
-        stale = found is not None and not self.study.is_current
+        result, job, theme = self.study.found, self.study.job, self.context.theme
+        stale = result is not None and not self.study.is_current
         self.start.setText("Stop" if job else "Check support")
         self.start.setEnabled(self.context.document.project is not None)
-        self.note.setText(self._sentence(found))
-        devices = found.devices if found is not None else ()
+        self.note.setText(self._sentence(result))
+        devices = result.devices if result is not None else ()
         self.cards.render_cards([_card(device) for device in devices], theme, stale=stale)
-        self.model.set_rows(cpu_rows(found) if found is not None else [])
+        self.model.set_rows(cpu_rows(result) if result is not None else [])
         self.table.set_look(theme, stale=stale)
 
     def _sentence(self, found: Placement | None) -> str:

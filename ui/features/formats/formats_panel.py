@@ -188,14 +188,14 @@ class FormatsPanel(Panel):
             return
         config, role = self.form.config, self._role(row)
         try:
-            found = predict(histogram, config, role)
-            bits = bits_of(config.scheme, config.parameters, role, (found.block,))
+            prediction = predict(histogram, config, role)
+            bits = bits_of(config.scheme, config.parameters, role, (prediction.block,))
         except WorkbenchError as error:
             self.summary.setText(" ".join(info.message for info in error.infos))
             self.chart.show_levels(None)
             return
-        self.chart.show_levels(found.levels)
-        self.summary.setText(_sentences(config, role, found, bits))
+        self.chart.show_levels(prediction.levels)
+        self.summary.setText(_sentences(config, role, prediction, bits))
 
     def _show_apply(self) -> None:
         selected = self.context.selection.value

@@ -229,12 +229,12 @@ class Comparison(QObject):
 
     def step(self, direction: int) -> None:
         """Go to the next difference in execution order, cyclically."""
-        found = self._differences()
-        if not found or self.pane is None or self.pairing is None:
+        differences = self._differences()
+        if not differences or self.pane is None or self.pairing is None:
             return
-        start = len(found) if direction < 0 and self._place < 0 else self._place
-        self._place = (start + direction) % len(found)
-        side, node_id = found[self._place]
+        start = len(differences) if direction < 0 and self._place < 0 else self._place
+        self._place = (start + direction) % len(differences)
+        side, node_id = differences[self._place]
         chosen = frozenset((node_id,))
         if side == "right":
             self.pane.view.selection.select(chosen, reveal=True)
@@ -247,8 +247,8 @@ class Comparison(QObject):
             return []
         left, right = self.pairing.left.nodes, self.pairing.right.nodes
         gone = self.pairing.removed | self.pairing.changed.keys()
-        found = [("left", node.id) for node in left if node.id in gone]
-        return found + [("right", node.id) for node in right if node.id in self.pairing.added]
+        pairs = [("left", node.id) for node in left if node.id in gone]
+        return pairs + [("right", node.id) for node in right if node.id in self.pairing.added]
 
     def _on_done(self, topic: str, answer: object) -> None:
         if topic != TOPIC or not isinstance(answer, _ComparisonResult) or self.pane is None:

@@ -150,12 +150,12 @@ def stops(
     # Weights of the module are skipped.
     known = lineage.levels[level].nodes_by_id
     chosen = [n for n in chosen if n not in known or known[n].kind not in _WEIGHTS] or chosen
-    found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
-    found = [replace(stop, is_here=bool(here) and stop.target == here) for stop in found]
+    stop_list = [_stop(lineage, level, chosen, other, title) for other, title in titles]
+    stop_list = [replace(stop, is_here=bool(here) and stop.target == here) for stop in stop_list]
     roots = lineage.translate(level, chosen, lineage.first)
-    found.append(_compiled(roots, chosen if level == DEVICE else (), rows))
-    found.extend(_source(lineage, roots or chosen))
-    return found
+    stop_list.append(_compiled(roots, chosen if level == DEVICE else (), rows))
+    stop_list.extend(_source(lineage, roots or chosen))
+    return stop_list
 
 
 def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, title: str) -> Stop:

@@ -197,9 +197,9 @@ class HelpWindow(QWidget):
 
 def _pages() -> list[Path]:
     """Return every page, contents first, folders behind the pages beside it."""
-    found = sorted(GUIDE.rglob("*.md"), key=lambda p: (len(p.relative_to(GUIDE).parts), p))
+    files = sorted(GUIDE.rglob("*.md"), key=lambda p: (len(p.relative_to(GUIDE).parts), p))
     order = list(_TITLES)
     return sorted(
-        found,
+        files,
         key=lambda p: (order.index(p.parent.name) if p.parent != GUIDE else 0, p != INDEX),
     )

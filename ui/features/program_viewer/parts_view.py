@@ -95,20 +95,20 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
     """Return the rows of a delegate, and its description."""
     if delegate.backend != vela_stream.ETHOS_U:
         return [], "other backend than Ethos-U; data not decoded"
-    found = vela_stream.blocks(delegate.data)
+    blocks = vela_stream.blocks(delegate.data)
     rows = [
         (name, size(len(block.data)), _block_words(block))
-        for name, block in found.items()
+        for name, block in blocks.items()
         if not name.startswith("vela_")
     ]
     for side in ("inputs", "outputs"):
-        for number, port in enumerate(vela_stream.ports(found, side)):
+        for number, port in enumerate(vela_stream.ports(blocks, side)):
             place = f"{region_name(port.region)} at {port.offset:#x}"
             rows.append(
                 (f"{side[:-1]} {number}", size(port.bytes), f"{shape_text(port.shape)} in {place}")
             )
-    rows.append(("scratch", size(vela_stream.scratch_bytes(found)), "allocated at run time"))
-    return rows, _made_for(vela_stream.commands(found))
+    rows.append(("scratch", size(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
+    return rows, _made_for(vela_stream.commands(blocks))
 
 
 def _block_words(block: vela_stream.Block) -> str:

@@ -158,7 +158,7 @@ class ProgramWindow(QWidget):
         )
         self.instructions.set_rows(instructions(method))
         self.constants.set_rows(constants(self.contents.program, method))
-        self.kernels.set_rows(KernelRow(*each) for each in calls_of_kernels(method).items())
+        self.kernels.set_rows(KernelRow(*kernel) for kernel in calls_of_kernels(method).items())
         has_npu = any(d.backend == vela_stream.ETHOS_U for d in method.delegates)
         self.tabs.setTabEnabled(self.tabs.indexOf(self.commands), has_npu)
         self.tabs.setTabEnabled(

@@ -116,11 +116,11 @@ def _methods(
     node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int = 0
 ) -> dict[str, ast.FunctionDef]:
     """Return the methods of a class, including those of its bases in the same file."""
-    found: dict[str, ast.FunctionDef] = {}
+    methods: dict[str, ast.FunctionDef] = {}
     for base in reversed(node.bases):
         if isinstance(base, ast.Name) and base.id in classes and depth < _DEEPEST:
-            found |= _methods(classes[base.id], classes, depth + 1)
-    return found | {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+            methods |= _methods(classes[base.id], classes, depth + 1)
+    return methods | {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
 
 
 def _needs_arguments(arguments: ast.arguments, bound: int = 0) -> bool:
@@ -523,7 +523,7 @@ class NewProjectDialog(QDialog):
     def _show_data(self) -> None:
         self._data_summary = self._summary(self.data, self.preview)
         self._evaluation_summary = self._summary(self.evaluation, self.evaluation_preview)
-        hint = f"{found}, from the data" if (found := self._inferred_shapes()) else SHAPES_HINT
+        hint = f"{shapes}, from the data" if (shapes := self._inferred_shapes()) else SHAPES_HINT
         self.shapes.setPlaceholderText(hint)
         has_labels = self._evaluation_summary.has_labels or self._data_summary.has_labels
         hint = "in the data" if has_labels else "optional, for top-1 and top-5"

@@ -120,8 +120,8 @@ class ProjectSettingsDialog(QDialog):
 
     def texts(self) -> dict[str, str]:
         """Return the changed settings as texts, by key."""
-        found = {key: _read(widget) for key, widget in self.fields.items()}
-        return {key: text for key, text in found.items() if text != self._before[key]}
+        values = {key: _read(widget) for key, widget in self.fields.items()}
+        return {key: text for key, text in values.items() if text != self._before[key]}
 
     def edited(self, project: Project) -> Project:
         """Return a project with the settings of the form.

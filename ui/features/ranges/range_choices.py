@@ -203,7 +203,7 @@ class RangeOverrides(QObject):
         self._more.stop()
         if project is None:
             return {}
-        found = {
+        overrides = {
             tensor: RangeOverride("", "tensor", ends)
             for tensor, ends in project.fixed_ranges().items()
         }
@@ -211,12 +211,12 @@ class RangeOverrides(QObject):
             method = chosen.method
             is_known = self._taker.knows(row, arrays, method)
             ends = self._taker.take(row, arrays, method) if is_known else None
-            found[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
+            overrides[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
             if not is_known:
                 self._due.append((row, method))
         if self._due:
             self._more.start()
-        return found
+        return overrides
 
     def _on_time_to_search(self) -> None:
         if self._due:

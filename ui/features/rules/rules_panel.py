@@ -147,8 +147,8 @@ class RulesPanel(Panel):
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
         document, snapshot = self.context.document, self.context.model_index.snapshot
-        found = offered(document.project, document.folder, "finder")
-        finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in found]}
+        items = offered(document.project, document.folder, "finder")
+        finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in items]}
         if snapshot is None:
             return finders
         calls = [node for node in snapshot.nodes if node.kind == "call"]

@@ -126,8 +126,8 @@ class RunsPanel(Panel):
 
     def _chosen(self) -> list[Run]:
         rows = [self.model.row_at(row) for row in self.table.chosen_rows()]
-        found = [row.run for row in rows if row is not None]
-        return sorted(found, key=lambda run: run.number)
+        runs = [row.run for row in rows if row is not None]
+        return sorted(runs, key=lambda run: run.number)
 
     def _show_chosen(self) -> None:
         chosen = self._chosen()

@@ -85,22 +85,22 @@ class SamplePanel(Panel):
     def refresh(self) -> None:
         if self.study.options:
             self.study.look()
-        job, found = self.study.job, self.study.found
+        job, result = self.study.job, self.study.found
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
-        if found is None:
+        if result is None:
             self.note.setText("")
             self._values = {}
         else:
             folder = study_folder(self.context.session.cache, self.study.key)
             self._values = load_values(folder)
-            shape = "\u00d7".join(map(str, found.shape))
-            text = f"{found.tensor} of sample {found.sample}, {shape}. {found.note}"
-            if found.compiled_apart is not None:
-                text = f"{text}{_compared(found.compiled_apart, math.prod(found.shape))}"
+            shape = "\u00d7".join(map(str, result.shape))
+            text = f"{result.tensor} of sample {result.sample}, {shape}. {result.note}"
+            if result.compiled_apart is not None:
+                text = f"{text}{_compared(result.compiled_apart, math.prod(result.shape))}"
             former = "" if self.study.is_current else " Outdated."
             self.note.setText(text.strip() + former)
-            channels = int(np.prod(found.shape[1:-2])) if len(found.shape) > 3 else 1
+            channels = int(np.prod(result.shape[1:-2])) if len(result.shape) > 3 else 1
             self.channel.setRange(-1, max(channels - 1, 0))
         self._draw()
 
@@ -129,8 +129,8 @@ class SamplePanel(Panel):
         """Return the output tensor of an operation of the float graph."""
         measured = self.context.load(EvaluateResult, "evaluate")
         tensors = measured.tensors if measured is not None else ()
-        found = [tensor.tensor for tensor in tensors if tensor.origin == node]
-        return found[-1] if found else node
+        names = [tensor.tensor for tensor in tensors if tensor.origin == node]
+        return names[-1] if names else node
 
     def look_at(self, sample: int) -> None:
         """Show a sample at the selected tensor, or at the last compared one."""

@@ -282,11 +282,11 @@ class SimulatorPanel(ResultPanel):
         self.machine.setVisible(is_simulated)
         if not is_simulated:
             return
-        found = simulator_setup(project)
+        setup = simulator_setup(project)
         hint = (
             ""
-            if isinstance(found, Setup)
-            else f"Simulate runs functionally, without cycles. {_remedy(found)}"
+            if isinstance(setup, Setup)
+            else f"Simulate runs functionally, without cycles. {_remedy(setup)}"
         )
         settings, installed, runner = MachineSettings(), None, None
         with contextlib.suppress(WorkbenchError):

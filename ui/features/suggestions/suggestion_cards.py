@@ -245,7 +245,7 @@ class SuggestionController(QObject):
         project = self._context.document.project
         if project is None:
             return []
-        found = []
+        rows = []
         for applied in self._applied:
             if applied.before is not applied.after and _same(applied.before, project):
                 continue
@@ -254,8 +254,8 @@ class SuggestionController(QObject):
             else:
                 text = WAITING if _same(applied.after, project) else UNKNOWN
             is_last = self._context.document.undo_stack.undoText() == applied.title
-            found.append((applied.title, text, is_last))
-        return found
+            rows.append((applied.title, text, is_last))
+        return rows
 
     def _found(
         self, project: Project, program: LowerResult, folder: Path

@@ -212,10 +212,10 @@ class TimelinePanel(ResultPanel):
         traced = (
             self._run.traced if self._run and self.cycles.currentIndex() == MEASURED else ()
         )  # fmt: skip
-        found = timeline(lowered, self._program, traced)
+        drawn = timeline(lowered, self._program, traced)
         origin = self.cycles.currentText()
-        self.plot.render_timeline(found, origin)
-        self.origin.setText(origin_sentence(lowered, found, origin))
+        self.plot.render_timeline(drawn, origin)
+        self.origin.setText(origin_sentence(lowered, drawn, origin))
         self._sum_up([], [])
         self.render_selection(self.context.selection.value)
 

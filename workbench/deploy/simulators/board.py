@@ -118,7 +118,7 @@ def run(
     report = _report(link, program, reading, ended)
     outputs = reading.arrays(program.outputs)
     notes = list(report.notes)
-    if reading.values and any(each is None for each in outputs):
+    if reading.values and any(output is None for output in outputs):
         notes.append("Not every value of the outputs was read: the line is disturbed.")
     elif not reading.values:
         notes.append("The firmware prints no outputs: build it with ET_LOG_DUMP_OUTPUT.")
@@ -156,9 +156,9 @@ def _opened(link: BoardLink) -> Iterator[Serial]:
 def _flash(words: list[str], log: Path, link: BoardLink, cancelled: Callable[[], bool]) -> None:
     import os
 
-    said: list[str] = []
+    lines: list[str] = []
     ending = execute(
-        words, Path.cwd(), os.environ, log, link.timeout_s, Hooks(said.append, cancelled)
+        words, Path.cwd(), os.environ, log, link.timeout_s, Hooks(lines.append, cancelled)
     )
     if ending.by == "itself" and ending.code == 0:
         return
@@ -172,7 +172,7 @@ def _flash(words: list[str], log: Path, link: BoardLink, cancelled: Callable[[],
         f"The board was not flashed by {words[0]}: {why}.",
         "Run the command in a terminal; its output is in the details.",
         _WHERE,
-        details="".join(said)[-4000:],
+        details="".join(lines)[-4000:],
         code="flash-failed",
     )
 
@@ -239,7 +239,7 @@ class _Reading:
 
     def arrays(self, specs: Sequence[Mapping[str, Any]]) -> tuple[Array | None, ...]:
         """Return the outputs in the program's types and shapes; None for an incomplete one."""
-        found: list[Array | None] = []
+        values: list[Array | None] = []
         for index, spec in enumerate(specs):
             known = self.values.get(index, {})
             count = int(np.prod(spec.get("shape", ())))
@@ -249,8 +249,8 @@ class _Reading:
                 limits = _limits(spec["dtype"])
                 if limits is None or ((flat >= limits[0]) & (flat <= limits[1])).all():
                     array = as_standing(flat.astype(spec["dtype"]), dict(spec))
-            found.append(array)
-        return tuple(found)
+            values.append(array)
+        return tuple(values)
 
 
 def _without_noise(line: str) -> str:

@@ -332,7 +332,7 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
     if not offset or size != _SECTION.size:
         return {}
     sections = [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
-    found: dict[str, int] = {}
+    pools: dict[str, int] = {}
     for section in sections:
         if section[1] != _SYMBOL_TABLE:
             continue
@@ -344,8 +344,8 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
         wanted = {names.find(b"\0" + name.encode() + b"\0") + 1: name for name in _POOLS}
         for at, _, length, *_ in _SYMBOL.iter_unpack(table):
             if at and at in wanted:
-                found[_POOLS[wanted[at]]] = length
-    return found
+                pools[_POOLS[wanted[at]]] = length
+    return pools
 
 
 def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
@@ -418,8 +418,8 @@ def runner_for(device: Device, memory_mode: str, settings: MachineSettings) -> R
     Raises:
         WorkbenchError: a configured runner cannot be read.
     """
-    found = [_read(Path(path)) for path in settings.runners]
-    fitting = [r for r in found if _fits(r, device, memory_mode)]
+    runners = [_read(Path(path)) for path in settings.runners]
+    fitting = [r for r in runners if _fits(r, device, memory_mode)]
     return min(fitting, key=lambda runner: _PLACEMENTS.index(runner.placement), default=None)
 
 

@@ -225,14 +225,14 @@ def environment(path: Path, base: Mapping[str, str] = os.environ) -> dict[str, s
     Recent simulators contain their own Python and libraries in folders beside ``models``; a
     PYTHONHOME of this program would break them.
     """
-    made = {k: v for k, v in base.items() if k not in {"PYTHONHOME", "PYTHONPATH"}}
+    variables = {k: v for k, v in base.items() if k not in {"PYTHONHOME", "PYTHONPATH"}}
     root = path.resolve().parent.parent.parent
     libraries = [p for p in (root / "python" / "lib", root / "fmtplib") if p.is_dir()]
     if libraries:
-        before = [made["LD_LIBRARY_PATH"]] if made.get("LD_LIBRARY_PATH") else []
-        made["LD_LIBRARY_PATH"] = os.pathsep.join([*map(str, libraries), *before])
-        made["PYTHONHOME"] = str(root / "python")
-    return made
+        before = [variables["LD_LIBRARY_PATH"]] if variables.get("LD_LIBRARY_PATH") else []
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join([*map(str, libraries), *before])
+        variables["PYTHONHOME"] = str(root / "python")
+    return variables
 
 
 def _binary_at(path: Path, simulator: Simulator) -> Path:

@@ -285,9 +285,9 @@ class UartReader:
 
     def _failure(self, line: str, message: str, *, known_only: bool = False) -> None:
         if len(self.diagnoses) < _KEPT_FAILURES:
-            found = diagnose(line, message, known_only=known_only)
-            if found is not None:
-                self.diagnoses.append(found)
+            info = diagnose(line, message, known_only=known_only)
+            if info is not None:
+                self.diagnoses.append(info)
 
     def _inferences(self, message: str) -> None:
         self._settle()

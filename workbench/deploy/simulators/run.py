@@ -465,7 +465,7 @@ class _Start:
 
     def _collect(self) -> list[Array | None]:
         """Return the written outputs in the program's types, and delete their files."""
-        found: list[Array | None] = []
+        values: list[Array | None] = []
         for index, spec in enumerate(self._job.program.description["outputs"]):
             path = self._folder / process.output_file(index)
             array = None
@@ -474,5 +474,5 @@ class _Start:
                     data = read_limited(path, MAX_PROGRAM_BYTES)
                     array = as_standing(np.frombuffer(data, spec["dtype"]), spec)
                 path.unlink()
-            found.append(array)
-        return found
+            values.append(array)
+        return values

@@ -274,7 +274,7 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
     if build.wanted == "embedded":
         # Its inputs and outputs are also files, so that they can be compared.
         flags.append("-DSEMIHOSTING=ON")
-    made = [
+    command = [
         "bash", str(build.checkout / SCRIPT), f"--pte={source}", f"--target={build.target}",
         "--build_type=Release", f"--output={output}", f"--extra_build_flags={' '.join(flags)}",
     ]  # fmt: skip
@@ -283,10 +283,10 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
         ("memory_mode", build.program.memory_mode),
     ):
         if value:
-            made.append(f"--{option}={value}")
+            command.append(f"--{option}={value}")
     if build.kernels and build.wanted != "embedded":
-        made.append(f"--select_ops_list={','.join(build.kernels)}")
-    return [*made, "--etdump"] if build.etdump else made
+        command.append(f"--select_ops_list={','.join(build.kernels)}")
+    return [*command, "--etdump"] if build.etdump else command
 
 
 def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> RunnerElf:

@@ -129,11 +129,11 @@ def read_arrays(
 
 def _readable_streams(path: Path, inputs: Sequence[TensorSpec], option: str) -> list[_ArrayStream]:
     try:
-        found = _array_streams(path, inputs)
-        for array in found:
+        streams = _array_streams(path, inputs)
+        for array in streams:
             # Refuses types and byte orders that a tensor cannot have.
             array.blank()
-        return found
+        return streams
     except Exception as error:
         # numpy and torch raise many kinds for damaged files.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -170,11 +170,11 @@ def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStrea
         return _npz_streams(path, inputs)
     refuse_bomb_at(path)
     value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    found = list(value.values()) if isinstance(value, dict) else value
-    found = list(found) if isinstance(found, tuple | list) else [found]
-    if any(not isinstance(tensor, torch.Tensor) for tensor in found):
+    streams = list(value.values()) if isinstance(value, dict) else value
+    streams = list(streams) if isinstance(streams, tuple | list) else [streams]
+    if any(not isinstance(tensor, torch.Tensor) for tensor in streams):
         raise ValueError("it contains other objects than tensors")
-    return [_tensor_stream(tensor) for tensor in found]
+    return [_tensor_stream(tensor) for tensor in streams]
 
 
 def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:

@@ -68,11 +68,11 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
 
 def _module(program: torch.export.ExportedProgram, *, separates: bool) -> torch.fx.GraphModule:
     """Return a program's module; ``separates`` is a correction of shared weights."""
-    made: Any = program.module(check_guards=False)
-    _refuse_present_statistics(made)
+    module: Any = program.module(check_guards=False)
+    _refuse_present_statistics(module)
     if separates:
-        separate_weights(made)
-    return cast("torch.fx.GraphModule", made)
+        separate_weights(module)
+    return cast("torch.fx.GraphModule", module)
 
 
 _FOLDED_INTO = ("aten.conv", "aten.linear")
@@ -170,15 +170,15 @@ class Calibration:
         if self._memory is None:
             return
         missing = [name for name, key in self._keys.items() if key not in self._memory.known]
-        found = {
+        entry = {
             self._keys[name]: {
                 **statistics.statistics(self.module, name),
                 **self.witnesses.account(name),
             }
             for name in missing
         }
-        if found:
-            self._memory.add(found, self.witnesses.samples)
+        if entry:
+            self._memory.add(entry, self.witnesses.samples)
 
 
 @contextmanager

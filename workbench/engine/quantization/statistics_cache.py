@@ -110,7 +110,7 @@ def memory_of(context: StageContext) -> StatisticsMemory:
 def _data_key(context: StageContext) -> str:
     """Return the key of the statistics apart from the graph: data, order, machine and versions."""
     calibration = reading_of(context.project, context.folder, context.cache, "calibration")
-    said = {
+    parts = {
         "data": calibration or context.plan.key("import_model"),
         "batch": 1,
         "version": _VERSION,
@@ -119,4 +119,4 @@ def _data_key(context: StageContext) -> str:
         "machine": os.uname().machine if hasattr(os, "uname") else sys.platform,
         "tools": tool_versions(),
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

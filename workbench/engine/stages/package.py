@@ -201,9 +201,9 @@ def _manifest(
         "range_methods": [chosen.model_dump() for chosen in project.range_methods],
         "files": [file.model_dump() for file in files],
         "corrections": [
-            described(each)
+            described(correction)
             for result in (context.result("prepare", PrepareResult), lowered)
-            for each in result.corrections
+            for correction in result.corrections
         ],
         "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
         "inputs": list(facts.inputs),

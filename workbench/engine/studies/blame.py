@@ -47,17 +47,17 @@ def candidates(graph: GraphSnapshot) -> list[Culprit]:
     """
     calls = [node for node in graph.nodes if node.kind == "call"]
     owners = {node.module for node in calls}
-    found: dict[Culprit, None] = {}
+    groups: dict[Culprit, None] = {}
     for node in calls:
         is_leaf = bool(node.module) and not any(
             other.startswith(f"{node.module}.") for other in owners
         )
-        found[
+        groups[
             Culprit(kind="module_name", match=node.module)
             if is_leaf
             else Culprit(kind="node_name", match=node.id)
         ] = None
-    return list(found)[::-1]
+    return list(groups)[::-1]
 
 
 class _Search:

@@ -49,15 +49,15 @@ def run(study: StudyContext) -> None:
     options = study.options
     limits = Limits.model_validate({n: options.get(n) for n in Limits.model_fields})
     total = int(str(options.get("trials") or DEFAULT_TRIALS))
-    found = load_study(SearchResult, study.folder)
-    if found is None:
+    result = load_study(SearchResult, study.folder)
+    if result is None:
         study.report(0, total, "ordering modules by sensitivity")
-        found = SearchResult(limits=limits, total=total, units=_ordered_units(study))
-    found = found.model_copy(update={"limits": limits, "total": total})
-    again = tuple(_judged(each, found.enforced) for each in found.candidates)
-    found = found.model_copy(update={"candidates": again})
-    study.tell(found, len(found.candidates), total, "")
-    _Search(study, found).run()
+        result = SearchResult(limits=limits, total=total, units=_ordered_units(study))
+    result = result.model_copy(update={"limits": limits, "total": total})
+    again = tuple(_judged(candidate, result.enforced) for candidate in result.candidates)
+    result = result.model_copy(update={"candidates": again})
+    study.tell(result, len(result.candidates), total, "")
+    _Search(study, result).run()
 
 
 def _judged(candidate: Candidate, limits: Limits) -> Candidate:
@@ -88,7 +88,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     sensitivity.run(StudyContext(inner, place, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
     ordered = load_study(SensitivityResult, place)
     assert ordered is not None
-    units = [each.unit for each in ordered.worst_first()]
+    units = [row.unit for row in ordered.worst_first()]
     return tuple(unit for unit in units if unit.kind == "module_name")
 
 
@@ -250,8 +250,8 @@ class _Search:
         self._found = self._found.model_copy(
             update={"candidates": (*self._found.candidates, candidate)}
         )
-        said = problem or f"candidate {number}"
-        self._study.tell(self._found, number, self._found.total, said)
+        message = problem or f"candidate {number}"
+        self._study.tell(self._found, number, self._found.total, message)
 
     def _tell(self, trial: optuna.Trial, candidate: Candidate) -> None:
         figures = candidate.figures

@@ -46,10 +46,10 @@ def clamps_kept() -> Iterator[list[str]]:
     kept: list[str] = []
 
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
-        found = [node for node in graph_module.graph.nodes if _loses_its_clamp(node)]
-        for node in found:
+        clamps = [node for node in graph_module.graph.nodes if _loses_its_clamp(node)]
+        for node in clamps:
             _separate(graph_module.graph, node)
-        kept.extend(node.name for node in found)
+        kept.extend(node.name for node in clamps)
         return stock(self, graph_module)
 
     FuseQuantizedActivationPass.call = call
@@ -156,7 +156,7 @@ def sums_in_eight_bits() -> Iterator[list[str]]:
     stock = decompose_cumsum_pass.create_constant_placeholder
     stock_call = decompose_cumsum_pass.DecomposeCumsumPass.call
     quantized: set[str] = set()
-    made: list[str] = []
+    sums: list[str] = []
 
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
         nodes = graph_module.graph.nodes
@@ -165,14 +165,14 @@ def sums_in_eight_bits() -> Iterator[list[str]]:
 
     def placeholder(program: Any, graph: Any, name: str, kind: Any, data: Any, *rest: Any) -> Any:
         if name in quantized and data.dtype is not torch.int8:
-            made.append(name.removesuffix("_kernel"))
+            sums.append(name.removesuffix("_kernel"))
             data = data.to(torch.int8)
         return stock(program, graph, name, kind, data, *rest)
 
     decompose_cumsum_pass.create_constant_placeholder = placeholder
     decompose_cumsum_pass.DecomposeCumsumPass.call = call
     try:
-        yield made
+        yield sums
     finally:
         decompose_cumsum_pass.create_constant_placeholder = stock
         decompose_cumsum_pass.DecomposeCumsumPass.call = stock_call
@@ -218,8 +218,8 @@ def passthrough_released() -> Iterator[list[str]]:
     released: list[str] = []
 
     def partition(self: Any, exported_program: Any) -> Any:
-        found = stock(self, exported_program)
-        graph = found.tagged_exported_program.graph
+        result = stock(self, exported_program)
+        graph = result.tagged_exported_program.graph
         while chains := list(handed_through(graph)):
             for node in (node for chain in chains for node in chain):
                 if node.meta.pop(TAG, None) is not None:
@@ -228,9 +228,9 @@ def passthrough_released() -> Iterator[list[str]]:
         for node in graph.nodes:
             if node.meta.get(TAG) not in computing:
                 node.meta.pop(TAG, None)
-        for tag in set(found.partition_tags) - computing:
-            del found.partition_tags[tag]
-        return found
+        for tag in set(result.partition_tags) - computing:
+            del result.partition_tags[tag]
+        return result
 
     TOSAPartitioner.partition = partition
     try:

@@ -41,8 +41,8 @@ class CorrectingQuantizer(EthosUQuantizer):
         with contextlib.ExitStack() as stack:
             for name, patch in self.patches.items():
                 stack.callback(self._note, name, stack.enter_context(patch()))
-            made: fx.GraphModule = super().transform_for_annotation(model)
-        return made
+            module: fx.GraphModule = super().transform_for_annotation(model)
+        return module
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Annotate as stock does, then refine the annotations."""
@@ -66,10 +66,10 @@ class _Writer:
 
     def __call__(self, target: Any, *args: Any) -> fx.Node:
         with self._module.graph.inserting_before(self._node):
-            made = self._module.graph.call_function(target, args)
+            node = self._module.graph.call_function(target, args)
         values = fx.map_arg(args, lambda each: each.meta["val"])
-        made.meta = {**self._meta, "val": target(*values)}
-        return made
+        node.meta = {**self._meta, "val": target(*values)}
+        return node
 
     def constant(self, name: str, value: torch.Tensor) -> fx.Node:
         """Add a tensor to the module, and return a node that reads it."""
@@ -77,18 +77,18 @@ class _Writer:
             name += "_"
         self._module.register_buffer(name, value.contiguous())
         with self._module.graph.inserting_before(self._node):
-            made = self._module.graph.get_attr(name)
+            node = self._module.graph.get_attr(name)
         mode = next(n.meta["val"].fake_mode for n in self._module.graph.nodes if _is_fake(n))
-        made.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
-        return made
+        node.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
+        return node
 
     def parameter(self, name: str, value: torch.Tensor) -> fx.Node:
         """Do the same with a parameter, which folding asks for."""
-        made = self.constant(name, value)
-        delattr(self._module, str(made.target))
+        node = self.constant(name, value)
+        delattr(self._module, str(node.target))
         held = torch.nn.Parameter(value, requires_grad=False)
-        self._module.register_parameter(str(made.target), held)
-        return made
+        self._module.register_parameter(str(node.target), held)
+        return node
 
     @property
     def readers(self) -> list[fx.Node]:
@@ -557,7 +557,7 @@ def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
     """Return the transposed convolutions that stock cannot lower as they are quantized."""
     copied = fx.Graph()
     copied.output(copied.graph_copy(module.graph, {}))
-    found = set[str]()
+    nodes = set[str]()
     narrow_only = quantizer.tosa_spec.is_U55_subset
     annotated = EthosUQuantizer.annotate(quantizer, fx.GraphModule(module, copied))
     for node in annotated.graph.nodes:
@@ -570,8 +570,8 @@ def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
         wide = narrow_only and getattr(value, "dtype", None) is torch.int16
         # Over one dimension there is no pattern, and rules reach the convolution instead.
         if wide or few or node.target is _ATEN.conv_transpose1d.default:
-            found.add(node.name)
-    return found
+            nodes.add(node.name)
+    return nodes
 
 
 def _grown(module: fx.GraphModule, write: _Writer, node: fx.Node) -> fx.Node:
@@ -581,7 +581,7 @@ def _grown(module: fx.GraphModule, write: _Writer, node: fx.Node) -> fx.Node:
     weight = _constant_of(module, node.args[1])
     dims = weight.dim() - 2
     stride, padding, extra, dilation = (
-        [*each] * (dims // len(each)) for each in (stride, padding, extra, dilation)
+        [*extent] * (dims // len(extent)) for extent in (stride, padding, extra, dilation)
     )
     parts = weight.reshape(groups, -1, *weight.shape[1:]).transpose(1, 2)
     turned = parts.reshape(-1, *parts.shape[2:]).flip(*range(2, dims + 2))

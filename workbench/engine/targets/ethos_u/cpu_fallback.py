@@ -63,17 +63,17 @@ def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[Cp
     choice = target_of(choice.id).complete(choice, context.folder)
     refuse_control_flow(context, choice)
     check = kept_off(context, context.project.kept_off())
-    made = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
-    made.not_quantized = not_quantized(context)
+    checker = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
+    checker.not_quantized = not_quantized(context)
     with (
         own_ini_at_hand(choice, context.folder),
         accelerated(context.accelerate),
     ):
         to_edge_transform_and_lower(
-            context.hot("convert").program, partitioner=[made],
+            context.hot("convert").program, partitioner=[checker],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )  # fmt: skip
-    return made.npu, made.cpu
+    return checker.npu, checker.cpu
 
 
 def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:

@@ -48,19 +48,19 @@ def exposed(flatbuffer: bytes, names: Sequence[str]) -> bytes:
     """Return a TOSA program whose outputs are these tensors."""
     block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
     field = block._tab.Pos + block._tab.Offset(_OUTPUTS)  # noqa: SLF001 - flatbuffers' own
-    made = bytearray(flatbuffer)
-    made += bytes(-len(made) % 4)
-    struct.pack_into("<I", made, field, len(made) - field)
-    made += struct.pack("<I", len(names))
-    offsets = len(made)
-    made += bytes(4 * len(names))
+    edited = bytearray(flatbuffer)
+    edited += bytes(-len(edited) % 4)
+    struct.pack_into("<I", edited, field, len(edited) - field)
+    edited += struct.pack("<I", len(names))
+    offsets = len(edited)
+    edited += bytes(4 * len(names))
     for place, name in enumerate(names):
         at = offsets + 4 * place
-        struct.pack_into("<I", made, at, len(made) - at)
+        struct.pack_into("<I", edited, at, len(edited) - at)
         text = name.encode()
-        made += struct.pack("<I", len(text)) + text + b"\0"
-        made += bytes(-len(made) % 4)
-    return bytes(made)
+        edited += struct.pack("<I", len(text)) + text + b"\0"
+        edited += bytes(-len(edited) % 4)
+    return bytes(edited)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def pairs(
     nodes = {node.name: node for node in converted.graph.nodes}
     final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
     last = _last_parts(device, final)
-    found = []
+    pairs_found = []
     for node in prepared.graph.nodes:
         if node.name not in nodes or node.op != "call_function":
             continue
@@ -99,8 +99,8 @@ def pairs(
         integers = _integers(nodes[node.name], last, final) if grid is not None else None
         if grid is not None and integers is not None:
             delegate, _, name = integers.id.removeprefix("delegate_").partition("/")
-            found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
-    return found
+            pairs_found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
+    return pairs_found
 
 
 def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> dict[str, Node]:

@@ -158,8 +158,8 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     except Exception as error:
         # A pass manager wraps what a pass raises, also the end that the user asked for.
         context.check_cancelled()
-        if said := loop_refused(error):
-            raise said from error
+        if error_info := loop_refused(error):
+            raise error_info from error
         if forecasts:
             raise WorkbenchError([*forecasts, lowering_failed(error)]) from error
         raise

@@ -49,16 +49,20 @@ class _Decompose(ExportPass):
         if not lacks_out_variant(op):
             return super().call_operator(op, args, kwargs, meta)
         flat, structure = pytree.tree_flatten((args, kwargs))
-        tensors = [each for each in flat if isinstance(each, ProxyValue)]
+        tensors = [argument for argument in flat if isinstance(argument, ProxyValue)]
 
         def whole(*given: Any) -> Any:
             values = iter(given)
-            filled = [next(values) if isinstance(each, ProxyValue) else each for each in flat]
+            filled = [
+                next(values) if isinstance(argument, ProxyValue) else argument for argument in flat
+            ]
             positional, named = pytree.tree_unflatten(filled, structure)
             return op._op(*positional, **named)  # noqa: SLF001 - its only name
 
         table = torch.export.default_decompositions()
-        graph = make_fx(whole, decomposition_table=table)(*(each.data for each in tensors)).graph
+        graph = make_fx(whole, decomposition_table=table)(
+            *(tensor.data for tensor in tensors)
+        ).graph
         known = dict(zip((n for n in graph.nodes if n.op == "placeholder"), tensors, strict=True))
         for node in graph.nodes:
             if node.op == "call_function":

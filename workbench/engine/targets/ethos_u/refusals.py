@@ -63,9 +63,9 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
 
 def lowering_failed(error: Exception) -> ErrorInfo:
     """Return what ExecuTorch's passes said when they failed in a way that was foretold."""
-    said = str(error.__cause__ or error).strip() or type(error).__name__
+    text = str(error.__cause__ or error).strip() or type(error).__name__
     return ErrorInfo(
-        message=f"The program could not be lowered: {said}"[:600],
+        message=f"The program could not be lowered: {text}"[:600],
         hint="The forecast of this program names the likely cause.",
         where=Place(kind="stage", id="lower"),
         details=str(error),
@@ -108,7 +108,7 @@ def refuse_unwritable(manager: Any) -> None:
     Raises:
         WorkbenchError: every such operator, with its module and what helps.
     """
-    found = [
+    infos = [
         ErrorInfo(
             message=f"{node.name} ({programs.op_of(node)}) in module "
             f"{programs.module_of(node) or 'forward'} stays on the CPU, and ExecuTorch has no "
@@ -121,8 +121,8 @@ def refuse_unwritable(manager: Any) -> None:
         for node in manager.exported_program().graph.nodes
         if node.op == "call_function" and lacks_out_variant(node.target)
     ]
-    if found:
-        raise WorkbenchError(found)
+    if infos:
+        raise WorkbenchError(infos)
 
 
 _KNOWN: dict[str, tuple[CpuCause, str]] = {
@@ -294,8 +294,8 @@ class CheckingPartitioner(OrderedPartitioner):
             WorkbenchError: a partition passes a value through unchanged.
         """
         require("ordered-partitions")
-        found = super().partition(exported_program)
-        for chain in handed_through(found.tagged_exported_program.graph):
+        result = super().partition(exported_program)
+        for chain in handed_through(result.tagged_exported_program.graph):
             roots = [root.name for node in chain if not has_grid(node) and (root := root_of(node))]
             name = roots[0] if roots else chain[0].name
             raise failure(
@@ -305,5 +305,5 @@ class CheckingPartitioner(OrderedPartitioner):
                 Place(kind="node", id=name),
                 code="passthrough-partition",
             )
-        self._counted(len(found.partition_tags))
-        return found
+        self._counted(len(result.partition_tags))
+        return result

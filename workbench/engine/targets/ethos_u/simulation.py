@@ -244,18 +244,18 @@ def _agreement(
 ) -> Agreement:
     """Return the differences of the outputs; none if the runner wrote no files."""
     histogram: Counter[int] = Counter()
-    each: list[VerifyResult] = []
+    rows: list[VerifyResult] = []
     for reals, output in zip(expected if outputs else (), outputs, strict=True):
         tally = Tally(grids, integer_io=integer_io)
         tally.add(reals, output)
-        each.append(tally.result())
-        histogram.update(each[-1].histogram)
+        rows.append(tally.result())
+        histogram.update(rows[-1].histogram)
     return Agreement(
-        elements=sum(r.elements for r in each),
-        exact=sum(r.exact for r in each),
-        max_lsb=max((r.max_lsb for r in each), default=0),
-        argmax_equal=sum(r.argmax_equal for r in each),
+        elements=sum(r.elements for r in rows),
+        exact=sum(r.exact for r in rows),
+        max_lsb=max((r.max_lsb for r in rows), default=0),
+        argmax_equal=sum(r.argmax_equal for r in rows),
         histogram=dict(sorted(histogram.items())),
-        sample_max_lsb=tuple(r.max_lsb for r in each),
-        sample_argmax=tuple(bool(r.argmax_equal) for r in each),
+        sample_max_lsb=tuple(r.max_lsb for r in rows),
+        sample_argmax=tuple(bool(r.argmax_equal) for r in rows),
     )
