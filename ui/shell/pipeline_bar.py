@@ -425,9 +425,7 @@ def status_text(views: Sequence[StageView]) -> str:
             return f"{view.title} cannot run"
     if any(view.state == "queued" for view in views):
         return "Waiting for the engine"
-    # A simulation is not part of Run all.
-    offered = [v for v in views if v.state == "cached" or v.id != "run"]
-    offered = [view for view in offered if view.state != "unavailable"]
+    offered = [view for view in views if view.state != "unavailable"]
     done = [view for view in offered if view.state == "cached"]
     if len(done) == len(offered):
         return "Up to date"

@@ -94,7 +94,7 @@ class LiveMode(QObject):
             self._context.runner.cancel(job.id)
 
 
-EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
+EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "run", "package")
 NOTABLE_S = 10.0
 RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
