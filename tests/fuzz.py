@@ -141,6 +141,20 @@ def _traces() -> tuple[list[bytes], Reader]:
     return [gzip.compress(text), text, (DATA / "etdump.bin").read_bytes()], read
 
 
+def _etdumps() -> tuple[list[bytes], Reader]:
+    from workbench.deploy.simulators.etdump import events_of
+
+    def read(data: bytes, folder: Path) -> None:
+        del folder
+        try:
+            events_of(data)
+        except ValueError as error:
+            # The stage adds its note for whatever is no ETDump.
+            raise WorkbenchError([]) from error
+
+    return [(DATA / "etdump.bin").read_bytes()], read
+
+
 def _runners() -> tuple[list[bytes], Reader]:
     from workbench.deploy.simulators.compatibility import read_runner
 
@@ -278,7 +292,8 @@ def _arrays() -> tuple[list[bytes], Reader]:
 
 
 KINDS: dict[str, Callable[[], tuple[list[bytes], Reader]]] = {
-    "pte": _programs, "traces": _traces, "runners": _runners, "projects": _projects,
+    "pte": _programs, "traces": _traces, "etdumps": _etdumps,
+    "runners": _runners, "projects": _projects,
     "histories": _histories, "boards": _boards, "pass_args": _pass_args,
     "archives": _archives, "arrays": _arrays,
 }  # fmt: skip

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import platformdirs
 
-from workbench.files import make_private_folder, write_file
+from workbench.files import make_private_folder, read_limited, write_file
 
+_MAX_BYTES = 256 << 20
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -20,7 +21,7 @@ def folder() -> Path:
 def recall(name: str) -> bytes | None:
     """Return what was remembered under ``name``; None if absent, unreadable or damaged."""
     try:
-        content = (folder() / name).read_bytes()
+        content = read_limited(folder() / name, _MAX_BYTES)
     except OSError:
         return None
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]

@@ -85,13 +85,13 @@ def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> F
         return Finding(name=simulator.binary, state="different", version=str(installed.path),
                        why=info.message, remedy=info.hint)  # fmt: skip
     version = discovery.version_of(installed)
-    told = f"{version or 'no version'}, {installed.path} ({installed.origin})"
+    version_text = f"{version or 'no version'}, {installed.path} ({installed.origin})"
     if version:
-        return Finding(name=simulator.binary, state="ok", version=told, why=why)
+        return Finding(name=simulator.binary, state="ok", version=version_text, why=why)
     return Finding(
         name=simulator.binary,
         state="different",
-        version=told,
+        version=version_text,
         why="no answer to --version: the installation is incomplete",
         remedy="Start it with --version in a terminal; Corstone-320 needs the folder "
         "python/lib beside its folder models.",
@@ -102,14 +102,14 @@ def _licence() -> Finding:
     """Yield the licence state; no licence is accepted here."""
     named = [f"{name}={os.environ[name]}" for name in _LICENCE_VARIABLES if os.environ.get(name)]
     folder = Path.home() / ".armlm"
-    found = [*named, *([str(folder)] if folder.is_dir() else [])]
+    places = [*named, *([str(folder)] if folder.is_dir() else [])]
     return Finding(
         name="Arm licence",
-        state="ok" if found else "optional",
-        version=", ".join(found),
+        state="ok" if places else "optional",
+        version=", ".join(places),
         why="Corstone-300 and Corstone-320 version 11.27 only need the terms shown by "
         "their installer; later versions need a user-based licence",
-        remedy="" if found else "Use version 11.27, or activate a licence: armlm activate",
+        remedy="" if places else "Use version 11.27, or activate a licence: armlm activate",
     )
 
 
@@ -169,14 +169,14 @@ def _tool_version(path: str) -> str:
 
 def _checkout(settings: MachineSettings) -> Finding:
     named = settings.executorch
-    found = next((p for p in known_checkouts(named) if (p / SCRIPT).is_file()), None)
+    checkout = next((p for p in known_checkouts(named) if (p / SCRIPT).is_file()), None)
     return Finding(
         name="ExecuTorch checkout",
-        state="ok" if found else "different" if named else "optional",
-        version=str(found or named),
+        state="ok" if checkout else "different" if named else "optional",
+        version=str(checkout or named),
         why=f"its {SCRIPT} builds runners",
         remedy=""
-        if found
+        if checkout
         else "git clone --recurse-submodules https://github.com/pytorch/executorch (tag "
         "v1.5.1), then examples/arm/setup.sh, which asks for Arm's licence; then: "
         "workbench fvp set --executorch DIR",
@@ -256,13 +256,15 @@ def _package(name: str, proven: str) -> Finding:
 
 
 def _acceleration() -> Finding:
-    found = status()
+    acceleration = status()
     return Finding(
         name="acceleration",
-        state="ok" if found.active else "different",
-        version="on" if found.active else "off",
-        why=found.reason or "proven byte for byte for these versions",
-        remedy="" if found.active else f"Run '{PROVE}', or install the versions named above.",
+        state="ok" if acceleration.active else "different",
+        version="on" if acceleration.active else "off",
+        why=acceleration.reason or "proven byte for byte for these versions",
+        remedy=""
+        if acceleration.active
+        else f"Run '{PROVE}', or install the versions named above.",
     )
 
 

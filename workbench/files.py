@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterator
 
 _PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
@@ -26,7 +26,9 @@ _PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
 MAX_PROGRAM_BYTES = 2 << 30
 # The largest description, list or source that is read as a whole [bytes].
 MAX_TEXT_BYTES = 16 << 20
-_LOCK_S, _LOCK_POLL_S = 30.0, 0.01
+# The largest Python source that is parsed: it becomes 500 times its size [bytes].
+MAX_SOURCE_BYTES = 512 << 10
+_LOCK_S, _LOCK_POLL_S = 15.0, 0.01
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255
 
@@ -45,6 +47,18 @@ def open_regular(path: Path) -> io.BufferedReader:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def open_log(path: Path) -> io.FileIO:
+    """Open a file to write a log from its beginning, unbuffered; a link is replaced.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.is_symlink():
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    return io.FileIO(os.open(path, flags, 0o666), "wb")
 
 
 def read_limited(path: Path, limit: int) -> bytes:

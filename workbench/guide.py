@@ -86,7 +86,7 @@ def pages() -> dict[str, str]:
     """Return the text of every generated page by file name."""
     from workbench.api.documents import schemas
 
-    made = {
+    texts = {
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
         "project-file.md": _project_file(),
@@ -94,7 +94,7 @@ def pages() -> dict[str, str]:
         "operator-support.md": _operator_support(),
         "json-output.md": _json_output(),
     }
-    text = {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+    text = {name: "\n".join(lines).rstrip() + "\n" for name, lines in texts.items()}
     return text | schemas()
 
 
@@ -145,9 +145,9 @@ def _parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse
     """Yield name, help and parser of every verb or action of a parser."""
     for action in vars(parser)["_actions"]:
         if action.nargs == argparse.PARSER:
-            told = {row.dest: row.help or "" for row in vars(action)["_choices_actions"]}
+            helps = {row.dest: row.help or "" for row in vars(action)["_choices_actions"]}
             for name, part in action.choices.items():
-                yield name, told.get(name, ""), part
+                yield name, helps.get(name, ""), part
 
 
 def _verb(name: str, said: str, verb: argparse.ArgumentParser, level: str) -> Iterator[str]:
@@ -189,22 +189,22 @@ def _metavar(action: argparse.Action) -> str:
 
 def _argument(verb: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
     """Return the cells of an argument: its syntax and its meaning."""
-    told = (action.help or "") % {**vars(action), "prog": verb.prog}
-    told = _MACHINE.sub("at most the machine's cores", told)
+    help_text = (action.help or "") % {**vars(action), "prog": verb.prog}
+    help_text = _MACHINE.sub("at most the machine's cores", help_text)
     if not action.option_strings:
-        return _code(_metavar(action)), told
+        return _code(_metavar(action)), help_text
     value = "" if action.nargs == 0 else f" {_metavar(action)}"
     repeated = f" [{_metavar(action)} ...]" if action.nargs == "+" else ""
-    return _code(f"{', '.join(action.option_strings)}{value}{repeated}"), told
+    return _code(f"{', '.join(action.option_strings)}{value}{repeated}"), help_text
 
 
 def _exit_codes() -> list[str]:
     from workbench.cli import parser
 
-    found = re.findall(r"(\d+) ([^;]+)", " ".join((parser().epilog or "").split()))
+    codes = re.findall(r"(\d+) ([^;]+)", " ".join((parser().epilog or "").split()))
     lines = ["# Exit codes", "", NOTE.format("workbench.guide")]
     lines += ["Every verb of `workbench` ends with one of these codes.", ""]
-    return [*lines, *table(("code", "meaning"), [(_code(code), said) for code, said in found])]
+    return [*lines, *table(("code", "meaning"), [(_code(code), said) for code, said in codes])]
 
 
 # JSON documents
@@ -325,8 +325,8 @@ def _options(target: TargetSpec) -> Iterator[str]:
     rows = []
     for option in target.options(choice):
         values = ", ".join(_code(_json(c.value)) for c in option.choices)
-        said = " ".join((f"{option.title}.", option.description)).strip()
-        rows.append((_code(option.name), said, values, _code(_json(option.default))))
+        text = " ".join((f"{option.title}.", option.description)).strip()
+        rows.append((_code(option.name), text, values, _code(_json(option.default))))
     if rows:
         yield from (f"## Options of the target {target.title}", "")
         yield f"Choices are those for `{choice.id}`; other devices have choices of their own."
@@ -407,10 +407,10 @@ def _target(target: TargetSpec) -> Iterator[str]:
         ("config", "taken", "reason"),
         [(_code(p.id), _yes(not said), said) for p, said in _refusals(target, choice)],
     )
-    found = list(_known_refusals(target))
-    if found:
+    refusals = list(_known_refusals(target))
+    if refusals:
         yield from ("Known before compiling, for single operators:", "")
-        yield from table(("operator", "precision", "devices", "report", "remedy"), found)
+        yield from table(("operator", "precision", "devices", "report", "remedy"), refusals)
 
 
 def _refusals(target: TargetSpec, choice: TargetChoice) -> Iterator[tuple[Preset, str]]:
@@ -431,17 +431,17 @@ def _known_refusals(target: TargetSpec) -> Iterator[tuple[str, str, str, str, st
         graph = GraphSnapshot("float", (node,), (), ())
         for precision, wide, narrow in (("any", (), ()), ("16-bit activations", (op,), ()),
                                         ("4-bit weights", (), (op,))):  # fmt: skip
-            told: dict[tuple[str, str], list[str]] = {}
+            refusals: dict[tuple[str, str], list[str]] = {}
             for kind, device in reversed(kinds.items()):
                 choice = target.complete(TargetChoice(id=device))
                 infos = target.forecast(choice, graph, wide, narrow)
-                said = [(info.message, info.hint) for info in infos]
+                reasons = [(info.message, info.hint) for info in infos]
                 if wide:
                     warned = target.warnings(choice, A16W8, [node.op])
-                    said += [(message, target.remedy) for message in warned]
-                for pair in said:
-                    told.setdefault(pair, []).append(kind)
-            for (message, hint), devices in told.items():
+                    reasons += [(message, target.remedy) for message in warned]
+                for pair in reasons:
+                    refusals.setdefault(pair, []).append(kind)
+            for (message, hint), devices in refusals.items():
                 if precision == "any" or not _is_always(target, graph, message):
                     yield _code(op), precision, ", ".join(devices), message, hint
 

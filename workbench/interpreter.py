@@ -52,10 +52,10 @@ def environment() -> dict[str, str]:
     path = _search_path()
     if _IS_CHECKOUT and _ROOT not in path:
         path.append(_ROOT)
-    made = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(path)}
+    variables = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(path)}
     if not path:
-        del made["PYTHONPATH"]
-    return made
+        del variables["PYTHONPATH"]
+    return variables
 
 
 def _search_path() -> list[str]:

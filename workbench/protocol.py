@@ -290,12 +290,12 @@ def read_lines(descriptor: int, limit: int) -> Iterator[list[bytes | OversizedLi
 def protocol_of(line: bytes) -> int | None:
     """Return the version that a Ready of any version tells; None for every other line."""
     try:
-        told = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(told, dict) or told.get("event") != "ready":
+    if not isinstance(message, dict) or message.get("event") != "ready":
         return None
-    version = told.get("protocol")
+    version = message.get("protocol")
     return version if isinstance(version, int) else 0
 
 

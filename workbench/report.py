@@ -232,9 +232,9 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
     target = target_of(project.target.id)
-    told = [s for s in ("evaluate", "lower", "verify", "package") if s in target.stages]
+    stages = [s for s in ("evaluate", "lower", "verify", "package") if s in target.stages]
     return Findings(
-        missing=tuple(s.title for s in STAGES if s.id in told and not _done(s.id, planned)),
+        missing=tuple(s.title for s in STAGES if s.id in stages and not _done(s.id, planned)),
         emulation=target.emulation,
         versions=tool_versions(),
         rules=tuple(_rules(project, planned, cache)),
@@ -321,8 +321,11 @@ def _modules(lower: LowerResult) -> list[ModuleCost]:
             cycles[operation.module] = cycles.get(operation.module, 0) + operation.cycles
             macs[operation.module] = macs.get(operation.module, 0) + operation.macs
     total = sum(cycles.values()) or 1
-    made = [ModuleCost(name, each, macs[name], each / total) for name, each in cycles.items()]
-    return sorted(made, key=lambda module: -module.cycles)
+    costs = [
+        ModuleCost(name, cycles_of_module, macs[name], cycles_of_module / total)
+        for name, cycles_of_module in cycles.items()
+    ]
+    return sorted(costs, key=lambda module: -module.cycles)
 
 
 def _history(path: Path) -> list[Run]:
@@ -356,36 +359,36 @@ def page(project: Project, path: Path, cache: Cache) -> str:
     )  # fmt: skip
     environment.filters["figure"] = _figure
     environment.filters["kib"] = _kib
-    found = gathered(project, path, cache)
+    facts = gathered(project, path, cache)
     return environment.get_template("page.html").render(
-        found=found, project=project, pictures=_pictures(found),
-        memories=_memories(found),
+        found=facts, project=project, pictures=_pictures(facts),
+        memories=_memories(facts),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )  # fmt: skip
 
 
 def _pictures(found: Findings) -> dict[str, str]:
     """Return the drawings by name; empty ones have no data."""
-    made = dict.fromkeys(("ranges", "layers", "modules", "histogram", "runs"), "")
+    pictures = dict.fromkeys(("ranges", "layers", "modules", "histogram", "runs"), "")
     if found.calibrate:
         activations = [r for r in found.calibrate.ranges if r.kind == "activation"]
-        made["ranges"] = bands(activations)
+        pictures["ranges"] = bands(activations)
     if found.evaluate:
-        made["layers"] = bars(
+        pictures["layers"] = bars(
             [(t.tensor, t.sqnr_db) for t in found.evaluate.tensors if t.sqnr_db is not None],
             "SQNR [dB]",
         )
     if found.lower and found.lower.exported is None:
-        made["modules"] = bars(
+        pictures["modules"] = bars(
             [(m.name or "(whole model)", float(m.cycles)) for m in found.modules[:40]], "cycles"
         )
     if found.verify and not found.verify.runtime:
         counts = sorted(found.verify.histogram.items())
-        made["histogram"] = bars(
+        pictures["histogram"] = bars(
             [(f"{k:+d} LSB" if k else "equal", float(v)) for k, v in counts], "elements"
         )
-    made["runs"] = scatter(found.points, "cycles", found.accuracy_name)
-    return made
+    pictures["runs"] = scatter(found.points, "cycles", found.accuracy_name)
+    return pictures
 
 
 def _memories(found: Findings) -> list[tuple[str, int, str]]:

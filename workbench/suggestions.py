@@ -15,6 +15,14 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import (
+    CELLS,
+    CLAMPS,
+    CORRECTIONS_BY_ID,
+    LINEARS,
+    PLAIN,
+    is_wanted,
+)
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -80,13 +88,13 @@ def has_no_pattern(operator: Operator) -> bool:
 def module_for_function(left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to replace functions that cannot be quantized by modules."""
     chosen = [
-        each for each in left.operators
-        if has_no_pattern(each) and not (each.effective and each.effective.kept_off)
+        operator for operator in left.operators
+        if has_no_pattern(operator) and not (operator.effective and operator.effective.kept_off)
     ]  # fmt: skip
     if not chosen:
         return
     nodes = left.with_followers(chosen)
-    lines = dict.fromkeys(each.origin.source for each in chosen if each.origin)
+    lines = dict.fromkeys(operator.origin.source for operator in chosen if operator.origin)
     yield Suggestion(
         id="relu6",
         title="Use nn.ReLU6 instead of F.relu6",
@@ -115,15 +123,59 @@ _INTEGER_IO = "integer_io"
 def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions of rules and target options for CPU operators."""
     yield from _let_on(project, left)
+    yield from _correct(project, left)
     yield from _quantize(project, left)
     yield from _narrow(project, left)
     yield from _integer_io(project, left)
 
 
+# The operators, as named in the float program, that a correction writes with others.
+_CORRECTED = {
+    CELLS: ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
+    LINEARS: ("addmm",),
+    PLAIN: (
+        "relu6",
+        "adaptive_avg_pool1d",
+        "avg_pool1d",
+        "max_pool1d",
+        "adaptive_max_pool1d",
+        "adaptive_max_pool2d",
+        "instance_norm",
+        "softplus",
+        "mish",
+        "log_sigmoid",
+        "logsumexp",
+        "roll",
+    ),
+}
+
+
+def _correct(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield suggestions to switch on the corrections that write operators without a pattern."""
+    for correction, operators in _CORRECTED.items():
+        chosen = [
+            each for each in left.operators
+            if each.cpu.cause == "pattern" and each.origin is not None
+            and operator_name(each.origin.op) in operators
+        ]  # fmt: skip
+        if not chosen or is_wanted(correction, project.target.options):
+            continue
+        row = CORRECTIONS_BY_ID[correction]
+        yield _of_config(
+            left, chosen, f"correction:{correction}", f"Switch on: {row.title}",
+            f"{row.fault} The correction is off.", partial(_switch_on, correction=correction),
+        )  # fmt: skip
+
+
+def _switch_on(project: Project, correction: str) -> Project:
+    options = {**project.target.options, correction: True}
+    return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
+
+
 def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to remove rules that keep something off the NPU."""
     for rule in project.rules:
-        chosen = [each for each in left.operators if _keeps(rule, each)]
+        chosen = [operator for operator in left.operators if _keeps(rule, operator)]
         if chosen:
             yield _of_config(
                 left, chosen, f"off:{rule.id}", f"Run {_named(rule)} on the NPU",
@@ -139,12 +191,12 @@ def _keeps(rule: Rule, operator: Operator) -> bool:
 def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to quantize operators that are in float by a rule, or without a rule."""
     groups: dict[str | None, list[Operator]] = defaultdict(list)
-    for each in left.operators:
-        effective = each.effective
+    for operator in left.operators:
+        effective = operator.effective
         if effective is None or effective.kept_off or effective.label != "float":
             continue
-        if not has_no_pattern(each):
-            groups[effective.rule].append(each)
+        if not has_no_pattern(operator) and not _loses_its_clamp(project, operator):
+            groups[effective.rule].append(operator)
     rules = {rule.id: rule for rule in project.rules}
     for rule_id, chosen in groups.items():
         rule = rules.get(rule_id or "")
@@ -161,12 +213,22 @@ def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
         )  # fmt: skip
 
 
+def _loses_its_clamp(project: Project, operator: Operator) -> bool:
+    """Return whether an operator is better kept in float: quantized, it may lose its clamp."""
+    origin = operator.origin
+    is_clamp = origin is not None and operator_name(origin.op) in _CLAMPS
+    return is_clamp and not is_wanted(CLAMPS, project.target.options)
+
+
+_CLAMPS = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp")
+
+
 def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions for operators that the device supports only in 8 bits."""
     groups: dict[str, list[Operator]] = defaultdict(list)
-    for each in left.operators:
-        if each.cpu.cause == "int16":
-            groups[each.module].append(each)
+    for operator in left.operators:
+        if operator.cpu.cause == "int16":
+            groups[operator.module].append(operator)
     for module, chosen in groups.items():
         what = module or "the whole model"
         kind: RuleKind = "module_name" if module else "global"
@@ -229,7 +291,7 @@ def _of_config(
     left: Left, chosen: Sequence[Operator], identity: str, title: str, why: str, edit: Edit
 ) -> Suggestion:  # fmt: skip
     nodes = left.with_followers(chosen)
-    names = listed([each.name for each in left.operators if each.cpu.node in nodes])
+    names = listed([operator.name for operator in left.operators if operator.cpu.node in nodes])
     fewer = left.fewer(nodes)
     stays = "stays" if len(nodes) == 1 else "stay"
     return Suggestion(
@@ -267,10 +329,10 @@ class Gain:
     @property
     def sentence(self) -> str:
         """Return the change on the CPU, counted, and on the NPU, estimated."""
-        before, after = (len(each.cpu_nodes) for each in (self.before, self.after))
+        before, after = (len(figure.cpu_nodes) for figure in (self.before, self.after))
         cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
         delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
-        old, new = (_cycles(each) for each in (self.before, self.after))
+        old, new = (_cycles(figure) for figure in (self.before, self.after))
         change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
         cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
         return f"{cpu}; {delegates}; {cycles}. Cycles do not include the CPU."
@@ -331,9 +393,9 @@ def _leading(
     rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool
 ) -> list[VelaOperation]:
     """Return the transposes at the start of a delegate that reads an input."""
-    found = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
-    reads = any(row.module and row.module in readers for row in found)
-    return found if reads or (alone and "" in readers) else []
+    transposes = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
+    reads = any(row.module and row.module in readers for row in transposes)
+    return transposes if reads or (alone and "" in readers) else []
 
 
 def _place(model: ModelSource) -> str:
@@ -341,6 +403,56 @@ def _place(model: ModelSource) -> str:
     if model.inputs or model.input_shapes or ".py:" not in model.spec:
         return ""
     return model.spec.replace(":", ", ", 1) + "()"
+
+
+_CONVOLUTION = "Conv2D"
+# The NPU computes output channels in blocks of 8. Measured with Vela 5.1.0 on U55-128 and U85-256:
+# a convolution with 9 to 16 output channels takes one number of cycles, with 17 to 24 the next.
+_BLOCK = 8
+_MOST_USED = 2
+_LEAST_SHARE = 0.01
+
+
+def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Suggestion]:
+    """Yield suggestions for convolutions whose last block of channels is nearly empty.
+
+    Channels of a result of the program stay, since they are its classes or boxes.
+    """
+    total = sum(report.cycles_total for report in lowered.vela)
+    for row in (row for report in lowered.vela for row in report.operations):
+        node = program.nodes_by_id.get(row.root)
+        if row.operator != _CONVOLUTION or row.bound != "MACs" or node is None:
+            continue
+        channels = node.outputs[0].shape[1] if node.outputs else 0
+        if not isinstance(channels, int):
+            continue
+        blocks, used = -(-channels // _BLOCK), channels % _BLOCK
+        saved = row.cycles // max(blocks, 1)
+        is_wasted = blocks > 1 and 0 < used <= _MOST_USED
+        if is_wasted and saved >= _LEAST_SHARE * total and _is_read(program, node.id):
+            yield Suggestion(
+                id=f"channels:{node.id}",
+                title=f"Use {channels - used} channels in {row.module or node.id}, not {channels}",
+                evidence=f"The NPU computes output channels in blocks of {_BLOCK}: {channels} take "
+                f"as long as {blocks * _BLOCK}.",
+                expected=f"Up to {saved:,} of {total:,} cycles less, estimated from its blocks "
+                f"(Vela {lowered.vela_version}). The network must be trained again.",
+                written=(Written(node.source.partition(": ")[0].split(" in ")[0], "",
+                                 f"{channels - used} output channels"),) if node.source else (),
+            )  # fmt: skip
+
+
+def _is_read(program: GraphSnapshot, node: str) -> bool:
+    """Return whether another convolution or linear reads a value, directly or not."""
+    seen, waiting = set[str](), [node]
+    while waiting:
+        for reader in program.consumers(waiting.pop()):
+            if operator_name(reader.op) in {"conv1d", "conv2d", "linear"}:
+                return True
+            if reader.id not in seen:
+                seen.add(reader.id)
+                waiting.append(reader.id)
+    return False
 
 
 # Reasons caused by a neighbour; its suggestion then covers these operators too.
@@ -374,24 +486,24 @@ class Left:
         edge: GraphSnapshot,
     ) -> None:  # fmt: skip
         self.operators, self.total, self.border, self.edge = operators, total, border, edge
-        self._ids = {each.cpu.node for each in operators}
+        self._ids = {operator.cpu.node for operator in operators}
         ends = (node.id for node in edge.nodes if node.kind in ("input", "output"))
         self._ends = {end for end in ends if "/" not in end}
 
     def with_followers(self, chosen: Iterable[Operator]) -> tuple[str, ...]:
         """Return operators together with those that are on the CPU only because of them."""
-        found = dict.fromkeys(each.cpu.node for each in chosen)
+        nodes = dict.fromkeys(operator.cpu.node for operator in chosen)
         following = {
-            each.cpu.node for each in self.operators
-            if each.cpu.cause in _BORROWED and not _is_decided(each)
+            operator.cpu.node for operator in self.operators
+            if operator.cpu.cause in _BORROWED and not _is_decided(operator)
         }  # fmt: skip
-        waiting = list(found)
+        waiting = list(nodes)
         while waiting:
             for near in self._near(waiting.pop()):
-                if near in following and near not in found:
-                    found[near] = None
+                if near in following and near not in nodes:
+                    nodes[near] = None
                     waiting.append(near)
-        return tuple(each.cpu.node for each in self.operators if each.cpu.node in found)
+        return tuple(operator.cpu.node for operator in self.operators if operator.cpu.node in nodes)
 
     def fewer(self, leaving: Iterable[str]) -> int:
         """Return the reduction of CPU operators and conversions.
@@ -418,11 +530,11 @@ class Left:
         for step in (self.edge.producers, self.edge.consumers):
             waiting = list(step(node))
             while waiting:
-                each = waiting.pop()
-                if each.kind in _CONVERSIONS:
-                    waiting += step(each.id)
-                elif each.id in self._ids:
-                    yield each.id
+                operator = waiting.pop()
+                if operator.kind in _CONVERSIONS:
+                    waiting += step(operator.id)
+                elif operator.id in self._ids:
+                    yield operator.id
 
 
 def _is_decided(operator: Operator) -> bool:
@@ -436,14 +548,14 @@ def left_on_cpu(
 ) -> Left:  # fmt: skip
     """Return the CPU operators; the arguments are those of ``suggest``."""
     resolution = resolve_graph(project, program)
-    made = {note.node: note for note in prepared.annotations} if prepared else {}
+    notes = {note.node: note for note in prepared.annotations} if prepared else {}
     operators = []
     for cpu in lowered.cpu_nodes:
         node = edge.nodes_by_id.get(cpu.node)
         if node is None or node.kind in _CONVERSIONS:
             continue
         name = node.attrs.get("origin", "")
-        note = made.get(name)
+        note = notes.get(name)
         origin = program.nodes_by_id.get(name)
         if origin is None and note is not None:
             origin = program.nodes_by_id.get(note.origin)
@@ -474,4 +586,5 @@ def suggest(
         *by_config(project, left),
         *module_for_function(left),
         *channels_last(project, lowered, program),
+        *wasted_channels(lowered, program),
     )

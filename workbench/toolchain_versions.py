@@ -40,13 +40,13 @@ def versions() -> dict[str, str]:
 
     They are read once: what a process has imported stays.
     """
-    found = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    versions_by_tool = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package).partition("+")[0]
+            versions_by_tool[package] = metadata.version(package).partition("+")[0]
         except metadata.PackageNotFoundError:
-            found[package] = "none"
-    return found
+            versions_by_tool[package] = "none"
+    return versions_by_tool
 
 
 def status(*, wanted: bool = True) -> AccelerationStatus:
@@ -59,14 +59,14 @@ def status(*, wanted: bool = True) -> AccelerationStatus:
     """
     if not wanted:
         return AccelerationStatus(active=False, reason="Turned off by --no-acceleration.")
-    found = versions()
-    verdict = disk_cache.recall(_verdict_name(found))
+    versions_now = versions()
+    verdict = disk_cache.recall(_verdict_name(versions_now))
     if verdict == _DIFFERENT:
-        reason = f"The self-test gave other bytes with {listed(found)}: stock speed."
+        reason = f"The self-test gave other bytes with {listed(versions_now)}: stock speed."
         return AccelerationStatus(active=False, reason=reason)
-    if verdict == _SAME or found in PROVEN:
+    if verdict == _SAME or versions_now in PROVEN:
         return AccelerationStatus(active=True)
-    reason = f"Not proven for {listed(found)}: stock speed. '{PROVE}' runs the proof."
+    reason = f"Not proven for {listed(versions_now)}: stock speed. '{PROVE}' runs the proof."
     return AccelerationStatus(active=False, reason=reason)
 
 

@@ -500,7 +500,7 @@ def every_correction():
         x = functional.relu(self.other(x + self.second(x)))
         x = x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6)
         x = self.cell(x.flatten(2).mean(1)[:, :6], self.state.softmax(0).expand(1, 6)).cumsum(1)
-        return torch.addmm(self.bias, x * 1e-3, self.weight)
+        return functional.mish(torch.addmm(self.bias, x * 1e-3, self.weight))
 
     parts = {
         "second": conv(8, 8), "other": nn.ConvTranspose2d(8, 4, 2, stride=2),
@@ -525,6 +525,30 @@ def called_twice():
     layer = conv(3, 4, bias=False)
     model, (x,) = made(lambda: _Layer(layer, compare, **norms), 1, 3, 8, 8)
     return model, (x, torch.randn(1, 3, 8, 8))
+
+
+@seeded
+def plain_operators():
+    """Operators for which the quantizer has no pattern as they are written."""
+
+    def run(self, x):
+        x = torch.roll(self.norm(functional.relu(self.layer(x))), (1, -1), (2, 3))
+        x = functional.mish(x) + functional.logsigmoid(x)
+        best = functional.adaptive_max_pool2d(x, 1).flatten(1)
+        steps = functional.max_pool1d(functional.avg_pool1d(x.flatten(2), 3, 2), 2)
+        mean = functional.adaptive_avg_pool1d(steps, 1).flatten(1)
+        whole = functional.avg_pool2d(functional.softplus(x), 6).flatten(1)
+        return best + mean + whole, torch.logsumexp(steps, -1)
+
+    return made(lambda: _Layer(conv(3, 8), run, norm=nn.InstanceNorm2d(8, affine=True)), 1, 3, 6, 6)
+
+
+@seeded
+def even_kernel():
+    return made(
+        lambda: _Layer(nn.Conv2d(3, 8, 4, padding="same"), lambda self, x: self.layer(x)),
+        1, 3, 8, 8,
+    )  # fmt: skip
 
 
 @seeded
@@ -627,3 +651,13 @@ def correlated_halves():
         return q @ k.transpose(-1, -2)
 
     return made(lambda: _Layer(nn.Linear(8, 16), run), 1, 6, 8)
+
+
+@seeded
+def clamped_and_joined():
+    """An image, and its clamped convolution beside it."""
+
+    def run(self, x):
+        return torch.cat([x, functional.hardtanh(self.layer(x), 0.0, 6.0)], 3)
+
+    return made(lambda: _Layer(conv(2, 2, 1, bias=False), run), 1, 2, 4, 4)

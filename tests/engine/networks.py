@@ -366,3 +366,8 @@ class Least(nn.Module):
 
 def least():
     return _made(Least, (1, 3, 11, 11))
+
+
+def of_the_batch():
+    norm = nn.BatchNorm2d(4, track_running_stats=False)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), norm).eval(), (torch.randn(1, 3, 8, 8),)

@@ -23,6 +23,7 @@ from workbench.targets.ethos_u.corrections import (
     ONES,
     OUTPUTS,
     OWN_WEIGHTS,
+    PLAIN,
     REARRANGED,
     RELEASED,
     ROUNDED,
@@ -32,6 +33,7 @@ from workbench.targets.ethos_u.corrections import (
     SUMS,
     TABLES,
     TRANSPOSED,
+    TURNED,
 )
 
 pytestmark = pytest.mark.engine
@@ -288,6 +290,18 @@ def test_that_an_operator_reads_a_slice_where_it_begins(engine, name, device):
     assert wrong.refused or wrong.equal < wrong.elements
 
 
+@pytest.mark.parametrize("device", [U55, U85])
+def test_that_a_clamp_is_joined_in_its_place(engine, device):
+    made = network("clamped_and_joined", "a8w8", device)
+    right = verified(engine, made).compiled
+    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    found = engine.result(made, "lower").corrections
+    assert len(next(row.places for row in found if row.id == TURNED)) == 1
+    off = network("clamped_and_joined", "a8w8", device, **{TURNED: False})
+    wrong = verified(engine, off).compiled
+    assert wrong.refused or wrong.equal < wrong.elements
+
+
 def test_that_attention_with_one_head_is_compiled_rightly(engine):
     right = verified(engine, network("single_head")).compiled
     assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
@@ -314,3 +328,24 @@ def decibel(engine, *given, **options):
     made = network(*given, **options)
     assert engine.run(made, "evaluate") == "done", engine.failure
     return engine.result(made, "evaluate").outputs[0].sqnr_db
+
+
+def test_that_operators_without_a_pattern_run_on_the_npu(engine):
+    made = network("plain_operators")
+    assert verified(engine, made).max_lsb <= 1
+    assert {node.cause for node in lowered(engine, made).cpu_nodes} <= {"border"}
+    assert decibel(engine, "plain_operators") > 20
+    off = lowered(engine, network("plain_operators", **{PLAIN: False}))
+    assert sum(node.cause == "pattern" for node in off.cpu_nodes) > 10
+
+
+def test_that_an_even_kernel_is_padded_before_it_is_quantized(engine):
+    assert worst(engine, "even_kernel") <= 1
+    assert worst(engine, "even_kernel", **{PLAIN: False}) > 20
+
+
+def test_that_a_batch_norm_without_statistics_is_refused_by_name(engine):
+    made = project("networks.py:of_the_batch")
+    assert engine.run(made, "prepare") == "failed"
+    assert engine.failure.code == "batch-norm-without-statistics"
+    assert engine.failure.where.id == "batch_norm"

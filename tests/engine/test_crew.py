@@ -14,6 +14,9 @@ from workbench.engine.worker_processes import serve
 def answer(asked):
     if asked["do"] == "die":
         os.abort()
+    if asked["do"] == "die once" and not os.path.exists(asked["flag"]):
+        open(asked["flag"], "w").close()
+        os.kill(os.getpid(), 9)
     if asked["do"] == "sleep":
         time.sleep(60)
     return {"pid": os.getpid(), "said": asked["do"]}
@@ -38,6 +41,12 @@ def test_that_a_crew_goes_on_after_one_of_its_processes_died(member):
         second = crew.submit({"do": "work"}).result(30)
     assert second["said"] == "work"
     assert second["pid"] != first["pid"]
+
+
+def test_that_the_request_of_a_killed_process_is_answered_by_another(member, tmp_path):
+    with Crew(member, 1) as crew:
+        asked = {"do": "die once", "flag": str(tmp_path / "flag")}
+        assert crew.submit(asked).result(30)["said"] == "die once"
 
 
 def test_that_ending_a_crew_at_work_ends_its_processes_and_what_waits(member):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import CALIBRATED, project, without
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
@@ -78,3 +78,43 @@ def test_that_channels_last_is_suggested_where_it_saves_transposes(engine):
     assert "channels_last" not in suggested(engine, after)
     cycles = [sum(r.cycles_total for r in lowered(engine, m).vela) for m in (before, after)]
     assert cycles[1] < cycles[0]
+
+
+def test_that_a_nearly_empty_block_of_channels_costs_what_the_card_says(engine):
+    wide, fitting = (
+        project(f"wide_networks.py:{name}") for name in ("seventeen_channels", "sixteen_channels")
+    )
+    card = suggested(engine, wide)["channels:conv2d"]
+    said = int(card.expected.removeprefix("Up to ").split()[0].replace(",", ""))
+    cycles = [
+        next(
+            row.cycles
+            for row in lowered(engine, made).vela[0].operations
+            if (row.operator, row.root) == ("Conv2D", "conv2d")
+        )
+        for made in (wide, fitting)
+    ]
+    assert said / 2 < cycles[0] - cycles[1] <= said
+    assert not any(identity.startswith("channels:") for identity in suggested(engine, fitting))
+
+
+def test_that_a_cell_without_its_correction_gets_the_reason_and_the_card_that_help(engine):
+    made = without(project("wide_networks.py:gru_cell"), "written_out_cells")
+    nodes = lowered(engine, made).cpu_nodes
+    assert {node.cause for node in nodes} <= {"pattern", "border", "conversion"}
+    assert any("gru_cell" in node.reason for node in nodes)
+    card = suggested(engine, made)["correction:written_out_cells"]
+    assert {node.cause for node in lowered(engine, card.edit(made)).cpu_nodes} <= {"border"}
+
+
+def test_that_without_a_rule_the_reason_is_that_there_is_none(engine):
+    made = edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1")
+    reasons = {node.reason for node in lowered(engine, made).cpu_nodes if node.cause == "float"}
+    assert reasons == {"No rule covers it, so it stays in float."}
+
+
+def test_that_a_relu_is_not_quantized_again_where_it_would_lose_its_clamp(engine):
+    made = edits.assign(project("clamped"), "module_name", "layers.1", "float")
+    off = without(made, "keep_relu_clamps")
+    assert any(identity.startswith("float:") for identity in suggested(engine, made))
+    assert not any(identity.startswith("float:") for identity in suggested(engine, off))

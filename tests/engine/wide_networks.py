@@ -162,3 +162,50 @@ class Indexed(nn.Module):
 def indexed():
     torch.manual_seed(0)
     return Indexed().eval(), (torch.randint(0, 12, (1, 5)), torch.randn(1, 5, 16))
+
+
+def seventeen_channels(channels=17):
+    torch.manual_seed(0)
+    layers = nn.Conv2d(16, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, 8, 1)
+    return nn.Sequential(*layers).eval(), (torch.randn(1, 16, 16, 16),)
+
+
+def sixteen_channels():
+    return seventeen_channels(16)
+
+
+class Celled(nn.Module):
+    """A step of a GRU, as a streaming model calls it, and a linear."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = nn.GRUCell(6, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.last(self.cell(x))
+
+
+def gru_cell():
+    return _made(Celled, (1, 6))
+
+
+class Normalized(nn.Module):
+    """Vectors of length one, whose lengths are a decomposed operator that ends in a root."""
+
+    def __init__(self, times=1):
+        super().__init__()
+        self.layer, self.times = nn.Linear(8, 8), times
+
+    def forward(self, x):
+        x = self.layer(x)
+        for dim in range(self.times):
+            x = nn.functional.normalize(x, dim=-1 - dim)
+        return x
+
+
+def lengths():
+    return _made(Normalized, (1, 4, 8))
+
+
+def lengths_twice():
+    return _made(lambda: Normalized(2), (1, 4, 8))

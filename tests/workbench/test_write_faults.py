@@ -1,13 +1,16 @@
 """A full disk or a failing write at every call: the old value or the new one, never half."""
 
 import errno
+import fcntl
 import hashlib
 import json
+import os
 
 import pytest
 
-from tests.faults import failing_calls
+from tests.faults import failing_calls, killed_calls
 from tests.workbench.project.builders import make_project
+from workbench import files
 from workbench.analysis.gate import GateResult
 from workbench.deploy.delivery import deliver
 from workbench.errors import WorkbenchError
@@ -142,6 +145,25 @@ def test_that_the_list_of_trusted_code_is_never_half(tmp_path, error):
     assert set(trust.granted()) == {"/a", "/b"}
 
 
+def test_that_a_lock_that_somebody_holds_for_ever_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_LOCK_S", 0.1)
+    path = tmp_path / "net.qwb"
+    store.save(make_project(), path)
+    trust = TrustStore(tmp_path / "trust.json")
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(WorkbenchError) as caught:
+            store.edit(path, lambda project: project)
+        assert caught.value.codes == ("project-busy",)
+        with pytest.raises(WorkbenchError) as caught:
+            trust.grant(Code(places={"/a": "1"}), "a")
+        assert caught.value.codes == ("trust-not-saved",)
+    finally:
+        os.close(held)
+    assert store.edit(path, lambda project: project) == make_project()
+
+
 def test_that_a_study_keeps_its_results_when_a_save_fails(tmp_path):
     old, new = Blame(reason="old"), Blame(reason="new")
     save_study(old, tmp_path)
@@ -150,6 +172,41 @@ def test_that_a_study_keeps_its_results_when_a_save_fails(tmp_path):
         assert load_study(Blame, tmp_path) in (old, new)
         save_study(old, tmp_path)
     assert load_study(Blame, tmp_path) == new
+
+
+def test_that_a_study_killed_at_any_write_keeps_what_it_had(tmp_path):
+    old, new = Blame(reason="old"), Blame(reason="new")
+    save_study(old, tmp_path)
+    kills = 0
+    for _ in killed_calls(lambda: save_study(new, tmp_path)):
+        kills += 1
+        assert load_study(Blame, tmp_path) in (old, new)
+        save_study(old, tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+    assert kills > 6
+    assert load_study(Blame, tmp_path) == new
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[" * 100_000, b'{"reason": 1}', b"\xff\xfe", b'{"reason": "' + b"x" * (33 << 20)],
+    ids=range(6),
+)
+def test_that_a_damaged_study_begins_anew(tmp_path, content):
+    (tmp_path / "study.json").write_bytes(content)
+    assert load_study(Blame, tmp_path) is None
+    save_study(Blame(reason="new"), tmp_path)
+    assert load_study(Blame, tmp_path) == Blame(reason="new")
+
+
+def test_that_a_study_that_is_a_pipe_or_a_link_to_a_device_begins_anew(tmp_path):
+    os.mkfifo(tmp_path / "study.json")
+    assert load_study(Blame, tmp_path) is None
+    (tmp_path / "study.json").unlink()
+    (tmp_path / "study.json").symlink_to("/dev/zero")
+    assert load_study(Blame, tmp_path) is None
+    save_study(Blame(reason="new"), tmp_path)
+    assert not (tmp_path / "study.json").is_symlink()
 
 
 def test_that_a_short_result_is_not_taken_for_a_whole_one(tmp_path):

@@ -83,12 +83,35 @@ _REPORTED: dict[str, tuple[str, str]] = {
     "values_that_are_all_zero": ("8 55", f"{_TORCH}/issues/39239"),
     "values_that_hardly_differ": ("8 55", f"{_TORCH}/pull/122659"),
     "stacked_parts_and_factors": ("8 55", "https://github.com/google-ai-edge/litert-torch/issues/264"),
+    "group_norm_without_factors": ("8 55", f"{_EXECUTORCH}/issues/16090"),
+    "group_norm_behind_convolution": ("8 85", f"{_EXECUTORCH}/pull/10198"),
+    "norm_of_the_present_batch": ("8 85", f"{_EXECUTORCH}/issues/17241"),
+    "joined_with_itself": ("8 55", f"{_TORCH}/issues/129038"),
+    "joined_by_another_name": ("8 55", f"{_EXECUTORCH}/pull/20600"),
+    "recurrence_alone": ("8 55", f"{_EXECUTORCH}/issues/10104"),
+    "even_kernel_and_same_size": ("8 55", f"{_EXECUTORCH}/issues/20517"),
+    "block_of_a_vision_transformer": ("8 85", f"{_EXECUTORCH}/issues/16426"),
+    "attention_with_guards": ("8 55", f"{_EXECUTORCH}/issues/16248"),
+    "cumulative_sum": ("8 55", f"{_EXECUTORCH}/pull/13457"),
+    "pixels_shuffled_and_back": ("8 85", f"{_EXECUTORCH}/pull/14626"),
+    "filled_in_place": ("8 85", f"{_EXECUTORCH}/pull/16272"),
+    "bilinear_upsample": ("8 85", f"{_EXECUTORCH}/pull/10349"),
+    "written_by_number": ("8 85", f"{_EXECUTORCH}/pull/16697"),
+    "pool_that_leaves_rows_over": ("8 55", f"{_EXECUTORCH}/pull/10972"),
+    "pool_that_rounds_up": ("8 55", f"{_EXECUTORCH}/pull/11819"),
+    "mean_over_a_wide_image": ("8 55", f"{_EXECUTORCH}/pull/11141"),
+    "pool_that_becomes_a_mean": ("8 55", f"{_EXECUTORCH}/pull/15558"),
+    "softmax_in_sixteen_bits": ("16 85", f"{_EXECUTORCH}/pull/21286"),
+    "norm_over_three_dimensions": ("16 85", f"{_EXECUTORCH}/pull/19242"),
 }  # fmt: skip
 # Found in use, with no report known.
 _FOUND = {
     "prelu": "8 55", "norm_alone": "8 55", "norm_behind_a_pool": "8 55", "softmax_alone": "16 55",
     "smallest_of_a_row": "8 55", "rows_by_number": "8 55", "remainder_and_floor": "8 55",
     "class_numbers": "8 55", "many_strides": "8 55", "expression_of_a_parameter": "8 55",
+    "positions_with_logarithms": "8 55", "random_slope": "8 55",
+    "mean_over_steps": "8 55", "norm_of_each_channel": "8 55", "logarithms_of_sums": "8 55",
+    "rolled_windows": "8 55",
 }  # fmt: skip
 
 

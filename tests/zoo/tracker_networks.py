@@ -311,3 +311,160 @@ def faces():
 def expression_of_a_parameter():
     return _of(lambda m, x: m.a(x) * (1.0 + m.w), _ROWS, a=_linear(8, 8),
                w=lambda: nn.Parameter(torch.randn(8)))  # fmt: skip
+
+
+def group_norm_without_factors():
+    return _of(lambda m, x: m.n(x), (1, 8, 6, 6), n=lambda: nn.GroupNorm(2, 8, affine=False))
+
+
+def group_norm_behind_convolution():
+    return _of(lambda m, x: functional.silu(m.n(m.a(x))), _IMAGE, a=_conv(3, 8, 3),
+               n=lambda: nn.GroupNorm(4, 8))  # fmt: skip
+
+
+def norm_of_the_present_batch():
+    return _of(lambda m, x: functional.relu(m.n(m.a(x))), _IMAGE, a=_conv(3, 8, 3),
+               n=lambda: nn.BatchNorm2d(8, track_running_stats=False))  # fmt: skip
+
+
+def joined_with_itself():
+    def run(m, x):
+        x = m.a(x)
+        return torch.cat([x, x], 1)
+
+    return _of(run, _IMAGE, a=_conv(3, 3, 3))
+
+
+def joined_by_another_name():
+    return _of(lambda m, x: torch.concat([m.a(x), m.b(x)], 1), _IMAGE, a=_conv(3, 4, 3),
+               b=_conv(3, 4, 3))  # fmt: skip
+
+
+def recurrence_alone():
+    return _of(lambda m, x: m.rnn(x)[0], (1, 4, 6),
+               rnn=lambda: nn.GRU(6, 8, batch_first=True))  # fmt: skip
+
+
+def even_kernel_and_same_size():
+    return _of(lambda m, x: functional.relu(m.a(x.reshape(1, 1, 64, 1))), (1, 64),
+               a=_conv(1, 8, (32, 1), padding="same"))  # fmt: skip
+
+
+def block_of_a_vision_transformer():
+    def run(m, x):
+        x = x + m.o(m.h(m.n(x), m.n(x), m.n(x), need_weights=False)[0])
+        return x + m.b(functional.gelu(m.a(m.p(x))))
+
+    return _of(run, (1, 5, 16), n=lambda: nn.LayerNorm(16), p=lambda: nn.LayerNorm(16),
+               h=lambda: nn.MultiheadAttention(16, 2, batch_first=True), o=_linear(16, 16),
+               a=_linear(16, 32), b=_linear(32, 16))  # fmt: skip
+
+
+def attention_with_guards():
+    return _of(lambda m, x: m.h(x, x, x, need_weights=False)[0].mean(1), (1, 5, 16),
+               h=lambda: nn.MultiheadAttention(16, 2, batch_first=True))  # fmt: skip
+
+
+def cumulative_sum():
+    return _of(lambda m, x: torch.cumsum(m.a(x), 1), _ROWS, a=_linear(8, 8))
+
+
+def pixels_shuffled_and_back():
+    def run(m, x):
+        return functional.pixel_unshuffle(functional.relu(functional.pixel_shuffle(m.a(x), 2)), 2)
+
+    return _of(run, _IMAGE, a=_conv(3, 8, 3))
+
+
+def filled_in_place():
+    def run(m, x):
+        scores = m.a(x)
+        scores.masked_fill_(m.mask, -1e4)
+        return torch.softmax(scores, -1)
+
+    made = _of(run, (1, 8, 8), a=_linear(8, 8))
+    made[0].register_buffer("mask", torch.triu(torch.ones(8, 8, dtype=torch.bool), 1))
+    return made
+
+
+def bilinear_upsample():
+    def run(m, x):
+        return functional.interpolate(m.a(x), scale_factor=2, mode="bilinear")
+
+    return _of(run, _IMAGE, a=_conv(3, 8, 3))
+
+
+def written_by_number():
+    def run(m, x):
+        x = m.a(x)
+        return torch.index_put(x, (m.rows,), m.b(x[:2]))
+
+    made = _of(run, (4, 8, 8), a=_linear(8, 8), b=_linear(8, 8))
+    made[0].register_buffer("rows", torch.tensor([2, 0]))
+    return made
+
+
+def pool_that_leaves_rows_over():
+    return _of(lambda m, x: functional.avg_pool2d(m.a(x), 3, 2), (1, 3, 10, 10), a=_conv(3, 8, 3))
+
+
+def pool_that_rounds_up():
+    def run(m, x):
+        return functional.avg_pool2d(m.a(x), 3, 2, 1, ceil_mode=True, count_include_pad=True)
+
+    return _of(run, (1, 3, 10, 10), a=_conv(3, 8, 3))
+
+
+def mean_over_a_wide_image():
+    return _of(lambda m, x: m.a(x).mean((2, 3)), (1, 3, 20, 18), a=_conv(3, 8, 3))
+
+
+def pool_that_becomes_a_mean():
+    return _of(lambda m, x: m.b(functional.avg_pool2d(m.a(x), 6).flatten(1)), _IMAGE,
+               a=_conv(3, 8, 3), b=_linear(8, 4))  # fmt: skip
+
+
+def softmax_in_sixteen_bits():
+    return _of(lambda m, x: torch.softmax(m.a(x), -1), _ROWS, a=_linear(8, 8))
+
+
+def norm_over_three_dimensions():
+    return _of(lambda m, x: m.n(m.a(x)), _IMAGE, a=_conv(3, 8, 3),
+               n=lambda: nn.LayerNorm((8, 6, 6)))  # fmt: skip
+
+
+def positions_with_logarithms():
+    def run(m, x):
+        apart = torch.arange(4)[None] - torch.arange(4)[:, None]
+        near = apart.abs()
+        far = 2 + (torch.log(near.float() / 2) / 0.7).long()
+        rows = torch.where(near < 2, near, torch.minimum(far, torch.full_like(far, 3)))
+        return m.a(x) + m.e(rows).mean(1)
+
+    return _of(run, _ROWS, a=_linear(8, 8), e=lambda: nn.Embedding(4, 8))
+
+
+def random_slope():
+    return _of(lambda m, x: functional.rrelu(m.a(x)), _IMAGE, a=_conv(3, 8, 3))
+
+
+def mean_over_steps():
+    return _of(lambda m, x: m.b(m.p(m.a(x)).flatten(1)), (1, 3, 20), a=lambda: nn.Conv1d(3, 8, 3),
+               p=lambda: nn.AdaptiveAvgPool1d(1), b=_linear(8, 4))  # fmt: skip
+
+
+def norm_of_each_channel():
+    return _of(lambda m, x: m.n(m.a(x)), _IMAGE, a=_conv(3, 8, 3),
+               n=lambda: nn.InstanceNorm2d(8, affine=True))  # fmt: skip
+
+
+def logarithms_of_sums():
+    def run(m, x):
+        return torch.logsumexp(functional.mish(m.a(x)), -1)
+
+    return _of(run, _ROWS, a=_linear(8, 8))
+
+
+def rolled_windows():
+    return _of(lambda m, x: m.b(torch.roll(m.a(x), (1, -1), (2, 3))), _IMAGE, a=_conv(3, 8, 3),
+               b=_conv(8, 4, 3))  # fmt: skip

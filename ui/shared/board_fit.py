@@ -6,9 +6,10 @@ from html import escape
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QWidget
 
 from ui.shared.figures import size
+from ui.shared.labels import Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.theme import Theme
 from workbench.deploy.boards import Filling, Fit, of_results, sentence
@@ -38,7 +39,7 @@ class BoardFitReader:
         return self._read[1]
 
 
-class BoardFit(QLabel):
+class BoardFit(Label):
     """Shows whether the program fits the board; hidden without a board."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -58,10 +59,10 @@ class BoardFit(QLabel):
         shown = [f for f in fit.fillings if f.demands or not fit.fits]
         places = " \u00b7 ".join(escape(_line(f)) for f in shown)
         self.setText(f"{verdict}<br>{places}" if places else verdict)
-        self.setToolTip("\n".join(
+        self.setToolTip(literal("\n".join(
             f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
             for f in fit.fillings for d in f.demands
-        ))  # fmt: skip
+        )))  # fmt: skip
 
 
 def _line(filling: Filling) -> str:

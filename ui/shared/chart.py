@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeySequence, QShortcut
 from PySide6.QtWidgets import QToolTip, QVBoxLayout, QWidget
 
+from ui.shared.labels import literal
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class Chart(QWidget):
             axis.setTextPen(pen(theme.muted))
             axis.setStyle(tickFont=font, tickLength=4, autoExpandTextSpace=True)
             style = {"color": theme.muted, "font-size": f"{_TICK_PX}px"}
-            axis.setLabel(text, siPrefixEnableRanges=(), **style)
+            axis.setLabel(escape(text), siPrefixEnableRanges=(), **style)
         self.restyle(theme)
 
     def restyle(self, theme: Theme) -> None:
@@ -120,7 +122,7 @@ class Chart(QWidget):
         if self.labels[side] != text:
             self.labels[side] = text
             axis = self.plot.getAxis(side)
-            axis.setLabel(text, siPrefixEnableRanges=(), **axis.labelStyle)
+            axis.setLabel(escape(text), siPrefixEnableRanges=(), **axis.labelStyle)
 
     def reach(self) -> tuple[float, float, float, float]:
         """Return the visible range: left, right, bottom, top."""
@@ -148,7 +150,7 @@ class Chart(QWidget):
             spot = self.view.mapFromScene(position)
             where = self.view.viewport().mapToGlobal(QPoint(spot.x() + 12, spot.y() + 12))
             if text:
-                QToolTip.showText(where, text, self.view)
+                QToolTip.showText(where, literal(text), self.view)
             else:
                 QToolTip.hideText()
 

@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QFormLayout,
     QHBoxLayout,
     QInputDialog,
-    QLabel,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -26,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.format_form import FormatForm
 from ui.shared.forms import make_primary
+from ui.shared.labels import Label, literal
 from workbench.project.configs import (
     Activation,
     Config,
@@ -197,7 +197,7 @@ class ConfigForm(QWidget):
         for box in (self._percentile, self.minimum, self._maximum):
             form.addRow(box.accessibleName(), box)
         self._form = form
-        self.reason = QLabel(self)
+        self.reason = Label(self)
         self.reason.setObjectName("Reason")
         self.reason.setWordWrap(True)
         save = QPushButton("Save as preset\u2026", self)
@@ -271,7 +271,7 @@ def _offer(combo: QComboBox, row: int, reason: str) -> None:
     assert isinstance(model, QStandardItemModel)
     item = model.item(row)
     item.setEnabled(not reason)
-    item.setToolTip(reason)
+    item.setToolTip(literal(reason))
 
 
 DynamicRefusal = Callable[[DynamicConfig], str]
@@ -297,9 +297,9 @@ class DynamicForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._config = DynamicConfig()
-        text = QLabel(TOLD, self)
+        text = Label(TOLD, self)
         text.setWordWrap(True)
-        self.reason = QLabel(self)
+        self.reason = Label(self)
         self.reason.setObjectName("Reason")
         self.reason.setWordWrap(True)
         self.reason.hide()
@@ -373,7 +373,7 @@ class ConfigDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(12)
-        title = QLabel(subject, self)
+        title = Label(subject, self)
         title.setObjectName("Subheading")
         title.setWordWrap(True)
         layout.addWidget(title)

@@ -71,11 +71,11 @@ def differences(
     annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
 ) -> dict[str, str]:
     """Return by module why the quantizer left nodes in float that a rule quantizes."""
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for note in annotations:
         wanted = predicted.get(note.node)
         has_reason = bool(note.reason) and not note.quantized and not note.never
         if wanted is None or wanted.label == "float" or not has_reason:
             continue
-        found.setdefault(note.module, f"{note.node} ({note.op}): {note.reason}")
-    return found
+        rows.setdefault(note.module, f"{note.node} ({note.op}): {note.reason}")
+    return rows

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QLayoutItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
+from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme
 
 _GAP_PX = 6
@@ -87,7 +88,7 @@ class _CardView(QFrame):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("Card")
-        self.title, self.value, self.origin = QLabel(self), QLabel(self), QLabel(self)
+        self.title, self.value, self.origin = Label(self), Label(self), Label(self)
         self.title.setObjectName("Hint")
         self.origin.setObjectName("Hint")
         layout = QVBoxLayout(self)
@@ -104,7 +105,7 @@ class _CardView(QFrame):
         self.value.setStyleSheet(style)
         self.origin.setText(card.origin)
         self.origin.setStyleSheet("font-size: 11px;")
-        self.setToolTip(card.meaning)
+        self.setToolTip(literal(card.meaning))
         self.setAccessibleName(f"{card.title}: {card.value}, {card.origin}")
 
 

@@ -23,6 +23,7 @@ from PySide6.QtGui import QColor, QGuiApplication, QKeySequence, QPainter, QShor
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
 from ui.shared.chip import AnyIndex
+from ui.shared.labels import literal
 from ui.shared.theme import ICONS, Theme
 
 ROOT = QModelIndex()
@@ -114,7 +115,7 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
             case Qt.ItemDataRole.DisplayRole:
                 value = column.text(row)
             case Qt.ItemDataRole.ToolTipRole:
-                value = self._tooltip(row)
+                value = literal(self._tooltip(row))
             case Qt.ItemDataRole.TextAlignmentRole:
                 value = _side(column)
             case Qt.ItemDataRole.AccessibleTextRole:

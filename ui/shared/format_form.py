@@ -14,13 +14,13 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QInputDialog,
-    QLabel,
     QLineEdit,
     QPushButton,
     QVBoxLayout,
     QWidget,
 )
 
+from ui.shared.labels import Label, literal
 from workbench.errors import WorkbenchError
 from workbench.project.configs import FormatConfig
 from workbench.targets.formats.parameters import PREFIXES, ROLES, ParameterSpec, Role
@@ -75,7 +75,9 @@ class FormatForm(QWidget):
         self.scheme.setCurrentIndex(self.scheme.findData(spec.name))
         self.mase.setChecked(config.mase_compatible)
         self.mase.setEnabled(spec.mase)
-        self.mase.setToolTip("\n".join(spec.differences) or "MASE computes the same values.")
+        self.mase.setToolTip(
+            literal("\n".join(spec.differences) or "MASE computes the same values.")
+        )
         if self._shown != spec.name:
             self._lay_out(spec.parameters)
             self._shown = spec.name
@@ -99,7 +101,7 @@ class FormatForm(QWidget):
         self.scheme.activated.connect(self._on_scheme_activated)
         self.mase = QCheckBox("MASE implementation", self)
         self.mase.toggled.connect(self._on_mase_toggled)
-        self.reason = QLabel(self)
+        self.reason = Label(self)
         self.reason.setObjectName("Reason")
         self.reason.setWordWrap(True)
         self._grid = QGridLayout()
@@ -126,13 +128,13 @@ class FormatForm(QWidget):
                 old.deleteLater()
         self.fields = {}
         for column, role in enumerate(ROLES, 1):
-            head = QLabel(_HEADS[role], self)
+            head = Label(_HEADS[role], self)
             head.setObjectName("Hint")
             self._grid.addWidget(head, 0, column)
             self._grid.setColumnStretch(column, 1)
         for row, parameter in enumerate(parameters, 1):
-            label = QLabel(parameter.name, self)
-            label.setToolTip(parameter.meaning)
+            label = Label(parameter.name, self)
+            label.setToolTip(literal(parameter.meaning))
             self._grid.addWidget(label, row, 0)
             for column, role in enumerate(ROLES, 1):
                 self._grid.addWidget(self._field(parameter, role), row, column)
@@ -140,7 +142,7 @@ class FormatForm(QWidget):
     def _field(self, parameter: ParameterSpec, role: Role) -> QLineEdit:
         field = QLineEdit(self)
         field.setAccessibleName(f"{parameter.name} of {role}")
-        field.setToolTip(parameter.meaning)
+        field.setToolTip(literal(parameter.meaning))
         usual = "needed" if parameter.required else json.dumps(parameter.default)
         field.setPlaceholderText("auto" if usual == "null" else usual)
         field.setMinimumWidth(64)
@@ -150,9 +152,9 @@ class FormatForm(QWidget):
 
     def _on_edited(self, name: str, role: Role, text: str) -> None:
         given = {
-            f"{PREFIXES[each]}{key}": typed(field.text())
-            for (key, each), field in self.fields.items()
-            if field.text().strip() and (key, each) != (name, role)
+            f"{PREFIXES[field_key]}{key}": typed(field.text())
+            for (key, field_key), field in self.fields.items()
+            if field.text().strip() and (key, field_key) != (name, role)
         }
         if text.strip():
             given[f"{PREFIXES[role]}{name}"] = typed(text)

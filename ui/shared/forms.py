@@ -10,7 +10,6 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QMenu,
     QPushButton,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.file_dialogs import ask_to_open
+from ui.shared.labels import Label, literal
 from workbench.graph.labels import elide
 
 Kind = Literal["file", "folder", "either"]
@@ -123,7 +123,7 @@ def make_primary(button: QPushButton) -> None:
     button.style().polish(button)
 
 
-class WrappedLabel(QLabel):
+class WrappedLabel(Label):
     """A label that reserves height for all its lines; splitters ignore height-for-width.
 
     Names longer than a line are elided; the tooltip has the full text.
@@ -138,7 +138,7 @@ class WrappedLabel(QLabel):
         lines = (" ".join(elide(word) for word in line.split(" ")) for line in text.split("\n"))
         shown = "\n".join(lines)
         super().setText(shown)
-        self.setToolTip(text if shown != text else "")
+        self.setToolTip(literal(text if shown != text else ""))
         self._take_room()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ui.shared.labels import literal
 from ui.state.jobs import Job, duration
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -89,7 +90,7 @@ class JobTableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return _text(job, Column(index.column()))
         if role == Qt.ItemDataRole.ToolTipRole:
-            return job.message or job.title
+            return literal(job.message or job.title)
         if role == JOB_ROLE:
             return job
         return None

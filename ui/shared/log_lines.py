@@ -17,6 +17,7 @@ from PySide6.QtCore import (
     QTimer,
 )
 
+from ui.shared.labels import literal
 from workbench.protocol import Level
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -99,8 +100,10 @@ class LogModel(QAbstractListModel):
         if not index.isValid() or index.row() >= len(self._lines):
             return None
         line = self._lines[index.row()]
-        if role in {Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole}:
+        if role == Qt.ItemDataRole.DisplayRole:
             return line.shown
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return literal(line.shown)
         if role == Qt.ItemDataRole.AccessibleTextRole:
             return f"{line.level}: {line.text}"
         if role == Role.LEVEL:

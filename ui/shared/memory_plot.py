@@ -109,10 +109,10 @@ class MemoryPlot(Chart):
         return int(inside[-1]) if inside.size else None
 
     def _tell(self, place: QPointF) -> str:
-        found = self._at(place)
-        return self._describe(found) if found is not None else ""
+        tensor = self._at(place)
+        return self._describe(tensor) if tensor is not None else ""
 
     def _on_picked(self, x: float, y: float, adds: bool) -> None:
-        found = self._at(QPointF(x, y))
-        if found is not None:
-            self.tensor_chosen.emit(found, adds)
+        tensor = self._at(QPointF(x, y))
+        if tensor is not None:
+            self.tensor_chosen.emit(tensor, adds)

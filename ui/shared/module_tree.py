@@ -9,6 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ui.shared.labels import literal
 from workbench.graph.labels import natural
 from workbench.graph.snapshot import Module
 from workbench.project.rules import Effective
@@ -33,6 +34,9 @@ TITLES = {
     Column.TYPE: "Type",
     Column.PARAMETERS: "Params",
 }
+
+# The chip of a module that contains modules with other configs.
+MIXED = "mixed"
 
 
 class Role(IntEnum):
@@ -72,6 +76,7 @@ class ModuleTreeModel(QAbstractItemModel):
         self._configs: Mapping[str, Effective] = {}
         self._reasons: Mapping[str, str] = {}
         self._marks: Mapping[str, str] = {}
+        self._inside: dict[str, tuple[str, ...]] = {}
 
     def set_modules(self, modules: Sequence[Module]) -> None:
         """Set the modules."""
@@ -97,7 +102,21 @@ class ModuleTreeModel(QAbstractItemModel):
         if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
             return
         self._configs, self._reasons, self._marks = configs, reasons, marks
+        self._inside = self._chips_inside()
         self._tell_changed(QModelIndex())
+
+    def _chips_inside(self) -> dict[str, tuple[str, ...]]:
+        """Return the chips of every module that contains modules with other configs."""
+        chips: dict[str, dict[str, None]] = {}
+        # Parents come before their children in ``_all``.
+        for row in reversed(self._all):
+            config = self._configs.get(row.module.path)
+            own = chips.setdefault(row.module.path, {})
+            if config is not None:
+                own[config.chip] = None
+            if row.parent is not None:
+                chips.setdefault(row.parent.module.path, {}).update(own)
+        return {path: tuple(sorted(own)) for path, own in chips.items() if len(own) > 1}
 
     def path_of(self, index: AnyIndex) -> str | None:
         """Return the dotted name of the module in a row."""
@@ -153,7 +172,7 @@ class ModuleTreeModel(QAbstractItemModel):
             case Qt.ItemDataRole.DisplayRole:
                 value = self._text(module, Column(index.column()))
             case Qt.ItemDataRole.ToolTipRole:
-                value = self._tooltip(module)
+                value = literal(self._tooltip(module))
             case Qt.ItemDataRole.TextAlignmentRole if index.column() == Column.PARAMETERS:
                 value = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
             case Qt.ItemDataRole.AccessibleTextRole:
@@ -177,10 +196,13 @@ class ModuleTreeModel(QAbstractItemModel):
                 return f"{module.parameters:,}" if module.parameters else ""
             case Column.CONFIG:
                 mark = " \u2260" if module.path in self._marks else ""
-                return f"{config.chip}{mark}" if config else ""
+                chip = MIXED if module.path in self._inside else config.chip if config else ""
+                return f"{chip}{mark}" if chip else ""
 
     def _tooltip(self, module: Module) -> str:
         lines = [module.path or WHOLE_MODEL, self._reasons.get(module.path, "")]
+        if inside := self._inside.get(module.path):
+            lines.append(f"Inside: {', '.join(inside)}")
         if mark := self._marks.get(module.path):
             lines.append(f"The quantizer differs: {mark}")
         return "\n".join(line for line in lines if line)

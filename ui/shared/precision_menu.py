@@ -8,6 +8,7 @@ from functools import partial
 from PySide6.QtWidgets import QMenu, QWidget
 
 from ui.shared.config_form import ConfigDialog
+from ui.shared.labels import literal
 from ui.shared.module_tree import WHOLE_MODEL
 from ui.shared.panel import PanelContext
 from ui.state.assigner import first_config, offers, refusal
@@ -62,7 +63,7 @@ class PrecisionMenu:
             key = f"\t{number}" if number <= keys else ""
             action = menu.addAction(f"{offer.title}{key}", partial(give, offer.config))
             action.setEnabled(not offer.refusal)
-            action.setToolTip(offer.refusal)
+            action.setToolTip(literal(offer.refusal))
 
     def _ask(self, subject: str, kind: RuleKind, give: Callable[[Config], object]) -> None:
         project = self._context.document.project

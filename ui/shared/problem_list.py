@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from ui.shared.explanations import rule_words
+from ui.shared.labels import literal
 from ui.state.session import StageView
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -54,10 +55,10 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     checked = target.check(project.target, folder)
-    found, oddities = boards.problems(project, folder), boards.oddities(project, folder)
+    problems, oddities = boards.problems(project, folder), boards.oddities(project, folder)
     own = plugins.problems(project, folder)
     yield from (of_info(info, "Target", "error") for info in checked)
-    yield from (of_info(info, "Board", "error") for info in found)
+    yield from (of_info(info, "Board", "error") for info in problems)
     yield from (of_info(info, "Board", "warning") for info in oddities)
     yield from (of_info(info, "Rules", "error") for info in own)
     for rule in project.rules:
@@ -176,7 +177,7 @@ class ProblemListModel(QAbstractTableModel):
                 value = _text(problem, Column(index.column()))
             case Qt.ItemDataRole.ToolTipRole:
                 parts = (problem.message, problem.hint, problem.details)
-                value = "\n".join(part for part in parts if part)
+                value = literal("\n".join(part for part in parts if part))
             case Qt.ItemDataRole.AccessibleTextRole:
                 value = f"{SEVERITY_WORDS[problem.severity]}: {problem.message}"
             case _ if role == PROBLEM_ROLE:

@@ -278,12 +278,12 @@ def describe(row: RangeRow) -> str:
     if row.is_known and row.tensor.format:
         lines.append(f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
     if row.is_known and row.grid is not None:
-        each = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
+        channels = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
         lines += [
             f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
             f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
             f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
-            f"step  {figure(row.step)}{each}",
+            f"step  {figure(row.step)}{channels}",
         ]
     if tensor.dynamic:
         lines.append("one range per call; shown over all samples")

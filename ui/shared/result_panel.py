@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.state.selection import Selected
 from ui.state.session import Session, StageView
@@ -68,7 +69,7 @@ class StageNote(QWidget):
         self._absent = ""
         self._stage: StageId | Literal[""] = ""
         self._session: Session | None = None
-        self.label = QLabel(empty, self)
+        self.label = Label(empty, self)
         self.label.setObjectName("Hint")
         self.label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.label.setWordWrap(True)
@@ -125,7 +126,7 @@ class StaleBanner(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._what = what
         self._stage = ""
-        self.label = QLabel(self)
+        self.label = Label(self)
         self.label.setWordWrap(True)
         self.button = QPushButton(self)
         self.button.clicked.connect(lambda: self.run_asked.emit(self._stage))

@@ -56,12 +56,14 @@ def describe_run(run: Run) -> str:
         lines.append(f"Verdict: {run.gate.sentence}")
         if run.gate.execution is not None:
             lines.append(run.gate.execution.sentence)
-    found = run.simulated
-    if found is not None:
-        cycles = f"{count(found.cycles)} cycles" if found.cycles is not None else "no cycles"
+    measurement = run.simulated
+    if measurement is not None:
+        cycles = (
+            f"{count(measurement.cycles)} cycles" if measurement.cycles is not None else "no cycles"
+        )
         lines.append(
-            f"{cycles}, {percent(found.exact)} of outputs equal to TOSA, measured "
-            f"({found.simulator} {found.version})".replace(" )", ")")
+            f"{cycles}, {percent(measurement.exact)} of outputs equal to TOSA, measured "
+            f"({measurement.simulator} {measurement.version})".replace(" )", ")")
         )
     return "\n".join(lines)
 

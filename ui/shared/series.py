@@ -86,8 +86,8 @@ class SampleView:
     def setters(self) -> tuple[int | None, int | None]:
         """Return the samples with the minimum and the maximum; None if several samples share it."""
         ends = ((self.low, np.nanmin(self.low)), (self.high, np.nanmax(self.high)))
-        found = [self.numbers[values == end] for values, end in ends]
-        low, high = (int(at[0]) if at.size == 1 else None for at in found)
+        numbers = [self.numbers[values == end] for values, end in ends]
+        low, high = (int(at[0]) if at.size == 1 else None for at in numbers)
         return low, high
 
     def widened_late(self) -> float:

@@ -79,10 +79,10 @@ class StudyController(QObject, Generic[Found]):
         except WorkbenchError:
             self.is_current = False
             return
-        found = load_study(self._kind, study_folder(self._cache, key))
-        self.is_current = found is not None
-        if found is not None:
-            self._key, self.found, self.studied = key, found, project
+        result = load_study(self._kind, study_folder(self._cache, key))
+        self.is_current = result is not None
+        if result is not None:
+            self._key, self.found, self.studied = key, result, project
 
     def start(self) -> None:
         """Start the study, or continue from its last result."""
@@ -110,11 +110,11 @@ class StudyController(QObject, Generic[Found]):
         if event.job in self._foreign:
             return
         job = self._runner.job(event.job)
-        found = load_study(self._kind, study_folder(self._cache, event.key))
-        if job is None or found is None:
+        result = load_study(self._kind, study_folder(self._cache, event.key))
+        if job is None or result is None:
             return
         self._job = event.job
-        self.found, self.studied, self._key = found, job.project, event.key
+        self.found, self.studied, self._key = result, job.project, event.key
         self.is_current = job.project == self._document.project
         self.changed.emit()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QTabBar, QTabWidget, QToolButton, QWidget
 
+from ui.shared.labels import literal
+
 # Object names that QTabBar gives its scroll buttons.
 _SCROLL_BUTTONS = {"ScrollLeftButton": "Previous tabs", "ScrollRightButton": "Next tabs"}
 
@@ -26,5 +28,5 @@ def name_scroll_buttons(bar: QTabBar) -> None:
     """Give the scroll buttons of a tab bar, which Qt shows on overflow, tooltips and names."""
     for button in bar.findChildren(QToolButton):
         text = _SCROLL_BUTTONS.get(button.objectName(), "")
-        button.setToolTip(text)
+        button.setToolTip(literal(text))
         button.setAccessibleName(text)

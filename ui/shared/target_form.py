@@ -13,13 +13,13 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QFormLayout,
-    QLabel,
     QLineEdit,
     QWidget,
 )
 
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import PathField
+from ui.shared.labels import Label, literal
 from ui.state.relocate import relative_to
 from workbench.deploy.boards import Board, all_boards
 from workbench.errors import WorkbenchError
@@ -56,11 +56,11 @@ class TargetForm(QWidget):
                 self.device.addItem(variant.title, variant.id)
         self.device.activated.connect(self._on_device_activated)
         self.fields: dict[str, QWidget] = {}
-        self._groups: dict[str, QLabel] = {}
+        self._groups: dict[str, Label] = {}
         self._layout = QFormLayout(self)
         self._layout.setHorizontalSpacing(10)
         self._layout.setVerticalSpacing(7)
-        device = QLabel("Device", self)
+        device = Label("Device", self)
         device.setMinimumWidth(LABELS_PX)
         self._layout.addRow(device, self.device)
         self._layout.setContentsMargins(0, 0, 0, 0)
@@ -111,7 +111,7 @@ class TargetForm(QWidget):
             field.setCurrentIndex(field.findData(value))
             titles = {c.value: c.title for c in option.choices if isinstance(c.value, str)}
             text = titles.get(value, "") if isinstance(value, str) else ""
-            field.setToolTip(f"{option.title}: {text}\n{option.description}")
+            field.setToolTip(literal(f"{option.title}: {text}\n{option.description}"))
         elif isinstance(field, QCheckBox):
             field.setChecked(bool(value))
         elif not field.hasFocus():
@@ -139,10 +139,10 @@ class TargetForm(QWidget):
             line.editingFinished.connect(partial(self._on_line_edited, option, line))
             field = line
         field.setAccessibleName(option.title)
-        field.setToolTip(option.description)
+        field.setToolTip(literal(option.description))
         self.fields[option.name] = field
         if option.group and option.group not in self._groups and not self._compact:
-            heading = self._groups[option.group] = QLabel(option.group, self)
+            heading = self._groups[option.group] = Label(option.group, self)
             heading.setObjectName("Subheading")
             self._layout.addRow(heading)
         self._layout.addRow("" if option.kind == "switch" else option.title, field)
@@ -249,11 +249,11 @@ class BoardBox(QComboBox):
         self.addItem(board.title[:_TITLE_CHARACTERS] if isinstance(board, Board) else name, name)
         row = self.count() - 1
         if isinstance(board, Board):
-            self.setItemData(row, _described(board), Qt.ItemDataRole.ToolTipRole)
+            self.setItemData(row, literal(_described(board)), Qt.ItemDataRole.ToolTipRole)
             return
         text = "\n".join(info.message for info in board.infos)
         self.setItemText(row, f"{name}: cannot be used")
-        self.setItemData(row, text, Qt.ItemDataRole.ToolTipRole)
+        self.setItemData(row, literal(text), Qt.ItemDataRole.ToolTipRole)
         model = self.model()
         assert isinstance(model, QStandardItemModel)
         model.item(row).setEnabled(False)

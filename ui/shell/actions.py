@@ -110,11 +110,11 @@ def rank(text: str, wanted: str) -> int | None:
         return at if at == 0 or not low[at - 1].isalnum() else 20 + at
     position, cost = 0, 100
     for letter in sought.replace(" ", ""):
-        found = low.find(letter, position)
-        if found < 0:
+        index = low.find(letter, position)
+        if index < 0:
             return None
-        cost += found - position
-        position = found + 1
+        cost += index - position
+        position = index + 1
     return cost
 
 

@@ -49,8 +49,8 @@ class Checker(QObject):
     def check(self) -> None:
         """Collect all problems now."""
         # A problem that several checks find is listed once.
-        told = {(p.message, p.where): p for p in reversed(list(self._all()))}
-        self._context.problems.set_problems(list(reversed(told.values())))
+        problems = {(p.message, p.where): p for p in reversed(list(self._all()))}
+        self._context.problems.set_problems(list(reversed(problems.values())))
 
     def _all(self) -> Iterator[Problem]:
         project = self._context.document.project
@@ -99,13 +99,13 @@ class Checker(QObject):
         if project is None or results is None:
             return
         try:
-            found = boards.of_results(project, self._context.document.folder, results)
+            placement = boards.of_results(project, self._context.document.folder, results)
         except (OSError, WorkbenchError):
             return
-        if found is not None and not found.fits:
+        if placement is not None and not placement.fits:
             where = Place(kind="option", id="board")
             hint = "See Memory for the allocation and for the cost of less SRAM."
-            yield Problem("error", boards.sentence(found), hint, where, "Board")
+            yield Problem("error", boards.sentence(placement), hint, where, "Board")
 
     def _on_stage_changed(self, stage_id: StageId) -> None:
         if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QMainWindow,
     QScrollArea,
     QTabBar,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme, icon
 
 TITLE_PX = 26
@@ -37,7 +37,7 @@ class _Title(QWidget):
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 0, 4, 0)
         layout.setSpacing(0)
-        layout.addWidget(QLabel(dock.windowTitle(), self), 1)
+        layout.addWidget(Label(dock.windowTitle(), self), 1)
         layout.addWidget(self.floating)
         layout.addWidget(self.closing)
 
@@ -48,7 +48,7 @@ class _Title(QWidget):
 
     def _tool(self, words: str) -> QToolButton:
         button = QToolButton(self)
-        button.setToolTip(words)
+        button.setToolTip(literal(words))
         button.setAccessibleName(words)
         button.setIconSize(QSize(12, 12))
         return button

@@ -10,7 +10,6 @@ from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -20,15 +19,10 @@ from PySide6.QtWidgets import (
 
 from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFIXES
 from ui.features.program_viewer.program_windows import Programs
-from ui.features.project.gallery import (
-    GalleryDialog,
-    Sample,
-    SampleGallery,
-    copy_sample,
-    documents,
-)
+from ui.features.project.gallery import GalleryDialog, SampleGallery, documents
 from ui.shared.appearance import theme_named
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.labels import Label
 from ui.shared.theme import Theme
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
@@ -39,6 +33,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
 from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
+from workbench.samples import Sample, copy_sample
 
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
@@ -425,8 +420,8 @@ class WelcomePage(QScrollArea):
         self.recent_asked.emit(path)
 
 
-def _label(text: str, name: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _label(text: str, name: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setObjectName(name)
     label.setWordWrap(True)
     return label

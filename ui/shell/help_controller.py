@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
 
 from ui.features.help.help_window import HelpWindow
+from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext
 from ui.shell.main_window import MainWindow
 from workbench import guide
@@ -64,7 +65,7 @@ class HelpController(QObject):
         dialog = QDialog(self._main)
         dialog.setWindowTitle("About Quantization Workbench")
         tools = "\n".join(f"{name}  {number}" for name, number in tool_versions().items())
-        text = QLabel(
+        text = Label(
             f"Quantization Workbench {version()}\n\n{tools}\n\n"
             "PySide6 and Qt: LGPL-3.0. PyTorch, torchao and ExecuTorch: BSD-3-Clause.\n"
             "Vela: Apache-2.0. pyqtgraph: MIT.\n\n"

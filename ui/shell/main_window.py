@@ -15,7 +15,6 @@ from PySide6.QtGui import (
     QPaintEvent,
 )
 from PySide6.QtWidgets import (
-    QLabel,
     QMainWindow,
     QMenu,
     QPushButton,
@@ -24,6 +23,7 @@ from PySide6.QtWidgets import (
     QToolBar,
 )
 
+from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
@@ -374,7 +374,7 @@ class MainWindow(QMainWindow):
             self.notes[name] = note
             self.statusBar().addWidget(note)
         self.notes["log"].setText("Log")
-        self.engine_note = QLabel(self)
+        self.engine_note = Label(self)
         self.statusBar().addPermanentWidget(self.engine_note)
         self.statusBar().setSizeGripEnabled(False)
         self.statusBar().setContentsMargins(4, 0, 12, 0)

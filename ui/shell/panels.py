@@ -60,8 +60,8 @@ class PanelRow:
     def load(self) -> type[Panel]:
         """Import and return the panel's class."""
         module, _, name = self.entry.partition(":")
-        found: type[Panel] = getattr(import_module(module), name)
-        return found
+        value: type[Panel] = getattr(import_module(module), name)
+        return value
 
     def is_offered(self, project: Project) -> bool:
         """Return whether the panel is shown at first for the project's target."""

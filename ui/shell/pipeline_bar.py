@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QFormLayout,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QMenu,
     QPushButton,
     QSizePolicy,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.labels import Label, literal
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.state.jobs import duration
@@ -69,7 +69,7 @@ class StageButton(QAbstractButton):
         self._view = view
         self.setEnabled(view.state != "unavailable")
         self.setAccessibleName(f"{view.title}: {self.second_line()}")
-        self.setToolTip(self._explanation())
+        self.setToolTip(literal(self._explanation()))
         self.update()
 
     def second_line(self) -> str:
@@ -208,7 +208,7 @@ class TargetPopup(QFrame):
         form = QFormLayout()
         form.setHorizontalSpacing(10)
         form.setContentsMargins(0, 0, 0, 0)
-        label = QLabel("Board", self)
+        label = Label("Board", self)
         label.setMinimumWidth(LABELS_PX)
         form.addRow(label, self.board)
         layout = QVBoxLayout(self)
@@ -288,7 +288,7 @@ class PipelineBar(QWidget):
         button.setFixedSize(30, 30)
         keys = action.shortcut().toString()
         words = action.text().replace("&", "").rstrip("\u2026")
-        button.setToolTip(f"{words} ({keys})" if keys else words)
+        button.setToolTip(literal(f"{words} ({keys})" if keys else words))
         button.setAccessibleName(words)
         self._tools.addWidget(button)
 
@@ -379,7 +379,7 @@ class PipelineBar(QWidget):
             view = button.view
             text = f"{view.title}\t{button.second_line()}"
             action = self._stages.addAction(text)
-            action.setToolTip(button.toolTip())
+            action.setToolTip(literal(button.toolTip()))
             action.setEnabled(view.state != "unavailable")
             action.triggered.connect(partial(self._on_stage_clicked, stage_id))
         self._stages.setToolTipsVisible(True)
@@ -425,9 +425,7 @@ def status_text(views: Sequence[StageView]) -> str:
             return f"{view.title} cannot run"
     if any(view.state == "queued" for view in views):
         return "Waiting for the engine"
-    # A simulation is not part of Run all.
-    offered = [v for v in views if v.state == "cached" or v.id != "run"]
-    offered = [view for view in offered if view.state != "unavailable"]
+    offered = [view for view in views if view.state != "unavailable"]
     done = [view for view in offered if view.state == "cached"]
     if len(done) == len(offered):
         return "Up to date"

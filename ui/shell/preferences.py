@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFormLayout,
     QHBoxLayout,
-    QLabel,
     QListWidget,
     QPushButton,
     QSpinBox,
@@ -28,6 +27,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.appearance import Appearance
 from ui.shared.forms import PathField
+from ui.shared.labels import Label, literal
 from ui.shared.theme import THEMES, Theme
 from ui.state.settings import Settings
 from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
@@ -149,9 +149,9 @@ class PreferencesDialog(QDialog):
             save_settings(load_settings().model_copy(update=changes))
 
     def _cache_row(self) -> QHBoxLayout:
-        self.used = QLabel("Measuring\u2026", self)
+        self.used = Label("Measuring\u2026", self)
         self.used.setObjectName("Hint")
-        self.used.setToolTip(str(self._cache.root))
+        self.used.setToolTip(literal(str(self._cache.root)))
         clear = QPushButton("Clear cache", self)
         clear.setProperty("danger", True)
         clear.clicked.connect(self._on_clear_clicked)
@@ -161,7 +161,7 @@ class PreferencesDialog(QDialog):
         return row
 
     def _trusted(self) -> QVBoxLayout:
-        title = QLabel("Trusted code", self)
+        title = Label("Trusted code", self)
         title.setObjectName("Subheading")
         self.trusted = QListWidget(self)
         self.trusted.setAccessibleName("Trusted code")

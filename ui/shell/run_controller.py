@@ -86,15 +86,15 @@ class LiveMode(QObject):
         self._jobs = context.runner.run_until(project, context.document.folder, goals, done)
 
     def _running(self) -> list[Job]:
-        found = (self._context.runner.job(job) for job in self._jobs)
-        return [job for job in found if job is not None and not job.over]
+        jobs = (self._context.runner.job(job) for job in self._jobs)
+        return [job for job in jobs if job is not None and not job.over]
 
     def _stop(self) -> None:
         for job in self._running():
             self._context.runner.cancel(job.id)
 
 
-EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
+EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "run", "package")
 NOTABLE_S = 10.0
 RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
@@ -366,19 +366,19 @@ class RejectedController(QObject):
         self._desk.start()
 
     def _on_job_changed(self, job: Job) -> None:
-        found = self._desk.found
-        if job.study != "blame" or job.state != "done" or found is None:
+        result = self._desk.found
+        if job.study != "blame" or job.state != "done" or result is None:
             return
-        if not found.reason:
+        if not result.reason:
             self._context.notices.info("The compiler accepts the program.")
             return
-        names = ", ".join(culprit.match for culprit in found.culprits[:_SHOWN])
-        more = len(found.culprits) - _SHOWN
+        names = ", ".join(culprit.match for culprit in result.culprits[:_SHOWN])
+        more = len(result.culprits) - _SHOWN
         names += f" and {more} more" if more > 0 else ""
         self._context.notices.question(
-            f"The compiler rejects {names}.", found.reason,
+            f"The compiler rejects {names}.", result.reason,
             [
-                Action("Keep on CPU", partial(self._keep_off, found.culprits)),
+                Action("Keep on CPU", partial(self._keep_off, result.culprits)),
                 Action("Ignore", lambda: None),
             ],
         )  # fmt: skip

@@ -10,6 +10,7 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMenu, QSizePolicy, QToolButton, QWidget
 
+from ui.shared.labels import literal
 from ui.shared.theme import Theme, icon
 from ui.state.run_history import RunHistory
 from ui.state.scores import Pin, Score, ScoreId, Scores
@@ -49,7 +50,7 @@ class ScoreTile(QAbstractButton):
         lines = [f"{score.title}: {score.value}", score.origin]
         lines += [compared] if compared else []
         lines += ["Outdated: run again to refresh it."] if state else []
-        self.setToolTip("\n".join(lines))
+        self.setToolTip(literal("\n".join(lines)))
         self.updateGeometry()
         self.update()
 

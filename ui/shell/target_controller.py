@@ -8,7 +8,6 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
-    QLabel,
     QTreeWidget,
     QTreeWidgetItem,
     QVBoxLayout,
@@ -17,6 +16,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import TallForm, make_primary
+from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
 from ui.shared.target_form import TargetForm
 from ui.shell.main_window import MainWindow
@@ -94,7 +94,7 @@ class TargetDialog(QDialog):
         self._folder = folder
         self.target = TargetForm(self)
         self.target.chosen.connect(self._check)
-        self.problems = QLabel(self)
+        self.problems = Label(self)
         self.problems.setObjectName("Reason")
         self.problems.setWordWrap(True)
         self.problems.setMinimumHeight(84)
@@ -116,11 +116,11 @@ class TargetDialog(QDialog):
 
     def _check(self, choice: TargetChoice) -> None:
         try:
-            found = target_of(choice.id).check(choice, self._folder)
+            infos = target_of(choice.id).check(choice, self._folder)
         except WorkbenchError as error:
-            found = list(error.infos)
-        self.problems.setText("\n".join(" ".join((p.message, p.hint)).strip() for p in found))
-        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not found)
+            infos = list(error.infos)
+        self.problems.setText("\n".join(" ".join((p.message, p.hint)).strip() for p in infos))
+        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
 
     def _on_accepted(self) -> None:
         if self.target.choice is not None:
@@ -143,13 +143,13 @@ class PluginsDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Plug-ins")
         self._document = document
-        introduction = QLabel(_INTRODUCTION, self)
+        introduction = Label(_INTRODUCTION, self)
         introduction.setWordWrap(True)
         self.tree = QTreeWidget(self)
         self.tree.setAccessibleName("Plug-ins and their contents")
         self.tree.setHeaderLabels(["Name", "Kind", "Description"])
         self.tree.currentItemChanged.connect(self._show_ready)
-        self.problem = QLabel(self)
+        self.problem = Label(self)
         self.problem.setObjectName("Reason")
         self.problem.setWordWrap(True)
         kinds = QDialogButtonBox

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSizePolicy,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.appearance import Appearance
+from ui.shared.labels import Label
 from ui.shared.theme import Theme, icon
 from ui.state.notices import Notice, Notices
 
@@ -90,7 +90,7 @@ class Toast(QFrame):
 
     def _headline(self, theme: Theme) -> QHBoxLayout:
         colours = {"error": theme.bad, "warning": theme.warning, "success": theme.good}
-        mark = QLabel(self)
+        mark = Label(self)
         colour = colours.get(self.notice.level, theme.accent)
         mark.setPixmap(icon(self.notice.level, colour).pixmap(16, 16))
         mark.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -212,15 +212,15 @@ class ToastHost(QObject):
 
     def _controls(self) -> list[QRect]:
         """Return the places of all visible buttons and fields, in the window."""
-        found = []
+        buttons = []
         for kind in (QAbstractButton, QComboBox, QLineEdit, QAbstractSlider):
             for widget in self._window.findChildren(kind):
                 region = widget.visibleRegion() if widget.isVisible() else QRegion()
                 if region.isEmpty() or self._is_in_a_toast(widget):
                     continue
                 box = region.boundingRect()
-                found.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
-        return found
+                buttons.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
+        return buttons
 
     def _is_in_a_toast(self, widget: QWidget) -> bool:
         return any(toast.isAncestorOf(widget) for toast in self._toasts.values())
@@ -275,8 +275,8 @@ class ToastHost(QObject):
             self._veil.raise_()
 
 
-def _wrapped(text: str, name: str) -> QLabel:
-    label = QLabel(text)
+def _wrapped(text: str, name: str) -> Label:
+    label = Label(text)
     label.setObjectName(name)
     label.setWordWrap(True)
     label.setTextFormat(Qt.TextFormat.PlainText)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.labels import literal
 from ui.shared.theme import Theme, icon
 from ui.shell.panels import WORKSPACES, WorkspaceId
 
@@ -42,7 +43,7 @@ class Rail(QWidget):
             button = QToolButton(self)
             button.setObjectName("RailButton")
             button.setText(row.title)
-            button.setToolTip(f"{row.title}: {row.purpose} (Ctrl+{number})")
+            button.setToolTip(literal(f"{row.title}: {row.purpose} (Ctrl+{number})"))
             button.setAccessibleName(f"Workspace {row.title}")
             button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextUnderIcon)
             button.setIconSize(QSize(18, 18))

@@ -57,11 +57,11 @@ def offers(project: Project | None, folder: Path, kind: RuleKind = "module_name"
     if project is None:
         return []
     ids = preset_ids(project, kind) if kind != "quantizer" else []
-    found = [(name, preset_title(name)) for name in ids]
+    pairs = [(name, preset_title(name)) for name in ids]
     role: PluginRole = "quantizer" if kind == "quantizer" else "config"
     if issubclass(QuantConfig, _config_type(project.target.id)):
-        found += [(item.reference, item.words) for item in offered(project, folder, role)]
-    return [Offer(name, title, refusal(project, kind, name)) for name, title in found]
+        pairs += [(item.reference, item.words) for item in offered(project, folder, role)]
+    return [Offer(name, title, refusal(project, kind, name)) for name, title in pairs]
 
 
 def first_config(project: Project) -> OwnConfig:
@@ -158,9 +158,9 @@ class Assigner(QObject):
 
     def by_key(self, number: int, selected: Selected) -> None:
         """Assign the config offered under this number (1 to 9) to the selection."""
-        found = offers(self._document.project, self._document.folder)
-        if 1 <= number <= len(found):
-            self.chosen(selected, found[number - 1].config)
+        choices = offers(self._document.project, self._document.folder)
+        if 1 <= number <= len(choices):
+            self.chosen(selected, choices[number - 1].config)
 
     def _assign(self, kind: RuleKind, matches: list[str], config: Config) -> bool:
         project = self._document.project

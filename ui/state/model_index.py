@@ -49,14 +49,14 @@ def fused_groups(snapshot: GraphSnapshot) -> Mapping[str, FusedGroup]:
 
     Source: ExecuTorch 1.5.1, fusing patterns of the Arm backend's quantizer.
     """
-    found: dict[str, FusedGroup] = {}
+    groups: dict[str, FusedGroup] = {}
     for node in snapshot.nodes:
         if _starts(node):
             members = list(dict.fromkeys(n.module for n in _chain(snapshot, node)))
             if len(members) > 1 and all(members):
                 group = FusedGroup(tuple(members), _own_parent(snapshot, members))
-                found.update(dict.fromkeys(members, group))
-    return found
+                groups.update(dict.fromkeys(members, group))
+    return groups
 
 
 def _base(node: Node) -> str:

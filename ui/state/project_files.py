@@ -12,7 +12,7 @@ from pathlib import Path
 from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signal
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import make_private_folder, read_limited, write_file
+from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
 from workbench.project import store
 from workbench.project.model import Project
 
@@ -45,7 +45,7 @@ class Recovery:
 def text_of(path: Path) -> bytes | None:
     """Return the text of a file; None if it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_limited(path, MAX_TEXT_BYTES)
     except OSError:
         return None
 
@@ -95,15 +95,15 @@ class Sidecar:
         free = next((aside for aside in asides if not os.path.lexists(aside)), asides[-1])
         with contextlib.suppress(OSError):
             self.file.rename(free)
-        found = []
+        files = []
         for aside in asides:
             recovery = recovered(aside)
             if recovery is not None and recovery.project != saved:
-                found.append(recovery)
+                files.append(recovery)
             else:
                 with contextlib.suppress(OSError):
                     aside.unlink(missing_ok=True)
-        return sorted(found, key=lambda recovery: recovery.written)
+        return sorted(files, key=lambda recovery: recovery.written)
 
 
 def recovered(file: Path) -> Recovery | None:
@@ -120,8 +120,8 @@ def recovered(file: Path) -> Recovery | None:
 
 def left_behind(folder: Path) -> list[Recovery]:
     """Return unsaved changes of ended windows whose projects were never saved."""
-    found = (recovered(f) for f in sorted(folder.glob(f"unsaved-*{AUTOSAVE_SUFFIX}")))
-    return [r for r in found if r is not None and not _alive(r.file)]
+    files = (recovered(f) for f in sorted(folder.glob(f"unsaved-*{AUTOSAVE_SUFFIX}")))
+    return [r for r in files if r is not None and not _alive(r.file)]
 
 
 def _alive(file: Path) -> bool:

@@ -43,8 +43,8 @@ class ResultCache:
 
             return load_result(kind, folder)
 
-        found: Result = self._get(folder / RESULT_FILE, kind, read)
-        return found
+        value: Result = self._get(folder / RESULT_FILE, kind, read)
+        return value
 
     def graph(self, path: Path) -> GraphSnapshot:
         """Return the graph that a file holds.
@@ -52,8 +52,8 @@ class ResultCache:
         Raises:
             WorkbenchError: it is missing or damaged.
         """
-        found: GraphSnapshot = self._get(path, GraphSnapshot, lambda: GraphSnapshot.load(path))
-        return found
+        graph: GraphSnapshot = self._get(path, GraphSnapshot, lambda: GraphSnapshot.load(path))
+        return graph
 
     @property
     def size_bytes(self) -> int:

@@ -76,11 +76,11 @@ class RunHistory(QThread):
         def task(before: History) -> History:
             from workbench.history.store import History, history_path
 
-            made = History(history_path(project) if project is not None else None)
+            history = History(history_path(project) if project is not None else None)
             if is_same:
-                made.adopt(before.runs())
+                history.adopt(before.runs())
             before.close()
-            return made
+            return history
 
         self._do(task)
 

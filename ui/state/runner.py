@@ -263,16 +263,16 @@ class Runner(QObject):
         wanted = [stage for stage in stages if stage not in done]
         heads = {interactive_part(s) for s in wanted}
         first = _furthest([h for h in heads if h not in done])
-        made: list[str] = []
+        commands: list[str] = []
         if first:
-            made.append(self._add(first, project, folder, code, None))
+            commands.append(self._add(first, project, folder, code, None))
         for stage in wanted:
             if stage in BACKGROUND:
                 base = interactive_part(stage)
-                after = (made[0], base) if first and base not in done else None
-                made.append(self._add(stage, project, folder, code, after))
+                after = (commands[0], base) if first and base not in done else None
+                commands.append(self._add(stage, project, folder, code, after))
         self._feed()
-        return made
+        return commands
 
     def run_study(
         self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]

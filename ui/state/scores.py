@@ -351,13 +351,13 @@ def _equal(figures: _Figures) -> Score:
     text = "exact" if value.exact == value.elements else f"{value.max_lsb} LSB"
     if gate is not None:
         text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
-    told = f"\nVerdict: {gate.sentence}" if gate is not None else ""
+    verdict_text = f"\nVerdict: {gate.sentence}" if gate is not None else ""
     share = f"{value.exact:,} of {value.elements:,} output values equal"
     return replace(
         score,
         value=text,
         is_bad=gate is not None and gate.verdict == "differs",
-        origin=f"Computed against the quantized model: {share}{told}",
+        origin=f"Computed against the quantized model: {share}{verdict_text}",
     )
 
 

@@ -297,10 +297,10 @@ class Planner(QThread):
             if known is not None and known.plan.is_valid:
                 self.planned.emit(replace(known, plan=known.plan.looked_up(self._cache)))
                 continue
-            made = plan(project, folder, self._cache, digests)
+            plan_now = plan(project, folder, self._cache, digests)
             error = missing(project, folder)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
-            self.planned.emit(Planned(project, folder, made, infos))
+            self.planned.emit(Planned(project, folder, plan_now, infos))
 
     def _next(self) -> tuple[Project, Path, Planned | None] | None:
         self._mutex.lock()

@@ -132,9 +132,9 @@ class Settings:
         """Return the parts of a saved layout; empty if there is none of this name."""
         parts = {}
         self._store.beginGroup(f"layouts/{name}")
-        found = self._store.childKeys()
+        keys = self._store.childKeys()
         self._store.endGroup()
-        for part in found:
+        for part in keys:
             value = self._store.value(f"layouts/{name}/{part}")
             if isinstance(value, QByteArray):
                 parts[part] = value if part == "geometry" else with_present_names(value)

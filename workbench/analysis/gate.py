@@ -200,8 +200,8 @@ def checked(condition: Condition, known: Mapping[str, float], *, required: bool 
     value = known.get(name)
     if value is None:
         return Limit(name=name, limit=limit, value=None, held=False if required else None)
-    told = value if math.isfinite(value) else None
-    return Limit(name=name, limit=limit, value=told, held=not condition.applies(value))
+    finite = value if math.isfinite(value) else None
+    return Limit(name=name, limit=limit, value=finite, held=not condition.applies(value))
 
 
 def figures(

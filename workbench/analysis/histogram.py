@@ -85,9 +85,9 @@ class Histogram:
 
     def noise(self, grid: Grid) -> float:
         """Return the mean squared error of the grid."""
-        found: float = self.noises(np.asarray([grid.scale]), np.asarray([grid.low]),
+        noise_power: float = self.noises(np.asarray([grid.scale]), np.asarray([grid.low]),
                                    grid.qmax - grid.qmin)[0]  # fmt: skip
-        return float(found)
+        return float(noise_power)
 
     def noises(
         self, scale: NDArray[np.float64], low: NDArray[np.float64], steps: int

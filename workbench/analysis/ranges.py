@@ -124,9 +124,9 @@ def _kl(histogram: Histogram, scheme: Scheme) -> Range | None:
     for last in range(levels, _KL_BINS + 1, _KL_STRIDE):
         if beyond[last - 1] > _KL_CLIPPED * sizes.sum():
             continue
-        found = _divergence(sizes, last, levels)
-        if found < best:
-            best, threshold = found, top * last / _KL_BINS
+        divergence = _divergence(sizes, last, levels)
+        if divergence < best:
+            best, threshold = divergence, top * last / _KL_BINS
     return max(low, -threshold), min(high, threshold)
 
 
@@ -211,11 +211,11 @@ def histogram_of(tensor: TensorRange, arrays: Mapping[str, NDArray[Any]]) -> His
     if counts is None or edges is None or tensor.index >= len(counts):
         return None
     low, high = (float(edge) for edge in edges[tensor.index])
-    found = Histogram(
+    histogram = Histogram(
         np.asarray(counts[tensor.index], np.float64), low, high,
         tensor.zeros or 0.0, tensor.mean_square,
     )  # fmt: skip
-    return found if found.is_known else None
+    return histogram if histogram.is_known else None
 
 
 def observed_grid(tensor: TensorRange) -> Grid | None:
@@ -236,8 +236,8 @@ def predicted(
 
 def choices(tensor: TensorRange, histogram: Histogram) -> list[Choice]:
     """Return the results of all methods, the histogram observer's search first."""
-    found = [choice_of(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
-    return [choice for choice in found if choice is not None]
+    options = [choice_of(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
+    return [choice for choice in options if choice is not None]
 
 
 def choice_of(tensor: TensorRange, histogram: Histogram, method: str) -> Choice | None:
@@ -314,8 +314,8 @@ class RangeTaker:
         if key not in self._found:
             if len(self._found) >= _MOST:
                 self._found.clear()
-            found = choice_of(row, histogram, method)
-            self._found[key] = (found.minimum, found.maximum) if found is not None else None
+            choice = choice_of(row, histogram, method)
+            self._found[key] = (choice.minimum, choice.maximum) if choice is not None else None
         return self._found[key]
 
 
@@ -354,15 +354,15 @@ def chosen_ranges(
     Returns:
         Minimum and maximum by node, and the tensors without an applicable method.
     """
-    found = project.fixed_ranges()
+    ends = project.fixed_ranges()
     declined = []
     for row, chosen in methods_of(rows, project):
         taken = taker.take(row, arrays, chosen.method)
         if taken is not None:
-            found[row.node] = taken
+            ends[row.node] = taken
         elif not is_own(row, chosen.method) and histogram_of(row, arrays) is not None:
             declined.append((row, chosen))
-    return found, declined
+    return ends, declined
 
 
 def read_chosen(
@@ -376,13 +376,13 @@ def read_chosen(
     if not needs_calibration(project):
         return project.fixed_ranges(), []
     rows = load_result(CalibrateResult, calibrated).ranges
-    found, declined = chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, taker)
+    ends, declined = chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, taker)
     preprocess = project.calibration.preprocess if project.calibration else None
     if preprocess is not None and preprocess.fold:
         # Inputs come first; the range of a pinned one is the user's.
         inputs = [row.node for row in rows if row.op == "placeholder"]
-        found |= dict.fromkeys(inputs[:1], preprocess.pixel_range) | project.fixed_ranges()
-    return found, declined
+        ends |= dict.fromkeys(inputs[:1], preprocess.pixel_range) | project.fixed_ranges()
+    return ends, declined
 
 
 def needs_calibration(project: Project) -> bool:
@@ -392,9 +392,9 @@ def needs_calibration(project: Project) -> bool:
 
 
 def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:
-    said = (method, histogram.low, histogram.high, histogram.zeros, histogram.mean_square,
+    content = (method, histogram.low, histogram.high, histogram.zeros, histogram.mean_square,
             scheme_of(row), row.searched, row.scale, row.zero_point)  # fmt: skip
-    digest = hashlib.sha256(repr(said).encode())
+    digest = hashlib.sha256(repr(content).encode())
     digest.update(histogram.counts.tobytes())
     return digest.digest()
 

@@ -101,16 +101,16 @@ class Timeline:
 
     def stretches(self, places: Iterable[int]) -> list[tuple[float, float]]:
         """Return start and end of operations, with consecutive ones merged."""
-        found: list[tuple[float, float]] = []
+        spans: list[tuple[float, float]] = []
         before = None
         for place in sorted(set(places)):
             span = self.spans[place]
             if before is not None and place == before + 1:
-                found[-1] = (found[-1][0], span.end)
+                spans[-1] = (spans[-1][0], span.end)
             else:
-                found.append((span.start, span.end))
+                spans.append((span.start, span.end))
             before = place
-        return found
+        return spans
 
     def sums(self, places: Iterable[int]) -> Sums:
         """Return the sums over operations."""

@@ -77,8 +77,8 @@ class BoardRun:
             "cycles": self.cycles,
             "estimated_cycles": self.estimated_cycles,
             "equals_tosa": self.equals_tosa,
-            "differences": [vars(each) for each in self.differences],
-            "outputs": [None if each is None else each.tolist() for each in self.outputs],
+            "differences": [vars(difference) for difference in self.differences],
+            "outputs": [None if output is None else output.tolist() for output in self.outputs],
         }
 
     def _repr_html_(self) -> str:
@@ -126,7 +126,7 @@ def run_on_board(
     board.require(outcome)
     found = _compared(outcome, folder)
     cycles = [m.cycles_per_inference for m in outcome.report.measurements]
-    counted = [each for each in cycles if each is not None]
+    counted = [cycle for cycle in cycles if cycle is not None]
     measured = sum(counted) / len(counted) if counted else None
     lowered = load_result(LowerResult, cache.folder(planned.key("lower")))
     estimated = sum(report.cycles_total for report in lowered.vela)
@@ -161,9 +161,9 @@ def _program(folder: Path, link: BoardLink, target: str) -> board.BoardProgram:
     names = [file.name for file in load_result(PackageResult, folder).files]
     files = {"folder": folder}
     for name, end in (("pte", ".pte"), ("bpte", ".bpte"), ("header", ".h")):
-        found = [each for each in names if each.endswith(end) and "_input." not in each]
-        if found:
-            files[name] = folder / found[0]
+        names_of_program = [each for each in names if each.endswith(end) and "_input." not in each]
+        if names_of_program:
+            files[name] = folder / names_of_program[0]
     if link.elf:
         files["elf"] = Path(link.elf).expanduser().absolute()
     outputs = describe(files["pte"].read_bytes())["outputs"]
@@ -172,7 +172,7 @@ def _program(folder: Path, link: BoardLink, target: str) -> board.BoardProgram:
 
 def _compared(outcome: board.BoardOutcome, folder: Path) -> tuple[Difference, ...]:
     """Compare the outputs with those of the functional simulator and of the quantized model."""
-    if any(each is None for each in outcome.outputs):
+    if any(output is None for output in outcome.outputs):
         return ()
     bundle = next(folder.glob("*.bpte"))
     program = load(bundle)

@@ -96,8 +96,12 @@ class Comparison:
     @property
     def broken(self) -> tuple[str, ...]:
         """What is not accepted: broken limits, and a program that differs."""
-        told = tuple(limit_text(limit) for limit in self.limits if not limit.held)
-        return (*told, self.after.sentence) if self.after.verdict == "differs" else told
+        broken_limits = tuple(limit_text(limit) for limit in self.limits if not limit.held)
+        return (
+            (*broken_limits, self.after.sentence)
+            if self.after.verdict == "differs"
+            else broken_limits
+        )
 
     @property
     def passed(self) -> bool:
@@ -111,7 +115,7 @@ class Comparison:
             "broken": list(self.broken),
             "baseline": self.before.document(),
             "run": self.after.document(),
-            "figures": [_figure(each) for each in self.figures],
+            "figures": [_figure(figure) for figure in self.figures],
             "limits": [limit.model_dump(mode="json") for limit in self.limits],
             "changes": {name: [_values(c) for c in part] for name, part in self.parts.items()},
         }
@@ -137,11 +141,11 @@ class Comparison:
         """Return the comparison as JUnit XML: one test for the verdict, one for each limit."""
         suite = ElementTree.Element("testsuite", name=f"workbench compare {self.after.project}")
         properties = ElementTree.SubElement(suite, "properties")
-        for each in self.figures:
-            for side, value in (("baseline", each.baseline), ("now", each.value)):
+        for figure in self.figures:
+            for side, value in (("baseline", figure.baseline), ("now", figure.value)):
                 text = "" if value is None else repr(value)
                 ElementTree.SubElement(
-                    properties, "property", name=f"{each.name}.{side}", value=text
+                    properties, "property", name=f"{figure.name}.{side}", value=text
                 )
         verdict = self.after.verdict
         cases = [("verdict", self.after.sentence, verdict != "differs", verdict == "not verified")]
@@ -284,8 +288,8 @@ def _limited(text: str, before: Mapping[str, float], known: Mapping[str, float])
     condition = condition_against(text, before)
     if not math.isnan(condition.value):
         return checked(condition, known, required=True)
-    told = f"{text.strip()}, which the baseline does not have"
-    return Limit(name=condition.name, limit=told, value=known.get(condition.name), held=False)
+    sentence = f"{text.strip()}, which the baseline does not have"
+    return Limit(name=condition.name, limit=sentence, value=known.get(condition.name), held=False)
 
 
 def _figure_changes(before: Outcome, after: Outcome) -> Iterator[Change]:

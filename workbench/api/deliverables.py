@@ -10,7 +10,6 @@ from workbench.analysis.ranges import RangeTaker, needs_calibration, read_chosen
 from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
 from workbench.errors import Place, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.pipeline.cache import Cache, default_root
 from workbench.results import ExportResult, ImportResult, load_result
 from workbench.script import script as script_text
@@ -140,8 +139,10 @@ def inspect(
 
 
 def _read(path: Path) -> bytes:
+    from workbench.pte.description import program_bytes
+
     try:
-        return read_limited(path, MAX_PROGRAM_BYTES)
+        return program_bytes(path)
     except FileNotFoundError as error:
         raise failure(f"{path} does not exist.", code="file-missing") from error
     except OSError as error:

@@ -254,8 +254,8 @@ def check(opened: OpenProject, cache: Cache | None = None) -> CheckResult:
         prepared = resolution.prepared_result(project, folder, store_)
     except WorkbenchError:
         graph = prepared = None
-    found = resolution.problems(project, folder, graph, prepared)
-    return CheckResult(tuple(found), graph is not None)
+    problems = resolution.problems(project, folder, graph, prepared)
+    return CheckResult(tuple(problems), graph is not None)
 
 
 def allowed_code(opened: OpenProject, *, trust: bool = False) -> Code:
@@ -279,8 +279,8 @@ def require_valid(opened: OpenProject) -> None:
     Raises:
         WorkbenchError: The project has errors; all at once.
     """
-    found = resolution.problems(opened.project, opened.folder, None)
-    errors = [problem.info for problem in found if problem.level == "error"]
+    problems = resolution.problems(opened.project, opened.folder, None)
+    errors = [problem.info for problem in problems if problem.level == "error"]
     if errors:
         raise WorkbenchError(errors)
 

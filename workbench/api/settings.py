@@ -160,10 +160,10 @@ def set_options(choice: TargetChoice, values: Mapping[str, Any], folder: Path) -
                 code="target-option-invalid",
             )
         options[name] = _value(specs[name], value) if isinstance(value, str) else value
-    made = TargetChoice(id=choice.id, options=options)
-    if found := target.check(made, folder):
-        raise WorkbenchError(found)
-    return target.complete(made, folder)
+    changed = TargetChoice(id=choice.id, options=options)
+    if infos := target.check(changed, folder):
+        raise WorkbenchError(infos)
+    return target.complete(changed, folder)
 
 
 def _value(spec: OptionSpec, text: str) -> JsonValue:

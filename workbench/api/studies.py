@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from workbench.api.history import record_run
 from workbench.api.jobs import JobFailedError, run_job
 from workbench.api.projects import OpenProject, allowed_code
-from workbench.errors import ErrorInfo
+from workbench.errors import ErrorInfo, Place, TrustRequiredError
 from workbench.history.runs import run_of
 from workbench.ids import StudyId
 from workbench.pipeline.cache import Cache, default_root
@@ -30,13 +30,20 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 _Result = TypeVar("_Result", bound=Frozen)
+_SCHEDULER_ASKED = ErrorInfo(
+    message="A Dask scheduler and its workers can run code on this machine.",
+    hint="Use your own machines only, then allow it (command line: --trust).",
+    where=Place(kind="option", id="scheduler"),
+    code="scheduler-trust-required",
+)
 
 
 class JobOptions(TypedDict, total=False):
     """How a study runs.
 
     Attributes:
-        trust: Allow the Python code that the project names to run, this time.
+        trust: Allow the Python code that the project names to run, this time, and a Dask scheduler
+            among the options, which can run code in this process.
         cache: Where results are kept; by default the user's cache.
         accelerate: Whether the toolchain may be accelerated (same bytes, less time).
         on_event: Called with every event of the engine.
@@ -67,13 +74,15 @@ def study(
     Raises:
         WorkbenchError: A file that the project names is missing.
         JobFailedError: The study failed.
-        TrustRequiredError: The project names code that is not trusted.
+        TrustRequiredError: The project names code that is not trusted, or the options a scheduler.
         Cancelled: The user pressed Ctrl-C. What was found is kept.
     """
     project, folder = opened.project, opened.folder
     code = allowed_code(opened, trust=how.get("trust", False))
     cache = how.get("cache") or Cache(default_root())
     asked = dict(options or {})
+    if asked.get("scheduler") and not how.get("trust", False):
+        raise TrustRequiredError([_SCHEDULER_ASKED], code)
     planned = plan(project, folder, cache)
     command = RunStudy(
         job=name,

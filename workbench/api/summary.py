@@ -70,9 +70,9 @@ def summary(
     if corrections := list(_corrections(folders)):
         document["corrections"] = corrections
     if "lower" in folders:
-        found = boards.of_results(project, base, folders["lower"])
-        if found is not None:
-            document["board"] = boards.document(found)
+        board = boards.of_results(project, base, folders["lower"])
+        if board is not None:
+            document["board"] = boards.document(board)
         if document["lower"]["exported"] is None:
             document["suggestions"] = _suggestions(project, folders)
     if "package" in folders:
@@ -84,8 +84,8 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
     """Yield what the stages themselves found odd."""
     for stage, kind in RESULTS.items():
         if stage in folders:
-            said = getattr(load_result(kind, folders[stage]), "warnings", ())
-            yield from ({"stage": stage, "message": message} for message in said)
+            texts = getattr(load_result(kind, folders[stage]), "warnings", ())
+            yield from ({"stage": stage, "message": message} for message in texts)
 
 
 def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
@@ -101,17 +101,17 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
     target = target_of(project.target.id)
     if not target.emulation:
         return {}
-    said: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
+    document: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
     memory = load_result(ConvertResult, folders["convert"]).memory if "convert" in folders else None
     if memory is not None:
-        said |= memory.model_dump(mode="json")
-        said |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
-    return said
+        document |= memory.model_dump(mode="json")
+        document |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
+    return document
 
 
 def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
     """Return what would bring work from the CPU to the NPU, without the edits themselves."""
-    found = suggest(
+    suggestions = suggest(
         project,
         load_result(LowerResult, folders["lower"]),
         GraphSnapshot.load(folders["export"] / GRAPH_FILE),
@@ -120,12 +120,12 @@ def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str
     )
     return [
         {
-            "id": each.id, "title": each.title, "evidence": each.evidence,
-            "expected": each.expected, "nodes": list(each.nodes),
-            "in_project": each.edit is not None,
-            "source": [asdict(line) for line in each.written],
+            "id": suggestion.id, "title": suggestion.title, "evidence": suggestion.evidence,
+            "expected": suggestion.expected, "nodes": list(suggestion.nodes),
+            "in_project": suggestion.edit is not None,
+            "source": [asdict(line) for line in suggestion.written],
         }
-        for each in found
+        for suggestion in suggestions
     ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from workbench.cli import (
     rules,
     run,
     runs,
+    samples,
     script,
     search,
     sensitivity,
@@ -86,6 +87,7 @@ VERBS = (
     script,
     formats,
     nnpa,
+    samples,
     doctor,
 )
 
@@ -127,31 +129,31 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser with every verb."""
-    made = _Parser(
+    root = _Parser(
         prog="workbench",
         description="Quantize PyTorch models for NPUs, verified, without a window.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action="version", version=_versions())
-    made.add_argument(
+    root.add_argument("--version", action="version", version=_versions())
+    root.add_argument(
         "-v",
         dest="verbosity",
         action="count",
         default=0,
         help="also print the log on stderr; -vv prints the toolchain's output too",
     )
-    made.add_argument(
+    root.add_argument(
         "--log-level", choices=logs.LEVELS, default="info", help="lowest level in the log file"
     )
-    made.add_argument(
+    root.add_argument(
         "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
     )
-    made.set_defaults(edits=False)
-    verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
+    root.set_defaults(edits=False)
+    verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True)
     for group in VERBS:
         group.add(verbs)
-    return made
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

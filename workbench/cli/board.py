@@ -99,21 +99,24 @@ def _run(options: argparse.Namespace) -> int:
                 print(line.rstrip(), file=sys.stderr)
 
     with terminated_as_interrupted():
-        found = api.run_on_board(opened, _link(options), log=options.log, live=show)
-    if found.history_problem is not None:
-        print_infos([found.history_problem], "warning")
+        outcome = api.run_on_board(opened, _link(options), log=options.log, live=show)
+    if outcome.history_problem is not None:
+        print_infos([outcome.history_problem], "warning")
     if options.json:
-        print_json(found.document())
+        print_json(outcome.document())
         return EXIT_DONE
-    print_report(found.report, list(found.report.notes), [])
-    for each in found.differences:
+    print_report(outcome.report, list(outcome.report.notes), [])
+    for difference in outcome.differences:
         print(
-            f"Compared     {each.equal} of {each.elements} values equal to the {each.against}, "
-            f"at most {each.largest:g} apart"
+            f"Compared     {difference.equal} of {difference.elements} values equal to the "
+            f"{difference.against}, "
+            f"at most {difference.largest:g} apart"
         )
-    if found.equals_tosa is not None:
-        same = "equals" if found.equals_tosa else "differs from"
+    if outcome.equals_tosa is not None:
+        same = "equals" if outcome.equals_tosa else "differs from"
         print(f"             the functional simulator {same} the TOSA reference model (verify)")
-    if found.cycles is not None:
-        print(f"Cycles       {found.cycles:,.0f} measured, {found.estimated_cycles:,} estimated")
+    if outcome.cycles is not None:
+        print(
+            f"Cycles       {outcome.cycles:,.0f} measured, {outcome.estimated_cycles:,} estimated"
+        )
     return EXIT_DONE

@@ -68,9 +68,11 @@ def _settings(options: Any) -> str:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = all_boards()
-    known = {name: board for name, board in found.items() if isinstance(board, Board)}
-    broken = {name: error for name, error in found.items() if isinstance(error, WorkbenchError)}
+    boards_by_id = all_boards()
+    known = {name: board for name, board in boards_by_id.items() if isinstance(board, Board)}
+    broken = {
+        name: error for name, error in boards_by_id.items() if isinstance(error, WorkbenchError)
+    }
     if options.json:
         print_json({
             "boards": [{"id": n, **b.model_dump(mode="json")} for n, b in known.items()],

@@ -57,17 +57,17 @@ def _perform(options: argparse.Namespace) -> int:
     if baseline.isdigit() and (project[1] or options.run.endswith(PROJECT_SUFFIX)):
         file = f"{project[0]}{PROJECT_SUFFIX}" if project[1] else options.run
         baseline = f"{file}@{baseline}"
-    found = api.compare(baseline, options.run, fail_if=options.fail_if)
-    for path, text in ((options.junit, found.junit), (options.markdown, found.markdown)):
+    comparison = api.compare(baseline, options.run, fail_if=options.fail_if)
+    for path, text in ((options.junit, comparison.junit), (options.markdown, comparison.markdown)):
         if path is not None:
             _write(path, text())
     if options.json:
-        print_json(found.document())
+        print_json(comparison.document())
     else:
-        _print(found)
-    for sentence in found.broken:
+        _print(comparison)
+    for sentence in comparison.broken:
         print_infos([ErrorInfo(message=sentence, code="limit-broken")], "broken")
-    return EXIT_DONE if found.passed else EXIT_DIFFERS
+    return EXIT_DONE if comparison.passed else EXIT_DIFFERS
 
 
 def _write(path: Path, text: str) -> None:
@@ -83,11 +83,11 @@ def _write(path: Path, text: str) -> None:
 
 def _print(found: api.Comparison) -> None:
     rows = []
-    for each in found.figures:
-        change = "" if each.change is None else f"{each.change:+,.6g}" if each.change else "="
-        percent = "" if each.percent is None else f"{each.percent:+.2f} %"
-        texts = ["-" if v is None else f"{v:,.6g}" for v in (each.baseline, each.value)]
-        rows.append((each.name, *texts, change, percent))
+    for figure in found.figures:
+        change = "" if figure.change is None else f"{figure.change:+,.6g}" if figure.change else "="
+        percent = "" if figure.percent is None else f"{figure.percent:+.2f} %"
+        texts = ["-" if v is None else f"{v:,.6g}" for v in (figure.baseline, figure.value)]
+        rows.append((figure.name, *texts, change, percent))
     print_table(("figure", "baseline", "now", "change", ""), rows)
     for name, part in found.parts.items():
         if part and name != "figures":

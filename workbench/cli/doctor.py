@@ -21,13 +21,13 @@ def add(verbs: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    found = findings()
-    missing = any(f.state == "missing" for f in found)
+    checks = findings()
+    missing = any(f.state == "missing" for f in checks)
     if options.json:
-        print_json({"healthy": not missing, "findings": [f.model_dump() for f in found]})
+        print_json({"healthy": not missing, "findings": [f.model_dump() for f in checks]})
         return EXIT_FAILED if missing else EXIT_DONE
     marks = {"ok": "ok", "different": "!!", "missing": "NO", "optional": "--"}
-    for finding in found:
+    for finding in checks:
         print(f"{marks[finding.state]}  {finding.name:<32} {finding.version}")
         if finding.state != "ok":
             print(f"      {finding.why}".rstrip())

@@ -24,24 +24,24 @@ def add(verbs: Any) -> None:
     )
     add_json(listing)
     listing.set_defaults(perform=_list)
-    made = actions.add_parser("quantize", help="quantize an array to a number format")
-    made.add_argument("--scheme", metavar="S", help="a format of `formats list`")
-    made.add_argument(
+    action = actions.add_parser("quantize", help="quantize an array to a number format")
+    action.add_argument("--scheme", metavar="S", help="a format of `formats list`")
+    action.add_argument(
         "--params",
         metavar="JSON",
         help='e.g. {"width": 8, "frac_width": 4}; also with MASE\'s names',
     )
-    made.add_argument("--in", dest="in_", metavar="X.npy", help="float16, float32 or float64")
-    made.add_argument("--out", metavar="Y.npy", help="output file, same shape and type")
-    made.add_argument("--role", choices=ROLES, help="role of the array (default: data)")
-    made.add_argument(
+    action.add_argument("--in", dest="in_", metavar="X.npy", help="float16, float32 or float64")
+    action.add_argument("--out", metavar="Y.npy", help="output file, same shape and type")
+    action.add_argument("--role", choices=ROLES, help="role of the array (default: data)")
+    action.add_argument(
         "--mase-compatible",
         action="store_const",
         const=True,
         help="bit-exact as in MASE, instead of the textbook form",
     )
-    add_batch(made)
-    made.set_defaults(perform=_quantize)
+    add_batch(action)
+    action.set_defaults(perform=_quantize)
 
 
 def _quantize(options: argparse.Namespace) -> int:
@@ -61,19 +61,19 @@ def _params(text: str | None) -> dict[str, Any] | None:
         return None
     place = Place(kind="option", id="params")
     try:
-        made = json.loads(text)
+        params = json.loads(text)
     except ValueError as error:
         raise failure(
             f"--params is not JSON: {error}.", where=place, code="params-not-json"
         ) from error
-    if not isinstance(made, dict):
+    if not isinstance(params, dict):
         raise failure(
             "--params is not an object.",
             'Example: {"width": 8, ...}.',
             place,
             code="params-not-object",
         )
-    return made
+    return params
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import Place, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
+from workbench.files import write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -251,9 +251,10 @@ def read_program(path: Path) -> Program:
         WorkbenchError: it is unreadable.
     """
     from workbench.deploy.simulators.compatibility import Program
+    from workbench.pte.description import program_bytes
 
     try:
-        return Program(path.name, read_limited(path, MAX_PROGRAM_BYTES))
+        return Program(path.name, program_bytes(path))
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",

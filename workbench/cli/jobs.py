@@ -31,6 +31,10 @@ class ProgressPrinter:
         self._progress = Progress()
         self._verbose = verbose
 
+    def starting(self) -> None:
+        """Show that the engine starts, which takes seconds and sends no events."""
+        self._progress.line(f"{'engine':>12}  starting")
+
     def output(self, line: str) -> None:
         """Print a line of the toolchain, if the user asked for them."""
         if self._verbose:
@@ -61,9 +65,11 @@ class ProgressPrinter:
 
 def job_options(options: argparse.Namespace, cache: Cache) -> api.JobOptions:
     """Return how a study of a verb runs, with its progress on stderr."""
+    printer = ProgressPrinter()
+    printer.starting()
     return {
         "trust": options.trust,
         "cache": cache,
         "accelerate": not options.no_acceleration,
-        "on_event": ProgressPrinter().event,
+        "on_event": printer.event,
     }

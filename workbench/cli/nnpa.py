@@ -21,29 +21,29 @@ def add(verbs: Any) -> None:
 
 
 def _add_quantize(actions: Any) -> None:
-    made = actions.add_parser("quantize", help="print codes, scale and zero point of an array")
-    made.add_argument("--mode", choices=_MODES)
-    made.add_argument("--role", choices=("activation", "weight"), help="default: activation")
-    made.add_argument("--in", dest="in_", metavar="X.npy")
-    made.add_argument("--out", metavar="Q.npz", help="q (int8), scale, zero_point, reciprocal")
-    add_batch(made)
-    made.set_defaults(perform=_quantize)
+    action = actions.add_parser("quantize", help="print codes, scale and zero point of an array")
+    action.add_argument("--mode", choices=_MODES)
+    action.add_argument("--role", choices=("activation", "weight"), help="default: activation")
+    action.add_argument("--in", dest="in_", metavar="X.npy")
+    action.add_argument("--out", metavar="Q.npz", help="q (int8), scale, zero_point, reciprocal")
+    add_batch(action)
+    action.set_defaults(perform=_quantize)
 
 
 def _add_matmul(actions: Any) -> None:
-    made = actions.add_parser("matmul", help="compute the quantized product of two arrays")
-    made.add_argument("--mode", choices=_MODES, help="range of the activations")
-    made.add_argument("--a", metavar="A.npy", help="activations")
-    made.add_argument("--b", metavar="B.npy", help="constant weights, always symmetric")
-    made.add_argument("--bias", metavar="C.npy")
-    made.add_argument(
+    action = actions.add_parser("matmul", help="compute the quantized product of two arrays")
+    action.add_argument("--mode", choices=_MODES, help="range of the activations")
+    action.add_argument("--a", metavar="A.npy", help="activations")
+    action.add_argument("--b", metavar="B.npy", help="constant weights, always symmetric")
+    action.add_argument("--bias", metavar="C.npy")
+    action.add_argument(
         "--numerics",
         choices=("document", "nnpa"),
         help="the documented equations, or a model of the accelerator with dlfloat16",
     )
-    made.add_argument("--out", metavar="Y.npy", help="float32")
-    add_batch(made)
-    made.set_defaults(perform=_matmul)
+    action.add_argument("--out", metavar="Y.npy", help="float32")
+    add_batch(action)
+    action.set_defaults(perform=_matmul)
 
 
 def _quantize(options: argparse.Namespace) -> int:

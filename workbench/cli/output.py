@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_DIFFERS = 0, 1, 2, 3, 4
 EXIT_CANCELLED = 130
+# The pause between two lines of progress where stderr is no terminal.
+PLAIN_PERIOD_S = 5.0
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -62,21 +65,29 @@ class Progress:
         self._terminal = sys.stderr.isatty()
         self._open = False
         self._begun = time.monotonic()
+        self._told = self._begun
 
     def line(self, text: str) -> None:
         """Print one line, above the bar if there is one."""
         self._clear()
+        self._told = time.monotonic()
         print(for_terminal(text), file=sys.stderr, flush=True)
 
     def update(self, stage: str, fraction: float | None, message: str) -> None:
-        """Show the progress of a stage."""
+        """Show the progress of a stage; as a line every few seconds where there is no terminal."""
         if not self._terminal:
+            if time.monotonic() - self._told >= PLAIN_PERIOD_S:
+                share = "" if fraction is None else f"{fraction:4.0%}  "
+                self.line(f"{stage:>12}  {share}{message or 'running'}")
             return
         filled = int(24 * (fraction or 0.0))
-        bar = "█" * filled + "·" * (24 - filled) if fraction is not None else "…"
-        elapsed = time.monotonic() - self._begun
+        bar = "…"
+        if fraction is not None:
+            bar = "█" * filled + "·" * (24 - filled) + f" {fraction:4.0%}"
+        elapsed = f"({time.monotonic() - self._begun:.0f} s)"
+        room = shutil.get_terminal_size().columns - len(f"{stage:>12} {bar}  {elapsed}") - 1
         self._clear()
-        sys.stderr.write(f"{stage:>12} {bar} {one_line(message[:40])} ({elapsed:.0f} s)")
+        sys.stderr.write(f"{stage:>12} {bar} {one_line(message[: max(room, 0)])} {elapsed}")
         sys.stderr.flush()
         self._open = True
 

@@ -211,10 +211,10 @@ def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
     if not spec:
         return None
     if not spec.endswith(TEXT_SUFFIX):
-        made = DataSource(spec=spec)
+        source = DataSource(spec=spec)
         if options.preprocess and is_folder(spec, options.project.absolute().parent):
-            return made.model_copy(update={"preprocess": preprocess_of(options.preprocess)})
-        return made
+            return source.model_copy(update={"preprocess": preprocess_of(options.preprocess)})
+        return source
     if options.sequence is not None and options.sequence < 1:
         where = Place(kind="option", id="calibration.tokens.length")
         raise failure(

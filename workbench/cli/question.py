@@ -45,10 +45,10 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
                 Place(kind="tool", id=f"engine.array_jobs.{name}"),
                 code="engine-job-ended",
             )
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if "infos" in found:
-        raise WorkbenchError(ErrorInfo.model_validate(info) for info in found["infos"])
-    return found
+        document: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "infos" in document:
+        raise WorkbenchError(ErrorInfo.model_validate(info) for info in document["infos"])
+    return document
 
 
 def add_batch(verb: argparse.ArgumentParser) -> None:

@@ -13,16 +13,16 @@ _NAMED = 3
 def print_exported(part: dict[str, Any]) -> None:
     """Print the products predicted to be quantized, and the commands to compile the file."""
     products = part["products"]
-    count = sum(each["quantized"] for each in products)
+    count = sum(product["quantized"] for product in products)
     print(
         f"Model        ONNX opset {part['opset']}, {part['bytes']:,} bytes, "
         f"{part['nodes']} operations; {part['rewritten']} Gemm rewritten"
     )
     print(f"Predicted    {count} of {len(products)} matrix products become int8")
     left: dict[str, list[str]] = {}
-    for each in products:
-        if not each["quantized"]:
-            left.setdefault(each["reason"], []).append(each["origin"] or each["node"])
+    for product in products:
+        if not product["quantized"]:
+            left.setdefault(product["reason"], []).append(product["origin"] or product["node"])
     for reason, names in left.items():
         known = list(dict.fromkeys(names))
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
@@ -47,12 +47,12 @@ def print_runtime(part: dict[str, Any]) -> None:
 
 def print_readings(readings: list[dict[str, Any]]) -> None:
     """Print one line per arithmetic, compared to the float model."""
-    for each in readings:
-        top1 = "" if each["top1"] is None else f", top-1 {each['top1']:.2%}"
-        decibel = "equal" if each["sqnr_db"] is None else f"{each['sqnr_db']:.2f} dB"
+    for reading in readings:
+        top1 = "" if reading["top1"] is None else f", top-1 {reading['top1']:.2%}"
+        decibel = "equal" if reading["sqnr_db"] is None else f"{reading['sqnr_db']:.2f} dB"
         print(
-            f"             {each['title']:23}SQNR {decibel}, max error "
-            f"{each['max_abs_error']:.3g}{top1}: {each['marks']}"
+            f"             {reading['title']:23}SQNR {decibel}, max error "
+            f"{reading['max_abs_error']:.3g}{top1}: {reading['marks']}"
         )
 
 
@@ -70,11 +70,11 @@ def print_text(text: dict[str, Any] | None, *sides: str) -> None:
 
 def _print_corrections(corrections: list[dict[str, Any]]) -> None:
     """Print each correction that changed something, is switched off or could not be applied."""
-    for each in corrections:
-        places = plural(len(each["places"]), "place")
+    for correction in corrections:
+        places = plural(len(correction["places"]), "place")
         words = {"on": places, "off": "switched off", "aside": "not applied: other tools"}
-        if each["places"] or each["state"] != "on":
-            print(f"Correction   {each['title']}: {words[each['state']]}")
+        if correction["places"] or correction["state"] != "on":
+            print(f"Correction   {correction['title']}: {words[correction['state']]}")
 
 
 def print_summary(document: dict[str, Any]) -> None:
@@ -93,8 +93,8 @@ def print_summary(document: dict[str, Any]) -> None:
     ):
         if name in document:
             write(document[name])
-    for each in document["warnings"]:
-        print(f"Warning      {each['message']}")
+    for warning in document["warnings"]:
+        print(f"Warning      {warning['message']}")
 
 
 def _print_emulated(part: dict[str, Any]) -> None:
@@ -144,9 +144,9 @@ def _print_lower(part: dict[str, Any]) -> None:
 
 
 def _print_suggestions(part: list[dict[str, Any]]) -> None:
-    for each in part:
-        print(f"Suggestion   {each['title']}. {each['expected']}")
-        for line in each["source"]:
+    for suggestion in part:
+        print(f"Suggestion   {suggestion['title']}. {suggestion['expected']}")
+        for line in suggestion["source"]:
             print(f"             {line['place']}: {line['instead']}")
 
 
@@ -201,10 +201,10 @@ def _print_compiled(part: dict[str, Any], samples: int) -> None:
         )
     if (first := part["first_difference"]) is not None:
         place = [first["operation"], first["module"], first["source_line"], first["command"]]
-        told = ", ".join(text for text in place if text) or "operation unknown"
+        where = ", ".join(text for text in place if text) or "operation unknown"
         print(
             f"             first: output {first['output']} of delegate {first['delegate']}, "
-            f"{first['computed']} instead of {first['expected']}; {told}"
+            f"{first['computed']} instead of {first['expected']}; {where}"
         )
     for finding in part["findings"]:
         at = f"{finding['command']} at {finding['offset']:#x} of delegate {finding['delegate']}: "
@@ -250,8 +250,10 @@ def _print_run(part: dict[str, Any]) -> None:
             f"{found['max_lsb']} LSB apart, arg-max equal for {found['argmax_equal']} of "
             f"{part['samples']}"
         )
-    said = () if part["kind"] == "functional" and report["succeeded"] else (report["exit_reason"],)
-    for sentence in (*said, *report["explanation"][-1:], *report["notes"]):
+    reasons = (
+        () if part["kind"] == "functional" and report["succeeded"] else (report["exit_reason"],)
+    )
+    for sentence in (*reasons, *report["explanation"][-1:], *report["notes"]):
         print(f"             {sentence}")
 
 

@@ -87,12 +87,12 @@ def _settings(options: argparse.Namespace) -> int:
     opened = api.open(options.project)
     if options.settings:
         opened = api.save(api.set_settings(opened, assignments(options.settings)))
-    found = api.settings(opened)
+    current = api.settings(opened)
     if options.json:
-        print_json({"project": opened.project.name, "settings": found.values})
+        print_json({"project": opened.project.name, "settings": current.values})
         return EXIT_DONE
-    told = assignments(options.settings)
-    shown = [row for row in found.rows if not told or _is_told(row.key, told)]
+    given = assignments(options.settings)
+    shown = [row for row in current.rows if not given or _is_told(row.key, given)]
     print_table(
         ("key", "value", "takes"),
         [(row.key, "" if row.value is None else _text(row.value), row.takes) for row in shown],
@@ -149,7 +149,7 @@ def _target(options: argparse.Namespace) -> int:
         return EXIT_DONE
     rows = (
         (spec.name, json.dumps(complete.options.get(spec.name, spec.default)), spec.title,
-         ", ".join(str(each.value) for each in spec.choices))
+         ", ".join(str(choice.value) for choice in spec.choices))
         for spec in target.options(project.target, folder)
     )  # fmt: skip
     print_table(("option", "value", "", "choices"), rows)

@@ -272,9 +272,11 @@ def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[
     finite = [(np.nan_to_num(a), np.nan_to_num(b)) for a, b in pairs]
     apart = [np.abs(a - b) for a, b in finite]
     return {
-        "elements": int(sum(each.size for each in apart)),
-        "equal": int(sum(np.count_nonzero(each == 0) for each in apart)),
-        "max_abs_difference": float(max((each.max(initial=0.0) for each in apart), default=0.0)),
+        "elements": int(sum(output.size for output in apart)),
+        "equal": int(sum(np.count_nonzero(output == 0) for output in apart)),
+        "max_abs_difference": float(
+            max((output.max(initial=0.0) for output in apart), default=0.0)
+        ),
     }
 
 

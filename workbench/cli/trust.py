@@ -12,6 +12,9 @@ from workbench.project.trust import TrustStore
 if TYPE_CHECKING:
     import argparse
 
+# Characters of a digest in the list.
+_SHOWN = 12
+
 
 def add(verbs: Any) -> None:
     """Add the verb."""
@@ -26,7 +29,9 @@ def add(verbs: Any) -> None:
     add_json(listing)
     listing.set_defaults(perform=_list)
     revoking = actions.add_parser("revoke", help="take a permission back")
-    revoking.add_argument("place", metavar="PLACE", help="a folder or callable of the list")
+    revoking.add_argument(
+        "place", metavar="PLACE", help="a folder or callable of the list, or its digest as listed"
+    )
     revoking.set_defaults(perform=_revoke)
 
 
@@ -42,7 +47,7 @@ def _list(options: argparse.Namespace) -> int:
             }
         )
         return EXIT_DONE
-    rows = [(place, grant.digest[:12], grant.description) for place, grant in granted.items()]
+    rows = [(place, grant.digest[:_SHOWN], grant.description) for place, grant in granted.items()]
     print_table(("place", "digest", "project"), rows)
     return EXIT_DONE
 
@@ -50,7 +55,17 @@ def _list(options: argparse.Namespace) -> int:
 def _revoke(options: argparse.Namespace) -> int:
     store = TrustStore()
     granted = store.granted()
-    place = next((p for p in (options.place, os.path.abspath(options.place)) if p in granted), "")
+    named = {options.place, os.path.abspath(options.place)}
+    # The name of a folder may have characters that a terminal does not show.
+    is_digest = len(options.place) >= _SHOWN
+    place = next(
+        (
+            place
+            for place, grant in granted.items()
+            if place in named or (is_digest and grant.digest.startswith(options.place))
+        ),
+        "",
+    )
     if not place:
         raise failure(
             f"Nothing is trusted at {options.place}.",

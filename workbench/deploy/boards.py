@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import clock_of, memory_use
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
+from workbench.text import read_toml
 from workbench.toolchain_versions import versions
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def read(path: Path) -> Board:
     """
     where = Place(kind="file", id=path.name)
     try:
-        raw = tomllib.loads(read_limited(path, _MOST_BYTES).decode())
+        raw = read_toml(read_limited(path, _MOST_BYTES).decode())
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(
@@ -133,13 +133,13 @@ def read(path: Path) -> Board:
 
 def all_boards() -> dict[str, Board | WorkbenchError]:
     """Return every board with an id; an invalid file is included with its error."""
-    found: dict[str, Board | WorkbenchError] = {}
+    boards_by_id: dict[str, Board | WorkbenchError] = {}
     for name, path in listed().items():
         try:
-            found[name] = read(path)
+            boards_by_id[name] = read(path)
         except WorkbenchError as error:
-            found[name] = error
-    return found
+            boards_by_id[name] = error
+    return boards_by_id
 
 
 def _translated(name: str, problem: object) -> ErrorInfo:
@@ -265,9 +265,9 @@ def put(project: Project, name: str, folder: Path, device: str = "") -> Project:
 def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     """Yield the problems of the project's board, and of the target on it."""
     try:
-        found = placed(project, folder)
-        if found is not None:
-            yield from lacking(*found, folder)
+        placement = placed(project, folder)
+        if placement is not None:
+            yield from lacking(*placement, folder)
     except WorkbenchError as error:
         yield from error.infos
 
@@ -275,12 +275,12 @@ def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
 def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     """Yield the differences between the target and the project's board."""
     try:
-        found = placed(project, folder)
-        sentences = departures(*found, folder) if found is not None else []
+        placement = placed(project, folder)
+        sentences = departures(*placement, folder) if placement is not None else []
     except WorkbenchError:
         return
     where = Place(kind="option", id="target.id")
-    if found is not None and (differs := runtime_difference(found[0])):
+    if placement is not None and (differs := runtime_difference(placement[0])):
         yield ErrorInfo(
             message=differs,
             hint="Update the SDK's ExecuTorch, or make the program with that release. See the "
@@ -340,23 +340,23 @@ def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
     npu = board.npu_of(choice.id)
     if npu is None:
         return [f"The target is {choice.id}, which {board.title} does not have."]
-    said = []
+    sentences = []
     for option, usual in (
         ("system_config", (npu.system_config,)), ("memory_mode", npu.memory_modes),
     ):  # fmt: skip
         value = str(choice.options.get(option))
         if value not in usual:
-            said.append(
+            sentences.append(
                 f"{option.replace('_', ' ')} is {value}; the board specifies {', '.join(usual)}."
             )
     clock = clock_of(choice, folder)
     if npu.clock_hz is not None and npu.clock_hz != clock:
-        said.append(
+        sentences.append(
             f"The system configuration assumes {clock / 1000000.0:,.0f} MHz, but the "
             f"board's NPU runs at {npu.clock_hz / 1000000.0:,.0f} MHz; estimated times "
             "differ by at least that ratio."
         )
-    return said
+    return sentences
 
 
 def why_not_on(board: Board, choice: TargetChoice, sram_bytes: int) -> str:
@@ -457,10 +457,10 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     # Imported late to keep the window's start fast.
     from workbench.pte.description import memory
 
-    found = placed(project, folder)
-    if found is None:
+    placement = placed(project, folder)
+    if placement is None:
         return None
-    board, choice = found
+    board, choice = placement
     return fit(board, demands(choice, (len(program), beside), memory(program), folder))
 
 

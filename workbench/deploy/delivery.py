@@ -107,8 +107,8 @@ def _manifest_with_verdict(
     for entry in manifest.get("files", ()):
         if (other := changed.get(entry["name"])) is not None:
             entry.update(other.model_dump())
-    told = {"outcome": dict(outcome)} if outcome else {}
-    named = {"gate": gate.model_dump(mode="json"), **manifest, **told}
+    parts = {"outcome": dict(outcome)} if outcome else {}
+    named = {"gate": gate.model_dump(mode="json"), **manifest, **parts}
     return f"{json.dumps(named, indent=2)}\n".encode()
 
 
@@ -125,9 +125,9 @@ def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
             if final.exists() or final.is_symlink():
                 saved[final] = part.with_name(f"{part.name.removesuffix('.part')}-old.part")
                 final.rename(saved[final])
-        for final, part in parts.items():
-            part.rename(final)
-            placed.append(final)
+        # A loss of power may not reorder what becomes of the old manifest, the files and the new.
+        sync_folder(target)
+        _place(target, parts, placed)
     except BaseException:
         for final in placed:
             final.unlink(missing_ok=True)
@@ -141,6 +141,15 @@ def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
         with contextlib.suppress(OSError):
             old.unlink()
     sync_folder(target)
+
+
+def _place(target: Path, parts: Mapping[Path, Path], placed: list[Path]) -> None:
+    """Give the files their names, the manifest last; list those that have them."""
+    for final, part in parts.items():
+        if final.name == _MANIFEST:
+            sync_folder(target)
+        part.rename(final)
+        placed.append(final)
 
 
 def _damaged(name: str) -> Exception:

@@ -221,16 +221,16 @@ def components(facts: Facts) -> list[str]:
     Operator components are named after their source files, which are derived from the operator's
     name; kernels outside the pack have none.
     """
-    found = list(_BASE)
+    names = list(_BASE)
     if _has_cortex_m(facts):
-        found.append(_CMSIS_NN)
+        names.append(_CMSIS_NN)
     if facts.delegates:
         family = facts.choice.id.split("-")[1].upper()
-        found += [
+        names += [
             "Machine Learning:ExecuTorch:Backend EthosU",
             f"Machine Learning:NPU Support:Ethos-U Driver&Generic {family}",
         ]
-    return found + list(dict.fromkeys(filter(None, map(_component, facts.kernels))))
+    return names + list(dict.fromkeys(filter(None, map(_component, facts.kernels))))
 
 
 def _component(kernel: str) -> str:
@@ -249,7 +249,7 @@ def cproject(facts: Facts) -> str:
     """Return the part of a CMSIS csolution project with pack and components."""
     packs = ["PyTorch::ExecuTorch", *(["ARM::CMSIS-NN"] if _has_cortex_m(facts) else [])]
     lines = ["project:", "  packs:", *(f"    - pack: {pack}" for pack in packs), "  components:"]
-    lines += [f"    - component: {in_yaml(each)}" for each in components(facts)]
+    lines += [f"    - component: {in_yaml(component)}" for component in components(facts)]
     return "\n".join(lines) + "\n"
 
 

@@ -149,7 +149,7 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             f"Its weights are in the separate file {facts.stem}.ptd: load it as named "
             "data together with the program."
         )
-    ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
+    ports = [("input", tensor) for tensor in facts.inputs] + [("output", e) for e in facts.outputs]
     rows = [
         (side, str(port.get("dtype", port["type"])), _shape(port), _grid(port))
         for side, port in ports

@@ -67,21 +67,23 @@ def sentences(found: PictureInput) -> list[str]:
         )
     channels = {"auto": "gray for one channel, else RGB", "gray": "gray"}
     layout = channels.get(settings.layout, settings.layout.upper())
-    told = [f"{size}, {settings.filter}. Channels: {layout}."]
+    lines = [f"{size}, {settings.filter}. Channels: {layout}."]
     if settings.dtype != "float32":
         minus = " minus 128" if settings.dtype == "int8" else ""
-        return [*told, f"The input is the pixel{minus}."]
+        return [*lines, f"The input is the pixel{minus}."]
     if not found.codes:
-        mean, std = (", ".join(f"{v:g}" for v in each) for each in (settings.mean, settings.std))
-        told.append(f"The input is (pixel / {settings.scale:g} - mean) / std with mean {mean} and "
+        mean, std = (
+            ", ".join(f"{v:g}" for v in values) for values in (settings.mean, settings.std)
+        )
+        lines.append(f"The input is (pixel / {settings.scale:g} - mean) / std with mean {mean} and "
                     f"std {std}.")  # fmt: skip
     elif found.offset is None:
-        told.append("The code of a pixel is in the table of its channel: see the header.")
+        lines.append("The code of a pixel is in the table of its channel: see the header.")
     elif found.offset:
-        told.append("The code of a pixel is the pixel minus 128 (its bits XOR 0x80).")
+        lines.append("The code of a pixel is the pixel minus 128 (its bits XOR 0x80).")
     else:
-        told.append("The code of a pixel is the pixel itself: hand over the camera's bytes.")
-    return told
+        lines.append("The code of a pixel is the pixel itself: hand over the camera's bytes.")
+    return lines
 
 
 def input_header(found: PictureInput, stem: str) -> str:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from workbench.engine.targets.formats import schemes
 from workbench.engine.targets.nnpa.arithmetic import matmul, quantized
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
+from workbench.npz import open_npz
 from workbench.targets.formats.parameters import ROLES
 
 if TYPE_CHECKING:
@@ -98,13 +100,14 @@ def load(path: Any) -> Tensor:
     """
     place = Place(kind="file", id=str(path))
     try:
-        array = np.load(_path(path), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with open_npz(_path(path)) as array:
+            is_single = isinstance(array, np.ndarray)
+    except (OSError, ValueError, MemoryError, EOFError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise failure(
             f"{path} cannot be read as .npy: {reason}.", where=place, code="array-unreadable"
         ) from error
-    if not isinstance(array, np.ndarray):
+    if not is_single:
         raise failure(
             f"{path} contains several arrays; a .npy file contains one.",
             where=place,
@@ -254,15 +257,15 @@ def _narrow(path: Any) -> Tensor:
         WorkbenchError: it is unreadable, or exceeds the range of float32.
     """
     x = load(path)
-    made = x.float()
-    if count := int((made.isinf() & x.isfinite()).sum()):
+    narrow = x.float()
+    if count := int((narrow.isinf() & x.isfinite()).sum()):
         place = Place(kind="file", id=str(path))
         raise failure(
             f"{path} contains {count} values outside the float32 range.",
             where=place,
             code="array-beyond-float32",
         )
-    return made
+    return narrow
 
 
 def _matmul(job: dict[str, Any]) -> dict[str, Any]:
@@ -277,14 +280,14 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
             place,
             code="bias-not-finite",
         )
-    made = matmul(a, b, bias, job["mode"], job["numerics"])
-    save(job["out"], made.y)
+    product = matmul(a, b, bias, job["mode"], job["numerics"])
+    save(job["out"], product.y)
     exact = a.double() @ b.double()
     if bias is not None:
         fused = bias.dim() == b.dim() - 1 and bias.dim() > 1
         exact = exact + (bias.unsqueeze(-2) if fused else bias)
-    sentences = list(made.warnings)
-    if lost := int((~made.y.isfinite()).sum()):
+    sentences = list(product.warnings)
+    if lost := int((~product.y.isfinite()).sum()):
         held = (
             "the range of dlfloat16 and became NaN"
             if job["numerics"] == "nnpa"
@@ -295,9 +298,9 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
         "out": str(job["out"]),
         "mode": job["mode"],
         "numerics": job["numerics"],
-        "shape": list(made.y.shape),
+        "shape": list(product.y.shape),
         "warnings": sentences,
-        **quality(exact, made.y),
+        **quality(exact, product.y),
     }
 
 

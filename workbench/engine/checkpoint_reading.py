@@ -19,8 +19,15 @@ import torch
 
 from workbench.engine import code_import
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
-from workbench.project.checkpoints import CONVERT_MODULE, form_of, shards, weight_files
+from workbench.files import MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, open_regular, read_limited
+from workbench.npz import open_npz, refuse_bomb_at
+from workbench.project.checkpoints import (
+    CONVERT_MODULE,
+    form_of,
+    refuse_long_pickles,
+    shards,
+    weight_files,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +65,14 @@ def read_checkpoint(path: Path) -> Any:
 
 
 def _read_file(file: Path) -> Any:
+    refuse_bomb_at(file)
     match form_of(file):
         case "safetensors":
             from safetensors.torch import load_file
 
             return load_file(file)
         case "npz":
-            with np.load(file, allow_pickle=False) as arrays:
+            with open_npz(file) as arrays:
                 return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         case "torchscript":
             return _read_torchscript(file)
@@ -98,7 +106,7 @@ def _read_shards(index: Path) -> Tensors:
                 f"{file.name} contains no tensors by name.", where=WHERE, code="weights-unreadable"
             )
         merged |= {k: v for k, v in part.items() if isinstance(v, torch.Tensor)}
-    wanted = set(json.loads(index.read_bytes())["weight_map"])
+    wanted = set(json.loads(read_limited(index, MAX_TEXT_BYTES))["weight_map"])
     if lost := sorted(wanted - set(merged)):
         raise failure(
             f"The shards of {index.name} lack {len(lost)} tensors ({', '.join(lost[:3])}).",
@@ -139,9 +147,9 @@ class _Inert:
     def __new__(cls, *arguments: Any, **named: Any) -> _Inert:
         """Return an object that keeps no arguments."""
         del arguments, named
-        made = super().__new__(cls)
-        made.items = {}
-        return made
+        module = super().__new__(cls)
+        module.items = {}
+        return module
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         del arguments, named
@@ -231,6 +239,7 @@ class _InertPickle:
 
 def _read_inert(file: Path) -> Any:
     """Return a checkpoint's content without running code; foreign objects are inert."""
+    refuse_long_pickles(file)
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             return torch.load(file, map_location="cpu", weights_only=True)

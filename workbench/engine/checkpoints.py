@@ -54,19 +54,19 @@ def load_weights(module: torch.nn.Module, path: Path) -> WeightsTaken:
     if (problem := foreign(path, "model.weights")) is not None:
         raise WorkbenchError([problem])
     content = read_checkpoint(path)
-    found = [fit for held in state_dicts(content) for fit in _fits(module, held)]
-    if not found:
+    fits = [fit for held in state_dicts(content) for fit in _fits(module, held)]
+    if not fits:
         raise failure(
             f"{path.name} contains no state dict.",
             f"It contains {contents_of(content)}. Save model.state_dict() with torch.save.",
             WHERE,
             code="weights-not-state-dict",
         )
-    best = max(found, key=_Fit.rank)
+    best = max(fits, key=_Fit.rank)
     best.require(path.name)
     # Tensors that share memory are loaded through the one that is there.
     module.load_state_dict(best.matched, strict=False)
-    others = {fit.entry for fit in found if fit.is_whole} - {best.entry, ()}
+    others = {fit.entry for fit in fits if fit.is_whole} - {best.entry, ()}
     return WeightsTaken(
         form=form_of(path),
         entry=best.entry,
@@ -122,13 +122,13 @@ class _Fit:
         if self.is_whole and not self.surplus:
             return
         place = f" in {'.'.join(self.entry)}" if self.entry else ""
-        told = [
+        reasons = [
             *self._told_shapes(),
             *_told(self.missing, "missing"),
             *_told(self.surplus, "surplus"),
         ]
         raise failure(
-            f"The weights{place} do not fit: {'; '.join(told)}.",
+            f"The weights{place} do not fit: {'; '.join(reasons)}.",
             self._remedy(),
             WHERE,
             details="\n".join(
@@ -142,8 +142,8 @@ class _Fit:
         )
 
     def _told_shapes(self) -> Iterator[str]:
-        for name, found, wanted in self.misshapen[:3]:
-            yield f"{name} is {list(found)} in the file and {list(wanted)} in the model"
+        for name, shape, wanted in self.misshapen[:3]:
+            yield f"{name} is {list(shape)} in the file and {list(wanted)} in the model"
         if len(self.misshapen) > 3:
             yield f"{len(self.misshapen) - 3} more have another shape"
 
@@ -172,10 +172,10 @@ class _Fit:
         heads = {name.rpartition(".")[0] for name, _, _ in self.misshapen}
         first = [(f[0], m[0]) for _, f, m in self.misshapen if f and m and f[1:] == m[1:]]
         if len(first) == len(self.misshapen) and len(heads) == 1 and len(set(first)) == 1:
-            ((found, wanted),) = set(first)
+            ((shape, wanted),) = set(first)
             return (
-                f"The file has {found} classes (outputs of {heads.pop()}), the model {wanted}. "
-                f"Build the model with {found}."
+                f"The file has {shape} classes (outputs of {heads.pop()}), the model {wanted}. "
+                f"Build the model with {shape}."
             )
         name, found_shape, wanted_shape = self.misshapen[0]
         if len(self.misshapen) == 1 and len(found_shape) > 1 and len(wanted_shape) > 1:
@@ -220,14 +220,14 @@ def _prefixes(known: Tensors, wanted: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 def _heads(names: Mapping[str, Any], others: Mapping[str, Any]) -> Counter[str]:
     """Return the prefixes without which names are among the others, counted."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name in names:
         at = name.find(".")
         while at >= 0:
             if name[at + 1 :] in others:
-                found[name[: at + 1]] += 1
+                counts[name[: at + 1]] += 1
             at = name.find(".", at + 1)
-    return found
+    return counts
 
 
 @dataclass(frozen=True)

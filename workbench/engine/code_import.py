@@ -265,8 +265,8 @@ def _hook(entry: str) -> importlib.abc.PathEntryFinder:
 
 def _folder_of(path: Path) -> CodeFolder | None:
     """Return the innermost folder of the installed code that holds a path."""
-    found = [folder for folder in installed().folders if path.is_relative_to(folder.path)]
-    return max(found, key=lambda folder: len(folder.path.parts), default=None)
+    folders = [folder for folder in installed().folders if path.is_relative_to(folder.path)]
+    return max(folders, key=lambda folder: len(folder.path.parts), default=None)
 
 
 def _is_environment(path: Path, inside: Path | None) -> bool:

@@ -103,15 +103,15 @@ class StageContext:
     def hot(self, stage_id: StageId) -> Any:
         """Return the live object of an earlier stage: kept, or made again from its result."""
         key = self.plan.key(stage_id)
-        found = self.store.get(stage_id, key)
-        if found is None:
+        hot = self.store.get(stage_id, key)
+        if hot is None:
             module = importlib.import_module(STAGES_BY_ID[stage_id].entry.split(":")[0])
-            found = module.load(self)
-            if found is None:
+            hot = module.load(self)
+            if hot is None:
                 raise failure(
                     f"The result of {stage_id} is no longer usable.",
                     "Run it again.",
                     code="result-unusable",
                 )
-            self.store.keep(stage_id, key, found)
-        return found
+            self.store.keep(stage_id, key, hot)
+        return hot

@@ -118,11 +118,11 @@ def main() -> int:
         document, arrays = request
         outputs = [Output(dtype, tuple(shape)) for dtype, shape in document["outputs"]]
         try:
-            made = compute(document["name"], _filled(document["arguments"], arrays), outputs)
+            results = compute(document["name"], _filled(document["arguments"], arrays), outputs)
         except WorkbenchError as error:
             send(answers, {"infos": [info.model_dump(mode="json") for info in error.infos]}, [])
         else:
-            send(answers, {}, made)
+            send(answers, {}, results)
     return 0
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.engine.worker_processes import Answer, Crew, answered, connected, serve
+from workbench.engine.cluster import Answer, Cluster
+from workbench.engine.worker_processes import Crew, serve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ class Estimators(Protocol):
     """The interface of estimators."""
 
     def submit(self, point: Point) -> Future[Answer]:
-        """Request an estimate; the answer contains "totals" or "problem"."""
+        """Request an estimate; the answer contains "totals"."""
         ...
 
 
@@ -74,8 +75,11 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
         with Crew(__name__, count) as crew:
             yield _Local(crew)
         return
-    with connected(scheduler) as client:
-        yield _Cluster(client)
+    cluster = Cluster(scheduler)
+    try:
+        yield _Remote(cluster)
+    finally:
+        cluster.close()
 
 
 class _Local:
@@ -88,21 +92,20 @@ class _Local:
         return self._crew.submit(_asked(point, [str(path) for path in point.programs]))
 
 
-class _Cluster:
+class _Remote:
     """Cluster workers, which receive the bytes of each program once."""
 
-    def __init__(self, client: Any) -> None:
-        self._client, self._executor = client, client.get_executor(pure=True)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._sent: dict[Path, Any] = {}
 
     def submit(self, point: Point) -> Future[Answer]:
-        asked = _asked(point, [self._program(path) for path in point.programs])
-        future: Future[Answer] = self._executor.submit(answered, _estimate, asked)
-        return future
+        programs = [self._program(path) for path in point.programs]
+        return self._cluster.submit(_estimate, _asked(point, programs))
 
     def _program(self, path: Path) -> Any:
         if path not in self._sent:
-            self._sent[path] = self._client.scatter(path.read_bytes(), direct=False)
+            self._sent[path] = self._cluster.scatter(path.read_bytes())
         return self._sent[path]
 
 

@@ -194,8 +194,8 @@ class EngineJob:
         if self.command.project.taken_from_plugins():
             from workbench.engine.plugins import error_in
 
-            if found := error_in(self.command.project, self._folder, error):
-                return found.infos
+            if error_info := error_in(self.command.project, self._folder, error):
+                return error_info.infos
         return (_unexpected(error, stage),)
 
 

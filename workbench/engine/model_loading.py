@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from workbench.engine import code_import, user_code
@@ -18,6 +17,7 @@ from workbench.engine.checkpoints import load_weights
 from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
+from workbench.npz import open_npz
 from workbench.project import pt2, sources
 from workbench.results import WeightsTaken
 
@@ -117,6 +117,9 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
 
 def _read_program(path: Path) -> torch.export.ExportedProgram:
     """Return the program in a file: as torch reads it if the user trusts it, else strictly."""
+    with open_regular(path) as file:
+        if not zipfile.is_zipfile(file):
+            raise pt2.UnreadableArchiveError("it is no archive")
     data = read_limited(path, MAX_PROGRAM_BYTES)
     if code_import.is_trusted_program(data, path):
         return load_trusted(data)
@@ -164,7 +167,7 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
         path = sources.absolute(folder, model.inputs)
         where = Place(kind="option", id="model.inputs")
         try:
-            with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
+            with open_npz(path) as arrays:
                 if sum(entry.file_size for entry in arrays.zip.infolist()) > _MAX_INPUT_BYTES:
                     raise ValueError("they are too large for example inputs")
                 return tuple(torch.from_numpy(arrays[name]) for name in arrays.files)

@@ -97,8 +97,12 @@ def _vectors(context: StageContext) -> bytes:
             if number == VECTORS:
                 break
             inputs, outputs = _step(ours, sample, kept)
-            found = {"input": inputs, "float": outputs, "emulated": _step(theirs, sample, kept)[1]}
-            for name, tensors in found.items():
+            vectors = {
+                "input": inputs,
+                "float": outputs,
+                "emulated": _step(theirs, sample, kept)[1],
+            }
+            for name, tensors in vectors.items():
                 arrays |= {f"{number}/{name}{i}": t.numpy() for i, t in enumerate(tensors)}
     written = io.BytesIO()
     np.savez(written, **arrays)

@@ -88,8 +88,8 @@ class Plugins:
         Raises:
             WorkbenchError: it cannot be loaded, raises, or returns another type.
         """
-        made = self._make(reference, QuantizationConfig, {"is_qat": is_qat})
-        return replace(made, label=reference)
+        built = self._make(reference, QuantizationConfig, {"is_qat": is_qat})
+        return replace(built, label=reference)
 
     def observer(self, reference: str) -> ObserverClass:
         """Return the class of an observer.
@@ -97,11 +97,13 @@ class Plugins:
         Raises:
             WorkbenchError: it cannot be loaded, or is not an observer with a grid.
         """
-        found: Any = load_callable(self._named(reference), _OPTION)
-        is_one = isinstance(found, type) and issubclass(found, UniformQuantizationObserverBase)
+        observer_class: Any = load_callable(self._named(reference), _OPTION)
+        is_one = isinstance(observer_class, type) and issubclass(
+            observer_class, UniformQuantizationObserverBase
+        )
         if not is_one:
             raise _is_not(reference, UniformQuantizationObserverBase)
-        return cast("ObserverClass", found)
+        return cast("ObserverClass", observer_class)
 
     def finder(self, reference: str) -> NodeFinder:
         """Return a finder.
@@ -126,12 +128,12 @@ class Plugins:
         named = self._named(reference)
         function = load_callable(named, _OPTION)
         try:
-            made = function(**options)
+            result = function(**options)
         except (Exception, SystemExit) as error:
             raise user_failure(error, "raised an error", _WHERE, named.path) from error
-        if not isinstance(made, kind):
+        if not isinstance(result, kind):
             raise _is_not(reference, kind)
-        return made
+        return result
 
 
 class _Finder(NodeFinder):
@@ -141,15 +143,15 @@ class _Finder(NodeFinder):
         self._own, self._reference = own, reference
 
     def find_nodes(self, model: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
-        found = self._own.find_nodes(model)
-        if not hasattr(found, "__next__"):
+        nodes = self._own.find_nodes(model)
+        if not hasattr(nodes, "__next__"):
             raise failure(
-                f"{self._reference} returns a {type(found).__name__}, not an iterator of nodes.",
+                f"{self._reference} returns a {type(nodes).__name__}, not an iterator of nodes.",
                 "Use yield in its find_nodes, or return iter(...).",
                 _WHERE,
                 code="plugin-finder-invalid",
             )
-        return found
+        return nodes
 
     def __repr__(self) -> str:
         return self._reference
@@ -158,8 +160,8 @@ class _Finder(NodeFinder):
 def error_in(project: Project, folder: Path, error: BaseException) -> WorkbenchError | None:
     """Return the error for an exception raised by a plug-in; None for other exceptions."""
     frames: set[str] = set()
-    for each in _chain(error):
-        trace = each.__traceback__
+    for cause in _chain(error):
+        trace = cause.__traceback__
         while trace is not None:
             frames.add(trace.tb_frame.f_code.co_filename)
             trace = trace.tb_next

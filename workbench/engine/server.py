@@ -66,8 +66,8 @@ class Server:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         ready = Ready(pid=os.getpid(), start_s=time.monotonic() - self._started)
         self._wire.send(ready)
-        if not (found := status()).active:
-            self._wire.send(LogLine(level="warning", text=found.reason))
+        if not (status_now := status()).active:
+            self._wire.send(LogLine(level="warning", text=status_now.reason))
         while (job := self._queue.get()) is not None:
             begun = time.monotonic()
             outcome = run_with_big_stack(job.run)
@@ -118,8 +118,8 @@ class Server:
                     starting.append(None)
                 case _:
                     assert_never(command)
-        for each in starting:
-            self._queue.put(each)
+        for process in starting:
+            self._queue.put(process)
 
     def _cancel(self, job_id: str | None = None) -> None:
         """Cancel the unfinished job of this id, or all of them; others are left alone."""

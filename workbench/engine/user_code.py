@@ -31,8 +31,8 @@ def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
         raise
     except (Exception, SystemExit) as error:
         raise user_failure(error, "could not be imported", where, reference.path) from error
-    found = getattr(module, reference.attribute, None)
-    if found is None:
+    function = getattr(module, reference.attribute, None)
+    if function is None:
         names = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
         raise failure(
             f"{_name(reference)} has no {reference.attribute}.",
@@ -40,13 +40,13 @@ def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
             where,
             code="callable-missing",
         )
-    if not callable(found):
+    if not callable(function):
         raise failure(
             f"{reference.attribute} in {_name(reference)} is not callable.",
             where=where,
             code="callable-invalid",
         )
-    return found
+    return function
 
 
 def call(function: Callable[..., Any], reference: Reference, option: str) -> Any:

@@ -17,11 +17,22 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import ValidationError
+
 from workbench import interpreter
 from workbench.engine import code_import
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.engine.cluster import (
+    MAX_ANSWER,
+    Answer,
+    Cluster,
+    Request,
+    answered,
+    parsed,
+    printable,
+    wrong_answer,
+)
+from workbench.errors import WorkbenchError, failure
 from workbench.history.runs import Run
-from workbench.pipeline.plan import tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +41,13 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 
-Request = dict[str, Any]
-Answer = dict[str, Any]
+_ATTEMPTS = 2
 
 
 class Crew:
     """Worker processes of one program; the context manager ends them.
 
-    A worker that ends unexpectedly, e.g. by a crash, is replaced.
+    A worker that ends unexpectedly, e.g. by a crash, is replaced, and its request is repeated once.
     """
 
     def __init__(self, module: str, count: int) -> None:
@@ -69,21 +79,21 @@ class Crew:
         return self._threads.submit(self._ask, request)
 
     def _ask(self, request: Request) -> Answer:
-        process = self._free.get()
-        line = _line_from(process, json.dumps(request) + "\n")
-        if not line:
+        text, code = json.dumps(request) + "\n", None
+        # A process that the system killed says nothing about the request, which gets another.
+        for _ in range(_ATTEMPTS):
+            process = self._free.get()
+            line = _line_from(process, text)
+            if line:
+                self._free.put(process)
+                return parsed(line)
             self._add_one(instead_of=process)
             code = process.returncode
-            raise failure(
-                "A worker process ended unexpectedly.",
-                details=f"exit code {code}",
-                code="worker-ended",
-            )
-        self._free.put(process)
-        answer: Answer = json.loads(line)
-        if "problem" in answer:
-            raise WorkbenchError([ErrorInfo(message=answer["problem"], code="candidate-failed")])
-        return answer
+        raise failure(
+            "A worker process ended unexpectedly.",
+            details=f"exit code {code}",
+            code="worker-ended",
+        )
 
     def _add_one(self, instead_of: subprocess.Popen[str] | None = None) -> None:
         with self._lock:
@@ -102,13 +112,13 @@ class Crew:
 
 
 def _line_from(process: subprocess.Popen[str], asked: str) -> str:
-    """Return the process's answer; empty if it has ended, also within a line."""
+    """Return the process's answer; empty if it has ended, also within a line, or is too long."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         process.stdin.write(asked)
         process.stdin.flush()
-        line = process.stdout.readline()
+        line = process.stdout.readline(MAX_ANSWER)
     except BrokenPipeError:
         return ""
     return line if line.endswith("\n") else ""
@@ -127,46 +137,6 @@ def serve(prepare: Callable[[], Callable[[Request], Answer]]) -> None:
         answers.write(json.dumps(answered(answer, json.loads(line))) + "\n")
         answers.flush()
     os._exit(0)
-
-
-def answered(answer: Callable[[Request], Answer], request: Request) -> Answer:
-    """Return the answer, or an error message as its problem."""
-    try:
-        return answer(request)
-    except WorkbenchError as error:
-        return {"problem": error.infos[0].message}
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
-        return {"problem": f"{error} ({type(error).__name__})"}
-
-
-PLACE = Place(kind="option", id="scheduler")
-
-
-def connected(scheduler: str) -> Any:
-    """Return a client of a Dask scheduler, such as ``tcp://host:8786``; a context manager.
-
-    Raises:
-        WorkbenchError: the scheduler is unreachable, or Dask is not installed.
-    """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise failure(
-            "Running on a cluster needs dask.distributed.",
-            "pip install 'quantization-workbench[cluster]'",
-            PLACE,
-            code="cluster-package-missing",
-        ) from error
-    try:
-        return Client(scheduler, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise failure(
-            f"No Dask scheduler at {scheduler}.",
-            "Start one with `dask scheduler`, and workers that have the workbench installed.",
-            PLACE,
-            str(error),
-            code="cluster-unreachable",
-        ) from error
 
 
 class Workers:
@@ -191,9 +161,9 @@ class Workers:
             "folder": str(folder), "root": str(cache.root), "accelerate": accelerate,
             "allowed": code_import.allowed(),
         }  # fmt: skip
-        self._crew: Crew | _Cluster
+        self._crew: Crew | _ClusterWorkers
         if scheduler:
-            self._crew = _Cluster(scheduler, (str(folder), str(cache.root)))
+            self._crew = _ClusterWorkers(scheduler, (str(folder), str(cache.root)))
             self.count = self._crew.count
         else:
             self._crew, self.count = Crew(__name__, count), count
@@ -208,76 +178,29 @@ class Workers:
     def submit(self, project: Project) -> Future[Run]:
         """Evaluate a project; the future raises ``WorkbenchError`` on failure."""
         asked = self._crew.submit({**self._settings, "project": project.model_dump(mode="json")})
-        return _mapped(asked)
+        return _mapped(asked, project)
 
 
-class _Cluster:
+class _ClusterWorkers:
     """The workers of a Dask cluster, with one candidate per worker at a time."""
 
     def __init__(self, scheduler: str, folders: tuple[str, str]) -> None:
-        self._client = connected(scheduler)
+        self._cluster = Cluster(scheduler)
         try:
-            self.count = self._checked(folders)
+            self.count = self._cluster.checked(folders)
         except BaseException:
-            self._client.close()
+            self._cluster.close()
             raise
-        self._executor = self._client.get_executor(pure=False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._executor.shutdown(wait=False)
-        self._client.close()
+        self._cluster.close()
 
     def submit(self, request: Request) -> Future[Answer]:
         """Send a request to a worker."""
-        future: Future[Answer] = self._executor.submit(_answered_there, request)
-        return future
-
-    def _checked(self, folders: tuple[str, str]) -> int:
-        """Return the number of workers after checking all of them."""
-        try:
-            found = self._client.run(_standing, folders)
-        except Exception as error:  # Import errors of a worker are raised unchanged.
-            raise failure(
-                "A worker of the Dask cluster cannot import the workbench.",
-                "Install the same version on it.",
-                PLACE,
-                repr(error),
-                code="cluster-worker-without-workbench",
-            ) from error
-        if not found:
-            raise failure(
-                "The Dask cluster has no workers.",
-                "Start workers with `dask worker` where the workbench is installed.",
-                PLACE,
-                code="cluster-without-workers",
-            )
-        here = tool_versions()
-        for worker, (unseen, tools) in found.items():
-            if unseen:
-                raise failure(
-                    f"The worker {worker} cannot access {unseen}.",
-                    "Workers read the project and write results: share both folders.",
-                    PLACE,
-                    code="cluster-folder-not-shared",
-                )
-            other = [f"{n} {v}" for n, v in sorted(tools.items()) if here.get(n) != v]
-            if other:
-                raise failure(
-                    f"The worker {worker} has other package versions: {', '.join(other)}.",
-                    "Results of different versions cannot be compared.",
-                    PLACE,
-                    code="cluster-versions-differ",
-                )
-        return len(found)
-
-
-def _standing(folders: tuple[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the folders that a worker cannot access, and its package versions."""
-    unseen = next((each for each in folders if not Path(each).is_dir()), "")
-    return unseen, dict(tool_versions())
+        return self._cluster.submit(_answer_there, request)
 
 
 _there = threading.Lock()
@@ -288,29 +211,45 @@ def _prepared_there() -> Callable[[Request], Answer]:
     return _prepare()
 
 
-def _answered_there(request: Request) -> Answer:
+def _answer_there(request: Request) -> Answer:
     """Answer in a cluster worker, one request at a time: the toolchain is not thread-safe."""
     with _there:
-        return answered(_prepared_there(), request)
+        return _prepared_there()(request)
 
 
-def _mapped(first: Future[Answer]) -> Future[Run]:
+def _mapped(first: Future[Answer], project: Project) -> Future[Run]:
     second: Future[Run] = Future()
 
     def take(done: Future[Answer]) -> None:
         try:
-            answer = done.result()
-            if "problem" in answer:
-                raise failure(answer["problem"], code="candidate-failed")
-            second.set_result(Run.model_validate(answer["run"]))
+            second.set_result(_run_of(done.result(), project))
         except WorkbenchError as error:
             second.set_exception(error)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever a cluster raises
             text = "A worker process ended unexpectedly."
-            second.set_exception(failure(text, details=repr(error), code="worker-ended"))
+            details = printable(repr(error))
+            second.set_exception(failure(text, details=details, code="worker-ended"))
 
     first.add_done_callback(take)
     return second
+
+
+def _run_of(answer: Answer, project: Project) -> Run:
+    """Return the run of an answer.
+
+    Raises:
+        WorkbenchError: it is no run, or that of another project.
+    """
+    try:
+        run = Run.model_validate_json(json.dumps(answer.get("run")))
+    except (ValidationError, ValueError) as error:
+        raise wrong_answer(str(error)) from error
+    given = (run.rules, run.target, run.presets, run.ranges, run.improvers)
+    if given != (
+        project.rules, project.target, project.presets, project.ranges, project.improvers,
+    ):  # fmt: skip
+        raise wrong_answer("the run belongs to another configuration")
+    return run
 
 
 def _prepare() -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -50,12 +50,12 @@ class Pairing:
         return self._across(node_ids, _RIGHT, _LEFT)
 
     def _across(self, node_ids: Collection[str], here: str, there: str) -> frozenset[str]:
-        found: set[str] = set()
+        pairs: set[str] = set()
         for node_id in node_ids:
-            found |= self._same(node_id, here, there) or self._lineage.translate(
+            pairs |= self._same(node_id, here, there) or self._lineage.translate(
                 here, [node_id], there
             )
-        return frozenset(found)
+        return frozenset(pairs)
 
     def _same(self, node_id: str, here: str, there: str) -> frozenset[str]:
         """Return the equal nodes on the other side: of the same kind, not their owner."""
@@ -106,21 +106,21 @@ class Pairing:
 
 def _words(one: Node, other: Node) -> str:
     """Return the differences of two operators; empty if there are none."""
-    found = []
+    words = []
     if one.op != other.op:
-        found.append(f"{one.op} became {other.op}")
+        words.append(f"{one.op} became {other.op}")
     if len(one.outputs) != len(other.outputs):
-        found.append(f"{len(one.outputs)} outputs became {len(other.outputs)}")
+        words.append(f"{len(one.outputs)} outputs became {len(other.outputs)}")
     else:
         for before, after in zip(one.outputs, other.outputs, strict=True):
             if before != after:
-                found.append(f"{_tensor(before)} became {_tensor(after)}")
+                words.append(f"{_tensor(before)} became {_tensor(after)}")
     attrs = [k for k in one.attrs.keys() | other.attrs.keys() if k not in _NOT_COMPARED]
     for name in sorted(attrs):
         before_, after_ = one.attrs.get(name, "none"), other.attrs.get(name, "none")
         if before_ != after_:
-            found.append(f"{name} {before_} became {after_}")
-    return "; ".join(found)
+            words.append(f"{name} {before_} became {after_}")
+    return "; ".join(words)
 
 
 _NOT_COMPARED = frozenset(("debug_handle", "bytes", "origin"))

@@ -153,7 +153,7 @@ def fold_runs(groups: dict[str, Group]) -> bool:
 
     Groups must have signatures. A run has at least three blocks.
     """
-    found = False
+    is_folded = False
     for group in list(groups.values()):
         children: list[str] = []
         for run in _runs(group, groups):
@@ -169,9 +169,9 @@ def fold_runs(groups: dict[str, Group]) -> bool:
             label = f"{first.label} to {last.label} \u00d7 {len(run)}"
             groups[key] = Group(key, label, run, is_run=True)
             children.append(key)
-            found = True
+            is_folded = True
         group.children = children
-    return found
+    return is_folded
 
 
 def _runs(group: Group, groups: dict[str, Group]) -> list[list[str]]:
@@ -310,15 +310,15 @@ class Hierarchy:
     @cached_property
     def depth(self) -> dict[str, int]:
         """Number of levels between an item and the whole graph."""
-        found = {ROOT: 0}
+        depths = {ROOT: 0}
         waiting = [ROOT]
         while waiting:
             key = waiting.pop()
             for child in self.groups[key].children:
-                found[child] = found[key] + 1
+                depths[child] = depths[key] + 1
                 if child in self.groups:
                     waiting.append(child)
-        return found
+        return depths
 
     def _project(self) -> None:
         """Project every edge onto the two children of the lowest group that contains both ends.
@@ -383,10 +383,10 @@ class Hierarchy:
                 shared = parts
             while shared != parts[: len(shared)]:
                 shared = shared[:-1]
-        found = shared or []
-        while found and wanted in found and found[-1] != wanted:
-            found = found[:-1]
-        return ".".join(found)
+        path = shared or []
+        while path and wanted in path and path[-1] != wanted:
+            path = path[:-1]
+        return ".".join(path)
 
     def groups_below(self, key: str) -> Iterator[str]:
         """Yield a group and all groups inside it, outer groups first."""
@@ -405,11 +405,11 @@ class Hierarchy:
 
     def words(self, item: str) -> tuple[str, str]:
         """Return title and subtitle of an item, elided to be drawn."""
-        found = self._words.get(item)
-        if found is None:
+        texts = self._words.get(item)
+        if texts is None:
             title, subtitle = elide(self.title(item)), elide(self.subtitle(item), SUBTITLE_LENGTH)
-            found = self._words[item] = (title, subtitle)
-        return found
+            texts = self._words[item] = (title, subtitle)
+        return texts
 
     def title(self, item: str) -> str:
         """Return the title of an item: its operator, or the group's name."""
@@ -455,8 +455,8 @@ class Hierarchy:
 
     def border(self, group: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the operators outside a group that it reads, and those that read its outputs."""
-        found = self._borders.get(group)
-        if found is None:
+        border = self._borders.get(group)
+        if border is None:
             inside, snapshot = set(self.leaves(group)), self.snapshot
             reads: dict[str, None] = {}
             written: dict[str, None] = {}
@@ -468,30 +468,30 @@ class Hierarchy:
                     target = self.owner.get(edge.target)
                     if target is not None and target not in inside:
                         written[target] = None
-            found = self._borders[group] = (tuple(reads), tuple(written))
-        return found
+            border = self._borders[group] = (tuple(reads), tuple(written))
+        return border
 
     def leaves(self, item: str) -> tuple[str, ...]:
         """Return the drawn operators of an item: for a group all of them, in order."""
         if item not in self.groups:
             return (item,)
-        found: list[str] = []
+        operators: list[str] = []
         waiting = [item]
         while waiting:
             top = waiting.pop()
             if top in self.groups:
                 waiting.extend(reversed(self.groups[top].children))
             else:
-                found.append(top)
-        return tuple(found)
+                operators.append(top)
+        return tuple(operators)
 
     def ancestors(self, item: str) -> list[str]:
         """Return the groups that contain an item, the whole graph first."""
-        found: list[str] = []
+        groups: list[str] = []
         while item in self.parent:
             item = self.parent[item]
-            found.append(item)
-        return found[::-1]
+            groups.append(item)
+        return groups[::-1]
 
     def shown(self, node_id: str, expanded: Collection[str]) -> str | None:
         """Return the visible item that contains an operator while some groups are open."""
@@ -505,14 +505,14 @@ class Hierarchy:
 
     def visible(self, expanded: Collection[str]) -> list[str]:
         """Return the visible items while the given groups are open."""
-        found: list[str] = []
+        items: list[str] = []
         waiting = list(reversed(self.groups[ROOT].children))
         while waiting:
             item = waiting.pop()
-            found.append(item)
+            items.append(item)
             if item in expanded and item in self.groups:
                 waiting.extend(reversed(self.groups[item].children))
-        return found
+        return items
 
     def opening(self) -> frozenset[str]:
         """Return the groups that are open at first, for a readable number of items."""

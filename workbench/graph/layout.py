@@ -276,15 +276,15 @@ class Placement:
     @cached_property
     def boxes(self) -> dict[str, Rect]:
         """Absolute (x, y, width, height) of all items, groups before their children."""
-        found: dict[str, Rect] = {}
+        boxes: dict[str, Rect] = {}
         waiting = [(self.insides[ROOT], 0.0, 0.0)]
         while waiting:
             inside, left, top = waiting.pop()
             for item, (x, y, width, height) in inside.boxes.items():
-                found[item] = (left + x, top + y, width, height)
+                boxes[item] = (left + x, top + y, width, height)
                 if item in self.insides:
                     waiting.append((self.insides[item], left + x, top + y))
-        return found
+        return boxes
 
 
 class Layout:
@@ -315,43 +315,43 @@ class Layout:
 
     def size(self, item: str) -> tuple[float, float]:
         """Return the width and height [px] of an operation or a closed group."""
-        found = self._sizes.get(item)
-        if found is None:
-            found = self._sizes[item] = _size(self.hierarchy, item)
-        return found
+        size = self._sizes.get(item)
+        if size is None:
+            size = self._sizes[item] = _size(self.hierarchy, item)
+        return size
 
     def _reachable(self, expanded: frozenset[str]) -> frozenset[str]:
         """Return the groups that are drawn open: those whose ancestors are open too."""
         changed = expanded ^ self._asked
         if ROOT not in self._expanded or len(changed) > CHANGES_FOLLOWED:
             return frozenset(self._open_below(ROOT, expanded))
-        found = set(self._expanded)
+        groups = set(self._expanded)
         for key in changed:
             if key not in expanded:
-                found.difference_update(self._open_below(key, found))
-            elif self.hierarchy.parent.get(key) in found and key in self.hierarchy.groups:
-                found.update(self._open_below(key, expanded))
-        return frozenset(found | {ROOT})
+                groups.difference_update(self._open_below(key, groups))
+            elif self.hierarchy.parent.get(key) in groups and key in self.hierarchy.groups:
+                groups.update(self._open_below(key, expanded))
+        return frozenset(groups | {ROOT})
 
     def _open_below(self, key: str, expanded: Collection[str]) -> set[str]:
         if key not in self.hierarchy.groups:
             return set()
-        groups, found, waiting = self.hierarchy.groups, {key}, [key]
+        groups, opened, waiting = self.hierarchy.groups, {key}, [key]
         while waiting:
             for child in groups[waiting.pop()].children:
                 if child in expanded and child in groups:
-                    found.add(child)
+                    opened.add(child)
                     waiting.append(child)
-        return found
+        return opened
 
     def _dirty(self, wanted: frozenset[str]) -> set[str]:
-        parent, found = self.hierarchy.parent, set()
+        parent, outdated = self.hierarchy.parent, set()
         for key in wanted ^ self._expanded:
             item: str | None = key
-            while item is not None and item not in found:
-                found.add(item)
+            while item is not None and item not in outdated:
+                outdated.add(item)
                 item = parent.get(item)
-        return found
+        return outdated
 
     def _lay_out_all(self, wanted: frozenset[str]) -> None:
         """Lay out the outdated groups, deepest first."""

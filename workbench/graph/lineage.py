@@ -80,9 +80,9 @@ class Lineage:
         key = self.key(level, node_id)
         if key is None:
             return self._inside(level, node_id, other)
-        found = tuple(self._found.get(other, {}).get(key, ()))
-        if found:
-            return Counterpart(found, self._told(level, node_id, other, found[0]))
+        ids = tuple(self._found.get(other, {}).get(key, ()))
+        if ids:
+            return Counterpart(ids, self._told(level, node_id, other, ids[0]))
         if key.role != "operation":
             owner = tuple(self._found.get(other, {}).get(Key("operation", key.root), ()))
             return Counterpart(owner, "owner") if owner else NOTHING
@@ -92,12 +92,12 @@ class Lineage:
         self, level: str, node_ids: Collection[str], other: str, *, with_owners: bool = True
     ) -> frozenset[str]:
         """Return the counterparts of several nodes, owners only for nodes of the same kind."""
-        found: set[str] = set()
+        ids: set[str] = set()
         for node_id in node_ids:
             match = self.counterparts(level, node_id, other)
             if with_owners or match.how not in {"owner", "inside"}:
-                found.update(match.nodes)
-        return frozenset(found)
+                ids.update(match.nodes)
+        return frozenset(ids)
 
     def carry(self, values: Mapping[str, float], level: str, other: str) -> dict[str, float]:
         """Transfer a value per operation to another level.
@@ -150,11 +150,11 @@ class Lineage:
         for node_id, key in _operands(snapshot, roots):
             keys[node_id] = key
         _follow(snapshot, keys, set(roots.values()))
-        found: dict[Key, list[str]] = defaultdict(list)
+        groups: dict[Key, list[str]] = defaultdict(list)
         for node in snapshot.nodes:
             if node.id in keys:
-                found[keys[node.id]].append(node.id)
-        self._keys[level], self._found[level], self._how[level] = keys, dict(found), how
+                groups[keys[node.id]].append(node.id)
+        self._keys[level], self._found[level], self._how[level] = keys, dict(groups), how
 
 
 def _is_operation(node: Node) -> bool:
@@ -199,11 +199,11 @@ def _unpacks_delegate(node: Node, snapshot: GraphSnapshot) -> bool:
 
 
 def _by_place(nodes: list[Node]) -> dict[tuple[str, int, str], list[Node]]:
-    found: dict[tuple[str, int, str], list[Node]] = defaultdict(list)
+    groups: dict[tuple[str, int, str], list[Node]] = defaultdict(list)
     for node in nodes:
         if node.module and node.kind == "call":
-            found[node.module, node.call, operator_name(node.op)].append(node)
-    return found
+            groups[node.module, node.call, operator_name(node.op)].append(node)
+    return groups
 
 
 def _operands(snapshot: GraphSnapshot, roots: Mapping[str, str]) -> Iterator[tuple[str, Key]]:
@@ -271,7 +271,7 @@ def attribute(rows: Sequence[tuple[str, str]], snapshot: GraphSnapshot) -> tuple
     by_sort: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, (module, operator) in enumerate(rows):
         by_sort[module, operator].append(index)
-    found: list[str | None] = [None] * len(rows)
+    ids: list[str | None] = [None] * len(rows)
     for (module, operator), indices in by_sort.items():
         nodes = calls.get(module, []) if operator else []
         if module and len(nodes) == 1:
@@ -280,8 +280,8 @@ def attribute(rows: Sequence[tuple[str, str]], snapshot: GraphSnapshot) -> tuple
             nodes = [node for node in nodes if _is_sort(node, operator)]
         if len(nodes) == len(indices):
             for index, node in zip(indices, nodes, strict=True):
-                found[index] = node.id
-    return tuple(found)
+                ids[index] = node.id
+    return tuple(ids)
 
 
 def _is_sort(node: Node, operator: str) -> bool:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Place, failure
+from workbench.files import read_limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 SUFFIXES = (".json", ".csv")
-LARGEST_BYTES = 64 << 20
+LARGEST_BYTES = 16 << 20
 _HINT = (
     'JSON: {"conv2d": 1.5, ...} or {"latency": {"conv2d": 1.5, ...}}. '
     "CSV: a line of titles, then the operation's name and its numbers."
@@ -43,15 +45,15 @@ def read_numbers(path: Path) -> NumbersFile:
     """
     place = Place(kind="file", id=path.name)
     try:
-        if path.stat().st_size > LARGEST_BYTES:
+        text = read_limited(path, LARGEST_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        if error.errno == errno.EFBIG:
             raise failure(
-                f"'{path.name}' is larger than 64 MiB.",
+                f"'{path.name}' is larger than 16 MiB.",
                 "Remove columns.",
                 place,
                 code="numbers-file-too-large",
-            )
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
+            ) from error
         raise failure(
             f"'{path.name}' cannot be read.", "", place, str(error), code="numbers-file-unreadable"
         ) from error
@@ -89,7 +91,15 @@ def _from_json(text: str, path: Path) -> dict[str, dict[str, float]]:
 
 
 def _from_csv(text: str, path: Path) -> dict[str, dict[str, float]]:
-    rows = [row for row in csv.reader(text.splitlines()) if row]
+    try:
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except csv.Error as error:
+        raise failure(
+            f"'{path.name}' is not a table: {error}.",
+            _HINT,
+            Place(kind="file", id=path.name),
+            code="numbers-file-invalid",
+        ) from error
     if len(rows) < 2 or len(rows[0]) < 2:
         place = Place(kind="file", id=path.name)
         raise failure(
@@ -109,8 +119,8 @@ def _from_csv(text: str, path: Path) -> dict[str, dict[str, float]]:
 
 
 def _numbers(raw: dict[Any, Any]) -> dict[str, float]:
-    found = {str(name): _number(value) for name, value in raw.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    numbers = {str(name): _number(value) for name, value in raw.items()}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _number(value: object) -> float | None:

@@ -299,7 +299,7 @@ def _conflicts(rows: Rows) -> Conflicts:
     for layer in rows.layers:
         for index, vertex in enumerate(layer):
             position[vertex] = index
-    found: Conflicts = set()
+    conflicts: Conflicts = set()
     for upper, lower in zip(rows.layers, rows.layers[1:], strict=False):
         start, scanned = 0, 0
         for index, vertex in enumerate(lower):
@@ -311,9 +311,9 @@ def _conflicts(rows: Rows) -> Conflicts:
                 for above in rows.up[other]:
                     is_inner = other >= rows.count and above >= rows.count
                     if not is_inner and not start <= position[above] <= end:
-                        found.add((above, other))
+                        conflicts.add((above, other))
             scanned, start = index + 1, end
-    return found
+    return conflicts
 
 
 def _upper_bend(rows: Rows, vertex: int) -> int | None:

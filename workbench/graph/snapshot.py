@@ -203,8 +203,8 @@ class GraphSnapshot:
         Raises:
             WorkbenchError: there is no such node.
         """
-        found = self.nodes_by_id.get(node_id)
-        if found is None:
+        node = self.nodes_by_id.get(node_id)
+        if node is None:
             message = f"No operator '{node_id}' at level {self.level}."
             raise failure(
                 message,
@@ -212,7 +212,7 @@ class GraphSnapshot:
                 Place(kind="node", id=node_id),
                 code="node-unknown",
             )
-        return found
+        return node
 
     def producers(self, node_id: str) -> tuple[Node, ...]:
         """Return the nodes whose tensors this node reads, in order of its arguments."""

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from workbench.analysis.gate import Verdict, figures
 from workbench.errors import Place, failure
+from workbench.files import read_limited
 from workbench.history.comparison import Change, changes, facts_of_rules
 from workbench.project.frozen import Frozen
 from workbench.results import EvaluateResult, LowerResult, VerifyResult, load_result
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 # Deliverables and the documents of runs have the outcome under this key.
 KEY = "outcome"
 MANIFEST = "manifest.json"
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 16 << 20
 
 
 class Outcome(Frozen):
@@ -73,7 +74,7 @@ def outcome_of(run: Run, folders: Mapping[str, Path] | None = None) -> Outcome:
         sentence=run.gate.sentence if run.gate else "",
         figures={name: value if math.isfinite(value) else None for name, value in known.items()},
         rules=facts_of_rules(run),
-        layers={each.tensor: each.sqnr_db for each in run.layers if each.sqnr_db is not None},
+        layers={layer.tensor: layer.sqnr_db for layer in run.layers if layer.sqnr_db is not None},
         versions=run.versions,
     )
 
@@ -115,9 +116,7 @@ def read_outcome(path: Path) -> Outcome:
     path = path / MANIFEST if path.is_dir() else path
     where = Place(kind="file", id=str(path))
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError("it is too large")
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(read_limited(path, _MAX_BYTES))
         return Outcome.model_validate(raw[KEY])
     except OSError as error:
         raise failure(

@@ -67,18 +67,18 @@ class History:
 
     def runs(self) -> list[Run]:
         """Return all runs, oldest first; rows of a newer program are omitted and reported."""
-        found: list[Run] = []
+        rows: list[Run] = []
         try:
-            unread = self._read(found)
+            unread = self._read(rows)
         except _DAMAGED as error:
             self._give_up(error)
-            return found[::-1]
+            return rows[::-1]
         if unread:
             self._report_once(
                 "history-runs-unsupported",
                 f"{unread} runs were written by another version of the program.",
             )
-        return found[::-1]
+        return rows[::-1]
 
     def _read(self, found: list[Run]) -> int:
         """Add the runs to a list, newest first; return how many are of another version."""
@@ -105,10 +105,10 @@ class History:
         Raises:
             WorkbenchError: there is no run with this number.
         """
-        found = {run.number: run for run in self.runs()}
-        if number in found:
-            return found[number]
-        known = f"1 to {max(found)}" if found else "none yet"
+        runs_by_number = {run.number: run for run in self.runs()}
+        if number in runs_by_number:
+            return runs_by_number[number]
+        known = f"1 to {max(runs_by_number)}" if runs_by_number else "none yet"
         raise failure(
             f"No run {number} in the history.",
             f"Runs: {known}.",
@@ -138,8 +138,8 @@ class History:
 
     def _put(self, run: Run) -> Run:
         with self._rows:
-            found = self._rows.execute("SELECT number, run FROM runs WHERE key = ?", (run.key,))
-            known = found.fetchone()
+            row = self._rows.execute("SELECT number, run FROM runs WHERE key = ?", (run.key,))
+            known = row.fetchone()
             if known is None:
                 new = (run.key, run.model_dump_json(exclude={"number"}))
                 number = self._rows.execute("INSERT INTO runs (key, run) VALUES (?, ?)", new)
@@ -151,10 +151,10 @@ class History:
         return run.model_copy(update={"number": known[0]})
 
     def _saved(self) -> list[Run]:
-        found: list[Run] = []
+        runs: list[Run] = []
         with contextlib.suppress(*_DAMAGED):
-            self._read(found)
-        return found[::-1]
+            self._read(runs)
+        return runs[::-1]
 
     def _give_up(self, error: Exception) -> None:
         assert self.path is not None
@@ -193,31 +193,31 @@ class History:
 
     @staticmethod
     def _memory() -> sqlite3.Connection:
-        made = sqlite3.connect(":memory:")
-        made.execute(_TABLE)
-        return made
+        connection = sqlite3.connect(":memory:")
+        connection.execute(_TABLE)
+        return connection
 
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open the file and check that it is a history and writable."""
     _refuse_foreign(path)
-    made = sqlite3.connect(path, timeout=_BUSY_S)
+    connection = sqlite3.connect(path, timeout=_BUSY_S)
     try:
-        _limit(made)
-        _refuse_other_tables(made)
-        version = made.execute("PRAGMA user_version").fetchone()[0]
+        _limit(connection)
+        _refuse_other_tables(connection)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise sqlite3.OperationalError("it was written by a newer program")
         if path.exists() and not path.stat().st_mode & 0o222:
             raise sqlite3.OperationalError("it is read-only")
-        with made:
-            made.execute(_TABLE)
-            made.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        made.execute("SELECT number FROM runs LIMIT 1").fetchone()
+        with connection:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("SELECT number FROM runs LIMIT 1").fetchone()
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
 def _refuse_foreign(path: Path) -> None:

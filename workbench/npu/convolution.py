@@ -84,12 +84,12 @@ def depthwise(state: State, parameter: int) -> None:
     step = max(1, _PIECE // (columns * depth))
     for first in range(0, rows, step):
         part = slice(first, min(first + step, rows))
-        found = _plane_sums(values[first * kernel.stride_y :], kernel, planes, part, columns)
+        sums = _plane_sums(values[first * kernel.stride_y :], kernel, planes, part, columns)
         if whole:
-            results[part] = found
+            results[part] = sums
             continue
-        stage.check_accumulators(found, bound)
-        results[part] = stage.apply(found, bound)
+        stage.check_accumulators(sums, bound)
+        results[part] = stage.apply(sums, bound)
     if whole:
         _conclude(state, results, bound, stage)
     else:
@@ -100,12 +100,12 @@ def _plane_sums(
     values: _Array, kernel: Kernel, planes: _Array, part: slice, columns: int
 ) -> _Array:
     count = part.stop - part.start
-    found = np.zeros((count, columns, planes.shape[1]), values.dtype)
-    product = np.empty_like(found)
+    sums = np.zeros((count, columns, planes.shape[1]), values.dtype)
+    product = np.empty_like(sums)
     for tap, plane in zip(taps(values, kernel, count, columns), planes, strict=True):
         np.multiply(tap, plane, out=product)
-        found += product
-    return found
+        sums += product
+    return sums
 
 
 def _sums(

@@ -171,8 +171,8 @@ def _operand_u85(state: State, side: Literal["IFM", "IFM2"]) -> _Operand:
         value -= (value >> 31) << 32
         signed = bool(precision & 1)
         zero_point = registers.word(f"{side}_ZERO_POINT", signed=signed)
-        made = np.full((1, 1, 1), value - zero_point, np.int64)
-        return _Operand(made, source or registers.feature_map(side))
+        constant = np.full((1, 1, 1), value - zero_point, np.int64)
+        return _Operand(constant, source or registers.feature_map(side))
     axes = bool(broadcast & 1), bool(broadcast >> 1 & 1), bool(broadcast >> 2 & 1)
     return _read(state, side, axes)
 
@@ -211,8 +211,8 @@ def _combined(name: str, operands: tuple[Any, Any], bits: int, rounding: Roundin
     a, b = operands
     if name in {"SHL", "SHR", "LSR"}:
         return _shifted(name, (a, b), bits, rounding)
-    found: Integers = _BINARY[name](a, b)
-    return found
+    values: Integers = _BINARY[name](a, b)
+    return values
 
 
 def _shifted(

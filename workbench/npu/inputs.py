@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import Place, failure
+from workbench.npz import open_npz
 
 if TYPE_CHECKING:
     from workbench.npu.program import Tensor
@@ -27,7 +29,7 @@ def read_inputs(path: Path, count: int) -> list[_Array]:
     """
     place = Place(kind="option", id="inputs")
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             if not hasattr(stored, "files"):
                 raise failure(
                     f"{path} holds one array, not named ones.",
@@ -44,7 +46,7 @@ def read_inputs(path: Path, count: int) -> list[_Array]:
                     code="inputs-missing",
                 )
             return [np.asarray(stored[f"in{i}"]) for i in range(count)]
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise failure(
             f"{path} cannot be read: {error}.", "Give an .npz.", place, code="inputs-not-readable"
         ) from error
@@ -53,15 +55,15 @@ def read_inputs(path: Path, count: int) -> list[_Array]:
 def drawn_inputs(tensors: Sequence[Tensor]) -> list[_Array]:
     """Return integers of the whole range, and normally distributed numbers, always the same."""
     generator = np.random.default_rng(SEED)
-    made: list[_Array] = []
+    arrays: list[_Array] = []
     for tensor in tensors:
         kind = np.dtype(tensor.dtype)
         if kind.kind in "iu":
             limits = np.iinfo(kind)
             drawn = generator.integers(limits.min, limits.max, tensor.shape, kind, endpoint=True)
-            made.append(drawn)
+            arrays.append(drawn)
         elif kind.kind == "b":
-            made.append(generator.integers(0, 2, tensor.shape).astype(kind))
+            arrays.append(generator.integers(0, 2, tensor.shape).astype(kind))
         else:
-            made.append(generator.standard_normal(tensor.shape).astype(kind))
-    return made
+            arrays.append(generator.standard_normal(tensor.shape).astype(kind))
+    return arrays

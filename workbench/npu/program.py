@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
 from workbench.npu.counters import Counters
 from workbench.npu.cpu import CpuOperators, Output, run_kernel
 from workbench.npu.faults import Finding
@@ -22,6 +21,7 @@ from workbench.npu.machine import Machine
 from workbench.npu.memory import Access
 from workbench.npu.state import Options, WeightCache
 from workbench.pte import vela_stream
+from workbench.pte.description import program_bytes
 from workbench.pte.program import (
     Call,
     Delegate,
@@ -196,15 +196,15 @@ class _Run:
             _in_memory_order(self._value(index), value)
             for index, value in zip(given, self._method.tensors(given), strict=True)
         ]
-        found = machine.run(arrays, self._options)
+        outputs = machine.run(arrays, self._options)
         for index, value, data in zip(
-            taken, self._method.tensors(taken), found.outputs, strict=True
+            taken, self._method.tensors(taken), outputs.outputs, strict=True
         ):
             self._values[index] = _from_memory(data, value.dtype, value.shape, value.dim_order)
-        self._counters += found.counters
-        self._findings += found.findings
-        self._peak[call.index] = found.peak
-        self._accesses.update({(call.index, at): kept for at, kept in found.accesses.items()})
+        self._counters += outputs.counters
+        self._findings += outputs.findings
+        self._peak[call.index] = outputs.peak
+        self._accesses.update({(call.index, at): kept for at, kept in outputs.accesses.items()})
 
     def _kernel(self, call: Call) -> None:
         if not 0 <= call.index < len(self._method.kernels) or not call.values:
@@ -286,7 +286,7 @@ def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = N
 
 def _read(path: Path) -> bytes:
     try:
-        return read_limited(path, MAX_PROGRAM_BYTES)
+        return program_bytes(path)
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",

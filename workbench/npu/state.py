@@ -144,6 +144,8 @@ class State:
     def remark(self, severity: Severity, code: str, message: str) -> None:
         """Report something about the command that runs, once."""
         now = self.counters
-        found = Finding(severity, code, message, now.offset, now.command, now.module, self.delegate)
-        if found not in self.findings[-8:]:
-            self.findings.append(found)
+        finding = Finding(
+            severity, code, message, now.offset, now.command, now.module, self.delegate
+        )
+        if finding not in self.findings[-8:]:
+            self.findings.append(finding)

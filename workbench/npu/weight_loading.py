@@ -54,13 +54,13 @@ def load_weights(state: State, ifm: FeatureMap, kernel: Kernel, *, depthwise: bo
         digest.update(len(stream).to_bytes(8, "little"))
         digest.update(stream)
     key = (digest.digest(), geometry, fast)
-    found: Weights | None = state.weights.get(key)
-    if found is None:
-        found = _decoded(state, geometry, streams, fast=fast)
-        state.weights.put(key, found, found.matrix.nbytes)
-    state.counters.weights += found.matrix.size
-    state.counters.zero_weights += found.zeros
-    return found
+    weights: Weights | None = state.weights.get(key)
+    if weights is None:
+        weights = _decoded(state, geometry, streams, fast=fast)
+        state.weights.put(key, weights, weights.matrix.nbytes)
+    state.counters.weights += weights.matrix.size
+    state.counters.zero_weights += weights.zeros
+    return weights
 
 
 def _stream(state: State, name: str) -> bytes:

@@ -196,8 +196,8 @@ def _block_u55(
     inside = (i < geometry.ifm_depth) & (o < depth) & (element < rows * columns)
     row = o * geometry.streams + stream
     place = ((row * geometry.height + ky) * geometry.width + kx) * geometry.ifm_depth + i
-    made: Places = np.where(inside, place, _OUTSIDE).reshape(-1)
-    return made
+    order: Places = np.where(inside, place, _OUTSIDE).reshape(-1)
+    return order
 
 
 @lru_cache(maxsize=8)
@@ -286,8 +286,8 @@ def _block_u85(
         inside = (o < geometry.ofm_depth) & (i < geometry.ifm_depth)
         size = geometry.height * geometry.width
         place = (o * size + elements[:, None]) * geometry.ifm_depth + i
-        made: Places = np.where(inside & (elements[:, None] >= 0), place, _OUTSIDE).reshape(-1)
-        yield made
+        order: Places = np.where(inside & (elements[:, None] >= 0), place, _OUTSIDE).reshape(-1)
+        yield order
 
 
 def woven_u85(geometry: Geometry) -> Places:

@@ -47,16 +47,16 @@ def decode(data: bytes | memoryview | npt.NDArray[np.uint8], limit: int) -> Weig
         Fault: the stream ends within a slice, has a code that does not exist, or is too long.
     """
     stream = _Stream(bytes(data), limit)
-    found: list[Weights] = []
+    values: list[Weights] = []
     count = 0
     palette = _Palette()
     while (runs := stream.next_slice()) is not None:
         decoded, palette = _slice(stream, runs, palette)
-        found.append(decoded)
+        values.append(decoded)
         count += decoded.size
         if count > limit:
             raise _too_long(limit)
-    return np.concatenate(found) if found else np.zeros(0, np.int16)
+    return np.concatenate(values) if values else np.zeros(0, np.int16)
 
 
 def decode_fast(data: bytes | memoryview | npt.NDArray[np.uint8], count: int) -> Weights:
@@ -252,10 +252,10 @@ def _walk_plain(stream: _Stream, header: _Header) -> _Chunks:
         raise WeightFault("The weight stream ends within a slice.") from None
     stream.at = at + (pending + left) * divisor
     first = np.array(starts, np.int64)
-    found = stream.array[first >> 3] >> (first & 7).astype(np.uint64)
-    unary = (found & np.uint64(0xFFF)).astype(np.int64)
+    bits = stream.array[first >> 3] >> (first & 7).astype(np.uint64)
+    unary = (bits & np.uint64(0xFFF)).astype(np.int64)
     lengths = np.frombuffer(_ONES, np.uint8)[unary].astype(np.int64)
-    second = (found >> np.uint64(_CHUNK)).astype(np.int64) & (1 << lengths) - 1
+    second = (bits >> np.uint64(_CHUNK)).astype(np.int64) & (1 << lengths) - 1
     # The remainders of a chunk stand behind the unary bits of the next one.
     behind = np.append((first + _CHUNK + lengths)[1:], at)
     return _Chunks(unary, second, behind)
@@ -387,6 +387,6 @@ def _with_runs(weights: Weights, runs: _Array) -> Weights:
     first = int(runs[0]) if lead else 0
     places = np.arange(weights.size) + first
     places[1:] += np.cumsum(runs[lead:])[:-1]
-    made = np.zeros(weights.size + int(runs.sum()), np.int16)
-    made[places] = weights
-    return made
+    values = np.zeros(weights.size + int(runs.sum()), np.int16)
+    values[places] = weights
+    return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -32,6 +33,10 @@ def default_root() -> Path:
     """Return the cache folder: the environment variable's, or the user's cache folder."""
     given = os.environ.get(CACHE_VARIABLE)
     return Path(given).absolute() if given else Path(platformdirs.user_cache_dir(APPLICATION))
+
+
+# What a failing write raises, often without the name of the file.
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ class Cache:
             yield temporary
             self._seal(temporary, key)
         except OSError as error:
-            if Path(str(error.filename or "")).is_relative_to(temporary) or error.errno == 28:
+            inside = Path(str(error.filename or "")).is_relative_to(temporary)
+            if inside or error.errno in _DISK_ERRORS:
                 raise _no_room(self.root, error) from error
             raise
         finally:

@@ -33,8 +33,8 @@ def state_of(path: Path) -> State:
     Raises:
         OSError: it cannot be read.
     """
-    found = path.stat()
-    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    stat = path.stat()
+    return (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
 class Digests:
@@ -160,16 +160,16 @@ class Reading:
 
     def code(self, spec: str | None, option: str) -> JsonValue:
         """Return the key of a callable; None if no callable is given."""
-        found = sources.callable_reference(spec, self.folder, option) if spec else None
-        return self.reference(option, found) if found else None
+        reference = sources.callable_reference(spec, self.folder, option) if spec else None
+        return self.reference(option, reference) if reference else None
 
     def data(self, data: DataSource | None, option: str) -> JsonValue:
         """Return the key of a data source; None if none is given."""
         if data is None:
             return None
         named = sources.data_references(data, self.folder, option)
-        found = {name: self.reference(name, ref) for name, ref in named}
+        references = {name: self.reference(name, ref) for name, ref in named}
         rest = data.model_dump(mode="json", exclude={"spec", "labels"})
         if data.labels == sources.LABELS_OF_FOLDERS:
             rest["labels"] = data.labels
-        return {**rest, "references": list(found.values())}
+        return {**rest, "references": list(references.values())}

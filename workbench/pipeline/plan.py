@@ -188,14 +188,14 @@ def simulator_setup(project: Project) -> Setup | ErrorInfo:
 
 
 def _machine(reading: Reading) -> JsonValue:
-    found = simulator_setup(reading.project)
-    if isinstance(found, ErrorInfo):
+    setup = simulator_setup(reading.project)
+    if isinstance(setup, ErrorInfo):
         return "functional"
     return {
-        "simulator": reading.digest(found.installed.path),
-        "runner": reading.digest(found.runner.path),
-        "fast": found.settings.fast,
-        "trace": found.settings.trace and not found.settings.fast,
+        "simulator": reading.digest(setup.installed.path),
+        "runner": reading.digest(setup.runner.path),
+        "fast": setup.settings.fast,
+        "trace": setup.settings.trace and not setup.settings.fast,
     }
 
 

@@ -101,11 +101,11 @@ def problems(
         prepared: The quantizer's report; without it, pinned ranges are not checked.
     """
     # A problem of several rules is reported once.
-    told = {info.message: info for info in reversed(list(_errors(project, folder)))}
+    infos = {info.message: info for info in reversed(list(_errors(project, folder)))}
     if graph is not None:
         types = [module.type_name for module in graph.modules]
-        told |= {info.message: info for info in ambiguous_classes(project, types)}
-    errors = [Problem(level="error", info=info) for info in reversed(told.values())]
+        infos |= {info.message: info for info in ambiguous_classes(project, types)}
+    errors = [Problem(level="error", info=info) for info in reversed(infos.values())]
     warnings = [
         Problem(level="warning", info=info) for info in _warnings(project, folder, graph, prepared)
     ]
@@ -220,10 +220,10 @@ def lost_ranges(
         exported: Nodes of the exported graph.
         prepared: The quantizer's report; it includes nodes that the quantizer created.
     """
-    made = {note.node for note in prepared.annotations}
+    nodes = {note.node for note in prepared.annotations}
     modules = {note.module for note in prepared.annotations}
     for fixed in project.ranges:
-        if fixed.tensor not in exported and fixed.tensor not in made:
+        if fixed.tensor not in exported and fixed.tensor not in nodes:
             yield ErrorInfo(
                 message=f"The fixed range of {fixed.tensor} has no effect: "
                 "the model has no such tensor.",
@@ -232,9 +232,9 @@ def lost_ranges(
                 where=Place(kind="tensor", id=fixed.tensor),
                 code="fixed-range-lost",
             )
-    for chosen in (each for each in project.range_methods if each.scope != "all"):
+    for chosen in (method for method in project.range_methods if method.scope != "all"):
         is_tensor = chosen.scope == "tensor"
-        known = {*exported, *made} if is_tensor else modules
+        known = {*exported, *nodes} if is_tensor else modules
         if not any(chosen.speaks_of(name, name) for name in known):
             yield ErrorInfo(
                 message=f"The method for the range of {chosen.place} has no effect: "

@@ -23,10 +23,10 @@ def listed() -> dict[str, Path]:
 
     A user's file overrides a shipped file of the same name.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in (SHIPPED, own_folder()):
-        found |= {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
-    return found
+        files |= {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+    return files
 
 
 def board_file(name: str, folder: Path) -> Path:

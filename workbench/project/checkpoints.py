@@ -6,10 +6,13 @@ import json
 import pickletools
 import zipfile
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from workbench.errors import ErrorInfo, Place
 from workbench.files import MAX_TEXT_BYTES, open_regular, read_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Form = Literal[
     "safetensors", "index", "folder", "torchscript", "module", "pickle", "npz", "program",
@@ -83,6 +86,17 @@ def form_of(path: Path) -> Form:
     return found
 
 
+class LongPickleError(ValueError):
+    """A pickle has more parts than any checkpoint needs."""
+
+
+# A tensor takes about 40 operations.
+_MOST_OPERATIONS = 1_000_000
+# Pickles at the beginning of a file of torch's older format: a magic number, its version, facts of
+# the system, the object, and the names of the storages.
+_OLD_PICKLES = 5
+
+
 def _form_of_archive(path: Path) -> Form:
     try:
         with zipfile.ZipFile(path) as archive:
@@ -109,30 +123,69 @@ def _holds_module(path: Path, pickles: int) -> bool:
     Archives have one pickle; torch's older format begins with a magic number, its version, facts of
     the system, and the object.
     """
-    found: set[str] = set()
+    holders: set[str] = set()
     try:
         with open_regular(path) as file:
             for _ in range(pickles):
-                found |= _fields_in(file)
+                holders |= _fields_in(file)
     except (OSError, ValueError, IndexError):
         # The end of the file, or tensors.
         pass
-    return found == _MODULE_FIELDS
+    return holders == _MODULE_FIELDS
 
 
 def _fields_in(data: IO[bytes]) -> set[str]:
     return {
         str(argument)
-        for opcode, argument, _ in pickletools.genops(data)
+        for opcode, argument in _operations(data)
         if "UNICODE" in opcode.name and argument in _MODULE_FIELDS
     }
+
+
+def _operations(data: IO[bytes]) -> Iterator[tuple[Any, Any]]:
+    """Yield the operations of one pickle.
+
+    Raises:
+        ValueError: it is damaged, or has too many.
+    """
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if number == _MOST_OPERATIONS:
+            raise LongPickleError(f"it has more than {_MOST_OPERATIONS} parts")
+        yield opcode, argument
+
+
+def refuse_long_pickles(path: Path) -> None:
+    """Refuse a checkpoint whose description would become millions of objects.
+
+    Raises:
+        LongPickleError: it has too many parts.
+        OSError: it cannot be read, or is not regular.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            with open_regular(path) as file:
+                for _ in range(_OLD_PICKLES):
+                    for _ in _operations(file):
+                        pass
+            return
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.endswith(".pkl"):
+                    with archive.open(name) as data:
+                        for _ in _operations(data):
+                            pass
+    except LongPickleError:
+        raise
+    except (ValueError, IndexError, zipfile.BadZipFile):
+        # The end of the file, tensors, or damage that the reader reports.
+        return
 
 
 def weight_files(path: Path) -> list[Path]:
     """Return the files that hold a model's weights: one, or an index with its shards."""
     if path.is_dir():
-        found = [path / name for name in _IN_FOLDERS if (path / name).is_file()]
-        return weight_files(found[0]) if found else []
+        files = [path / name for name in _IN_FOLDERS if (path / name).is_file()]
+        return weight_files(files[0]) if files else []
     if not path.name.endswith(_INDEX):
         return [path]
     return [path, *(shard for shard in shards(path) if shard.is_file())]

@@ -351,17 +351,17 @@ def without_origins(raw: dict[str, Any]) -> dict[str, Any]:
     ranges, methods = raw.get("ranges"), raw.get("range_methods", [])
     if not isinstance(ranges, list) or not isinstance(methods, list):
         return raw
-    if not all(isinstance(each, dict) for each in ranges):
+    if not all(isinstance(fixed, dict) for fixed in ranges):
         return raw
     taken = [
-        {"scope": "tensor", "match": each.get("tensor"), "method": each["by"]}
-        for each in ranges
-        if each.get("by")
+        {"scope": "tensor", "match": fixed.get("tensor"), "method": fixed["by"]}
+        for fixed in ranges
+        if fixed.get("by")
     ]
     kept = [
-        {name: value for name, value in each.items() if name != "by"}
-        for each in ranges
-        if not each.get("by")
+        {name: value for name, value in fixed.items() if name != "by"}
+        for fixed in ranges
+        if not fixed.get("by")
     ]
     return {**raw, "ranges": kept, "range_methods": [*methods, *taken]}
 

@@ -71,9 +71,9 @@ def condition_of(text: str) -> Condition:
     Raises:
         WorkbenchError: it is not written so, or names no known figure.
     """
-    found = _CONDITION.fullmatch(text)
+    match = _CONDITION.fullmatch(text)
     try:
-        name, comparison, value = found.groups() if found else ("", "", "")
+        name, comparison, value = match.groups() if match else ("", "", "")
         return Condition(_known(name.lower()), comparison, float(value))
     except (ValueError, KeyError):
         raise failure(
@@ -96,10 +96,10 @@ def condition_against(text: str, baseline: Mapping[str, float]) -> Condition:
     Raises:
         WorkbenchError: It is not written so, or names no known figure.
     """
-    found = _RELATIVE.fullmatch(text)
-    if found is None:
+    match = _RELATIVE.fullmatch(text)
+    if match is None:
         return condition_of(text)
-    name, comparison, sign, percent, plain_sign, plain = found.groups()
+    name, comparison, sign, percent, plain_sign, plain = match.groups()
     condition = condition_of(f"{name}{comparison}{percent or plain or 0}")
     figure = baseline.get(condition.name, math.nan)
     step = condition.value * (abs(figure) / 100 if percent else 1)

@@ -309,17 +309,17 @@ class Project(Frozen):
 
     def taken_from_plugins(self) -> list[tuple[str, PluginRole, str]]:
         """Return the plug-in references of enabled rules: rule id, kind and reference."""
-        found: list[tuple[str, PluginRole, str]] = []
+        references: list[tuple[str, PluginRole, str]] = []
         for rule in (r for r in self.rules if r.enabled):
             config = self.config_of(rule)
             if rule.kind == "finder":
-                found.append((rule.id, "finder", rule.match))
+                references.append((rule.id, "finder", rule.match))
             if isinstance(config, PluginConfig):
                 role: PluginRole = "quantizer" if rule.kind == "quantizer" else "config"
-                found.append((rule.id, role, config.reference))
+                references.append((rule.id, role, config.reference))
             elif isinstance(config, QuantConfig) and config.activation.observer.kind == "plugin":
-                found.append((rule.id, "observer", config.activation.observer.plugin))
-        return found
+                references.append((rule.id, "observer", config.activation.observer.plugin))
+        return references
 
     def kept_off(self) -> list[tuple[RuleKind, str]]:
         """Return kind and match of the rules that keep parts off the NPU, sorted."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.files import MAX_SOURCE_BYTES, read_limited
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -89,27 +89,27 @@ def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
             where,
             code="plugin-missing",
         )
-    found = _read(path, state.st_mtime_ns, state.st_size)
-    if isinstance(found, str):
-        message = f"The plug-in {Path(plugin).name} cannot be read: {found}"
+    items = _read(path, state.st_mtime_ns, state.st_size)
+    if isinstance(items, str):
+        message = f"The plug-in {Path(plugin).name} cannot be read: {items}"
         raise failure(
             message,
             "The guide describes the contents of a plug-in.",
             where,
             code="plugin-unreadable",
         )
-    return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in found)
+    return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in items)
 
 
 def offered(project: Project | None, folder: Path, role: PluginRole) -> list[PluginItem]:
     """Return the readable items of a role from the project's and installed plug-ins."""
-    found: list[PluginItem] = []
+    items: list[PluginItem] = []
     for plugin in (*(project.plugins if project else ()), *installed()):
         try:
-            found += [item for item in items_of(plugin, folder) if item.role == role]
+            items += [item for item in items_of(plugin, folder) if item.role == role]
         except WorkbenchError:
             continue
-    return found
+    return items
 
 
 def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
@@ -145,7 +145,7 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
     """Return role, name and title of every item in a file, or an error message."""
     del modified_ns, size
     try:
-        tree = ast.parse(read_limited(path, MAX_TEXT_BYTES))
+        tree = ast.parse(read_limited(path, MAX_SOURCE_BYTES))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}."
     except (OSError, ValueError, RecursionError, MemoryError) as error:
@@ -155,15 +155,15 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
-    found = []
+    items = []
     for table, value in _tables(tree):
         if not isinstance(value, ast.List | ast.Tuple):
             return f"line {value.lineno}: {table} is not a list of names."
         for element in value.elts:
             if not isinstance(element, ast.Name):
                 return f"line {element.lineno}: {table} contains more than names."
-            found.append((TABLES[table], element.id, titles.get(element.id, "")))
-    return tuple(found) or f"it has none of {', '.join(TABLES)}."
+            items.append((TABLES[table], element.id, titles.get(element.id, "")))
+    return tuple(items) or f"it has none of {', '.join(TABLES)}."
 
 
 def _tables(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:

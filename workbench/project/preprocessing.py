@@ -78,13 +78,13 @@ def preprocess_of(text: str, option: str = "preprocess") -> Preprocess:
 
 def preprocess_text(preprocess: Preprocess) -> str:
     """Return the text form: ``size``, then every value that is not the default."""
-    told = preprocess.model_dump(exclude_defaults=True)
+    fields = preprocess.model_dump(exclude_defaults=True)
     parts = {}
-    for name, value in told.items():
+    for name, value in fields.items():
         if name in {"size", "crop"}:
             parts[name] = "x".join(map(str, value))
         elif isinstance(value, tuple):
-            parts[name] = "/".join(f"{each:.9g}" for each in value)
+            parts[name] = "/".join(f"{part:.9g}" for part in value)
         elif isinstance(value, bool):
             parts[name] = "on" if value else "off"
         else:

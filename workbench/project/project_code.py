@@ -7,6 +7,7 @@ read like files; links to folders are not followed, and nothing below them can b
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.machinery
 import json
@@ -34,8 +35,9 @@ MODULE_SUFFIXES = (".py", *importlib.machinery.EXTENSION_SUFFIXES)
 # Larger folders contribute only the files that the named code imports.
 MAX_FILES = 5_000
 _MAX_ENTRIES = 300_000
-_MAX_FILE_BYTES = 256 << 20
-_MAX_FOLDER_BYTES = 512 << 20
+# Sources are kept as they were read; of libraries only the digest is.
+_MAX_SOURCES_BYTES = 64 << 20
+_MAX_LIBRARIES_BYTES = 1 << 30
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 
@@ -182,26 +184,30 @@ def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
         }
         names = sorted(f.relative_to(root).as_posix() for f in closure if f.is_relative_to(root))
     files: dict[str, bytes] = {}
-    total = 0
+    sources_left, libraries_left = _MAX_SOURCES_BYTES, _MAX_LIBRARIES_BYTES
     for name in names:
         path = root / name
         try:
-            content = read_limited(path, _MAX_FILE_BYTES)
+            if name.endswith(".py"):
+                files[name] = read_limited(path, sources_left)
+                sources_left -= len(files[name])
+            else:
+                libraries_left -= path.stat().st_size
+                if libraries_left < 0:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+                files[name] = file_digest(path).encode()
         except OSError as error:
             if not path.exists():
                 continue
+            if error.errno == errno.EFBIG:
+                raise failure(
+                    f"The code below {root} takes more than {_MAX_SOURCES_BYTES >> 20} MiB of "
+                    f"Python or {_MAX_LIBRARIES_BYTES >> 20} MiB of libraries.",
+                    "Move the project and its code to a folder of their own.",
+                    Place(kind="file", id=str(root)),
+                    code="code-folder-too-large",
+                ) from error
             raise _unreadable(path, error) from error
-        total += len(content)
-        if total > _MAX_FOLDER_BYTES:
-            raise failure(
-                f"The code below {root} takes more than {_MAX_FOLDER_BYTES >> 20} MiB.",
-                "Move the project and its code to a folder of their own.",
-                Place(kind="file", id=str(root)),
-                code="code-folder-too-large",
-            )
-        if not name.endswith(".py"):
-            content = hashlib.sha256(content).hexdigest().encode()
-        files[name] = content
     return CodeFolder(root, files)
 
 

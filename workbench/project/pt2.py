@@ -236,10 +236,10 @@ def _number(text: str) -> int:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise DoubtfulArchiveError("contains a field twice")
-    return made
+    return values
 
 
 _PYTHON: dict[str, type] = {"int": int, "bool": bool, "string": str, "text": str}

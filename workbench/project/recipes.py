@@ -102,12 +102,12 @@ def begin(
     """
     rules = recipe.all_rules(mode, scope)
     code = path.with_name(f"{path.stem}_model.py")
-    made = {code: _FOLDER / f"{recipe.id}.py"}
+    files = {code: _FOLDER / f"{recipe.id}.py"}
     beside = {}
     for role, name in recipe.files.items():
         beside[role] = path.with_name(f"{path.stem}_{role}{Path(name).suffix}")
-        made[beside[role]] = _FOLDER / name
-    there = [file.name for file in (path, *made) if file.exists()]
+        files[beside[role]] = _FOLDER / name
+    there = [file.name for file in (path, *files) if file.exists()]
     if there and not overwrite:
         raise failure(
             f"Already exists: {', '.join(there)}.",
@@ -119,7 +119,7 @@ def begin(
     for kind, match, config in rules:
         project = edits.assign(project, kind, match, config)
     try:
-        for file, source in made.items():
+        for file, source in files.items():
             write_file(file, source.read_bytes())
     except OSError as error:
         raise failure(

@@ -103,11 +103,11 @@ def ambiguous_classes(project: Project, types: Iterable[str]) -> Iterator[ErrorI
     """
     known = sorted(set(types))
     for rule in project.rules:
-        found = [each for each in known if is_class(each, rule.match)]
-        if rule.enabled and rule.kind == "module_type" and len(found) > 1:
+        classes = [name for name in known if is_class(name, rule.match)]
+        if rule.enabled and rule.kind == "module_type" and len(classes) > 1:
             yield ErrorInfo(
                 message=f"module_type {rule.match}: the model has several classes of that name.",
-                hint=f"Write {' or '.join(found)}.",
+                hint=f"Write {' or '.join(classes)}.",
                 where=Place(kind="rule", id=rule.id),
                 code="rule-class-ambiguous",
             )
@@ -225,11 +225,11 @@ class _Tally:
             for position, rule in enumerate(rules):
                 if rule.kind in counted:
                     (self._loses if position else self._wins)[rule.id] += 1
-        found = UNASSIGNED
+        effective = UNASSIGNED
         if precise:
             beaten = tuple(rule.id for rule in precise[1:])
-            found = Effective(self._labels[precise[0].id], precise[0].id, beaten)
-        return replace(found, kept_off=keeping[0].id) if keeping else found
+            effective = Effective(self._labels[precise[0].id], precise[0].id, beaten)
+        return replace(effective, kept_off=keeping[0].id) if keeping else effective
 
     def counts(self) -> dict[str, RuleCount]:
         """Return the counts of every rule, where known."""

@@ -72,7 +72,7 @@ def _at(project: Project, key: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 def changed(project: Project, given: Mapping[str, Any]) -> Project:
@@ -115,8 +115,8 @@ def _put_group(raw: dict[str, Any], key: str, field: FieldInfo, value: Any) -> N
     elif isinstance(value, BaseModel):
         _put(raw, key, value.model_dump(mode="json", exclude_defaults=True))
     elif isinstance(value, str) and kind is Preprocess:
-        made = preprocess_of(value, key)
-        _put(raw, key, made.model_dump(mode="json", exclude_defaults=True))
+        preprocess = preprocess_of(value, key)
+        _put(raw, key, preprocess.model_dump(mode="json", exclude_defaults=True))
     elif isinstance(value, str) and main is not None:
         _put(raw, f"{key}.{main}", value)
     else:
@@ -175,24 +175,24 @@ def described(kind: Any) -> str:
     """Return the type of a setting in words."""
     names = {str: "a text", int: "a whole number", float: "a number", bool: "on or off"}
     words = []
-    for each in _choices(kind):
-        if get_origin(each) is Literal:
-            words.append(" or ".join(map(str, get_args(each))))
-        elif get_origin(each) is tuple:
-            inner = get_args(each)[0]
-            sized = "as 224x224" if get_args(each)[-1] is not Ellipsis else "as 3,14"
+    for choice in _choices(kind):
+        if get_origin(choice) is Literal:
+            words.append(" or ".join(map(str, get_args(choice))))
+        elif get_origin(choice) is tuple:
+            inner = get_args(choice)[0]
+            sized = "as 224x224" if get_args(choice)[-1] is not Ellipsis else "as 3,14"
             numbers = {int: f"whole numbers, {sized}", float: "numbers, as 0.5/0.5/0.5"}
             shape = "shapes, as 1x3x224x224,1x10" if get_origin(inner) is tuple else ""
             words.append(shape or numbers.get(inner, "names, separated by commas"))
-        elif each is not type(None):
-            words.append(names.get(each, str(each)))
+        elif choice is not type(None):
+            words.append(names.get(choice, str(choice)))
     return " or ".join(words)
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:
     """Return the alternatives of a type, without annotations."""
     if get_origin(kind) in {Union, types.UnionType}:
-        return tuple(choice for each in get_args(kind) for choice in _choices(each))
+        return tuple(choice for argument in get_args(kind) for choice in _choices(argument))
     metadata = getattr(kind, "__metadata__", None)
     return _choices(get_args(kind)[0]) if metadata is not None else (_bare(kind),)
 
@@ -207,9 +207,9 @@ def _bare(kind: Any) -> Any:
 
 def _model_in(kind: Any) -> type[BaseModel] | None:
     """Return the class of a group; None for a single setting."""
-    for each in _choices(kind):
-        if isinstance(each, type) and issubclass(each, BaseModel):
-            return each
+    for choice in _choices(kind):
+        if isinstance(choice, type) and issubclass(choice, BaseModel):
+            return choice
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.machinery
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.files import MAX_SOURCE_BYTES, MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def pictures(folder: Path) -> list[Path]:
     Raises:
         WorkbenchError: the folder holds too many files.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     entries = 0
     device = folder.stat().st_dev
     for place, folders, names in os.walk(folder):
@@ -144,8 +145,8 @@ def pictures(folder: Path) -> list[Path]:
                 code="data-folder-too-large",
             )
         folders[:] = [name for name in folders if _is_on(Path(place, name), device)]
-        found += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
-    return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
+        files += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
+    return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
 
 
 def _is_on(folder: Path, device: int) -> bool:
@@ -311,12 +312,27 @@ def _local_imports(path: Path) -> Iterator[Path]:
                 yield candidate
 
 
+# An import at the beginning of a line or behind a semicolon, with its names.
+_IMPORT = re.compile(rb"(?:^|;)[ \t]*(?:from|import)[ \t]([^;\n#]*)", re.MULTILINE)
+
+
+def _words_of_imports(source: bytes) -> Iterator[str]:
+    """Yield what a source may import, without parsing it: every dotted name of its imports."""
+    for found in _IMPORT.finditer(source):
+        words = re.findall(r"[\w.]+", found[1].decode(errors="replace"))
+        yield from (word.strip(".") for word in words)
+        yield from (f"{words[0]}.{word}".strip(".") for word in words[1:])
+
+
 @lru_cache(maxsize=512)
 def _imported_names(path: Path, state: tuple[int, ...]) -> tuple[str, ...]:
     """Return the modules a file imports that may lie beside it; every plan asks."""
     del state
     try:
-        tree = ast.parse(read_limited(path, MAX_TEXT_BYTES))
+        source = read_limited(path, MAX_TEXT_BYTES)
+        if len(source) > MAX_SOURCE_BYTES:
+            return tuple(dict.fromkeys(_words_of_imports(source)))
+        tree = ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     names: list[str] = []

@@ -3,26 +3,79 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.pte import npu_commands, vela_stream
-from workbench.pte.program import Call, Delegate, Method, Program, Value, decode
+from workbench.pte.flat import damaged
+from workbench.pte.program import (
+    NAMED_MARK,
+    Call,
+    Delegate,
+    Method,
+    Program,
+    Value,
+    decode,
+    decode_named_data,
+)
 from workbench.pte.vela_tflite import MARK as TFLITE
 from workbench.pte.vela_tflite import decode_tflite
 
 _ARGUMENTS_SHOWN = 16
+# A file beyond this is decoded before it is read as a whole [bytes].
+_LARGE_BYTES = 64 << 20
 
 
-def read_program(data: bytes) -> Program:
+def read_program(data: bytes | memoryview) -> Program:
     """Return the program in a ``.pte``, a ``.bpte`` or a TensorFlow Lite file that Vela compiled.
 
     Raises:
         WorkbenchError: It is neither, or it is damaged.
     """
-    return decode_tflite(data) if data[4:8] == TFLITE else decode(data)
+    return decode_tflite(data) if bytes(data[4:8]) == TFLITE else decode(data)
+
+
+def program_bytes(path: Path) -> bytes:
+    """Return the content of a file with a program, or with a program's weights.
+
+    A large file is decoded before it is read as a whole, so that one that is no program, e.g. an
+    unfinished download, takes no memory.
+
+    Raises:
+        OSError: it cannot be read, is not regular, or is too large.
+        WorkbenchError: it is large, and no program.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if _LARGE_BYTES < size <= MAX_PROGRAM_BYTES:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                _decode_mapped(mapped)
+    return read_limited(path, MAX_PROGRAM_BYTES)
+
+
+def _decode_mapped(mapped: mmap.mmap) -> None:
+    """Decode a program and forget it: nothing of it may refer to the memory when that is closed."""
+    if mapped[: len(vela_stream.HEADER)] == vela_stream.HEADER.encode():
+        return
+    infos: tuple[ErrorInfo, ...] = ()
+    with memoryview(mapped) as view:
+        try:
+            if mapped[4:8] != NAMED_MARK:
+                read_program(view).method()
+            elif not decode_named_data(view):
+                raise damaged("it names no weights")
+        except WorkbenchError as error:
+            # Raised below, because the frames of its traceback refer to the memory.
+            infos = error.infos
+    if infos:
+        raise WorkbenchError(infos)
 
 
 @dataclass(frozen=True)
@@ -103,24 +156,24 @@ def instructions(method: Method) -> Iterator[Instruction]:
 def constants(program: Program, method: Method) -> list[Constant]:
     """Return the non-empty constant buffers with their tensors."""
     on = {v.constant: v for v in method.values if v.kind == "tensor" and v.constant}
-    made = []
+    rows = []
     for index, size in enumerate(program.constants):
         value = on.get(index)
         if value is not None:
-            made.append(Constant(index, size, value.dtype, value.shape))
+            rows.append(Constant(index, size, value.dtype, value.shape))
         elif size:
-            made.append(Constant(index, size))
-    return made
+            rows.append(Constant(index, size))
+    return rows
 
 
 def calls_of_kernels(method: Method) -> dict[str, int]:
     """Return the number of calls of each kernel; unused kernels have 0."""
     counted = Counter(call.index for call in method.calls if call.kind == "kernel")
-    found = dict.fromkeys(sorted(set(method.kernels)), 0)
+    counts = dict.fromkeys(sorted(set(method.kernels)), 0)
     for index, number in counted.items():
         if 0 <= index < len(method.kernels):
-            found[method.kernels[index]] += number
-    return found
+            counts[method.kernels[index]] += number
+    return counts
 
 
 def _called(method: Method, call: Call) -> str:
@@ -197,7 +250,7 @@ def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str,
     program = read_program(data)
     chosen = program.method(method)
     needs = memory_of(chosen)
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
         "methods": [each.name for each in program.methods],
@@ -213,10 +266,10 @@ def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str,
         "memory": asdict(needs) | {"planned_bytes": list(needs.planned_bytes)},
     }
     if whole:
-        found["calls"] = [asdict(each) for each in instructions(chosen)]
-        found["plan"] = [asdict(each) for each in planned(chosen)]
-        found["constants"] = [asdict(each) for each in constants(program, chosen)]
-    return found
+        description["calls"] = [asdict(instruction) for instruction in instructions(chosen)]
+        description["plan"] = [asdict(tensor) for tensor in planned(chosen)]
+        description["constants"] = [asdict(constant) for constant in constants(program, chosen)]
+    return description
 
 
 def memory_of(method: Method) -> Memory:
@@ -249,14 +302,14 @@ def _rounded(size: int, to: int = 1024) -> int:
 def _tensor(value: Value) -> dict[str, Any]:
     if value.kind != "tensor":
         return {"type": value.kind}
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "type": "tensor", "dtype": value.dtype, "shape": list(value.shape)
     }  # fmt: skip
     axes = list(value.dim_order)
     # Included only if meaningful and not the default, such as channels last.
     if axes != sorted(axes) and sorted(axes) == list(range(len(value.shape))):
-        found["dim_order"] = axes
-    return found
+        fields["dim_order"] = axes
+    return fields
 
 
 def _delegate(index: int, delegate: Delegate) -> dict[str, Any]:
@@ -267,15 +320,15 @@ def _delegate(index: int, delegate: Delegate) -> dict[str, Any]:
         "compile_specs": {k: v.decode("utf-8", "replace") for k, v in delegate.specs.items()},
     }
     if delegate.backend == vela_stream.ETHOS_U:
-        found = vela_stream.blocks(delegate.data)
+        blocks = vela_stream.blocks(delegate.data)
         entry["vela_blocks"] = {
-            name: len(block.data) for name, block in found.items() if not name.startswith("vela_")
+            name: len(block.data) for name, block in blocks.items() if not name.startswith("vela_")
         }
-        entry["scratch_bytes"] = vela_stream.scratch_bytes(found)
-        entry["external_blocks"] = {b.name: b.key for b in found.values() if b.external}
+        entry["scratch_bytes"] = vela_stream.scratch_bytes(blocks)
+        entry["external_blocks"] = {b.name: b.key for b in blocks.values() if b.external}
         for side in ("inputs", "outputs"):
-            entry[side] = [asdict(port) for port in vela_stream.ports(found, side)]
-        commands = vela_stream.commands(found)
+            entry[side] = [asdict(port) for port in vela_stream.ports(blocks, side)]
+        commands = vela_stream.commands(blocks)
         if commands is not None:
             entry["npu"] = _stream(npu_commands.decode(commands))
     return entry

@@ -102,9 +102,9 @@ class Table:
 
     def copied(self, field: int) -> bytes:
         """Return a vector of bytes, copied."""
-        found = self.bytes(field)
-        self._data.spend(len(found))
-        return bytes(found)
+        data = self.bytes(field)
+        self._data.spend(len(data))
+        return bytes(data)
 
     def bytes(self, field: int) -> memoryview:
         """Return a vector of bytes, or a string, not copied."""
@@ -113,9 +113,9 @@ class Table:
 
     def text(self, field: int) -> str:
         """Return a string; invalid UTF-8 is replaced."""
-        found = self.bytes(field)
-        self._data.spend(len(found))
-        return str(found, "utf-8", "replace")
+        data = self.bytes(field)
+        self._data.spend(len(data))
+        return str(data, "utf-8", "replace")
 
     def _place(self, field: int) -> int | None:
         entry = 4 + 2 * field

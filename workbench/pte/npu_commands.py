@@ -340,7 +340,7 @@ def tensors(
         for region in {area.region for area in (*written, *read)}
     }
     by_place = _by_place(written), _by_place(read)
-    made, taken = [], set()
+    tensor_list, taken = [], set()
     for word, ports in (("input", inputs), ("output", outputs)):
         for number, port in enumerate(ports):
             area = Area("feature map", port.region, port.offset, port.bytes)
@@ -351,28 +351,28 @@ def tensors(
                 tuple(o for place in places for o in side.get(place, ()))[:_MOST_USES]
                 for side in by_place
             )
-            made.append(NpuTensor(f"{word} {number}", area, port.shape, *uses))
+            tensor_list.append(NpuTensor(f"{word} {number}", area, port.shape, *uses))
     for area in dict.fromkeys((*written, *read)):
         if area.role != "feature map" or (area.region, area.address) not in taken:
             uses = (tuple(side.get(area, ())[:_MOST_USES]) for side in (written, read))
-            made.append(NpuTensor(area.role, area, (), *uses))
-    return made
+            tensor_list.append(NpuTensor(area.role, area, (), *uses))
+    return tensor_list
 
 
 def _uses(stream: CommandStream, *, writes: bool) -> dict[Area, list[int]]:
-    found: dict[Area, list[int]] = {}
+    uses: dict[Area, list[int]] = {}
     for operation in stream.operations:
         for area in operation.writes if writes else operation.reads:
-            found.setdefault(area, []).append(operation.offset)
-    return found
+            uses.setdefault(area, []).append(operation.offset)
+    return uses
 
 
 def _by_place(uses: dict[Area, list[int]]) -> dict[tuple[int, int], list[int]]:
-    found: dict[tuple[int, int], list[int]] = {}
+    tensor_by_place: dict[tuple[int, int], list[int]] = {}
     for area, offsets in uses.items():
         if area.role == "feature map":
-            found.setdefault((area.region, area.address), []).extend(offsets)
-    return found
+            tensor_by_place.setdefault((area.region, area.address), []).extend(offsets)
+    return tensor_by_place
 
 
 def _inside(starts: list[int], port: Port) -> list[int]:

@@ -16,7 +16,7 @@ from workbench.pte.flat import Data, Table, damaged
 
 _PROGRAM_MARKS, _BUNDLE_MARK = (b"ET12", b"ET13"), b"BP08"
 _HEADER_MARK, _HEADER = b"eh00", struct.Struct("<4sIQQQ")
-_NAMED_MARK, _NAMED_HEADER = b"FT01", struct.Struct("<4sIQQQQ")
+NAMED_MARK, _NAMED_HEADER = b"FT01", struct.Struct("<4sIQQQQ")
 _TENSOR = 5
 DTYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
@@ -222,7 +222,7 @@ def decode_named_data(data: bytes | memoryview) -> dict[str, memoryview]:
         WorkbenchError: it is no ``.ptd``, or a damaged one.
     """
     view = memoryview(data)
-    if bytes(view[4:8]) != _NAMED_MARK or len(view) < 8 + _NAMED_HEADER.size:
+    if bytes(view[4:8]) != NAMED_MARK or len(view) < 8 + _NAMED_HEADER.size:
         raise failure(
             "This is no file of weights: the mark FT01 is missing.",
             "Choose a .ptd file.",

@@ -117,8 +117,8 @@ def ports(found: dict[str, Block], side: str) -> list[Port]:
     (count,) = struct.unpack_from("<i", block.data)
     if count < 0 or 4 + count * _PORT.size > len(block.data):
         raise damaged(f"an Ethos-U delegate names more {side} than it describes")
-    made = []
+    port_list = []
     for index in range(count):
         *shape, item_bytes, offset, region = _PORT.unpack_from(block.data, 4 + index * _PORT.size)
-        made.append(Port(tuple(shape), item_bytes, offset, region))
-    return made
+        port_list.append(Port(tuple(shape), item_bytes, offset, region))
+    return port_list

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import read_limited
+from workbench.files import open_regular, read_limited
 from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
@@ -199,8 +201,18 @@ def save_result(result: Frozen, folder: Path) -> None:
 def load_arrays(
     folder: Path, names: Collection[str] | None = None
 ) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a result, or some of them by name; no pickles are read."""
+    """Return the arrays of a result, or some of them by name; no pickles are read.
+
+    Raises:
+        WorkbenchError: they are missing or damaged.
+    """
     import numpy as np  # Imported late: readers of results alone do not need numpy.
 
-    with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files if names is None or name in names}
+    try:
+        with (
+            open_regular(folder / ARRAYS_FILE) as data,
+            np.load(data, allow_pickle=False) as file,
+        ):
+            return {name: file[name] for name in file.files if names is None or name in names}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged() from error

@@ -96,8 +96,10 @@ class Improvement(Frozen):
     def sentence(self) -> str:
         """Return the effect as a sentence."""
         what = _PLACES[self.improver]
-        said = f"Changes {self.places} {what}." if self.places else f"Finds no {what} to change."
-        return f"{said} {self.left}".strip()
+        sentence = (
+            f"Changes {self.places} {what}." if self.places else f"Finds no {what} to change."
+        )
+        return f"{sentence} {self.left}".strip()
 
 
 _PLACES: dict[ImproverId, str] = {

@@ -94,6 +94,10 @@ def take_command(command: str, folder: Path, name: str) -> Taken:
     return Taken(project, {f"{stem}.py": _code(options, folder)}, tuple(_notes(options)))
 
 
+# The longest command that Linux passes to a program.
+_MOST_CHARACTERS = 128 << 10
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise an error instead of exiting."""
@@ -106,6 +110,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(command: str) -> argparse.Namespace:
+    if len(command) > _MOST_CHARACTERS:
+        raise failure(
+            f"The command is longer than {_MOST_CHARACTERS} characters.",
+            f"Paste one line, starting with python -m ...{_TOOL}.",
+            Place(kind="option", id="command"),
+            code="aot-command-too-long",
+        )
     try:
         words = shlex.split(command.replace("\\\n", " ").replace("\n", " "))
     except ValueError as error:

@@ -96,7 +96,7 @@ def _observer(config: QuantConfig, folder: Path) -> str:
     observer, eps = config.activation.observer, _EPS[config.activation.dtype]
     if observer.kind == "plugin":
         return f"{load_callable(observer.plugin, folder, 'plugins')}.with_args(eps={eps})"
-    made: dict[str, Any] = {
+    kinds: dict[str, Any] = {
         "histogram": "None",
         "minmax": f"MinMaxObserver.with_args(eps={eps})",
         "moving_average": "MovingAverageMinMaxObserver.with_args("
@@ -106,7 +106,7 @@ def _observer(config: QuantConfig, folder: Path) -> str:
         "fixed": f"FixedRangeObserver.with_args(minimum={observer.minimum!r}, "
         f"maximum={observer.maximum!r}, eps={eps})",
     }
-    return str(made[observer.kind])
+    return str(kinds[observer.kind])
 
 
 _WITH_OBSERVER = """

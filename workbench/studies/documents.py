@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.files import remove_parts, write_file
+from workbench.files import read_limited, remove_parts, write_file
 from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 DOCUMENT_FILE = "study.json"
+_MAX_BYTES = 32 << 20
 Document = TypeVar("Document", bound=Frozen)
 
 
@@ -69,7 +70,7 @@ def study_folder(cache: Cache, key: str) -> Path:
 def load_study(kind: type[Document], folder: Path) -> Document | None:
     """Return the results of a study so far; None if there are none or they are unreadable."""
     try:
-        return kind.model_validate_json((folder / DOCUMENT_FILE).read_bytes())
+        return kind.model_validate_json(read_limited(folder / DOCUMENT_FILE, _MAX_BYTES))
     except (OSError, ValidationError):
         return None
 

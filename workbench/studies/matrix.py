@@ -81,7 +81,7 @@ def one_of_each_kind(choice: TargetChoice) -> list[tuple[str, TargetChoice]]:
             Place(kind="option", id="target.id"),
             code="target-without-npu",
         )
-    found = {kinds[choice.id]: choice}
+    choices = {kinds[choice.id]: choice}
     for device, kind in kinds.items():
-        found.setdefault(kind, TargetChoice(id=device, options=dict(choice.options)))
-    return list(found.items())
+        choices.setdefault(kind, TargetChoice(id=device, options=dict(choice.options)))
+    return list(choices.items())

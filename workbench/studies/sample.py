@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench.files import open_regular, write_file
 from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -37,15 +41,20 @@ class SampleTensor(Frozen):
 
 
 def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None:
-    """Write the values of each program."""
+    """Write the values of each program atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / VALUES_FILE, **dict(values))
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(values))
+    write_file(folder / VALUES_FILE, buffer.getvalue())
 
 
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:
     """Return the values of each program; empty if unreadable."""
     try:
-        with np.load(folder / VALUES_FILE, allow_pickle=False) as file:
+        with (
+            open_regular(folder / VALUES_FILE) as data,
+            np.load(data, allow_pickle=False) as file,
+        ):
             return {side: file[side] for side in file.files}
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         return {}

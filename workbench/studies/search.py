@@ -86,7 +86,7 @@ class SearchResult(Frozen):
 
     def measured(self) -> list[Candidate]:
         """Return the candidates with figures."""
-        return [each for each in self.candidates if each.figures is not None]
+        return [candidate for candidate in self.candidates if candidate.figures is not None]
 
     @property
     def enforced(self) -> Limits:
@@ -94,7 +94,9 @@ class SearchResult(Frozen):
         if self.limits.cpu is not None or not self.measured():
             return self.limits
         measured = self.measured()
-        plain = [each for each in measured if set(each.choices.values()) == {CHOICES[0]}]
+        plain = [
+            candidate for candidate in measured if set(candidate.choices.values()) == {CHOICES[0]}
+        ]
         return self.limits.model_copy(update={"cpu": (plain or measured)[0].cpu_nodes})
 
     def front(self) -> list[Candidate]:
@@ -111,7 +113,7 @@ class SearchResult(Frozen):
 
     def best(self) -> Candidate | None:
         """Return the fastest candidate within the limits; ties go to the most accurate."""
-        within = [each for each in self.measured() if each.is_within]
+        within = [candidate for candidate in self.measured() if candidate.is_within]
         return min(within, key=lambda c: (c.cycles or 0, -(c.accuracy or 0.0)), default=None)
 
 
@@ -125,11 +127,11 @@ def with_choices(project: Project, units: tuple[Unit, ...], choices: Mapping[str
     named = [choices[unit.name] for unit in units if unit.name in choices]
     general = max(dict.fromkeys(named), key=named.count)
     kept = tuple(rule for rule in project.rules if rule.kind == "io" or rule.keeps_off)
-    made = edits.assign(edits.revise(project, rules=()), "global", "", general)
+    changed = edits.assign(edits.revise(project, rules=()), "global", "", general)
     for unit in units:
         if choices.get(unit.name, general) != general:
-            made = give(made, unit, choices[unit.name])
-    return edits.revise(made, rules=(*made.rules, *_renumbered(kept, made)))
+            changed = give(changed, unit, choices[unit.name])
+    return edits.revise(changed, rules=(*changed.rules, *_renumbered(kept, changed)))
 
 
 def _renumbered(rules: tuple[Rule, ...], project: Project) -> tuple[Rule, ...]:

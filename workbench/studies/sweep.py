@@ -70,7 +70,7 @@ def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
         WorkbenchError: a name matches no variant.
     """
     known = [variant.id for variant in target.variants]
-    found: list[str] = []
+    names: list[str] = []
     for word in asked:
         fitting = [v for v in known if word in {"all", v} or v.startswith(f"{word}-")]
         if not fitting:
@@ -80,8 +80,8 @@ def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
                 Place(kind="option", id="targets"),
                 code="sweep-device-unknown",
             )
-        found += [v for v in fitting if v not in found]
-    return found
+        names += [v for v in fitting if v not in names]
+    return names
 
 
 def points(
@@ -101,19 +101,19 @@ def points(
     Raises:
         WorkbenchError: an option is unknown, or there are too many points.
     """
-    made: list[SweepPoint] = []
+    point_list: list[SweepPoint] = []
     for device in devices(target, asked) if asked else [base.id]:
         options = {k: v for k, v in base.options.items() if device == base.id or k not in axes}
         start = target.complete(TargetChoice(id=device, options=options), folder)
         for values in itertools.product(*(axes[name] for name in axes)):
-            made += _expanded(target, start, dict(zip(axes, values, strict=True)), folder)
-            if len(made) > MOST_POINTS:
+            point_list += _expanded(target, start, dict(zip(axes, values, strict=True)), folder)
+            if len(point_list) > MOST_POINTS:
                 raise failure(
                     f"More than {MOST_POINTS:,} points.",
                     "Reduce the number of values.",
                     code="sweep-too-large",
                 )
-    return made
+    return point_list
 
 
 def _expanded(
@@ -208,7 +208,7 @@ def positions(points: Sequence[SweepPoint], present: TargetChoice) -> list[Sweep
     ordered = sorted(known, key=lambda p: (_sram(p), _cycles(p)))
     kept: list[SweepPoint] = []
     for point in ordered:
-        best = min((_cycles(each) for each in kept), default=None)
+        best = min((_cycles(position) for position in kept), default=None)
         asked_for = point.target == present or point.target.options["optimise"] == "Size"
         if best is None or _cycles(point) < best or asked_for:
             kept.append(point)

@@ -73,3 +73,14 @@ def test_that_samples_are_listed_worst_first_and_shares_of_the_error_sum_to_one(
     keys = [(s.float_class == s.quantized_class, s.sqnr_db) for s in found.worst]
     assert keys == sorted(keys)
     assert sum(t.error_share or 0.0 for t in found.tensors) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("network", ["lengths", "lengths_twice"])
+def test_that_a_table_at_the_end_of_a_decomposed_operator_is_compared_with_itself(engine, network):
+    made = project(f"wide_networks.py:{network}")
+    assert engine.run(made, "verify") == "done", engine.failure
+    verified = engine.result(made, "verify")
+    assert verified.max_lsb == 0
+    compared = {tensor.tensor: tensor.max_lsb for tensor in verified.tensors}
+    assert "pow_1" in compared
+    assert set(compared.values()) == {0}

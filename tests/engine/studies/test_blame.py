@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.in_process import project, without
 from workbench.project import edits
-from workbench.protocol import RunStudy
+from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import Blame, load_study, study_folder, study_key
 
 pytestmark = pytest.mark.engine
@@ -45,3 +45,12 @@ def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, 
 def test_that_a_program_the_compiler_takes_has_nothing_to_blame(blamed):
     found = blamed(project("small"))
     assert (found.reason, found.culprits, found.compilations) == ("", (), 1)
+
+
+def test_that_the_search_tells_where_each_attempt_is(engine, blamed):
+    blamed(project("small"))
+    told = [event for event in engine.events if isinstance(event, StudyProgress)]
+    assert told[0].done == 0
+    assert told[-1].done == told[-1].total
+    inside = [event for event in told if event.done % 100]
+    assert any("pass" in event.message for event in inside)

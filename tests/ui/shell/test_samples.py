@@ -6,9 +6,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
-from ui.features.project.gallery import SAMPLES, GalleryDialog
+from ui.features.project.gallery import GalleryDialog
 from workbench.installation import resources
 from workbench.project import store
+from workbench.samples import SAMPLES
 
 
 def test_that_every_sample_of_the_gallery_exists_and_has_a_picture():

@@ -220,6 +220,16 @@ def test_that_placement_lists_what_stays_on_the_cpu(asked):
     assert lines[3].endswith("No branches there.")
 
 
+def test_that_a_study_tells_what_it_does_before_the_engine_is_there(
+    project_file, played, capsys, monkeypatch
+):
+    monkeypatch.setattr("workbench.cli.output.PLAIN_PERIOD_S", 0)
+    assert main(["blame", str(project_file)]) == 0
+    first, *rest = (" ".join(line.split()) for line in capsys.readouterr().err.splitlines())
+    assert first == "engine starting"
+    assert any(line.startswith("blame 100%") for line in rest)
+
+
 def test_that_blame_names_the_modules_to_keep_off(asked):
     code, document = asked("blame")
     assert code == 0

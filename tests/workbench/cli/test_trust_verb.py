@@ -30,3 +30,9 @@ def test_that_a_permission_is_taken_back_by_its_folder(trusted, capsys, monkeypa
 def test_that_an_unknown_place_is_one_sentence(trusted, capsys):
     assert main(["trust", "revoke", "nowhere"]) == 2
     assert "Nothing is trusted at nowhere." in capsys.readouterr().err
+
+
+def test_that_a_permission_is_taken_back_by_its_digest(trusted, capsys):
+    assert main(["trust", "revoke", ("ab" * 32)[:11]]) == 2
+    assert main(["trust", "revoke", ("ab" * 32)[:12]]) == 0
+    assert TrustStore().granted() == {}

@@ -1,5 +1,6 @@
 """What goes to the firmware engineer says what the program says, and compiles to its bytes."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -234,3 +235,11 @@ def test_that_the_name_of_a_board_cannot_become_a_line_of_a_build_file(tmp_path)
     facts = facts_of(folder=tmp_path, board="b.toml")
     assert facts.where == "A set(X 1)"
     assert all(line.startswith(("#", "set(ET_", "set(EXEC")) for line in cmake(facts).splitlines())
+
+
+def test_that_kernels_of_unknown_packages_ask_for_no_component():
+    facts = dataclasses.replace(
+        facts_of(ALL[0]), kernels=("aten::add.out", "own::twice.out", "aten::add.Scalar_out")
+    )
+    named = [line for line in cproject(facts).splitlines() if "Operators:" in line]
+    assert [line.rpartition(":")[2].strip() for line in named] == ["Portable add"]

@@ -272,3 +272,16 @@ def test_that_flipped_bits_that_change_weights_change_outputs():
             noticed += 1
     assert changed > 15
     assert noticed / changed >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("macs", "ifm_bits", "gap"), [(128, 8, 0), (256, 8, 0), (512, 8, 2), (1024, 8, 6), (2048, 8, 6)]
+)
+def test_that_depthwise_groups_of_the_u85_have_a_gap_that_grows_with_its_macs(macs, ifm_bits, gap):
+    chosen = geometry(
+        ofm_ublock=16, macs=macs, depthwise=True, ifm_depth=1, ifm_bits=ifm_bits, ofm_depth=16,
+        height=1, width=1,
+    )  # fmt: skip
+    places = order_u85(chosen, 0)
+    group = int(chosen.rounding) + gap
+    assert len(places) % group == 0

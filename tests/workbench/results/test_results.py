@@ -30,8 +30,9 @@ def test_that_arrays_are_read_all_or_by_name_and_never_unpickled(tmp_path):
     assert set(load_arrays(tmp_path)) == {"a", "b"}
     assert set(load_arrays(tmp_path, ("b", "c"))) == {"b"}
     np.savez(tmp_path / ARRAYS_FILE, a=np.array([object()]))
-    with pytest.raises(ValueError, match="pickle"):
+    with pytest.raises(WorkbenchError) as caught:
         load_arrays(tmp_path)
+    assert caught.value.codes == ("result-damaged",)
 
 
 def test_that_densities_are_how_many_times_smaller_than_float32():

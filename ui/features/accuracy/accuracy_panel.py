@@ -10,7 +10,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
-    QLabel,
     QSizePolicy,
     QSplitter,
     QVBoxLayout,
@@ -21,6 +20,7 @@ from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
+from ui.shared.labels import Label
 from ui.shared.quality_cards import (
     OutputTableModel,
     QualityTableModel,
@@ -247,9 +247,9 @@ class AccuracyPanel(ResultPanel):
         self._choose([self._order[bar] for bar in bars])
 
     def _look_at(self, row: int) -> None:
-        found = self.samples.row_at(row)
-        if found is not None:
-            place = Place(kind="sample", id=str(found.sample))
+        row_chosen = self.samples.row_at(row)
+        if row_chosen is not None:
+            place = Place(kind="sample", id=str(row_chosen.sample))
             self.context.notices.place_asked.emit(place)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
@@ -260,14 +260,14 @@ def _samples(number: int) -> str:
     return f"{number} sample{'s' if number != 1 else ''}"
 
 
-def _heading(text: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _heading(text: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setObjectName("Subheading")
     label.setWordWrap(True)
     return label
 
 
-def _hint(text: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _hint(text: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setObjectName("Hint")
     return label

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, figure, percent
 from ui.shared.forms import WrappedLabel
+from ui.shared.labels import Label
 from ui.shared.quality_cards import (
     IntegerTableModel,
     OutputTableModel,
@@ -79,7 +80,7 @@ class ComparisonView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.heading = QLabel(AGAINST_QUANTIZED, self)
+        self.heading = Label(AGAINST_QUANTIZED, self)
         self.heading.setObjectName("Subheading")
         self.heading.setWordWrap(True)
         self.note = WrappedLabel(parent=self)
@@ -159,5 +160,5 @@ class ComparisonView(QWidget):
         layout.addWidget(self.pages, 3)
 
     def _on_integers_chosen(self, rows: Sequence[int]) -> None:
-        found = [self.integers.row_at(row) for row in rows]
-        self.nodes_chosen.emit([t.origin for t in found if t and t.origin])
+        rows_chosen = [self.integers.row_at(row) for row in rows]
+        self.nodes_chosen.emit([t.origin for t in rows_chosen if t and t.origin])

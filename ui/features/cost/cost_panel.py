@@ -11,7 +11,6 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QPlainTextEdit,
     QPushButton,
     QSplitter,
@@ -33,6 +32,7 @@ from ui.shared.cost_table import (
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.figures import DASH, count, milliseconds, percent, size
+from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.shared.tabs import Tabs
@@ -87,7 +87,7 @@ class ExportView(QWidget):
         below = QWidget(self)
         layout = QVBoxLayout(below)
         layout.setContentsMargins(0, 6, 0, 0)
-        layout.addWidget(QLabel("Compile commands", below))
+        layout.addWidget(Label("Compile commands", below))
         layout.addWidget(self.commands, 1)
         layout.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -117,8 +117,8 @@ class ExportView(QWidget):
             self.table.choose_rows(rows, reveal=not ours)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
-        found = [self.products.row_at(row) for row in rows]
-        self.nodes_chosen.emit([p.origin for p in found if p is not None and p.origin])
+        rows_chosen = [self.products.row_at(row) for row in rows]
+        self.nodes_chosen.emit([p.origin for p in rows_chosen if p is not None and p.origin])
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self._command)
@@ -156,7 +156,7 @@ class CpuFallbackView(QWidget):
         super().__init__(parent)
         self._context = context
         self._nodes: list[str] = []
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setWordWrap(True)
         self.cpu = CpuTableModel(self)
         self.table = FigureView("CPU operators", self.cpu, self, widest_px=_CPU_REASON_PX)
@@ -257,7 +257,7 @@ class CostPanel(ResultPanel):
             self.tabs.setCurrentIndex(OPERATIONS if is_compiled else PRODUCTS)
 
     def _make_cost(self, content: QWidget) -> None:
-        self.origin = QLabel(content)
+        self.origin = Label(content)
         self.origin.setObjectName("Hint")
         self.origin.setWordWrap(True)
         self.cards = FigureCards(content)
@@ -295,9 +295,9 @@ class CostPanel(ResultPanel):
         self.operation_table.rows_chosen.connect(self._on_operations_chosen)
         above = QWidget(self)
         row = QHBoxLayout()
-        row.addWidget(QLabel("Cycles by module", above))
+        row.addWidget(Label("Cycles by module", above))
         row.addWidget(self.depth_box)
-        self.bars_note = QLabel(above)
+        self.bars_note = Label(above)
         self.bars_note.setObjectName("Hint")
         row.addWidget(self.bars_note)
         row.addStretch(1)

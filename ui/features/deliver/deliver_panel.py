@@ -9,7 +9,6 @@ from PySide6.QtCore import QAbstractItemModel, Qt
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QListWidget,
     QPlainTextEdit,
     QPushButton,
@@ -23,6 +22,7 @@ from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.figures import count, size
 from ui.shared.forms import WrappedLabel
+from ui.shared.labels import Label, literal
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -42,7 +42,7 @@ class DeliverablesView(QWidget):
         self.files = FigureView("Deliverables", files, self)
         self.kernels = QListWidget(self)
         self.kernels.setAccessibleName("Required kernels")
-        self.kernel_note = QLabel(self)
+        self.kernel_note = Label(self)
         self.kernel_note.setWordWrap(True)
         self.copy = QPushButton("Copy kernels", self)
         self.copy.clicked.connect(self._on_copy)
@@ -174,7 +174,7 @@ class DeliverPanel(ResultPanel):
         if gate.execution is not None:
             lines.insert(1, gate.execution.sentence)
         self.verdict.setText(lines[0])
-        self.verdict.setToolTip("\n".join(lines))
+        self.verdict.setToolTip(literal("\n".join(lines)))
         colour = {"right": theme.good, "differs": theme.bad}.get(gate.verdict, theme.warning)
         self.verdict.setStyleSheet(f"color: {colour};")
 

@@ -30,6 +30,7 @@ from PySide6.QtWidgets import (
 from ui.shared.chip import AnyIndex
 from ui.shared.figure_table import ROOT, Column, FigureTableModel
 from ui.shared.figures import DASH, count, milliseconds, size
+from ui.shared.labels import literal
 from ui.shared.theme import Theme
 from workbench.deploy.boards import Board, why_not_on
 from workbench.project.model import TargetChoice
@@ -247,7 +248,7 @@ class HeatMapModel(QAbstractTableModel):
                 value = self._value(point)
                 return DASH if value is None else FIGURES[self._shown][2](value)
             case Qt.ItemDataRole.ToolTipRole:
-                return describe_point(point) if point else None
+                return literal(describe_point(point)) if point else None
             case Qt.ItemDataRole.BackgroundRole:
                 return self._colour(self._value(point))
             case Qt.ItemDataRole.TextAlignmentRole:

@@ -12,7 +12,6 @@ from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSplitter,
@@ -33,6 +32,7 @@ from ui.features.devices.device_map import (
 from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.tabs import Tabs
@@ -225,7 +225,7 @@ class DevicesPanel(Panel):
         self.take = QPushButton("Use this target", self)
         self.take.setProperty("primary", True)
         self.take.clicked.connect(self._on_take)
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self._head = QGridLayout()
@@ -260,21 +260,21 @@ class DevicesPanel(Panel):
         return {"targets": asked[self.devices.currentText()], "axes": axes}
 
     def _show_found(self) -> None:
-        found, job = self.study.found, self.study.job
+        result, job = self.study.found, self.study.job
         self.start.setText("Pause" if job else "Estimate")
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
-        self.start.setToolTip(why)
-        self.note.setText(why or self._sentence(found))
-        rows = self._rows(found)
+        self.start.setToolTip(literal(why))
+        self.note.setText(why or self._sentence(result))
+        rows = self._rows(result)
         self.model.set_rows(rows)
         self.heat.set_points([row.point for row in rows])
         self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
         self.plot.render_points([_dot(rows[n]) for n in self._plotted])
-        self.plot.set_stale(found is not None and not self.study.is_current)
+        self.plot.set_stale(result is not None and not self.study.is_current)
         self._show_look()
-        if job is None and found is not None and self._chosen is None:
+        if job is None and result is not None and self._chosen is None:
             best = fastest(rows)
             self._chosen = best.point if best is not None else None
         self._choose(self._chosen)
@@ -330,8 +330,8 @@ class DevicesPanel(Panel):
         self.take.setToolTip("" if can_take else "Select another device in the table or the plot")
 
     def _describe(self, dot: int) -> str:
-        found = self.study.found
-        return describe_point(found.points[self._plotted[dot]]) if found else ""
+        result = self.study.found
+        return describe_point(result.points[self._plotted[dot]]) if result else ""
 
     def _on_dot_chosen(self, dot: int) -> None:
         self._on_place_chosen(self._plotted[dot])

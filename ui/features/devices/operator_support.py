@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
+from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
 from workbench.errors import WorkbenchError
@@ -71,7 +72,7 @@ class OperatorSupportView(QWidget):
         self.study.changed.connect(self.refresh)
         self.start = QPushButton("Check support", self)
         self.start.clicked.connect(self._on_start)
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self.cards = FigureCards(self)
@@ -91,14 +92,14 @@ class OperatorSupportView(QWidget):
     def refresh(self) -> None:
         """Show the result, current or outdated."""
         self.study.look()
-        found, job, theme = self.study.found, self.study.job, self.context.theme
-        stale = found is not None and not self.study.is_current
+        result, job, theme = self.study.found, self.study.job, self.context.theme
+        stale = result is not None and not self.study.is_current
         self.start.setText("Stop" if job else "Check support")
         self.start.setEnabled(self.context.document.project is not None)
-        self.note.setText(self._sentence(found))
-        devices = found.devices if found is not None else ()
+        self.note.setText(self._sentence(result))
+        devices = result.devices if result is not None else ()
         self.cards.render_cards([_card(device) for device in devices], theme, stale=stale)
-        self.model.set_rows(cpu_rows(found) if found is not None else [])
+        self.model.set_rows(cpu_rows(result) if result is not None else [])
         self.table.set_look(theme, stale=stale)
 
     def _sentence(self, found: Placement | None) -> str:

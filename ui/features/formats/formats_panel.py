@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QSplitter,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 from ui.shared.figures import count, decibel
 from ui.shared.format_form import FIRST, FormatForm
 from ui.shared.histogram_plot import HistogramChart
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.range_drawing import tensor_of
 from ui.shared.range_table import Arrays, RangeRow, range_rows, read_histograms
@@ -56,7 +56,7 @@ class FormatsPanel(Panel):
         self.form = FormatForm(self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
-        self.summary = QLabel(self)
+        self.summary = Label(self)
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.apply = QPushButton(self)
@@ -188,14 +188,14 @@ class FormatsPanel(Panel):
             return
         config, role = self.form.config, self._role(row)
         try:
-            found = predict(histogram, config, role)
-            bits = bits_of(config.scheme, config.parameters, role, (found.block,))
+            prediction = predict(histogram, config, role)
+            bits = bits_of(config.scheme, config.parameters, role, (prediction.block,))
         except WorkbenchError as error:
             self.summary.setText(" ".join(info.message for info in error.infos))
             self.chart.show_levels(None)
             return
-        self.chart.show_levels(found.levels)
-        self.summary.setText(_sentences(config, role, found, bits))
+        self.chart.show_levels(prediction.levels)
+        self.summary.setText(_sentences(config, role, prediction, bits))
 
     def _show_apply(self) -> None:
         selected = self.context.selection.value
@@ -205,7 +205,7 @@ class FormatsPanel(Panel):
         config = self.form.config
         reason = self._refusal(config)
         self.apply.setEnabled(self.context.document.project is not None and not reason)
-        self.apply.setToolTip(reason)
+        self.apply.setToolTip(literal(reason))
 
     def _on_tensor_activated(self) -> None:
         if not self._is_own:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -18,7 +19,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QMenu,
     QSizePolicy,
@@ -30,6 +30,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.graph.graph_results import LEVELS
 from ui.features.graph.palette import HITS, LETTERS, ink_on
+from ui.shared.labels import Label, literal
 from ui.shared.tabs import name_scroll_buttons
 from ui.shared.theme import Theme, icon
 from workbench.errors import WorkbenchError
@@ -64,7 +65,7 @@ class SavedSearches(QWidget):
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(6, 0, 6, 2)
         self._row.setSpacing(4)
-        label = QLabel("Saved searches:", self)
+        label = Label("Saved searches:", self)
         label.setObjectName("Hint")
         self._row.addWidget(label)
         self._row.addStretch(1)
@@ -90,7 +91,7 @@ class SavedSearches(QWidget):
         button.setText(f"{elide(query.text, TEXT_LENGTH)}  {self._counts[number]}")
         button.setCheckable(True)
         button.setChecked(query.shown)
-        button.setToolTip(f"{query.text}\nClick to show or hide its colour")
+        button.setToolTip(literal(f"{query.text}\nClick to show or hide its colour"))
         button.setAccessibleName(f"Saved search {LETTERS[number]}: {query.text}")
         button.clicked.connect(lambda on, text=query.text: self.shown_asked.emit(text, on))
         menu = QMenu(button)
@@ -174,7 +175,7 @@ class OverlayBar(QWidget):
             for number, (name, title, how, _) in enumerate(choices, 1):
                 self.combo.addItem(f"{title} ({how})", name)
                 tip = Qt.ItemDataRole.ToolTipRole
-                self.combo.setItemData(number, f"{title}, {how}", tip)
+                self.combo.setItemData(number, literal(f"{title}, {how}"), tip)
         for name, _, _, scale in choices:
             if scale is not None:
                 self._logs.setdefault(name, scale)
@@ -237,7 +238,7 @@ class GraphSearch(QWidget):
         self.box.textEdited.connect(self._on_edited)
         self.box.textChanged.connect(self._on_changed)
         self.box.installEventFilter(self)
-        self.count = QLabel(self)
+        self.count = Label(self)
         self.count.setObjectName("Hint")
         self._buttons: dict[str, QToolButton] = {}
         row = QHBoxLayout(self)
@@ -317,7 +318,7 @@ class GraphSearch(QWidget):
 
     def _add(self, name: str, words: str, act: object) -> None:
         button = QToolButton(self)
-        button.setToolTip(words)
+        button.setToolTip(literal(words))
         button.setAccessibleName(words)
         button.clicked.connect(act)
         self._buttons[name] = button
@@ -354,12 +355,13 @@ class GraphSearch(QWidget):
             self.count.setText(f"{self._position + 1} of {total:,}")
         else:
             self.count.setText(f"{total:,} found" if total else "no hits")
-        self.count.setToolTip(problem)
+        self.count.setToolTip(literal(problem))
         for widget in (*self._buttons.values(), self._all):
             widget.setVisible(total > 0)
 
     def _show_hint(self) -> None:
-        self.box.setToolTip(SYNTAX % (", ".join(sorted(self._numbers)) or "none"))
+        numbers = ", ".join(map(escape, sorted(self._numbers)))
+        self.box.setToolTip(SYNTAX % (numbers or "none"))
 
 
 class ToolRow(QWidget):
@@ -447,7 +449,7 @@ class ToolRow(QWidget):
 
     def _button(self, text: str) -> QToolButton:
         button = QToolButton(self)
-        button.setToolTip(text)
+        button.setToolTip(literal(text))
         button.setAccessibleName(text)
         return button
 

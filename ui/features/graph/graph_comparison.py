@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.marks import SIGNS
+from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme, icon
 from workbench.errors import WorkbenchError
 from workbench.graph.compare import Difference, Pairing
@@ -42,8 +43,8 @@ class ComparisonPane(QFrame):
         super().__init__(parent)
         self.view = GraphView(theme, self)
         self.view.setAccessibleName("Compared graph")
-        self.title = QLabel(self)
-        self.counts = QLabel(self)
+        self.title = Label(self)
+        self.counts = Label(self)
         self.counts.setObjectName("Hint")
         self._buttons = {
             name: self._button(name, words)
@@ -94,7 +95,7 @@ class ComparisonPane(QFrame):
     def _button(self, name: str, words: str) -> QToolButton:
         button = QToolButton(self)
         button.setObjectName(f"beside-{name}")
-        button.setToolTip(words)
+        button.setToolTip(literal(words))
         button.setAccessibleName(words)
         return button
 
@@ -228,12 +229,12 @@ class Comparison(QObject):
 
     def step(self, direction: int) -> None:
         """Go to the next difference in execution order, cyclically."""
-        found = self._differences()
-        if not found or self.pane is None or self.pairing is None:
+        differences = self._differences()
+        if not differences or self.pane is None or self.pairing is None:
             return
-        start = len(found) if direction < 0 and self._place < 0 else self._place
-        self._place = (start + direction) % len(found)
-        side, node_id = found[self._place]
+        start = len(differences) if direction < 0 and self._place < 0 else self._place
+        self._place = (start + direction) % len(differences)
+        side, node_id = differences[self._place]
         chosen = frozenset((node_id,))
         if side == "right":
             self.pane.view.selection.select(chosen, reveal=True)
@@ -246,8 +247,8 @@ class Comparison(QObject):
             return []
         left, right = self.pairing.left.nodes, self.pairing.right.nodes
         gone = self.pairing.removed | self.pairing.changed.keys()
-        found = [("left", node.id) for node in left if node.id in gone]
-        return found + [("right", node.id) for node in right if node.id in self.pairing.added]
+        pairs = [("left", node.id) for node in left if node.id in gone]
+        return pairs + [("right", node.id) for node in right if node.id in self.pairing.added]
 
     def _on_done(self, topic: str, answer: object) -> None:
         if topic != TOPIC or not isinstance(answer, _ComparisonResult) or self.pane is None:

@@ -10,7 +10,6 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication, QKeySequ
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSplitter,
     QStackedLayout,
@@ -27,6 +26,7 @@ from ui.features.graph.graph_sources import GraphFiles, SnapshotLoader
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
 from ui.shared.file_dialogs import ask_to_save
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.result_panel import StageNote
@@ -122,7 +122,7 @@ class GraphNote(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("Banner")
-        self.label = QLabel(self)
+        self.label = Label(self)
         self.show_all = QPushButton("Show all", self)
         self.show_all.clicked.connect(self.whole_asked)
         self._former = ""

@@ -217,7 +217,7 @@ def _ratio(
 def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:
     """Return the differences from the numbers of another run, on a scale around zero."""
     known = {measure.id: measure for measure in others}
-    found = []
+    rows = []
     for measure in mine:
         other = known.get(measure.id)
         if other is None or measure.level != other.level:
@@ -229,19 +229,19 @@ def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Meas
         }
         if values:
             title = f"{measure.title}, difference"
-            found.append(
+            rows.append(
                 Measure(f"{measure.id}_more", title, measure.how, values, measure.level, "farthest",
                         middle=0.0)
             )  # fmt: skip
-    return found
+    return rows
 
 
 def _summed(names: Sequence[str | None], amounts: Sequence[float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for name, amount in zip(names, amounts, strict=True):
         if name is not None:
-            found[name] = found.get(name, 0.0) + amount
-    return found
+            sums[name] = sums.get(name, 0.0) + amount
+    return sums
 
 
 def owners(rows: Sequence[VelaOperation], lineage: Lineage) -> tuple[str | None, ...]:
@@ -254,12 +254,12 @@ def owners(rows: Sequence[VelaOperation], lineage: Lineage) -> tuple[str | None,
 def chips(lineage: Lineage, level: str, nodes: Mapping[str, Effective]) -> dict[str, Effective]:
     """Return the config of every operation of a level, from its float operation."""
     snapshot = lineage.levels.get(level)
-    found: dict[str, Effective] = {}
+    chips_by_node: dict[str, Effective] = {}
     for node in snapshot.nodes if snapshot else ():
         key = lineage.key(level, node.id) if node.kind == "call" else None
         if key is not None and key.role == "operation" and key.root in nodes:
-            found[node.id] = nodes[key.root]
-    return found
+            chips_by_node[node.id] = nodes[key.root]
+    return chips_by_node
 
 
 def reasons(
@@ -273,17 +273,17 @@ def reasons(
 
     Only operations that a rule quantizes are listed as not quantized.
     """
-    found: dict[str, str] = {}
+    reasons_by_node: dict[str, str] = {}
     for note in prepared.annotations if prepared else ():
         wanted = nodes.get(note.origin)
         if note.reason and not note.quantized and wanted and wanted.label != "float":
             for node_id in _same(lineage, PREPARED, note.node, level):
-                found[node_id] = f"Not quantized: {note.reason}"
+                reasons_by_node[node_id] = f"Not quantized: {note.reason}"
     for left in lowered.cpu_nodes if lowered else ():
         for node_id in _same(lineage, EDGE, left.node, level):
-            before = f"{found[node_id]}\n" if node_id in found else ""
-            found[node_id] = f"{before}On the CPU: {left.reason}"
-    return found
+            before = f"{reasons_by_node[node_id]}\n" if node_id in reasons_by_node else ""
+            reasons_by_node[node_id] = f"{before}On the CPU: {left.reason}"
+    return reasons_by_node
 
 
 def _same(lineage: Lineage, source: str, node_id: str, level: str) -> frozenset[str]:

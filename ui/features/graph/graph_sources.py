@@ -117,13 +117,13 @@ class GraphFiles:
 
     def past(self, level: str) -> list[ComparedGraph]:
         """Return the existing graphs of a level from earlier runs, latest first."""
-        found = {other.path: other for other in reversed(self._past.get(level, ()))}
+        others = {other.path: other for other in reversed(self._past.get(level, ()))}
         for run in reversed(self._history.runs[-RUNS_OFFERED:]):
             other = self._of_run(run, level)
             if other is not None:
-                found[other.path] = other
-        found.pop(self.files.get(level, Path()), None)
-        return [other for other in found.values() if other.path.is_file()]
+                others[other.path] = other
+        others.pop(self.files.get(level, Path()), None)
+        return [other for other in others.values() if other.path.is_file()]
 
     def _of_run(self, run: Run, level: str) -> ComparedGraph | None:
         cache, row = self._session.cache, LEVELS_BY_ID[level]

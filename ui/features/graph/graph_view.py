@@ -157,9 +157,12 @@ class ZoomButtons(QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(2, 2, 2, 2)
         row.setSpacing(0)
-        self.smaller = self._button("\u2212", "Zoom out (\u2212)")
-        self.scale = self._button("100 %", "Zoom to full size")
-        self.larger = self._button("+", "Zoom in (+)")
+        self.smaller, self.scale, self.larger = (
+            self._button(text) for text in ("\u2212", "100 %", "+")
+        )
+        self.smaller.setToolTip("Zoom out (\u2212)")
+        self.scale.setToolTip("Zoom to full size")
+        self.larger.setToolTip("Zoom in (+)")
         self.smaller.clicked.connect(lambda: self.zoomed.emit(1 / ZOOM_FACTOR))
         self.scale.clicked.connect(self.reset_asked)
         self.larger.clicked.connect(lambda: self.zoomed.emit(ZOOM_FACTOR))
@@ -168,10 +171,9 @@ class ZoomButtons(QFrame):
             row.addWidget(button)
         self.adjustSize()
 
-    def _button(self, text: str, tooltip_text: str) -> QToolButton:
+    def _button(self, text: str) -> QToolButton:
         button = QToolButton(self)
         button.setText(text)
-        button.setToolTip(tooltip_text)
         button.setAutoRaise(True)
         # The graph keeps the keyboard; it has keys for all of them.
         button.setFocusPolicy(Qt.FocusPolicy.NoFocus)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QToolButton, QWidget
 
 from ui.features.graph.graph_results import DEVICE, EDGE, CompiledRow
+from ui.shared.labels import Label, literal
 from workbench.graph.labels import elide, local_name
 from workbench.graph.lineage import How, Lineage
 
@@ -61,7 +62,7 @@ class LineageRail(QScrollArea):
         row.setSpacing(4)
         for number, stop in enumerate(self._stops):
             if number:
-                arrow = QLabel(ARROW, body)
+                arrow = Label(ARROW, body)
                 arrow.setObjectName("Hint")
                 row.addWidget(arrow)
             self._add(row, body, stop)
@@ -87,20 +88,20 @@ class LineageRail(QScrollArea):
 
     def _add(self, row: QHBoxLayout, body: QWidget, stop: Stop) -> None:
         if stop.title:
-            title = QLabel(stop.title, body)
+            title = Label(stop.title, body)
             title.setObjectName("Hint")
             row.addWidget(title)
         if not stop.target:
-            label = QLabel(stop.text, body)
+            label = Label(stop.text, body)
             label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setToolTip(stop.tip)
+            label.setToolTip(literal(stop.tip))
             label.setEnabled(False)
             label.setContentsMargins(4, 0, 4, 0)
             row.addWidget(label)
             return
         button = QToolButton(body)
         button.setText(elide(stop.text))
-        button.setToolTip(stop.tip or stop.text)
+        button.setToolTip(literal(stop.tip or stop.text))
         button.setAccessibleName(f"{stop.title} {stop.text}".strip())
         button.setObjectName(HERE if stop.is_here else "")
         font = button.font()
@@ -149,12 +150,12 @@ def stops(
     # Weights of the module are skipped.
     known = lineage.levels[level].nodes_by_id
     chosen = [n for n in chosen if n not in known or known[n].kind not in _WEIGHTS] or chosen
-    found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
-    found = [replace(stop, is_here=bool(here) and stop.target == here) for stop in found]
+    stop_list = [_stop(lineage, level, chosen, other, title) for other, title in titles]
+    stop_list = [replace(stop, is_here=bool(here) and stop.target == here) for stop in stop_list]
     roots = lineage.translate(level, chosen, lineage.first)
-    found.append(_compiled(roots, chosen if level == DEVICE else (), rows))
-    found.extend(_source(lineage, roots or chosen))
-    return found
+    stop_list.append(_compiled(roots, chosen if level == DEVICE else (), rows))
+    stop_list.extend(_source(lineage, roots or chosen))
+    return stop_list
 
 
 def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, title: str) -> Stop:

@@ -179,10 +179,10 @@ class Marks:
             return None
         if item not in self._amounts:
             values, overlay = self.overlay.values, self.overlay
-            found = [values[leaf] for leaf in hierarchy.leaves(item) if leaf in values]
+            amounts = [values[leaf] for leaf in hierarchy.leaves(item) if leaf in values]
             if overlay.brush is not None and item in hierarchy.groups:
-                found = [value for value in found if overlay.is_brushed(value)]
-            self._amounts[item] = _merged(found, overlay.merge)
+                amounts = [value for value in amounts if overlay.is_brushed(value)]
+            self._amounts[item] = _merged(amounts, overlay.merge)
         return self._amounts[item]
 
     def share(self, item: str, hierarchy: Hierarchy) -> float | None:
@@ -227,8 +227,8 @@ class Marks:
         if not self.found:
             return ()
         if item not in self._hits:
-            found = {k for leaf in hierarchy.leaves(item) for k in self.found.get(leaf, ())}
-            self._hits[item] = tuple(sorted(found))
+            letters = {k for leaf in hierarchy.leaves(item) for k in self.found.get(leaf, ())}
+            self._hits[item] = tuple(sorted(letters))
         return self._hits[item]
 
     def reason(self, item: str, hierarchy: Hierarchy) -> str | None:

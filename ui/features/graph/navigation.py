@@ -33,9 +33,9 @@ def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
             return scene.hierarchy.groups[current].children[0]
         return _follow(scene, current, forwards=True)
     if key == Qt.Key.Key_Up:
-        found = _follow(scene, current, forwards=False)
+        followed = _follow(scene, current, forwards=False)
         parent = scene.hierarchy.parent.get(current)
-        return found or (parent if scene.has(parent) else None)
+        return followed or (parent if scene.has(parent) else None)
     return _neighbour(scene, current, 1 if key == Qt.Key.Key_Right else -1)
 
 
@@ -71,7 +71,7 @@ def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...
     """Return the pairs of visible items that edges of selected operations connect."""
     hierarchy, expanded = scene.hierarchy, scene.placement.insides
     snapshot = hierarchy.snapshot
-    found: dict[tuple[str, str], None] = {}
+    pairs: dict[tuple[str, str], None] = {}
     for node_id in selected:
         edges = (*snapshot.inputs_of.get(node_id, ()), *snapshot.outputs_of.get(node_id, ()))
         for edge in edges:
@@ -80,24 +80,24 @@ def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...
             source = hierarchy.shown(edge.source, expanded)
             target = hierarchy.shown(edge.target, expanded)
             if source and target and source != target:
-                found[source, target] = None
-        if len(found) > JOINTS_SHOWN:
+                pairs[source, target] = None
+        if len(pairs) > JOINTS_SHOWN:
             break
-    return tuple(found)
+    return tuple(pairs)
 
 
 def trace(scene: Scene, selected: frozenset[str], *, forwards: bool) -> frozenset[str]:
     """Return a selection with all its descendants, or with all its ancestors."""
     snapshot = scene.hierarchy.snapshot
     edges = snapshot.outputs_of if forwards else snapshot.inputs_of
-    found, waiting = set(selected), list(selected)
+    reached, waiting = set(selected), list(selected)
     while waiting:
         for edge in edges.get(waiting.pop(), ()):
             other = edge.target if forwards else edge.source
-            if other not in found:
-                found.add(other)
+            if other not in reached:
+                reached.add(other)
                 waiting.append(other)
-    return frozenset(found)
+    return frozenset(reached)
 
 
 LONGEST = 200
@@ -127,31 +127,31 @@ def lines(item: str, hierarchy: Hierarchy, marks: Marks) -> list[str]:
     node = hierarchy.node(item)
     if node is None:
         group = hierarchy.groups[item]
-        found = [f"{group.label}: {hierarchy.subtitle(item)}"]
-        found += [f"module {group.module}"] if group.module else []
+        texts = [f"{group.label}: {hierarchy.subtitle(item)}"]
+        texts += [f"module {group.module}"] if group.module else []
         twins = len(hierarchy.twins(item))
-        found += [f"one of {twins} equal blocks"] if twins > 1 else []
+        texts += [f"one of {twins} equal blocks"] if twins > 1 else []
     else:
-        found = [f"{node.op} ({node.id})"]
-        found += [f"module {node.module}"] if node.module else []
-        found += [f"output {tensor_line(info)}" for info in node.outputs[:OUTPUTS_SHOWN]]
+        texts = [f"{node.op} ({node.id})"]
+        texts += [f"module {node.module}"] if node.module else []
+        texts += [f"output {tensor_line(info)}" for info in node.outputs[:OUTPUTS_SHOWN]]
         shown = [(k, v) for k, v in node.attrs.items() if k not in _HIDDEN]
-        found += [f"{name}: {value}" for name, value in shown[:ATTRIBUTES_SHOWN]]
-        found += [node.source] if node.source else []
+        texts += [f"{name}: {value}" for name, value in shown[:ATTRIBUTES_SHOWN]]
+        texts += [node.source] if node.source else []
     chip = marks.chip(item, hierarchy)
     if item in marks.tooltips:
-        found.append(marks.tooltips[item])
+        texts.append(marks.tooltips[item])
     elif chip is not None:
-        found.append(f"precision {chip.text}")
+        texts.append(f"precision {chip.text}")
     amount = marks.amount(item, hierarchy)
     if amount is not None and marks.overlay is not None:
-        found.append(f"{marks.overlay.title}: {number_text(amount)}")
+        texts.append(f"{marks.overlay.title}: {number_text(amount)}")
     if sign := marks.difference(item, hierarchy):
         kind = marks.differences.get(item)
-        found.append(marks.words.get(item) or f"{kind or sign} compared with the other graph")
+        texts.append(marks.words.get(item) or f"{kind or sign} compared with the other graph")
     reason = marks.reason(item, hierarchy)
-    found += [reason] if reason else []
-    return [line if len(line) <= LONGEST else line[:LONGEST] + "…" for line in found]
+    texts += [reason] if reason else []
+    return [line if len(line) <= LONGEST else line[:LONGEST] + "…" for line in texts]
 
 
 def tooltip(item: str, hierarchy: Hierarchy, marks: Marks) -> str:

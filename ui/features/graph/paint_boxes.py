@@ -120,10 +120,10 @@ class BoxPainter:
                 painter.drawRects(rects)
 
     def _batch(self, scene: Scene, marks: Marks, cell: Cell) -> dict[str, list[QRectF]]:
-        found: dict[str, list[QRectF]] = {}
+        batches: dict[str, list[QRectF]] = {}
         for item, rect in cell.items:
-            found.setdefault(self.far_colour(scene, marks, item), []).append(rect)
-        return found
+            batches.setdefault(self.far_colour(scene, marks, item), []).append(rect)
+        return batches
 
     def far_colour(self, scene: Scene, marks: Marks, item: str) -> str:
         """Return the colour of a zoomed-out box: overlay, else precision, else operator family."""

@@ -119,7 +119,7 @@ class EdgePainter:
         self, painter: QPainter, picture: Picture, starts: list[tuple[Route, list[QPointF]]]
     ) -> None:
         """Paint shapes and dtypes of tensors where lines leave their boxes."""
-        found: list[tuple[QPointF, QStaticText]] = []
+        labels: list[tuple[QPointF, QStaticText]] = []
         for route, points in starts:
             if route.port:
                 continue
@@ -130,14 +130,14 @@ class EdgePainter:
             x, y = points[0].x(), points[0].y()
             goes_right = max(points[-1].x(), points[min(2, len(points) - 1)].x()) > x + 2
             left = x - 5 - static.size().width() if goes_right else x + 5
-            found.append((QPointF(left, y + 3), static))
+            labels.append((QPointF(left, y + 3), static))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._palette.veil)
-        painter.drawRects([QRectF(place, static.size()) for place, static in found])
+        painter.drawRects([QRectF(place, static.size()) for place, static in labels])
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.muted)
-        for place, static in found:
+        for place, static in labels:
             painter.drawStaticText(place, static)
 
     def _stub(
@@ -223,13 +223,13 @@ def _tensor_text(hierarchy: Hierarchy, route: Route) -> str:
 
 def _lines(cells: list[Cell], area: QRectF | None) -> list[Line]:
     """Return the distinct lines of cells; with ``area`` only lines that may be visible in it."""
-    found = {id(line.route): line for cell in cells for line in cell.routes}
+    lines_by_route = {id(line.route): line for cell in cells for line in cell.routes}
     if area is None:
-        return list(found.values())
+        return list(lines_by_route.values())
     west, north, east, south = area.left(), area.top(), area.right(), area.bottom()
     return [
         line
-        for line in found.values()
+        for line in lines_by_route.values()
         if line.south >= north and line.north <= south and line.east >= west and line.west <= east
     ]
 

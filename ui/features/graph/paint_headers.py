@@ -32,7 +32,7 @@ def header_rects(scene: Scene, area: QRectF, frames: Iterable[str]) -> dict[str,
     A header above the area sticks to its upper edge, below the headers of the groups around
     it, while its group is visible.
     """
-    found: dict[str, QRectF] = {}
+    strips: dict[str, QRectF] = {}
     held: dict[str, int] = {}
     for item in sorted(frames, key=scene.hierarchy.depth.__getitem__):
         rect = scene.rect(item)
@@ -45,8 +45,8 @@ def header_rects(scene: Scene, area: QRectF, frames: Iterable[str]) -> dict[str,
             continue
         strip = QRectF(rect.x(), top, rect.width(), HEADER)
         if strip.intersects(area):
-            found[item] = strip
-    return found
+            strips[item] = strip
+    return strips
 
 
 def shows_ports(scene: Scene, item: str, strip: QRectF) -> bool:

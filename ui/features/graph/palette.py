@@ -113,9 +113,9 @@ class Palette:
 
     def fitting_text(self, text: str, room: float, *, is_title: bool) -> QStaticText:
         """Return a static text elided to a width [px]."""
-        found = self.static_text(text, is_title=is_title)
-        if found.size().width() <= room:
-            return found
+        static = self.static_text(text, is_title=is_title)
+        if static.size().width() <= room:
+            return static
         metrics = QFontMetricsF(self.title_font if is_title else self.small_font)
         cut = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(room, 0.0))
         return self.static_text(cut, is_title=is_title)
@@ -126,14 +126,14 @@ class Palette:
 
     def _static(self, text: str, font: QFont) -> QStaticText:
         key = (text, font.pixelSize())
-        found = self._texts.get(key)
-        if found is None:
+        static = self._texts.get(key)
+        if static is None:
             if len(self._texts) > TEXTS_KEPT:
                 self._texts.clear()
-            found = self._texts[key] = QStaticText(text)
-            found.setTextFormat(Qt.TextFormat.PlainText)
-            found.prepare(font=font)
-        return found
+            static = self._texts[key] = QStaticText(text)
+            static.setTextFormat(Qt.TextFormat.PlainText)
+            static.prepare(font=font)
+        return static
 
 
 def ink_on(colour: QColor) -> QColor:

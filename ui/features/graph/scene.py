@@ -168,13 +168,13 @@ class Scene:
 
     def rect(self, item: str) -> QRectF:
         """Return the rectangle of an item."""
-        found = self._rects.get(item)
-        if found is None:
+        rect = self._rects.get(item)
+        if rect is None:
             parent = self.hierarchy.parent[item]
             origin = self.rect(parent)
             x, y, width, height = self.placement.insides[parent].boxes[item]
-            found = self._rects[item] = QRectF(origin.x() + x, origin.y() + y, width, height)
-        return found
+            rect = self._rects[item] = QRectF(origin.x() + x, origin.y() + y, width, height)
+        return rect
 
     def routes_of(self, item: str) -> Iterator[Route]:
         """Return the routes from or to an item inside its group, without those to its border."""

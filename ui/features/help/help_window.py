@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.labels import literal
 from ui.shared.theme import Theme, icon
 from workbench.guide import GUIDE, INDEX, title
 
@@ -115,7 +116,7 @@ class HelpWindow(QWidget):
         for button, step, name in zip(
             self._buttons, steps, ("Back", "Forward", "Contents"), strict=True
         ):
-            button.setToolTip(name)
+            button.setToolTip(literal(name))
             button.setAccessibleName(name)
             button.setAutoRaise(True)
             button.clicked.connect(lambda _=False, step=step: step())
@@ -144,7 +145,7 @@ class HelpWindow(QWidget):
                 groups[folder].setExpanded(True)
             item = QTreeWidgetItem(groups[folder], [title(page)])
             item.setData(0, _PATH, str(page))
-            item.setToolTip(0, title(page))
+            item.setToolTip(0, literal(title(page)))
 
     def _items(self) -> Iterator[QTreeWidgetItem]:
         walker = QTreeWidgetItemIterator(
@@ -196,9 +197,9 @@ class HelpWindow(QWidget):
 
 def _pages() -> list[Path]:
     """Return every page, contents first, folders behind the pages beside it."""
-    found = sorted(GUIDE.rglob("*.md"), key=lambda p: (len(p.relative_to(GUIDE).parts), p))
+    files = sorted(GUIDE.rglob("*.md"), key=lambda p: (len(p.relative_to(GUIDE).parts), p))
     order = list(_TITLES)
     return sorted(
-        found,
+        files,
         key=lambda p: (order.index(p.parent.name) if p.parent != GUIDE else 0, p != INDEX),
     )

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
-    QLabel,
     QPushButton,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chip import AnyIndex
 from ui.shared.job_table import JOB_ROLE, Column
+from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext
 from ui.state.jobs import Job
 
@@ -74,7 +74,7 @@ class JobsPanel(Panel):
             header.resizeSection(column, width)
         self.cancel = QPushButton("Cancel job", self)
         self.cancel.clicked.connect(self._on_cancel_clicked)
-        self.engines = QLabel(self)
+        self.engines = Label(self)
         self.engines.setObjectName("Hint")
         row = QHBoxLayout()
         row.setContentsMargins(8, 4, 6, 4)

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import AnyIndex, LineDelegate
+from ui.shared.labels import literal
 from ui.shared.log_lines import Role
 from ui.shared.panel import Panel
 from ui.shared.theme import Theme, icon
@@ -102,7 +103,7 @@ class LogPanel(Panel):
 
     def _tool(self, words: str, act: object) -> QToolButton:
         button = QToolButton(self)
-        button.setToolTip(words)
+        button.setToolTip(literal(words))
         button.setAccessibleName(words)
         button.clicked.connect(act)
         return button

@@ -196,12 +196,12 @@ class MemoryPanel(ResultPanel):
         present = target_of(project.target.id).complete(project.target, folder)
         self.study.options = asked(present)
         self.study.look()
-        found = self.study.found if self.study.is_current else None
+        result = self.study.found if self.study.is_current else None
         job = self.study.job
         working = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
-        points = positions(found.points, present) if found and not job else []
-        tool = found.tool if found else ""
-        problem = next((p.problem for p in found.points if p.problem), "") if found else ""
+        points = positions(result.points, present) if result and not job else []
+        tool = result.tool if result else ""
+        problem = next((p.problem for p in result.points if p.problem), "") if result else ""
         self.budget.render_points(points, present, tool, working=working, problem=problem)
 
     def _on_estimate_asked(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSlider, QWidget
 
 from ui.shared.figures import milliseconds, size
+from ui.shared.labels import Label
 from workbench.project.model import TargetChoice
 from workbench.studies.sweep import SweepPoint
 
@@ -34,14 +35,14 @@ class SramBudget(QWidget):
         self.estimate = QPushButton("Estimate less SRAM", self)
         self.estimate.setToolTip(_HINT)
         self.estimate.clicked.connect(self.estimate_asked)
-        self.caption = QLabel("SRAM budget", self)
+        self.caption = Label("SRAM budget", self)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName("SRAM budget")
         self.slider.setMinimumWidth(_SLIDER_PX)
         self.slider.setPageStep(1)
         self.slider.setTickPosition(QSlider.TickPosition.TicksBelow)
         self.slider.valueChanged.connect(self._show_position)
-        self.figures = QLabel(self)
+        self.figures = Label(self)
         self.figures.setWordWrap(True)
         self.take = QPushButton("Apply", self)
         self.take.clicked.connect(self._on_take)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QIdentityProxyModel, Qt
 from PySide6.QtGui import QGuiApplication, QIcon, QKeySequence, QShortcut
-from PySide6.QtWidgets import QHeaderView, QLabel, QStackedLayout, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHeaderView, QStackedLayout, QTableView, QVBoxLayout, QWidget
 
 from ui.shared.chip import AnyIndex
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.problem_list import PROBLEM_ROLE, Column, Problem
 from ui.shared.theme import Theme, icon
@@ -58,7 +59,7 @@ class ProblemsPanel(Panel):
         copy = QShortcut(QKeySequence.StandardKey.Copy, self.table)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)
         copy.activated.connect(self._on_copy)
-        self._none = QLabel("No problems.", self)
+        self._none = Label("No problems.", self)
         self._none.setObjectName("Hint")
         self._none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         body = QWidget(self)

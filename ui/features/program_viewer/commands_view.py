@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QSplitter,
     QVBoxLayout,
@@ -27,6 +26,7 @@ from ui.features.program_viewer.program_tables import (
 )
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count
+from ui.shared.labels import Label
 from ui.shared.theme import Theme
 from ui.state.background import Background
 from workbench.errors import WorkbenchError
@@ -92,7 +92,7 @@ class CommandsView(QWidget):
         self.search.textChanged.connect(lambda _text: self._typing.start())
         self.only = QCheckBox("Operations only", self)
         self.only.toggled.connect(lambda _on: self._show_found())
-        self.note = QLabel("", self)
+        self.note = Label("", self)
         self.note.setObjectName("Hint")
         self.commands = FigureTableModel(COMMAND_COLUMNS, describe_command, self)
         self.table = FigureView("NPU commands", self.commands, self, widest_px=700)
@@ -100,9 +100,7 @@ class CommandsView(QWidget):
         self.tensor_table = FigureView("NPU tensors", self.tensors, self)
         self.tensor_table.rows_chosen.connect(self._on_tensors_chosen)
         self.tensor_table.activated.connect(lambda _index: self._jump())
-        self.tensor_note = QLabel(
-            "Tensors: select one to go to the operations that access it", self
-        )
+        self.tensor_note = Label("Tensors: select one to go to the operations that access it", self)
         self.tensor_note.setObjectName("Hint")
         head = QHBoxLayout()
         for widget, stretch in ((self.which, 0), (self.search, 1), (self.only, 0)):

@@ -13,7 +13,6 @@ from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QPlainTextEdit,
     QPushButton,
     QSplitter,
@@ -24,6 +23,7 @@ from PySide6.QtWidgets import (
 from ui.shared.counter_table import DELEGATE, MODULE, CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count
+from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme
 from ui.state.background import Background
 from workbench.errors import WorkbenchError
@@ -107,7 +107,7 @@ class ExecutionView(QWidget):
         """Use the arrays in0, in1, ... of an .npz file."""
         self._inputs = Path(path)
         self.source.setText(self._inputs.name)
-        self.source.setToolTip(path)
+        self.source.setToolTip(literal(path))
 
     def execute(self) -> None:
         """Run the program from the start."""
@@ -126,10 +126,10 @@ class ExecutionView(QWidget):
         self.choose = QPushButton("Inputs\u2026", self)
         self.choose.setToolTip("An .npz file with the arrays in0, in1, \u2026")
         self.choose.clicked.connect(self._ask)
-        self.source = QLabel(RANDOM, self)
+        self.source = Label(RANDOM, self)
         self.run = QPushButton("Execute", self)
         self.run.clicked.connect(self.execute)
-        self.note = QLabel("", self)
+        self.note = Label("", self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
@@ -164,7 +164,7 @@ class ExecutionView(QWidget):
             side = QWidget(place)
             layout = QVBoxLayout(side)
             layout.setContentsMargins(4, 0, 0, 0)
-            label = QLabel(title, side)
+            label = Label(title, side)
             label.setObjectName("Hint")
             layout.addWidget(label)
             layout.addWidget(shown, 1)

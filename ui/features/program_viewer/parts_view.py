@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 from ui.features.program_viewer.program_contents import Contents
 from ui.features.program_viewer.program_tables import shape_text
 from ui.shared.figures import count, size
+from ui.shared.labels import literal
 from workbench.errors import WorkbenchError
 from workbench.pte import npu_commands, vela_stream
 from workbench.pte.description import in_words
@@ -78,7 +79,7 @@ class PartsView(QTreeWidget):
         item = QTreeWidgetItem(list(row))
         item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         for column, text in enumerate(row):
-            item.setToolTip(column, text)
+            item.setToolTip(column, literal(text))
         if under is None:
             self.addTopLevelItem(item)
         else:
@@ -94,20 +95,20 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
     """Return the rows of a delegate, and its description."""
     if delegate.backend != vela_stream.ETHOS_U:
         return [], "other backend than Ethos-U; data not decoded"
-    found = vela_stream.blocks(delegate.data)
+    blocks = vela_stream.blocks(delegate.data)
     rows = [
         (name, size(len(block.data)), _block_words(block))
-        for name, block in found.items()
+        for name, block in blocks.items()
         if not name.startswith("vela_")
     ]
     for side in ("inputs", "outputs"):
-        for number, port in enumerate(vela_stream.ports(found, side)):
+        for number, port in enumerate(vela_stream.ports(blocks, side)):
             place = f"{region_name(port.region)} at {port.offset:#x}"
             rows.append(
                 (f"{side[:-1]} {number}", size(port.bytes), f"{shape_text(port.shape)} in {place}")
             )
-    rows.append(("scratch", size(vela_stream.scratch_bytes(found)), "allocated at run time"))
-    return rows, _made_for(vela_stream.commands(found))
+    rows.append(("scratch", size(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
+    return rows, _made_for(vela_stream.commands(blocks))
 
 
 def _block_words(block: vela_stream.Block) -> str:

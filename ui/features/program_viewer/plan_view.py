@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.program_tables import PLAN_COLUMNS, shape_text
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import size
+from ui.shared.labels import Label
 from ui.shared.memory_plot import MemoryPlot
 from ui.shared.theme import Theme
 from workbench.analysis.memory import fullest_step
@@ -31,7 +32,7 @@ class PlanView(QWidget):
         self.memory = QComboBox(self)
         self.memory.setAccessibleName("Method memory")
         self.memory.activated.connect(lambda _index: self._show())
-        self.note = QLabel("", self)
+        self.note = Label("", self)
         self.note.setObjectName("Hint")
         self.plot = MemoryPlot(
             lambda n: _describe(self._shown[n]), self,

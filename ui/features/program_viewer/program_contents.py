@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pte import npu_commands, vela_stream
-from workbench.pte.description import memory_of, read_program
+from workbench.pte.description import memory_of, program_bytes, read_program
 from workbench.pte.npu_commands import CommandStream, NpuTensor
 from workbench.pte.program import Delegate, Program
 
@@ -43,7 +43,7 @@ def read(path: Path) -> Contents | WorkbenchError:
     """Return the contents of a file, or the error. Does not raise, because it runs in a thread."""
     where = Place(kind="file", id=str(path))
     try:
-        data = path.read_bytes()
+        data = program_bytes(path)
         program = read_program(data)
         # Decoded now, so that a damaged part is reported when the file is opened.
         for method in (program.method(), *program.methods):

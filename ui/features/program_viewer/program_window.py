@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.commands_view import CommandsView
 from ui.features.program_viewer.execution_view import ExecutionView
@@ -24,6 +24,7 @@ from ui.shared.appearance import Appearance
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count, size
+from ui.shared.labels import Label, literal
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.background import Background
@@ -75,7 +76,7 @@ class ProgramWindow(QWidget):
             f"{contents.path}   SHA-256 {contents.sha256[:16]}\u2026   "
             f"{contents.form}, schema version {contents.program.version}"
         )
-        self.about.setToolTip(f"{contents.path}\nSHA-256 {contents.sha256}")
+        self.about.setToolTip(literal(f"{contents.path}\nSHA-256 {contents.sha256}"))
         names = [method.name for method in contents.program.methods]
         self.methods.clear()
         self.methods.addItems(names)
@@ -102,10 +103,10 @@ class ProgramWindow(QWidget):
         self._background.stop()
 
     def _build(self) -> None:
-        self.about = QLabel("", self)
+        self.about = Label("", self)
         self.about.setObjectName("Hint")
         self.about.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.method_label = QLabel("Method", self)
+        self.method_label = Label("Method", self)
         self.methods = QComboBox(self)
         self.methods.setAccessibleName("Method")
         self.methods.activated.connect(self._show_method)
@@ -157,7 +158,7 @@ class ProgramWindow(QWidget):
         )
         self.instructions.set_rows(instructions(method))
         self.constants.set_rows(constants(self.contents.program, method))
-        self.kernels.set_rows(KernelRow(*each) for each in calls_of_kernels(method).items())
+        self.kernels.set_rows(KernelRow(*kernel) for kernel in calls_of_kernels(method).items())
         has_npu = any(d.backend == vela_stream.ETHOS_U for d in method.delegates)
         self.tabs.setTabEnabled(self.tabs.indexOf(self.commands), has_npu)
         self.tabs.setTabEnabled(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage, QPixmap
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
+from ui.shared.labels import Label
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -110,10 +111,10 @@ class DataPreview(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.text = QLabel(self)
+        self.text = Label(self)
         self.text.setObjectName("Hint")
         self.text.setWordWrap(True)
-        self.pictures = [QLabel(self) for _ in range(_SHOWN)]
+        self.pictures = [Label(self) for _ in range(_SHOWN)]
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         for label in self.pictures:

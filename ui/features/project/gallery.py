@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,70 +18,17 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.theme import Theme, picture
-from workbench.errors import Place, failure
-from workbench.installation import resources
+from workbench.samples import SAMPLES, Sample
 
 _COLUMNS = 3
 _PICTURE = QSize(48, 48)
 _TILE_PX = (176, 118)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A sample: its folder and project below ``resources/samples``, title, purpose and picture."""
-
-    folder: str
-    project: str
-    title: str
-    purpose: str
-    picture: str
-
-
-SAMPLES: tuple[Sample, ...] = (
-    Sample("digits", "digits.qwb", "Digits", "A trained residual network with data and labels",
-           "sample-digits"),
-    Sample("mobilenet_v2", "mobilenet_v2.qwb", "MobileNetV2", "Image classification, 53 layers",
-           "sample-picture"),
-    Sample("mlperf_tiny", "keyword_spotting.qwb", "Keyword spotting", "MLPerf Tiny, DS-CNN",
-           "sample-sound"),
-    Sample("mlperf_tiny", "image_classification.qwb", "Image classification",
-           "MLPerf Tiny, ResNet-8", "sample-picture"),
-    Sample("mlperf_tiny", "visual_wake_words.qwb", "Visual wake words",
-           "MLPerf Tiny, MobileNetV1", "sample-eye"),
-    Sample("mlperf_tiny", "anomaly_detection.qwb", "Anomaly detection",
-           "MLPerf Tiny, autoencoder", "sample-machine"),
-)  # fmt: skip
-
-
 def documents() -> Path:
     """Return the user's folder of documents."""
     place = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
     return Path(place) if place and Path(place).is_dir() else Path.home()
-
-
-def copy_sample(sample: Sample, folder: Path) -> Path:
-    """Copy a sample into a new folder below ``folder`` and return its project.
-
-    Raises:
-        WorkbenchError: the files cannot be written.
-    """
-    target, number = folder / sample.folder, 1
-    while target.exists():
-        number += 1
-        target = folder / f"{sample.folder}-{number}"
-    try:
-        shutil.copytree(
-            resources() / "samples" / sample.folder, target,
-            ignore=shutil.ignore_patterns(".*", "__pycache__"),
-        )  # fmt: skip
-    except OSError as error:
-        raise failure(
-            f"The sample cannot be copied to {target}: {error.strerror or error}.",
-            "Choose a folder that you may write to.",
-            Place(kind="file", id=str(target)),
-            code="sample-not-copied",
-        ) from error
-    return target / sample.project
 
 
 class SampleGallery(QWidget):

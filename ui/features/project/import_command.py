@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QFormLayout,
-    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QVBoxLayout,
@@ -17,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.forms import PathField, make_primary
+from ui.shared.labels import Label
 from workbench.errors import WorkbenchError
 from workbench.project.model import PROJECT_SUFFIX
 from workbench.script.aot_arm_compiler import Taken, take_command, write_taken
@@ -47,7 +47,7 @@ class ImportCommandDialog(QDialog):
         self.name = QLineEdit("net", self)
         self.name.setAccessibleName("Name")
         self.name.textChanged.connect(self._show)
-        self.summary = QLabel(self)
+        self.summary = Label(self)
         self.summary.setObjectName("Hint")
         self.summary.setWordWrap(True)
         self.summary.setMinimumHeight(110)

@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFormLayout,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QSpinBox,
     QVBoxLayout,
@@ -27,6 +26,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
 from ui.shared.forms import PathField, TallForm, make_primary
+from ui.shared.labels import Label
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
 from ui.state.document import translated
@@ -34,6 +34,7 @@ from ui.state.relocate import relative_to
 from workbench.deploy import boards
 from workbench.deploy.boards import load
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.files import MAX_SOURCE_BYTES, read_limited
 from workbench.project.edits import assign
 from workbench.project.model import (
     DataSource,
@@ -83,8 +84,8 @@ def callables_of(path: Path) -> list[str]:
     uses, other classes with one, functions. Then the rest in the same order.
     """
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(read_limited(path, MAX_SOURCE_BYTES))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     used = {
@@ -115,11 +116,11 @@ def _methods(
     node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int = 0
 ) -> dict[str, ast.FunctionDef]:
     """Return the methods of a class, including those of its bases in the same file."""
-    found: dict[str, ast.FunctionDef] = {}
+    methods: dict[str, ast.FunctionDef] = {}
     for base in reversed(node.bases):
         if isinstance(base, ast.Name) and base.id in classes and depth < _DEEPEST:
-            found |= _methods(classes[base.id], classes, depth + 1)
-    return found | {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+            methods |= _methods(classes[base.id], classes, depth + 1)
+    return methods | {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
 
 
 def _needs_arguments(arguments: ast.arguments, bound: int = 0) -> bool:
@@ -395,7 +396,7 @@ class NewProjectDialog(QDialog):
         self._pictures = QWidget(self)
         self._pictures.setLayout(pictures)
         pictures.setContentsMargins(0, 0, 0, 0)
-        self.export = QLabel(self)
+        self.export = Label(self)
         self.export.setObjectName("Hint")
         self.export.setWordWrap(True)
 
@@ -414,7 +415,7 @@ class NewProjectDialog(QDialog):
         self, column: QVBoxLayout, title: str, rows: Sequence[tuple[str, QWidget]]
     ) -> None:
         if title:
-            heading = QLabel(title, self)
+            heading = Label(title, self)
             heading.setObjectName("Subheading")
             column.addWidget(heading)
         form = QFormLayout()
@@ -430,7 +431,7 @@ class NewProjectDialog(QDialog):
         self._more.setVisible(on)
 
     def _build_bottom(self) -> None:
-        self.problems = QLabel(self)
+        self.problems = Label(self)
         self.problems.setObjectName("Reason")
         self.problems.setWordWrap(True)
         self.problems.setMinimumHeight(36)
@@ -445,8 +446,8 @@ class NewProjectDialog(QDialog):
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
 
-    def _label(self, title: str) -> QLabel:
-        label = QLabel(title, self)
+    def _label(self, title: str) -> Label:
+        label = Label(title, self)
         label.setMinimumWidth(LABELS_PX)
         return label
 
@@ -522,7 +523,7 @@ class NewProjectDialog(QDialog):
     def _show_data(self) -> None:
         self._data_summary = self._summary(self.data, self.preview)
         self._evaluation_summary = self._summary(self.evaluation, self.evaluation_preview)
-        hint = f"{found}, from the data" if (found := self._inferred_shapes()) else SHAPES_HINT
+        hint = f"{shapes}, from the data" if (shapes := self._inferred_shapes()) else SHAPES_HINT
         self.shapes.setPlaceholderText(hint)
         has_labels = self._evaluation_summary.has_labels or self._data_summary.has_labels
         hint = "in the data" if has_labels else "optional, for top-1 and top-5"

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QFormLayout,
-    QLabel,
     QLineEdit,
     QScrollArea,
     QVBoxLayout,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
 from ui.features.project.data_preview import DataPreview, summary_of
 from ui.features.project.new_project import DATA, MODELS
 from ui.shared.forms import PathField, TallForm, make_primary
+from ui.shared.labels import Label, literal
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.document import Document
 from ui.state.relocate import relative_to
@@ -120,8 +120,8 @@ class ProjectSettingsDialog(QDialog):
 
     def texts(self) -> dict[str, str]:
         """Return the changed settings as texts, by key."""
-        found = {key: _read(widget) for key, widget in self.fields.items()}
-        return {key: text for key, text in found.items() if text != self._before[key]}
+        values = {key: _read(widget) for key, widget in self.fields.items()}
+        return {key: text for key, text in values.items() if text != self._before[key]}
 
     def edited(self, project: Project) -> Project:
         """Return a project with the settings of the form.
@@ -200,7 +200,7 @@ class ProjectSettingsDialog(QDialog):
         return texts
 
     def _build(self) -> None:
-        self.problems = QLabel(self)
+        self.problems = Label(self)
         self.problems.setObjectName("Reason")
         self.problems.setWordWrap(True)
         self.problems.setMinimumHeight(40)
@@ -254,20 +254,20 @@ class ProjectSettingsDialog(QDialog):
             takes = "either" if key in _FOLDERS else "file"
             path = PathField(title, _PATHS[key], parent, kind=takes)  # type: ignore[arg-type]
             path.edited.connect(lambda _text: self._soon.start())
-            path.setToolTip(key)
+            path.setToolTip(literal(key))
             return path
         choices = _choices(kind)
         if choices:
             box = QComboBox(parent)
             box.addItems(["", *choices] if "preprocess" in key else choices)
             box.setAccessibleName(title)
-            box.setToolTip(key)
+            box.setToolTip(literal(key))
             box.currentIndexChanged.connect(lambda _row: self._soon.start())
             return box
         line = QLineEdit(parent)
         line.setAccessibleName(title)
         line.setPlaceholderText(settings.described(kind))
-        line.setToolTip(key)
+        line.setToolTip(literal(key))
         line.textEdited.connect(lambda _text: self._soon.start())
         return line
 
@@ -345,14 +345,14 @@ def _form_layout() -> QFormLayout:
     return form
 
 
-def _row_label(title: str, parent: QWidget) -> QLabel:
-    label = QLabel(title, parent)
+def _row_label(title: str, parent: QWidget) -> Label:
+    label = Label(title, parent)
     label.setMinimumWidth(LABELS_PX + 30)
     return label
 
 
-def _heading(title: str, parent: QWidget) -> QLabel:
-    label = QLabel(title, parent)
+def _heading(title: str, parent: QWidget) -> Label:
+    label = Label(title, parent)
     label.setObjectName("Subheading")
     return label
 

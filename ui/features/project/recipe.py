@@ -10,13 +10,13 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QFormLayout,
-    QLabel,
     QLineEdit,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.shared.forms import PathField, make_primary
+from ui.shared.labels import Label
 from workbench.errors import WorkbenchError
 from workbench.project.model import PROJECT_SUFFIX
 from workbench.project.recipes import Recipe, begin, recipes
@@ -47,7 +47,7 @@ class RecipeDialog(QDialog):
         self.name = QLineEdit(self)
         self.name.setAccessibleName("Name")
         self.name.textEdited.connect(self._show)
-        self.words, self.problem = QLabel(self), QLabel(self)
+        self.words, self.problem = Label(self), Label(self)
         for label in (self.words, self.problem):
             label.setWordWrap(True)
             label.setObjectName("Hint")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.figure_table import FigureView
+from ui.shared.labels import Label
 from ui.shared.range_table import (
     Arrays,
     ChoiceOfRange,
@@ -51,14 +52,14 @@ class RangeMethodsView(QWidget):
         self.use = QPushButton("Apply", self)
         self.use.setToolTip(USE)
         self.use.clicked.connect(self._on_use)
-        self.why = QLabel(self)
+        self.why = Label(self)
         self.why.setObjectName("Hint")
         self.why.setWordWrap(True)
         self.why.hide()
         self._offer = QWidget(self)
         row = QHBoxLayout(self._offer)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(QLabel("Apply to", self))
+        row.addWidget(Label("Apply to", self))
         row.addWidget(self.scope, 1)
         row.addWidget(self.use)
         layout = QVBoxLayout(self)
@@ -130,7 +131,7 @@ class RangeOverridesView(QWidget):
         self.model = ChosenTableModel(self)
         self.table = FigureView("Range overrides", self.model, self)
         self.table.rows_chosen.connect(self._on_rows_chosen)
-        self.empty = QLabel(NOTHING, self)
+        self.empty = Label(NOTHING, self)
         self.empty.setObjectName("Hint")
         self.empty.setWordWrap(True)
         self.free = QPushButton("Unpin selected", self)
@@ -202,7 +203,7 @@ class RangeOverrides(QObject):
         self._more.stop()
         if project is None:
             return {}
-        found = {
+        overrides = {
             tensor: RangeOverride("", "tensor", ends)
             for tensor, ends in project.fixed_ranges().items()
         }
@@ -210,12 +211,12 @@ class RangeOverrides(QObject):
             method = chosen.method
             is_known = self._taker.knows(row, arrays, method)
             ends = self._taker.take(row, arrays, method) if is_known else None
-            found[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
+            overrides[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
             if not is_known:
                 self._due.append((row, method))
         if self._due:
             self._more.start()
-        return found
+        return overrides
 
     def _on_time_to_search(self) -> None:
         if self._due:

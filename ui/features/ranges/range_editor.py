@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QVBoxLayout,
@@ -16,6 +15,7 @@ from PySide6.QtWidgets import (
 from ui.shared.figures import decibel, figure, percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.histogram_plot import TensorPlot
+from ui.shared.labels import Label
 from ui.shared.range_table import RangeRow
 from ui.shared.series import TensorView
 from ui.shared.theme import Theme
@@ -51,7 +51,7 @@ class RangeFields(QWidget):
             field.setAccessibleName(name)
             field.textEdited.connect(self._on_typed)
             field.returnPressed.connect(self.entered)
-            layout.addWidget(QLabel(title, self))
+            layout.addWidget(Label(title, self))
             layout.addWidget(field, 1)
 
     def show_ends(self, low: float | None, high: float | None) -> None:

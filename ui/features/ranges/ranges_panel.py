@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.ranges.range_choices import RangeController, RangeOverrides
 from ui.shared.figure_table import FigureView
+from ui.shared.labels import Label
 from ui.shared.range_drawing import legend_of, series_of
 from ui.shared.range_table import (
     Arrays,
@@ -145,7 +145,7 @@ class RangesPanel(ResultPanel):
     def _built_warning(self, parent: QWidget) -> QFrame:
         self.warning = QFrame(parent)
         self.warning.setObjectName("Banner")
-        label = QLabel(EXAMPLE_TEXT, self.warning)
+        label = Label(EXAMPLE_TEXT, self.warning)
         label.setWordWrap(True)
         row = QHBoxLayout(self.warning)
         row.setContentsMargins(10, 4, 10, 4)
@@ -154,9 +154,9 @@ class RangesPanel(ResultPanel):
         return self.warning
 
     def _built_bar(self, parent: QWidget) -> QGridLayout:
-        self.origin = QLabel(parent)
+        self.origin = Label(parent)
         self.origin.setObjectName("Hint")
-        self.legend = QLabel(parent)
+        self.legend = Label(parent)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.legend.setToolTip(
             "Drag to select tensors, Ctrl+click to add one, wheel to zoom, Shift+drag to pan"

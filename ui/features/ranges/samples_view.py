@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import figure, percent
+from ui.shared.labels import Label
 from ui.shared.series import SampleView
 from ui.shared.theme import Theme
 
@@ -73,7 +74,7 @@ class SamplesView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.summary = QLabel(NOTHING, self)
+        self.summary = Label(NOTHING, self)
         self.summary.setWordWrap(True)
         self.plot = CoveragePlot(self)
         self.drops = [QPushButton(self) for _ in range(2)]
@@ -81,7 +82,7 @@ class SamplesView(QWidget):
         for place, button in enumerate(self.drops):
             button.setToolTip("Exclude it from calibration")
             button.clicked.connect(lambda _=False, at=place: self._on_drop(at))
-        self.dropped = QLabel(self)
+        self.dropped = Label(self)
         self.dropped.setObjectName("Hint")
         self.dropped.setWordWrap(True)
         self.restore = QPushButton("Include again", self)

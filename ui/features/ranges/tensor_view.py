@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, QTimer
-from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
@@ -13,6 +13,7 @@ from ui.features.ranges.samples_view import SamplesView
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import figure
 from ui.shared.forms import WrappedLabel
+from ui.shared.labels import Label
 from ui.shared.range_drawing import samples_of, tensor_of
 from ui.shared.range_table import Arrays, Channels, RangeRow, describe
 from ui.shared.series import SampleView
@@ -101,7 +102,7 @@ class CallsView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.summary = QLabel(NOTHING, self)
+        self.summary = Label(NOTHING, self)
         self.summary.setWordWrap(True)
         self.calls, self.scales = CallPlot(self), ScalePlot(self)
         split = QSplitter(Qt.Orientation.Horizontal, self)

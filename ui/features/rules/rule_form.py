@@ -10,13 +10,13 @@ from PySide6.QtWidgets import (
     QComboBox,
     QCompleter,
     QGridLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSizePolicy,
     QWidget,
 )
 
+from ui.shared.labels import Label, literal
 from ui.state.assigner import Offer
 from workbench.project.model import RULE_CALLS, RuleKind
 
@@ -115,7 +115,7 @@ class RuleForm(QWidget):
         for combo in (self.kind, self.config):
             combo.setSizeAdjustPolicy(shortest)
             combo.setMinimumContentsLength(_SHOWN_LETTERS)
-        self.call_text = QLabel(self)
+        self.call_text = Label(self)
         self.call_text.setObjectName("Hint")
         self.call_text.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         layout = QGridLayout(self)
@@ -138,7 +138,7 @@ class RuleForm(QWidget):
         self.match_names.setStringList(list(self._names.get(kind, ())))
         self.match.setEnabled(bool(example))
         self.match.setPlaceholderText(f"e.g. {example}" if example else "everything")
-        self.match.setToolTip(self.match.placeholderText())
+        self.match.setToolTip(literal(self.match.placeholderText()))
         chosen = self.config.currentData()
         self.config.clear()
         model = self.config.model()
@@ -146,7 +146,7 @@ class RuleForm(QWidget):
         for offer in self._offers(kind):
             self.config.addItem(offer.title, offer.config)
             model.item(self.config.count() - 1).setEnabled(not offer.refusal)
-            model.item(self.config.count() - 1).setToolTip(offer.refusal)
+            model.item(self.config.count() - 1).setToolTip(literal(offer.refusal))
         if kind != "quantizer":
             self.config.addItem("Custom\u2026", "")
         row = self.config.findData(chosen) if chosen is not None else -1
@@ -162,8 +162,8 @@ class RuleForm(QWidget):
         is_set = self.config.currentIndex() >= 0
         self.add.setEnabled(is_named and is_set)
         missing = "Choose a precision" if is_named else f"Enter a match, e.g. {example}"
-        self.add.setToolTip("" if is_named and is_set else missing)
-        self.config.setToolTip(self.config.currentText())
+        self.add.setToolTip(literal("" if is_named and is_set else missing))
+        self.config.setToolTip(literal(self.config.currentText()))
         if not self.config.count():
             self.call_text.setText("No plug-in with a quantizer (see Edit, Plug-ins\u2026)")
             return

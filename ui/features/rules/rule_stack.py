@@ -31,6 +31,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chip import AnyIndex, chip_width, draw_chip
 from ui.shared.explanations import rule_words
+from ui.shared.labels import literal
 from ui.shared.theme import Theme
 from workbench.project.model import KEEPING_CALLS, PLUGIN_KINDS, RULE_CALLS, Rule
 from workbench.project.rules import RuleCount
@@ -138,7 +139,7 @@ class RuleStackModel(QAbstractListModel):
             case Qt.ItemDataRole.DisplayRole:
                 value = f"{row.number}  {words}"
             case Qt.ItemDataRole.ToolTipRole:
-                value = f"{row.number}. {RULE_CALLS[row.rule.kind]}: {row.count_text}"
+                value = literal(f"{row.number}. {RULE_CALLS[row.rule.kind]}: {row.count_text}")
             case Qt.ItemDataRole.AccessibleTextRole:
                 value = f"Rule {row.number}: {words}, {row.label}, {row.count_text}"
             case Qt.ItemDataRole.CheckStateRole:

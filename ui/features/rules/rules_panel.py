@@ -8,7 +8,6 @@ from functools import partial
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QMenu,
     QStackedLayout,
     QToolButton,
@@ -25,6 +24,7 @@ from ui.features.rules.rule_stack import (
     shown_order,
 )
 from ui.shared.explanations import rule_name, rule_numbers
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import ask_config
 from ui.shared.theme import Theme, icon
@@ -111,7 +111,7 @@ class RulesPanel(Panel):
     def _arrange(self) -> None:
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 6, 4)
-        hint = QLabel("Strongest first", self)
+        hint = Label("Strongest first", self)
         hint.setObjectName("Hint")
         bar.addWidget(hint, 1)
         for name, words, act in (
@@ -120,15 +120,15 @@ class RulesPanel(Panel):
             ("delete", "Delete rule (Del)", self._delete_current),
         ):
             button = QToolButton(self)
-            button.setToolTip(words)
+            button.setToolTip(literal(words))
             button.setAccessibleName(words)
             button.clicked.connect(act)
             self._tools[name] = button
             bar.addWidget(button)
-        self.ranges = QLabel(self)
+        self.ranges = Label(self)
         self.ranges.setObjectName("Hint")
         self.ranges.setContentsMargins(8, 2, 8, 2)
-        empty = QLabel(EMPTY_TEXT, self)
+        empty = Label(EMPTY_TEXT, self)
         empty.setObjectName("Hint")
         empty.setWordWrap(True)
         empty.setMargin(16)
@@ -147,8 +147,8 @@ class RulesPanel(Panel):
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
         document, snapshot = self.context.document, self.context.model_index.snapshot
-        found = offered(document.project, document.folder, "finder")
-        finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in found]}
+        items = offered(document.project, document.folder, "finder")
+        finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in items]}
         if snapshot is None:
             return finders
         calls = [node for node in snapshot.nodes if node.kind == "call"]

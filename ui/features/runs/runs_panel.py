@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.figure_table import FigureView
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.run_table import SIMULATED, ChangeTableModel, RunRow, RunTableModel, describe_run
 from ui.shared.theme import Theme
@@ -125,8 +126,8 @@ class RunsPanel(Panel):
 
     def _chosen(self) -> list[Run]:
         rows = [self.model.row_at(row) for row in self.table.chosen_rows()]
-        found = [row.run for row in rows if row is not None]
-        return sorted(found, key=lambda run: run.number)
+        runs = [row.run for row in rows if row is not None]
+        return sorted(runs, key=lambda run: run.number)
 
     def _show_chosen(self) -> None:
         chosen = self._chosen()
@@ -174,8 +175,8 @@ def _differs(run: Run, project: Project) -> bool:
     return any(getattr(run, name) != getattr(project, name) for name in DECIDED)
 
 
-def _hint(text: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _hint(text: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setObjectName("Hint")
     label.setWordWrap(True)
     return label

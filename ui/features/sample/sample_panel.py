@@ -12,7 +12,6 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSpinBox,
     QSplitter,
@@ -22,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chart import Chart, pen
 from ui.shared.figures import count, decibel, figure
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -69,38 +69,38 @@ class SamplePanel(Panel):
         self.channel.valueChanged.connect(self._draw)
         self.difference = QCheckBox("Difference from float", self)
         self.difference.clicked.connect(self._draw)
-        self.chosen = QLabel(EMPTY_TEXT, self)
+        self.chosen = Label(EMPTY_TEXT, self)
         self.chosen.setWordWrap(True)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self.note.setContentsMargins(8, 0, 8, 0)
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
-        self.titles = {side: QLabel(TITLES[side], self) for side in SIDES}
+        self.titles = {side: Label(TITLES[side], self) for side in SIDES}
         self.histogram = SidesPlot(SIDES, self)
         self._arrange()
 
     def refresh(self) -> None:
         if self.study.options:
             self.study.look()
-        job, found = self.study.job, self.study.found
+        job, result = self.study.job, self.study.found
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
-        if found is None:
+        if result is None:
             self.note.setText("")
             self._values = {}
         else:
             folder = study_folder(self.context.session.cache, self.study.key)
             self._values = load_values(folder)
-            shape = "\u00d7".join(map(str, found.shape))
-            text = f"{found.tensor} of sample {found.sample}, {shape}. {found.note}"
-            if found.compiled_apart is not None:
-                text = f"{text}{_compared(found.compiled_apart, math.prod(found.shape))}"
+            shape = "\u00d7".join(map(str, result.shape))
+            text = f"{result.tensor} of sample {result.sample}, {shape}. {result.note}"
+            if result.compiled_apart is not None:
+                text = f"{text}{_compared(result.compiled_apart, math.prod(result.shape))}"
             former = "" if self.study.is_current else " Outdated."
             self.note.setText(text.strip() + former)
-            channels = int(np.prod(found.shape[1:-2])) if len(found.shape) > 3 else 1
+            channels = int(np.prod(result.shape[1:-2])) if len(result.shape) > 3 else 1
             self.channel.setRange(-1, max(channels - 1, 0))
         self._draw()
 
@@ -129,8 +129,8 @@ class SamplePanel(Panel):
         """Return the output tensor of an operation of the float graph."""
         measured = self.context.load(EvaluateResult, "evaluate")
         tensors = measured.tensors if measured is not None else ()
-        found = [tensor.tensor for tensor in tensors if tensor.origin == node]
-        return found[-1] if found else node
+        names = [tensor.tensor for tensor in tensors if tensor.origin == node]
+        return names[-1] if names else node
 
     def look_at(self, sample: int) -> None:
         """Show a sample at the selected tensor, or at the last compared one."""
@@ -153,8 +153,8 @@ class SamplePanel(Panel):
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 8, 2)
         bar.setSpacing(8)
-        left: tuple[QWidget, ...] = (QLabel("Sample", self), self.sample, self.show_button)
-        right: tuple[QWidget, ...] = (QLabel("Channel", self), self.channel, self.difference)
+        left: tuple[QWidget, ...] = (Label("Sample", self), self.sample, self.show_button)
+        right: tuple[QWidget, ...] = (Label("Channel", self), self.channel, self.difference)
         for part in left:
             bar.addWidget(part)
         bar.addWidget(self.chosen, 1)

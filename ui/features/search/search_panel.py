@@ -9,7 +9,6 @@ from PySide6.QtCore import QLocale, Qt
 from PySide6.QtGui import QDoubleValidator
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QSlider,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.figures import count, size
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -51,7 +51,7 @@ class LimitForm(QWidget):
         self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
-        self.workers.setToolTip(f"Parallel engines; this machine has {cores} cores")
+        self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
         self._row.addStretch(1)
 
     def options(self) -> dict[str, JsonValue]:
@@ -68,13 +68,13 @@ class LimitForm(QWidget):
     def _field(self, label: str, meaning: str) -> QLineEdit:
         field = QLineEdit(self)
         field.setPlaceholderText("any")
-        field.setToolTip(meaning)
+        field.setToolTip(literal(meaning))
         field.setAccessibleName(label)
         field.setFixedWidth(_FIELD_PX)
         check = QDoubleValidator(0.0, 1e12, 6, field)
         check.setLocale(QLocale.c())
         field.setValidator(check)
-        self._row.addWidget(QLabel(label, self))
+        self._row.addWidget(Label(label, self))
         self._row.addWidget(field)
         return field
 
@@ -147,13 +147,13 @@ class SearchPanel(Panel):
         column.addWidget(self.plot, 1)
         along = QHBoxLayout()
         for text in ("fast", "accurate"):
-            label = QLabel(text, left)
+            label = Label(text, left)
             label.setObjectName("Hint")
             along.addWidget(label)
         along.insertWidget(1, self.slider, 1)
         column.addLayout(along)
         side = QWidget(self)
-        self.title = QLabel(side)
+        self.title = Label(side)
         self.title.setObjectName("Subheading")
         self.about = _text(side)
         self.apply = QPushButton("Apply these rules", side)
@@ -180,29 +180,31 @@ class SearchPanel(Panel):
 
     def _keep(self) -> None:
         """Record all new candidates as runs."""
-        found, project, key = self.study.found, self.study.studied, self.study.key
-        if found is None or project is None:
+        result, project, key = self.study.found, self.study.studied, self.study.key
+        if result is None or project is None:
             return
         new = [
-            candidate for candidate in found.candidates if (key, candidate.number) not in self._kept
+            candidate
+            for candidate in result.candidates
+            if (key, candidate.number) not in self._kept
         ]
         if new:
             self._kept.update((key, candidate.number) for candidate in new)
-            projects = [with_choices(project, found.units, candidate.choices) for candidate in new]
+            projects = [with_choices(project, result.units, candidate.choices) for candidate in new]
             self.context.history.keep(projects, self.context.document.folder, "search")
 
     def _show_found(self) -> None:
-        found, job = self.study.found, self.study.job
+        result, job = self.study.found, self.study.job
         self.start.setText(
-            "Pause" if job else "Continue" if found and found.candidates else "Search"
+            "Pause" if job else "Continue" if result and result.candidates else "Search"
         )
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
-        self.start.setToolTip(why)
-        self.note.setText(why or self._sentence(found))
-        self._dots = found.measured() if found is not None else []
-        self._front = found.front() if found is not None else []
+        self.start.setToolTip(literal(why))
+        self.note.setText(why or self._sentence(result))
+        self._dots = result.measured() if result is not None else []
+        self._front = result.front() if result is not None else []
         numbers = {candidate.number for candidate in self._front}
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
         dots = [
@@ -212,12 +214,12 @@ class SearchPanel(Panel):
         ]  # fmt: skip
         self.plot.render_dots(dots, f"{name}, measured on host")
         self.plot.render_trail([i for i, c in enumerate(self._dots) if c.origin == "staircase"])
-        self.plot.set_stale(found is not None and not self.study.is_current)
+        self.plot.set_stale(result is not None and not self.study.is_current)
         self.slider.setRange(0, max(len(self._front) - 1, 0))
         self.slider.setEnabled(len(self._front) > 1)
         kept = {c.number: c for c in self._dots}
         chosen = kept.get(self._chosen.number) if self._chosen else None
-        self._choose(chosen or (found.best() if found is not None else None))
+        self._choose(chosen or (result.best() if result is not None else None))
 
     def _sentence(self, found: SearchResult | None) -> str:
         job = self.study.job
@@ -249,7 +251,7 @@ class SearchPanel(Panel):
         self.apply.setEnabled(can_apply)
         former = candidate is not None and not self.study.is_current
         why = "Outdated; search again" if former else "Run a search first"
-        self.apply.setToolTip("" if can_apply else why)
+        self.apply.setToolTip(literal("" if can_apply else why))
 
     def _lines(self, candidate: Candidate) -> list[str]:
         labels = self.context.model_index.resolution.modules
@@ -261,8 +263,8 @@ class SearchPanel(Panel):
             "",
             "Changes to the present rules:",
         ]
-        found = self.study.found
-        units = {unit.name: unit for unit in found.units} if found else {}
+        result = self.study.found
+        units = {unit.name: unit for unit in result.units} if result else {}
         changed = []
         for name, config in candidate.choices.items():
             now = labels.get(units[name].matches[0]) if name in units else None
@@ -286,16 +288,16 @@ class SearchPanel(Panel):
         self.study.start()
 
     def _on_apply(self) -> None:
-        found, candidate = self.study.found, self._chosen
-        if found is not None and candidate is not None:
+        result, candidate = self.study.found, self._chosen
+        if result is not None and candidate is not None:
             self.context.document.apply(
                 f"Apply candidate {candidate.number}",
-                lambda project: with_choices(project, found.units, candidate.choices),
+                lambda project: with_choices(project, result.units, candidate.choices),
             )
 
 
-def _text(parent: QWidget, *, hint: bool = False) -> QLabel:
-    label = QLabel(parent)
+def _text(parent: QWidget, *, hint: bool = False) -> Label:
+    label = Label(parent)
     label.setWordWrap(True)
     if hint:
         label.setObjectName("Hint")

@@ -7,7 +7,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSpinBox,
     QSplitter,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.figures import count, decibel, percent
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
 from ui.shared.study_controller import StudyController
@@ -111,7 +111,7 @@ class SensitivityPanel(Panel):
         self.view.addItems(VIEWS)
         self.view.setAccessibleName("Bar values")
         self.view.activated.connect(lambda _index: self._show_found())
-        self.note = QLabel(self)
+        self.note = Label(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self._head = QHBoxLayout()
@@ -121,7 +121,7 @@ class SensitivityPanel(Panel):
 
     def _built_side(self) -> QWidget:
         side = QWidget(self)
-        self.title = QLabel("Select a module", side)
+        self.title = Label("Select a module", side)
         self.title.setObjectName("Subheading")
         self.title.setWordWrap(True)
         self.about = _lines(side)
@@ -150,19 +150,19 @@ class SensitivityPanel(Panel):
         return side
 
     def _show_found(self) -> None:
-        found, job = self.study.found, self.study.job
-        has_more = found is not None and self.study.is_current and found.samples > 0
+        result, job = self.study.found, self.study.job
+        has_more = result is not None and self.study.is_current and result.samples > 0
         self.measure.setText("Pause" if job else "Continue" if has_more else "Measure")
-        is_done = has_more and found is not None and found.samples >= self.samples.value()
+        is_done = has_more and result is not None and result.samples >= self.samples.value()
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
-        self.note.setText(self._sentence(found))
-        if found is None:
+        self.note.setText(self._sentence(result))
+        if result is None:
             self._shown = []
             self.bars.render_bars([], np.zeros(0))
         else:
-            self._show_bars(found)
-        self.bars.set_stale(found is not None and not self.study.is_current)
+            self._show_bars(result)
+        self.bars.set_stale(result is not None and not self.study.is_current)
         self._show_unit()
 
     def _sentence(self, found: SensitivityResult | None) -> str:
@@ -198,15 +198,15 @@ class SensitivityPanel(Panel):
         return "\n".join((self._shown[row].unit.name, *self._about(self._shown[row])))
 
     def _about(self, unit: UnitSensitivity) -> list[str]:
-        found = self.study.found
-        assert found is not None
+        result = self.study.found
+        assert result is not None
         lines = [
             f"only this quantized: {decibel(unit.only.sqnr_db)}",
             f"only this in float: {decibel(unit.without.sqnr_db)} "
-            f"(gain {decibel(found.gain_db(unit))})",
+            f"(gain {decibel(result.gain_db(unit))})",
         ]
-        if found.labelled and found.samples:
-            share = found.samples
+        if result.labelled and result.samples:
+            share = result.samples
             lines.append(
                 f"top-1 only this quantized {percent(unit.only.hits / share)}, only this in "
                 f"float {percent(unit.without.hits / share)}"
@@ -257,8 +257,8 @@ class SensitivityPanel(Panel):
             )
 
 
-def _lines(parent: QWidget) -> QLabel:
-    label = QLabel(parent)
+def _lines(parent: QWidget) -> Label:
+    label = Label(parent)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label

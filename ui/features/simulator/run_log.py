@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractListModel, QObject, Qt
 
+from ui.shared.labels import literal
 from ui.shared.log_lines import ROOT, AnyIndex, Role
 
 _CHUNK = 8 << 20
@@ -58,6 +59,8 @@ class TextFileModel(QAbstractListModel):
         if role not in shown and role not in {Qt.ItemDataRole.AccessibleTextRole, Role.LEVEL}:
             return None
         line = self._line(index.row())
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return literal(line)
         return self._level(line) if role == Role.LEVEL else line
 
     def _line(self, row: int) -> str:

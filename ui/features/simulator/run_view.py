@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
 from ui.shared.counter_table import DELEGATE as COUNTER_DELEGATE
 from ui.shared.counter_table import CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
+from ui.shared.labels import Label
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
@@ -139,7 +140,7 @@ class SimulationView(Tabs):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.text = QLabel()
+        self.text = Label()
         self.traced = TracedTableModel(self)
         self.traced_table = FigureView("Cycles by operation", self.traced, self)
         self.traced_table.rows_chosen.connect(self._on_operations_chosen)
@@ -223,7 +224,7 @@ class SimulationView(Tabs):
             page = QWidget(split)
             layout = QVBoxLayout(page)
             layout.setContentsMargins(6, 6, 0, 0)
-            layout.addWidget(QLabel(title, page))
+            layout.addWidget(Label(title, page))
             layout.addWidget(plot, 1)
         split.setSizes([430, 270, 270])
         return split

@@ -11,13 +11,13 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QFormLayout,
-    QLabel,
     QLineEdit,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.shared.forms import PathField, make_primary
+from ui.shared.labels import Label
 from workbench.deploy.simulators.runner_build import SCRIPT, SETUP
 
 _PLACEMENTS = (
@@ -54,7 +54,7 @@ class RunnerDialog(QDialog):
         self.address.setAccessibleName("Address")
         self.address.textEdited.connect(self._show_state)
         self.etdump = QCheckBox("Record events for ExecuTorch's inspector (ETDump)", self)
-        self.state = QLabel(self)
+        self.state = Label(self)
         self.state.setObjectName("Hint")
         self.state.setWordWrap(True)
         kinds = QDialogButtonBox.StandardButton
@@ -68,9 +68,9 @@ class RunnerDialog(QDialog):
         self._show_state()
 
     def _lay_out(self, target: str, memory_mode: str) -> None:
-        title = QLabel(f"{target}, {memory_mode}", self)
+        title = Label(f"{target}, {memory_mode}", self)
         title.setObjectName("Subheading")
-        words = QLabel(
+        words = Label(
             "Builds with ExecuTorch's script in the background. Memory pools are sized for the "
             "compiled program. The first build takes several minutes.", self,
         )  # fmt: skip

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QListView,
     QProgressBar,
     QPushButton,
@@ -29,6 +28,7 @@ from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.chip import LineDelegate
 from ui.shared.figure_cards import FigureCards
 from ui.shared.file_dialogs import ask_to_open
+from ui.shared.labels import Label, literal
 from ui.shared.log_lines import Role
 from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.simulation_text import simulation_cards, simulation_text
@@ -102,9 +102,10 @@ class SimulatorFiles(QWidget):
             switches.addWidget(switch)
         switches.addStretch(1)
         grid.addLayout(switches, 2, 1, 1, 3)
-        self.hint = QLabel(self)
+        self.hint = Label(self)
         self.hint.setObjectName("Hint")
         self.hint.setWordWrap(True)
+        self.hint.setTextFormat(Qt.TextFormat.RichText)
         self.hint.setOpenExternalLinks(True)
         grid.addWidget(self.hint, 3, 0, 1, 4)
         self.progress = QProgressBar(self)
@@ -118,9 +119,9 @@ class SimulatorFiles(QWidget):
     ) -> None:
         """Show the paths; None is not found."""
         self.simulator.setText(_short(simulator) or "not found")
-        self.simulator.setToolTip(str(simulator or ""))
+        self.simulator.setToolTip(literal(str(simulator or "")))
         self.runner.setText(_short(runner) or "not set for this target")
-        self.runner.setToolTip(str(runner or ""))
+        self.runner.setToolTip(literal(str(runner or "")))
         self.fast.setChecked(fast)
         self.trace.setChecked(trace and not fast)
         self.trace.setEnabled(not fast)
@@ -139,8 +140,8 @@ class SimulatorFiles(QWidget):
     def _on_build_clicked(self) -> None:
         (self.build_stopped if self._is_building else self.build_asked).emit()
 
-    def _line(self, grid: QGridLayout, row: int, title: str) -> tuple[QLabel, QPushButton]:
-        name, value = QLabel(title, self), QLabel(self)
+    def _line(self, grid: QGridLayout, row: int, title: str) -> tuple[Label, QPushButton]:
+        name, value = Label(title, self), Label(self)
         value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         value.setMinimumWidth(80)
         button = QPushButton("Choose\u2026", self)
@@ -281,11 +282,11 @@ class SimulatorPanel(ResultPanel):
         self.machine.setVisible(is_simulated)
         if not is_simulated:
             return
-        found = simulator_setup(project)
+        setup = simulator_setup(project)
         hint = (
             ""
-            if isinstance(found, Setup)
-            else f"Simulate runs functionally, without cycles. {_remedy(found)}"
+            if isinstance(setup, Setup)
+            else f"Simulate runs functionally, without cycles. {_remedy(setup)}"
         )
         settings, installed, runner = MachineSettings(), None, None
         with contextlib.suppress(WorkbenchError):

@@ -11,13 +11,13 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
     QWidget,
 )
 
+from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
@@ -47,8 +47,8 @@ class SuggestionCards(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.cards: list[QFrame] = []
-        self._previews: dict[str, QLabel] = {}
-        self.note = QLabel(self)
+        self._previews: dict[str, Label] = {}
+        self.note = Label(self)
 
     def render_cards(
         self, suggestions: Sequence[Suggestion], gains: Sequence[tuple[str, str, bool]], empty: str
@@ -171,8 +171,8 @@ def _line(line: Written, parent: QWidget) -> QHBoxLayout:
     return row
 
 
-def _text(text: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
+def _text(text: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setWordWrap(True)
     return label
@@ -245,7 +245,7 @@ class SuggestionController(QObject):
         project = self._context.document.project
         if project is None:
             return []
-        found = []
+        rows = []
         for applied in self._applied:
             if applied.before is not applied.after and _same(applied.before, project):
                 continue
@@ -254,8 +254,8 @@ class SuggestionController(QObject):
             else:
                 text = WAITING if _same(applied.after, project) else UNKNOWN
             is_last = self._context.document.undo_stack.undoText() == applied.title
-            found.append((applied.title, text, is_last))
-        return found
+            rows.append((applied.title, text, is_last))
+        return rows
 
     def _found(
         self, project: Project, program: LowerResult, folder: Path

@@ -43,11 +43,11 @@ class SuggestionsPanel(ResultPanel):
         self.frames["lower"].banner.hide()
         if shown is None:
             return
-        found: tuple[Suggestion, ...] = ()
+        suggestions: tuple[Suggestion, ...] = ()
         if shown.current:
-            found = self.suggesting.look_at(shown.value, shown.folder)
+            suggestions = self.suggesting.look_at(shown.value, shown.folder)
         gains = self.suggesting.gains()
-        self.cards.render_cards(found, gains, NO_SUGGESTION if shown.current else STALE)
+        self.cards.render_cards(suggestions, gains, NO_SUGGESTION if shown.current else STALE)
         self._show_preview()
 
     def _make(self, content: QWidget) -> None:

@@ -6,18 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
 from ui.shared.figures import count, percent
+from ui.shared.labels import Label
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.simulation_text import origin_of
 from ui.shared.theme import Theme
@@ -164,7 +158,7 @@ class TimelinePanel(ResultPanel):
         ])  # fmt: skip
 
     def _make(self, content: QWidget) -> None:
-        self.origin = QLabel(content)
+        self.origin = Label(content)
         self.origin.setObjectName("Hint")
         self.origin.setWordWrap(True)
         self.cycles = QComboBox(content)
@@ -178,7 +172,7 @@ class TimelinePanel(ResultPanel):
         self.plot.span_chosen.connect(self._on_span_chosen)
         self.plot.stop_chosen.connect(self._on_stop_chosen)
         self.plot.stretch_chosen.connect(self._on_stretch_chosen)
-        self.sums = QLabel(content)
+        self.sums = Label(content)
         self.sums.setWordWrap(True)
         self.sums.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.sums.setMinimumHeight(2 * self.sums.fontMetrics().lineSpacing())
@@ -218,10 +212,10 @@ class TimelinePanel(ResultPanel):
         traced = (
             self._run.traced if self._run and self.cycles.currentIndex() == MEASURED else ()
         )  # fmt: skip
-        found = timeline(lowered, self._program, traced)
+        drawn = timeline(lowered, self._program, traced)
         origin = self.cycles.currentText()
-        self.plot.render_timeline(found, origin)
-        self.origin.setText(origin_sentence(lowered, found, origin))
+        self.plot.render_timeline(drawn, origin)
+        self.origin.setText(origin_sentence(lowered, drawn, origin))
         self._sum_up([], [])
         self.render_selection(self.context.selection.value)
 

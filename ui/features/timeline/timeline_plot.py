@@ -231,9 +231,9 @@ class TimelinePlot(Chart):
 
     def mark(self, places: Iterable[int]) -> None:
         """Mark the selected operations."""
-        found = np.asarray(self.timeline.stretches(places), np.float64).reshape(-1, 2)
+        spans = np.asarray(self.timeline.stretches(places), np.float64).reshape(-1, 2)
         for kind in ("chosen", "rim"):
-            self._bars[kind].set_bars(found)
+            self._bars[kind].set_bars(spans)
 
     def leave_stretch(self) -> None:
         """Remove the box of the last drag."""
@@ -300,16 +300,16 @@ class TimelinePlot(Chart):
         stop = self._stop_at(place)
         if stop is not None:
             return self._describe_stop(stop)
-        found = self.timeline.at(place.x()) if place.y() < CPU[0] else None
-        return self._describe_span(found) if found is not None else ""
+        operation = self.timeline.at(place.x()) if place.y() < CPU[0] else None
+        return self._describe_span(operation) if operation is not None else ""
 
     def _on_picked(self, x: float, y: float, adds: bool) -> None:
         stop = self._stop_at(QPointF(x, y))
-        found = self.timeline.at(x)
+        operation = self.timeline.at(x)
         if stop is not None:
             self.stop_chosen.emit(stop)
-        elif found is not None and y < CPU[0]:
-            self.span_chosen.emit(found, adds)
+        elif operation is not None and y < CPU[0]:
+            self.span_chosen.emit(operation, adds)
 
     def _on_stop_clicked(self, _stops: object, points: list[pg.SpotItem], _event: object) -> None:
         self.stop_chosen.emit(points[0].index())

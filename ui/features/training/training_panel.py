@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFormLayout,
     QFrame,
-    QLabel,
     QLineEdit,
     QPushButton,
     QScrollArea,
@@ -26,6 +25,7 @@ from PySide6.QtWidgets import (
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import decibel
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -178,7 +178,7 @@ class TrainingForm(QWidget):
 
     def _add(self, label: str, field: QWidget, meaning: str) -> None:
         field.setAccessibleName(label)
-        field.setToolTip(meaning)
+        field.setToolTip(literal(meaning))
         self._form.addRow(label, field)
 
     def _choice(self, label: str, titles: dict[str, str]) -> QComboBox:
@@ -297,33 +297,33 @@ class TrainingPanel(Panel):
         return scroll
 
     def _show_found(self) -> None:
-        found, job = self.study.found, self.study.job
+        result, job = self.study.found, self.study.job
         project = self.context.document.project
-        begun = found is not None and self.study.is_current and bool(found.epochs)
+        begun = result is not None and self.study.is_current and bool(result.epochs)
         over = (
             begun
             and self.form.is_complete
-            and found is not None
-            and is_over(found, options_of(self.form.options()))
+            and result is not None
+            and is_over(result, options_of(self.form.options()))
         )
         self.train.setText("Pause" if job else "Continue" if begun and not over else "Train")
         can = project is not None and project.calibration is not None and self.form.is_complete
         self.train.setEnabled(bool(job) or (can and not over))
         lacks = project is not None and project.calibration is None
         reasons = ((lacks, NO_DATA), (over, OVER), (not self.form.is_complete, NO_FORM))
-        self.train.setToolTip(next((why for is_so, why in reasons if is_so), ""))
-        self.note.setText(self._sentence(found))
-        epochs = found.epochs if found is not None else ()
-        total = found.total if found is not None else self.form.epochs.value()
+        self.train.setToolTip(literal(next((why for is_so, why in reasons if is_so), "")))
+        self.note.setText(self._sentence(result))
+        epochs = result.epochs if result is not None else ()
+        total = result.total if result is not None else self.form.epochs.value()
         self.sqnr.render_epochs(
-            np.asarray([e.sqnr_db for e in epochs]), total, found.best if found else 0,
-            found.start_db if found else None,
+            np.asarray([e.sqnr_db for e in epochs]), total, result.best if result else 0,
+            result.start_db if result else None,
         )  # fmt: skip
         losses = np.asarray([max(e.loss, 1e-12) for e in epochs])
-        self.loss.render_epochs(np.log10(losses), total, found.best if found else 0)
+        self.loss.render_epochs(np.log10(losses), total, result.best if result else 0)
         for plot in (self.sqnr, self.loss):
-            plot.setVisible(found is not None)
-            plot.set_stale(found is not None and not self.study.is_current)
+            plot.setVisible(result is not None)
+            plot.set_stale(result is not None and not self.study.is_current)
         self._show_weights()
 
     def _sentence(self, found: TrainingResult | None) -> str:
@@ -348,14 +348,14 @@ class TrainingPanel(Panel):
         return f"{text} {doing}".strip()
 
     def _show_weights(self) -> None:
-        found, project = self.study.found, self.context.document.project
-        name = found.file_name if found is not None and found.best else ""
+        result, project = self.study.found, self.context.document.project
+        name = result.file_name if result is not None and result.best else ""
         used = project.trained_weights if project is not None else None
         ready = bool(name) and self.study.is_current and self.study.job is None
         is_used = bool(used) and used == name
-        why = NO_GAIN if found is not None and found.epochs and not found.best else NO_WEIGHTS
+        why = NO_GAIN if result is not None and result.epochs and not result.best else NO_WEIGHTS
         for button, meaning in ((self.attempt, _TRY_TIP), (self.use, _USE_TIP)):
-            button.setToolTip(meaning if ready else why)
+            button.setToolTip(literal(meaning if ready else why))
         self.back.setToolTip("" if used else "These weights are in use")
         self.attempt.setEnabled(ready and not is_used and not self.preview.is_running)
         self.use.setEnabled(ready and not is_used)
@@ -365,12 +365,12 @@ class TrainingPanel(Panel):
 
     def _weights(self) -> str | None:
         """Save the best weights beside the project and return the file name; None on error."""
-        found, document = self.study.found, self.context.document
-        if found is None:
+        result, document = self.study.found, self.context.document
+        if result is None:
             return None
         place = study_folder(self.context.session.cache, self.study.key)
         try:
-            return keep_weights(found, place, document.folder)
+            return keep_weights(result, place, document.folder)
         except WorkbenchError as error:
             document.edit_refused.emit(error)
             return None
@@ -413,8 +413,8 @@ def _best(found: TrainingResult) -> str:
     return f"best {decibel(found.best_db)}{f' after epoch {found.best}' if found.best else ''}"
 
 
-def _lines(parent: QWidget, *, hint: bool = False) -> QLabel:
-    label = QLabel(parent)
+def _lines(parent: QWidget, *, hint: bool = False) -> Label:
+    label = Label(parent)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if hint:

@@ -10,7 +10,6 @@ from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
-    QLabel,
     QListWidget,
     QPlainTextEdit,
     QSplitter,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.forms import make_primary
+from ui.shared.labels import Label
 from workbench.project.project_code import Code
 
 _MAX_SHOWN_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class TrustDialog(QDialog):
         self.setWindowTitle("Code of the project")
         self._code = code
         self._paths = list(code.files)
-        self.places = QLabel("\n".join(code.places), self)
+        self.places = Label("\n".join(code.places), self)
         self.places.setTextFormat(Qt.TextFormat.PlainText)
         self.places.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.files = QListWidget(self)

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.candidate_preview import CandidatePreview
+from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from workbench.project import edits
 from workbench.project.configs import IMPROVERS, Improver, ImproverId
@@ -43,7 +43,7 @@ class WeightTransformsPanel(Panel):
         self._previewed: ImproverId | None = None
         self.switches: dict[ImproverId, QCheckBox] = {}
         self.previews: dict[ImproverId, QPushButton] = {}
-        self.outcomes: dict[ImproverId, QLabel] = {}
+        self.outcomes: dict[ImproverId, Label] = {}
         body = QWidget(self)
         body.setMaximumWidth(_WIDTH_PX)
         column = QVBoxLayout(body)
@@ -82,9 +82,9 @@ class WeightTransformsPanel(Panel):
         attempt = QPushButton("Preview", body)
         attempt.setAccessibleName(f"Preview {improver.title}")
         attempt.clicked.connect(partial(self._on_preview, improver))
-        about = QLabel(improver.description, body)
+        about = Label(improver.description, body)
         about.setObjectName("Hint")
-        outcome = QLabel(body)
+        outcome = Label(body)
         outcome.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         for label in (about, outcome):
             label.setWordWrap(True)

@@ -21,9 +21,10 @@ import numpy as np
 
 from workbench.deploy.simulators.discovery import BoardLink
 from workbench.deploy.simulators.log_parser import UartReader
-from workbench.deploy.simulators.process import Hooks, execute
+from workbench.deploy.simulators.process import Hooks, Log, execute
 from workbench.deploy.simulators.run import as_standing
 from workbench.errors import Place, failure
+from workbench.files import open_log
 from workbench.results.simulation import SimulationReport
 from workbench.text import plural
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 _CHUNK, _WAIT_S = 4096, 0.05
 _MOST_RESETS = 5
+# Lines with values of outputs that are taken between two starts.
+_MOST_VALUES = 1_000_000
 _WHERE = Place(kind="tool", id="board")
 # Source: ExecuTorch, examples/arm/executor_runner/arm_executor_runner.cpp, print_outputs().
 _OUTPUT = re.compile(
@@ -107,15 +110,15 @@ def run(
     """
     begun = time.monotonic()
     words = flash_command(link, program) if link.flash.strip() else []
-    with _opened(link) as port, log.open("wb", buffering=0) as file:
+    with _opened(link) as port, open_log(log) as file:
         if words:
             _flash(words, log.with_name("flash.log"), link, cancelled)
         reading = _Reading(live)
-        ended = reading.follow(port, file.write, begun + link.timeout_s, cancelled)
+        ended = reading.follow(port, Log(file).write, begun + link.timeout_s, cancelled)
     report = _report(link, program, reading, ended)
     outputs = reading.arrays(program.outputs)
     notes = list(report.notes)
-    if reading.values and any(each is None for each in outputs):
+    if reading.values and any(output is None for output in outputs):
         notes.append("Not every value of the outputs was read: the line is disturbed.")
     elif not reading.values:
         notes.append("The firmware prints no outputs: build it with ET_LOG_DUMP_OUTPUT.")
@@ -153,9 +156,9 @@ def _opened(link: BoardLink) -> Iterator[Serial]:
 def _flash(words: list[str], log: Path, link: BoardLink, cancelled: Callable[[], bool]) -> None:
     import os
 
-    said: list[str] = []
+    lines: list[str] = []
     ending = execute(
-        words, Path.cwd(), os.environ, log, link.timeout_s, Hooks(said.append, cancelled)
+        words, Path.cwd(), os.environ, log, link.timeout_s, Hooks(lines.append, cancelled)
     )
     if ending.by == "itself" and ending.code == 0:
         return
@@ -169,7 +172,7 @@ def _flash(words: list[str], log: Path, link: BoardLink, cancelled: Callable[[],
         f"The board was not flashed by {words[0]}: {why}.",
         "Run the command in a terminal; its output is in the details.",
         _WHERE,
-        details="".join(said)[-4000:],
+        details="".join(lines)[-4000:],
         code="flash-failed",
     )
 
@@ -186,6 +189,7 @@ class _Reading:
     values: dict[int, dict[int, float]] = field(default_factory=dict)
     resets: int = 0
     begun: bool = False
+    taken: int = 0
     rest: str = ""
 
     def follow(
@@ -221,11 +225,12 @@ class _Reading:
         if _START.search(line):
             if self.begun:
                 self.resets += 1
-                self.uart, self.values = UartReader(), {}
+                self.uart, self.values, self.taken = UartReader(), {}, 0
             self.begun = True
         self.uart.feed(f"{line}\n")
         match = _OUTPUT.search(line)
-        if match is not None:
+        if match is not None and self.taken < _MOST_VALUES:
+            self.taken += 1
             words = {"true": 1.0, "false": 0.0}
             text = match[3]
             with contextlib.suppress(ValueError):
@@ -234,7 +239,7 @@ class _Reading:
 
     def arrays(self, specs: Sequence[Mapping[str, Any]]) -> tuple[Array | None, ...]:
         """Return the outputs in the program's types and shapes; None for an incomplete one."""
-        found: list[Array | None] = []
+        values: list[Array | None] = []
         for index, spec in enumerate(specs):
             known = self.values.get(index, {})
             count = int(np.prod(spec.get("shape", ())))
@@ -244,8 +249,8 @@ class _Reading:
                 limits = _limits(spec["dtype"])
                 if limits is None or ((flat >= limits[0]) & (flat <= limits[1])).all():
                     array = as_standing(flat.astype(spec["dtype"]), dict(spec))
-            found.append(array)
-        return tuple(found)
+            values.append(array)
+        return tuple(values)
 
 
 def _without_noise(line: str) -> str:

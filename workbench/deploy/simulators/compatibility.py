@@ -21,7 +21,7 @@ from workbench.deploy.simulators.discovery import (
     load_settings,
 )
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited
+from workbench.files import read_limited
 from workbench.pte.description import describe
 from workbench.pte.vela_stream import ETHOS_U
 from workbench.targets.ethos_u.devices import MEMORY_MODES
@@ -221,6 +221,8 @@ def _problem(message: str, hint: str, code: str) -> ErrorInfo:
 
 
 ARM = 40
+# The largest runner, with a program in it [bytes].
+_MAX_RUNNER_BYTES = 256 << 20
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"}
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
 _POOLS = {
@@ -287,7 +289,7 @@ def read_runner(path: Path) -> RunnerElf:
         WorkbenchError: the file is missing, not an ELF, damaged, or not for a Cortex-M.
     """
     try:
-        data = read_limited(path, MAX_PROGRAM_BYTES)
+        data = read_limited(path, _MAX_RUNNER_BYTES)
     except OSError as error:
         raise _wrong(
             path,
@@ -330,7 +332,7 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
     if not offset or size != _SECTION.size:
         return {}
     sections = [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
-    found: dict[str, int] = {}
+    pools: dict[str, int] = {}
     for section in sections:
         if section[1] != _SYMBOL_TABLE:
             continue
@@ -342,8 +344,8 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
         wanted = {names.find(b"\0" + name.encode() + b"\0") + 1: name for name in _POOLS}
         for at, _, length, *_ in _SYMBOL.iter_unpack(table):
             if at and at in wanted:
-                found[_POOLS[wanted[at]]] = length
-    return found
+                pools[_POOLS[wanted[at]]] = length
+    return pools
 
 
 def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
@@ -416,8 +418,8 @@ def runner_for(device: Device, memory_mode: str, settings: MachineSettings) -> R
     Raises:
         WorkbenchError: a configured runner cannot be read.
     """
-    found = [_read(Path(path)) for path in settings.runners]
-    fitting = [r for r in found if _fits(r, device, memory_mode)]
+    runners = [_read(Path(path)) for path in settings.runners]
+    fitting = [r for r in runners if _fits(r, device, memory_mode)]
     return min(fitting, key=lambda runner: _PLACEMENTS.index(runner.placement), default=None)
 
 

@@ -85,10 +85,10 @@ def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) ->
         meaning = EVENTS.get(counter.event)
         if meaning is None:
             continue
-        each = counter.total / max(1, measurement.inferences)
-        sentence = f"{counter.event}: {each:,.0f} per inference, {meaning}"
+        per_inference = counter.total / max(1, measurement.inferences)
+        sentence = f"{counter.event}: {per_inference:,.0f} per inference, {meaning}"
         if "BEAT" in counter.event:
-            size = each * simulator.bus_bytes / 1024
+            size = per_inference * simulator.bus_bytes / 1024
             sentence += f"; {size:,.1f} KiB if a beat is {simulator.bus_bytes} bytes wide"
         yield f"{sentence}."
     if cycles:
@@ -261,7 +261,7 @@ def recorded(folder: Path, log: Path) -> bytes:
     """
     with contextlib.suppress(OSError):
         return read_limited(folder / FILE, _MOST_EVENT_BYTES)
-    found = None
+    value = None
     # An empty log cannot be memory-mapped.
     with (
         contextlib.suppress(OSError, ValueError),
@@ -269,7 +269,7 @@ def recorded(folder: Path, log: Path) -> bytes:
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
     ):
         match = _PRINTED.search(text)
-        found = match[1] if match else None
+        value = match[1] if match else None
     with contextlib.suppress(binascii.Error):
-        return base64.b64decode(found or b"")
+        return base64.b64decode(value or b"")
     return b""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import make_private_folder, write_file
+from workbench.files import make_private_folder, read_limited, write_file
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
@@ -225,14 +225,14 @@ def environment(path: Path, base: Mapping[str, str] = os.environ) -> dict[str, s
     Recent simulators contain their own Python and libraries in folders beside ``models``; a
     PYTHONHOME of this program would break them.
     """
-    made = {k: v for k, v in base.items() if k not in {"PYTHONHOME", "PYTHONPATH"}}
+    variables = {k: v for k, v in base.items() if k not in {"PYTHONHOME", "PYTHONPATH"}}
     root = path.resolve().parent.parent.parent
     libraries = [p for p in (root / "python" / "lib", root / "fmtplib") if p.is_dir()]
     if libraries:
-        before = [made["LD_LIBRARY_PATH"]] if made.get("LD_LIBRARY_PATH") else []
-        made["LD_LIBRARY_PATH"] = os.pathsep.join([*map(str, libraries), *before])
-        made["PYTHONHOME"] = str(root / "python")
-    return made
+        before = [variables["LD_LIBRARY_PATH"]] if variables.get("LD_LIBRARY_PATH") else []
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join([*map(str, libraries), *before])
+        variables["PYTHONHOME"] = str(root / "python")
+    return variables
 
 
 def _binary_at(path: Path, simulator: Simulator) -> Path:
@@ -270,6 +270,7 @@ def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
 
 
 FILE = "machine.json"
+_MAX_BYTES = 1 << 20
 
 
 class BoardLink(Frozen):
@@ -322,7 +323,7 @@ def load_settings() -> MachineSettings:
     """
     path = settings_path()
     try:
-        return MachineSettings.model_validate_json(path.read_bytes())
+        return MachineSettings.model_validate_json(read_limited(path, _MAX_BYTES))
     except FileNotFoundError:
         return MachineSettings()
     except (OSError, ValidationError) as error:

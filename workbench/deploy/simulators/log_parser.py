@@ -212,6 +212,10 @@ def level_of(line: str) -> Level:
     return "error" if _LOUD.match(line) else "plain"
 
 
+# An NPU has at most 8 counters.
+_KEPT_COUNTS = 64
+
+
 class UartReader:
     """Parses text in pieces of any size; results are in its attributes."""
 
@@ -281,9 +285,9 @@ class UartReader:
 
     def _failure(self, line: str, message: str, *, known_only: bool = False) -> None:
         if len(self.diagnoses) < _KEPT_FAILURES:
-            found = diagnose(line, message, known_only=known_only)
-            if found is not None:
-                self.diagnoses.append(found)
+            info = diagnose(line, message, known_only=known_only)
+            if info is not None:
+                self.diagnoses.append(info)
 
     def _inferences(self, message: str) -> None:
         self._settle()
@@ -301,7 +305,7 @@ class UartReader:
             return
         if "cycle" in name:
             self._put("npu_cycles", value)
-        elif "cntr" in name:
+        elif "cntr" in name and len(self._counts) < _KEPT_COUNTS:
             self._counts.append(int(number.group()))
 
     def _events(self, message: str) -> None:
@@ -348,7 +352,8 @@ class UartReader:
             passed="PASS" in message,
             max_absolute_error=self._max_error,
         )
-        self.bundle.append(check)
+        if len(self.bundle) < _KEPT_MEASUREMENTS:
+            self.bundle.append(check)
 
     def _serving(self, message: str) -> None:
         if "INFERENCE_DONE" in message:

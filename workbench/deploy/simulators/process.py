@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import io
 import os
 import selectors
 import signal
@@ -12,9 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Place, failure
+from workbench.files import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,14 +59,15 @@ class Ending:
 
 
 @dataclass
-class _Log:
+class Log:
     """Writes the output to disk up to a limit; write errors are ignored."""
 
-    file: BinaryIO
+    file: io.FileIO
     left: int = LOG_LIMIT_BYTES
     cut: bool = field(default=False)
 
     def write(self, data: bytes) -> None:
+        """Write a piece, or what there is room for."""
         if self.cut:
             return
         try:
@@ -94,8 +97,8 @@ def execute(
     except OSError as error:
         return Ending("not started", error=error.strerror or str(error))
     try:
-        with _guarded(process), log.open("wb", buffering=0) as file:
-            kept = _Log(file)
+        with _guarded(process), open_log(log) as file:
+            kept = Log(file)
             by = _follow(process, kept, begun + timeout_s, hooks)
     finally:
         _end(process)
@@ -122,7 +125,7 @@ def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _follow(
-    process: subprocess.Popen[bytes], log: _Log, deadline: float, hooks: Hooks
+    process: subprocess.Popen[bytes], log: Log, deadline: float, hooks: Hooks
 ) -> Ended:  # fmt: skip
     """Read output and send input until the process ends or must be ended."""
     assert process.stdout is not None

@@ -18,7 +18,8 @@ from workbench.deploy.simulators.counters import Reading, Trace, read_trace
 from workbench.deploy.simulators.log_parser import UartReader
 from workbench.deploy.simulators.process import Ending, Hooks, execute
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
+from workbench.files import MAX_PROGRAM_BYTES, read_limited
+from workbench.npz import open_npz
 from workbench.results.simulation import Diagnosis, Pool, SimulationReport
 from workbench.text import plural
 
@@ -128,9 +129,8 @@ def as_standing(values: Array, spec: dict[str, Any]) -> Array:
 def _arrays(path: Path) -> list[tuple[str, Array]]:
     try:
         if path.suffix == ".bin":
-            return [(path.name, np.frombuffer(read_limited(path, MAX_PROGRAM_BYTES), np.uint8))]
-        with open_regular(path) as file:
-            loaded = np.load(file, allow_pickle=False)
+            return [(path.name, np.frombuffer(read_limited(path, _MAX_INPUT_BYTES), np.uint8))]
+        with open_npz(path) as loaded:
             if isinstance(loaded, np.ndarray):
                 return [(path.name, loaded)]
             names = list(loaded.files)
@@ -291,6 +291,8 @@ def _code(ending: Ending) -> str:
 
 # The simulator has its own time limit; it is terminated only if that fails.
 _GRACE_S = 5.0
+# The largest file with one raw input [bytes].
+_MAX_INPUT_BYTES = 256 << 20
 
 
 @dataclass
@@ -463,14 +465,14 @@ class _Start:
 
     def _collect(self) -> list[Array | None]:
         """Return the written outputs in the program's types, and delete their files."""
-        found: list[Array | None] = []
+        values: list[Array | None] = []
         for index, spec in enumerate(self._job.program.description["outputs"]):
             path = self._folder / process.output_file(index)
             array = None
             if path.is_file() and "dtype" in spec:
-                data = path.read_bytes()
-                with contextlib.suppress(ValueError, TypeError):
+                with contextlib.suppress(ValueError, TypeError, OSError):
+                    data = read_limited(path, MAX_PROGRAM_BYTES)
                     array = as_standing(np.frombuffer(data, spec["dtype"]), spec)
                 path.unlink()
-            found.append(array)
-        return found
+            values.append(array)
+        return values

@@ -112,11 +112,17 @@ SCRIPT = Path("backends/arm/scripts/build_executor_runner.sh")
 SETUP = Path("examples/arm/arm-scratch/setup_path.sh")
 ELF = "arm_executor_runner"
 Wanted = Literal["semihosting", "embedded", "address"]
-_LEFT_OUT = {"PYTHONPATH", "PYTHONSAFEPATH"}
+# The last ones change what bash does before and while it reads the script.
+_LEFT_OUT = {
+    "PYTHONPATH", "PYTHONSAFEPATH", "BASH_ENV", "ENV", "CDPATH", "SHELLOPTS", "BASHOPTS",
+}  # fmt: skip
+# The script and CMake split their arguments at spaces and semicolons, and expand $.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,199}", re.ASCII)
+_PATH = re.compile(r"[A-Za-z0-9_./+@~%,=-]+", re.ASCII)
 _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d+)/(\d+)\]")
-_LINES_KEPT = 40
+_LINES_KEPT, _LONGEST = 40, 4000
 # The runner's default pool sizes [bytes], the minimum for a runner that loads any program.
 _GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
 _GIVEN_DEDICATED = 64 << 20
@@ -135,6 +141,27 @@ class Build:
     wanted: Wanted = "semihosting"
     address: int = 0
     etdump: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse names of the program that would become something else in a script.
+
+        Raises:
+            WorkbenchError: a name is invalid, or the program is damaged.
+        """
+        named = [self.program.system_config, self.program.memory_mode, *self.kernels]
+        for name in named:
+            if name and not _NAME.fullmatch(name):
+                raise failure(
+                    f"The program contains an invalid name: {name[:100]!r}.",
+                    "Names have letters, digits and underscores. Compile the program again.",
+                    Place(kind="file", id=self.program.name),
+                    code="program-name-invalid",
+                )
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of the kernels that the program calls."""
+        return [str(name) for name in self.program.description["kernels"]]
 
     @property
     def target(self) -> str:
@@ -194,6 +221,9 @@ class Watching:
     cancelled: Callable[[], bool] = lambda: False
 
 
+_ODD_PATH = "the path has a space, a quote or another character that scripts interpret"
+
+
 def check(build: Build) -> None:
     """Return if the checkout can be used.
 
@@ -216,12 +246,12 @@ def check(build: Build) -> None:
             build.checkout,
             code="checkout-not-set-up",
         )
-    if " " in str(build.checkout):
+    if not _PATH.fullmatch(str(build.checkout)):
         raise _refused(
-            f"ExecuTorch's build script fails in {build.checkout}: the path has a space.",
-            "Move the checkout to a path without spaces.",
+            f"ExecuTorch's build script fails in {str(build.checkout)!r}: {_ODD_PATH}.",
+            "Move the checkout to a path of letters, digits and - _ .",
             build.checkout,
-            code="checkout-path-has-space",
+            code="checkout-path-invalid",
         )
     for tool, why in (("bash", "runs the build script"), ("cmake", "configures the build")):
         if shutil.which(tool) is None:
@@ -244,7 +274,7 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
     if build.wanted == "embedded":
         # Its inputs and outputs are also files, so that they can be compared.
         flags.append("-DSEMIHOSTING=ON")
-    made = [
+    command = [
         "bash", str(build.checkout / SCRIPT), f"--pte={source}", f"--target={build.target}",
         "--build_type=Release", f"--output={output}", f"--extra_build_flags={' '.join(flags)}",
     ]  # fmt: skip
@@ -253,11 +283,10 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
         ("memory_mode", build.program.memory_mode),
     ):
         if value:
-            made.append(f"--{option}={value}")
-    kernels = build.program.description["kernels"]
-    if kernels and build.wanted != "embedded":
-        made.append(f"--select_ops_list={','.join(kernels)}")
-    return [*made, "--etdump"] if build.etdump else made
+            command.append(f"--{option}={value}")
+    if build.kernels and build.wanted != "embedded":
+        command.append(f"--select_ops_list={','.join(build.kernels)}")
+    return [*command, "--etdump"] if build.etdump else command
 
 
 def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> RunnerElf:
@@ -274,18 +303,11 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
         Cancelled: cancelled by the user; all processes are ended.
     """
     check(build)
-    if " " in str(tree):
-        raise _refused(
-            f"The folder {tree} has a space in its path.",
-            "Choose another folder.",
-            tree,
-            code="build-folder-has-space",
-        )
-    output = tree / "cmake-out"
+    output, program = tree / "cmake-out", tree / "program.pte"
+    _refuse_unusable(tree, output)
     try:
         output.mkdir(parents=True, exist_ok=True)
-        program = tree / "program.pte"
-        program.write_bytes(build.program.data)
+        write_file(program, build.program.data)
     except OSError as error:
         raise _refused(
             f"{tree} cannot be written: {error.strerror or error}.",
@@ -311,6 +333,24 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
     return _kept(build, output, place, tree)
 
 
+def _refuse_unusable(tree: Path, output: Path) -> None:
+    """Refuse a build folder whose path scripts interpret, or that leads elsewhere."""
+    if not _PATH.fullmatch(str(tree)):
+        raise _refused(
+            f"The runner cannot be built in {str(tree)!r}: {_ODD_PATH}.",
+            "Choose another folder.",
+            tree,
+            code="build-folder-invalid",
+        )
+    if tree.is_symlink() or output.is_symlink():
+        raise _refused(
+            f"The build folder {tree} is or contains a link.",
+            "Remove the link. Nothing was written.",
+            tree,
+            code="build-folder-linked",
+        )
+
+
 class _Follower:
     """Splits a build's output into lines, and parses its progress."""
 
@@ -320,7 +360,8 @@ class _Follower:
 
     def feed(self, text: str) -> None:
         """Parse a piece of text of any size."""
-        *lines, self._rest = (self._rest + text).split("\n")
+        *lines, rest = (self._rest + text).split("\n")
+        self._rest = rest[:_LONGEST]
         for line in (each.rstrip() for each in lines):
             self.last = [*self.last[1 - _LINES_KEPT :], line]
             self._watching.live(line)
@@ -331,8 +372,8 @@ class _Follower:
 
 
 def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
-    found = sorted(output.rglob(ELF), key=lambda path: path.stat().st_mtime)
-    elves = [path for path in found if path.is_file()]
+    found = [path for path in output.rglob(ELF) if path.is_file() and not path.is_symlink()]
+    elves = sorted(found, key=lambda path: path.stat().st_mtime)
     if not elves:
         raise _refused(
             f"The build finished without creating {ELF}.",
@@ -351,7 +392,7 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        write_file(place / ELF, elves[-1].read_bytes())
+        write_file(place / ELF, runner.data)
     except OSError as error:
         raise _refused(
             f"The runner cannot be saved in {place}: {error.strerror or error}.",
@@ -372,4 +413,4 @@ def _refused(message: str, hint: str, place: Path, code: str) -> WorkbenchError:
 
 def known_checkouts(named: str) -> Sequence[Path]:
     """Return the checkouts to search: the given one, else the usual one."""
-    return [Path(named).expanduser()] if named else [Path.home() / "executorch"]
+    return [Path(named).expanduser().absolute()] if named else [Path.home() / "executorch"]

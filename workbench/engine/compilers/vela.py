@@ -52,19 +52,19 @@ def estimate(
     """
     name, ini = str(options["system_config"]), files.get(OPTION)
     clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)
-    each = [totals(_model(tosa, device, options, ini), clock) for tosa in programs]
+    totals_of_all = [totals(_model(tosa, device, options, ini), clock) for tosa in programs]
     return VelaTotals(
-        cycles_total=sum(t.cycles_total for t in each),
-        cycles_npu=sum(t.cycles_npu for t in each),
-        inference_ms=sum(t.inference_ms for t in each),
-        sram_bytes=max((t.sram_bytes for t in each), default=0),
-        flash_bytes=sum(t.flash_bytes for t in each),
-        macs=sum(t.macs for t in each),
+        cycles_total=sum(t.cycles_total for t in totals_of_all),
+        cycles_npu=sum(t.cycles_npu for t in totals_of_all),
+        inference_ms=sum(t.inference_ms for t in totals_of_all),
+        sram_bytes=max((t.sram_bytes for t in totals_of_all), default=0),
+        flash_bytes=sum(t.flash_bytes for t in totals_of_all),
+        macs=sum(t.macs for t in totals_of_all),
     )
 
 
 def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None) -> Any:
-    said = io.StringIO()
+    captured = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="vela-") as folder:
         network = Path(folder) / "network.tosa"
         network.write_bytes(tosa)
@@ -79,13 +79,13 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             *vela_flags(options), str(network),
         ]  # fmt: skip
         try:
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(captured), contextlib.redirect_stderr(captured):
                 model = compiled_model(arguments)
         except SystemExit as error:
             raise failure(
                 f"Vela rejected the options for {device}.",
                 "See details for the compiler output.",
-                details=said.getvalue() or f"exit code {error.code}",
+                details=captured.getvalue() or f"exit code {error.code}",
                 code="vela-options-rejected",
             ) from error
         except RuntimeError as error:
@@ -95,7 +95,7 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             ) from error
         if model is not None:
             return model
-    words = said.getvalue().strip().splitlines()
+    words = captured.getvalue().strip().splitlines()
     raise failure(
         f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output"
     )

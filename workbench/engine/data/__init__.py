@@ -97,17 +97,17 @@ def _finite(sample: Sample) -> bool:
 
 
 def _not_finite(first: Sample, rest: Iterator[Sample], option: str) -> Exception:
-    found = [first.index]
+    samples = [first.index]
     for sample in rest:
         if not _finite(sample):
-            found.append(sample.index)
-        if len(found) == 20:
+            samples.append(sample.index)
+        if len(samples) == 20:
             break
-    listed = ", ".join(map(str, found))
+    listed = ", ".join(map(str, samples))
     return failure(
         f"Samples with NaN or infinity: {listed}.",
         'Correct the data, or exclude the samples in the project ("dropped").',
-        Place(kind="sample", id=str(found[0])),
+        Place(kind="sample", id=str(samples[0])),
         details=option,
         code="samples-not-finite",
     )

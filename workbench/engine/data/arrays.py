@@ -13,6 +13,7 @@ import torch
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.npz import open_npz, refuse_bomb_at
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
 
 
 def _labels_in(path: Path, *, is_own: bool) -> np.ndarray[Any, Any] | None:
-    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return _whole(loaded)
-    with loaded:
+    with open_npz(path) as loaded:
+        if isinstance(loaded, np.ndarray):
+            return _whole(loaded)
         names = [n for n in loaded.files if n.lower() in _LABEL_NAMES]
         if not names and is_own and len(loaded.files) == 1:
             names = loaded.files
@@ -129,11 +129,11 @@ def read_arrays(
 
 def _readable_streams(path: Path, inputs: Sequence[TensorSpec], option: str) -> list[_ArrayStream]:
     try:
-        found = _array_streams(path, inputs)
-        for array in found:
+        streams = _array_streams(path, inputs)
+        for array in streams:
             # Refuses types and byte orders that a tensor cannot have.
             array.blank()
-        return found
+        return streams
     except Exception as error:
         # numpy and torch raise many kinds for damaged files.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -162,16 +162,19 @@ class _ArrayStream:
 
 def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
     if path.suffix == ".npy":
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with open_npz(path) as array:
+            pass
         return [_ArrayStream(array.shape, array.dtype, lambda: (np.array(row) for row in array))]
     if path.suffix == ".npz":
+        refuse_bomb_at(path)
         return _npz_streams(path, inputs)
+    refuse_bomb_at(path)
     value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    found = list(value.values()) if isinstance(value, dict) else value
-    found = list(found) if isinstance(found, tuple | list) else [found]
-    if any(not isinstance(tensor, torch.Tensor) for tensor in found):
+    streams = list(value.values()) if isinstance(value, dict) else value
+    streams = list(streams) if isinstance(streams, tuple | list) else [streams]
+    if any(not isinstance(tensor, torch.Tensor) for tensor in streams):
         raise ValueError("it contains other objects than tensors")
-    return [_tensor_stream(tensor) for tensor in found]
+    return [_tensor_stream(tensor) for tensor in streams]
 
 
 def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:

@@ -27,9 +27,9 @@ def read_callable(
     name = reference.attribute
 
     def read() -> Iterator[Sample]:
-        made = user_code.call(function, reference, f"{option}.spec")
+        samples = user_code.call(function, reference, f"{option}.spec")
         try:
-            for index, item in enumerate(made):
+            for index, item in enumerate(samples):
                 values, label = _item(item, len(inputs))
                 if len(values) != len(inputs):
                     raise wrong(

@@ -53,8 +53,8 @@ def read_text(
     settings = source.tokens or Tokenization()
     tokenizer = _tokenizer(settings, folder, f"{option}.tokens.tokenizer")
     carried = _carried(inputs, option)
-    found = _ids(reference.path, tokenizer, option)
-    if len(found) < 2:
+    tokens = _ids(reference.path, tokenizer, option)
+    if len(tokens) < 2:
         raise wrong(
             option,
             f"{reference.path.name} has fewer than two tokens.",
@@ -64,15 +64,15 @@ def read_text(
     dropped = set(source.dropped)
 
     def read() -> Iterator[Sample]:
-        for start in range(0, len(found) - 1, settings.length):
-            for place in range(start, min(start + settings.length, len(found) - 1)):
+        for start in range(0, len(tokens) - 1, settings.length):
+            for place in range(start, min(start + settings.length, len(tokens) - 1)):
                 if place in dropped:
                     break
-                values = _step(inputs, int(found[place]), place - start)
-                label, begins = int(found[place + 1]), place == start
+                values = _step(inputs, int(tokens[place]), place - start)
+                label, begins = int(tokens[place + 1]), place == start
                 yield Sample(place, values, label, begins, carried)
 
-    count = None if dropped else len(found) - 1
+    count = None if dropped else len(tokens) - 1
     return Samples(reference.path.name, count, read, tokenizer.spell)
 
 
@@ -120,21 +120,21 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
         ) from error
     given = tokenizer.ids(text)
     try:
-        found = np.asarray(given, np.int64)
+        ids = np.asarray(given, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
-        found = np.zeros((0, 0), np.int64)
+        ids = np.zeros((0, 0), np.int64)
         raise wrong(
             option,
             "The tokenizer did not return a list of integers.",
             code="tokenizer-output-invalid",
         ) from error
-    if found.ndim != 1 or (found.size and int(found.min()) < 0):
+    if ids.ndim != 1 or (ids.size and int(ids.min()) < 0):
         raise wrong(
             option,
             "The tokenizer did not return a list of integers of at least 0.",
             code="tokenizer-output-invalid",
         )
-    return found
+    return ids
 
 
 def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:

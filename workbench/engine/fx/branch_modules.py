@@ -67,7 +67,7 @@ def _take_over(graph: torch.fx.GraphModule, known: torch.fx.GraphModule) -> bool
     if outline(graph) != outline(known):
         return False
     for mine, theirs in zip(graph.graph.nodes, known.graph.nodes, strict=True):
-        for said in ("nn_module_stack", "stack_trace"):
-            if mine.op == "call_function" and said in theirs.meta:
-                mine.meta[said] = theirs.meta[said]
+        for key in ("nn_module_stack", "stack_trace"):
+            if mine.op == "call_function" and key in theirs.meta:
+                mine.meta[key] = theirs.meta[key]
     return True

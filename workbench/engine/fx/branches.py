@@ -62,13 +62,13 @@ def constants(
             continue
         for place in _GRAPHS[_kind(node)]:
             _, graph = _graph(module, node, place)
-            found = {
+            values = {
                 inside: value
                 for source, inside in _handed(node, graph)
                 if (value := _constant(module, source, known or {})) is not None
             }
-            yield from ((graph, inside, value) for inside, value in found.items())
-            yield from constants(graph, found)
+            yield from ((graph, inside, value) for inside, value in values.items())
+            yield from constants(graph, values)
 
 
 def drop_constants(module: fx.GraphModule) -> None:

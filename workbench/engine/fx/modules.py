@@ -43,14 +43,14 @@ def frames(stack: dict[str, Any] | None) -> list[tuple[str, int, str]]:
     The stack's key has the call index after an ``@``; its value's path does not. The wrapper module
     that ``torch.export`` adds around an already exported module is omitted.
     """
-    found = []
+    locations = []
     for key, (path, type_name) in (stack or {}).items():
         name = type_name if isinstance(type_name, str) else _qualified(type_name)
         if "_aot_export_non_strict" in name:
             continue
         call = _CALL.search(str(key))
-        found.append((str(path), int(call.group(1)) if call else 0, name))
-    return found
+        locations.append((str(path), int(call.group(1)) if call else 0, name))
+    return locations
 
 
 def locate(stack: dict[str, Any] | None) -> Location | None:
@@ -171,8 +171,8 @@ def keep_origins(context: StageContext, floating: GraphSnapshot, prepared: Graph
     """Record the origin of the nodes of a prepared graph."""
     lineage = Lineage({_FLOAT: floating, _PREPARED: prepared})
     keys = {node.id: lineage.key(_PREPARED, node.id) for node in prepared.nodes}
-    found = {name: key.root for name, key in keys.items() if key is not None}
-    context.store.keep(_NAME, context.plan.key("prepare"), found)
+    origins = {name: key.root for name, key in keys.items() if key is not None}
+    context.store.keep(_NAME, context.plan.key("prepare"), origins)
 
 
 def with_origins(context: StageContext, rows: Iterable[Told]) -> tuple[Told, ...]:

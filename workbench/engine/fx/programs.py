@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -93,10 +94,10 @@ class Values:
         if not isinstance(node, torch.fx.Node):
             return node
         if node.op == "get_attr":
-            found: Any = self.module
+            value: Any = self.module
             for part in str(node.target).split("."):
-                found = getattr(found, part, None)
-            return found
+                value = getattr(value, part, None)
+            return value
         return self._tensors.get(self.names.get(node.name, ""))
 
 
@@ -134,12 +135,12 @@ def literals(node: torch.fx.Node) -> dict[str, str]:
     named_op = overload(node.target)
     names = [argument.name for argument in named_op._schema.arguments] if named_op else []  # noqa: SLF001
     named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    found = {}
+    values = {}
     for name, value in named.items():
         if value is None or _holds_node(value):
             continue
-        found[name] = dtype_name(value)
-    return found
+        values[name] = dtype_name(value)
+    return values
 
 
 def _holds_node(value: Any) -> bool:
@@ -150,19 +151,19 @@ def _holds_node(value: Any) -> bool:
 
 def observer_attrs(observer: Any) -> dict[str, str]:
     """Return the attributes of an observer: its class, type, range and scheme."""
-    found = {"observer": type(observer).__name__}
+    attrs = {"observer": type(observer).__name__}
     for name, attribute in (
         ("dtype", "dtype"), ("quant_min", "quant_min"), ("quant_max", "quant_max"),
         ("qscheme", "qscheme"), ("axis", "ch_axis"),
     ):  # fmt: skip
         value = getattr(observer, attribute, None)
         if value is not None:
-            found[name] = dtype_name(value)
+            attrs[name] = dtype_name(value)
     for name in ("min_val", "max_val"):
         value = getattr(observer, name, None)
         if isinstance(value, torch.Tensor) and value.numel() == 1 and value.isfinite():
-            found[name] = f"{float(value):.6g}"
-    return found
+            attrs[name] = f"{float(value):.6g}"
+    return attrs
 
 
 PROGRAM_FILE = "program.pt2"
@@ -171,15 +172,28 @@ DYNAMIC = "quantized by its reader"
 _CONTROL_FLOW = ("cond", "while_loop")
 
 
+# What torch's archive writer says when the file system refuses a write.
+_WRITER_ERRORS = ("inline_container", "iostream error")
+
+
 def save(program: torch.export.ExportedProgram, folder: Path) -> None:
     """Save a program as ``program.pt2`` in a result folder.
 
     Example inputs are omitted: torch would pickle them, and results contain no pickles.
+
+    Raises:
+        OSError: it cannot be written.
     """
+    path = folder / PROGRAM_FILE
     inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
     program._example_inputs = None  # noqa: SLF001
     try:
-        torch.export.save(program, str(folder / PROGRAM_FILE))
+        torch.export.save(program, str(path))
+    except RuntimeError as error:
+        # torch's writer names the line of its source instead of the failed write.
+        if not any(word in str(error) for word in _WRITER_ERRORS):
+            raise
+        raise OSError(errno.EIO, "the disk may be full", str(path)) from error
     finally:
         program._example_inputs = inputs  # noqa: SLF001
 
@@ -297,8 +311,8 @@ def _without_write(node: torch.fx.Node) -> Any:
     packet, _, overload = node.target.name().rpartition("::")[2].partition(".")
     if not node.target._schema.is_mutable or not packet.endswith("_"):  # noqa: SLF001
         return None
-    found = getattr(torch.ops.aten, packet[:-1], None)
-    return getattr(found, overload or "default", None)
+    operator = getattr(torch.ops.aten, packet[:-1], None)
+    return getattr(operator, overload or "default", None)
 
 
 def module_of(node: torch.fx.Node) -> str:

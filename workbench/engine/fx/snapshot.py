@@ -217,9 +217,9 @@ def _named(arguments: Any, names: dict[str, str]) -> list[str]:
 
 
 def _arguments(node: torch.fx.Node) -> list[torch.fx.Node]:
-    found: list[torch.fx.Node] = []
-    torch.fx.map_arg((node.args, node.kwargs), found.append)
-    return found
+    arguments: list[torch.fx.Node] = []
+    torch.fx.map_arg((node.args, node.kwargs), arguments.append)
+    return arguments
 
 
 def _output_index(node: torch.fx.Node) -> int:
@@ -231,18 +231,18 @@ def _output_index(node: torch.fx.Node) -> int:
 def _attrs(node: torch.fx.Node, kind: NodeKind, values: programs.Values) -> dict[str, str]:
     if kind == "observer":
         return programs.observer_attrs(values.module.get_submodule(str(node.target)))
-    found = {} if kind in _FOLLOWERS else programs.literals(node)
+    attrs = {} if kind in _FOLLOWERS else programs.literals(node)
     if kind in _FOLDED:
-        found["target"] = values.names.get(node.name, str(node.target))
+        attrs["target"] = values.names.get(node.name, str(node.target))
     if kind == "delegate":
         lowered = values.get(node.args[0])
-        found["backend"] = str(getattr(lowered, "backend_id", ""))
-        found["bytes"] = str(len(getattr(lowered, "processed_bytes", b"")))
+        attrs["backend"] = str(getattr(lowered, "backend_id", ""))
+        attrs["bytes"] = str(len(getattr(lowered, "processed_bytes", b"")))
     if "debug_handle" in node.meta:
-        found["debug_handle"] = str(node.meta["debug_handle"])
+        attrs["debug_handle"] = str(node.meta["debug_handle"])
     if origin := programs.origin_of(node):
-        found["origin"] = origin
-    return found
+        attrs["origin"] = origin
+    return attrs
 
 
 def _outside(draft: _Draft) -> Location | None:
@@ -269,6 +269,6 @@ def _placed(drafts: list[_Draft]) -> list[_Draft]:
             draft.outputs = producer.outputs[:1]
     for draft in reversed(drafts):
         if draft.place is None:
-            found = [user.place for user in users.get(draft.id, ()) if user.place]
-            draft.place = modules.common(found)
+            locations = [user.place for user in users.get(draft.id, ()) if user.place]
+            draft.place = modules.common(locations)
     return drafts

@@ -22,6 +22,7 @@ from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
 from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
 from workbench.engine.toolchain_patches.rewritten_operators import separate_weights
+from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.targets.ethos_u.corrections import OWN_WEIGHTS
 from workbench.toolchain_versions import status
 
@@ -67,10 +68,38 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
 
 def _module(program: torch.export.ExportedProgram, *, separates: bool) -> torch.fx.GraphModule:
     """Return a program's module; ``separates`` is a correction of shared weights."""
-    made: Any = program.module(check_guards=False)
+    module: Any = program.module(check_guards=False)
+    _refuse_present_statistics(module)
     if separates:
-        separate_weights(made)
-    return cast("torch.fx.GraphModule", made)
+        separate_weights(module)
+    return cast("torch.fx.GraphModule", module)
+
+
+_FOLDED_INTO = ("aten.conv", "aten.linear")
+
+
+def _refuse_present_statistics(module: torch.fx.GraphModule) -> None:
+    """Raise for batch norms without running statistics, which torchao folds all the same.
+
+    Raises:
+        WorkbenchError: every such batch norm.
+    """
+    found = [
+        ErrorInfo(
+            message=f"The batch norm {node.name} in module {programs.module_of(node) or 'forward'} "
+            "has no running statistics: it normalizes with those of the present batch.",
+            hint="Use InstanceNorm with affine=True in its place, which is the same for a batch of "
+            "one, or train it with track_running_stats=True.",
+            where=Place(kind="node", id=node.name),
+            code="batch-norm-without-statistics",
+        )
+        for node in module.graph.nodes
+        if str(node.target) == "aten.batch_norm.default"
+        and node.args[3] is None
+        and str(node.args[0].target).startswith(_FOLDED_INTO)
+    ]
+    if found:
+        raise WorkbenchError(found)
 
 
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:
@@ -141,15 +170,15 @@ class Calibration:
         if self._memory is None:
             return
         missing = [name for name, key in self._keys.items() if key not in self._memory.known]
-        found = {
+        entry = {
             self._keys[name]: {
                 **statistics.statistics(self.module, name),
                 **self.witnesses.account(name),
             }
             for name in missing
         }
-        if found:
-            self._memory.add(found, self.witnesses.samples)
+        if entry:
+            self._memory.add(entry, self.witnesses.samples)
 
 
 @contextmanager

@@ -58,11 +58,11 @@ def reference_of(context: StageContext) -> FloatReference:
     limit, threads = context.project.evaluation.limit, torch.get_num_threads()
     identity = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
     key = hashlib.sha256(identity.encode()).hexdigest()
-    found: FloatReference | None = context.store.get(_NAME, key)
-    if found is None:
-        found = FloatReference()
-        context.store.keep(_NAME, key, found)
-    return found
+    reference: FloatReference | None = context.store.get(_NAME, key)
+    if reference is None:
+        reference = FloatReference()
+        context.store.keep(_NAME, key, reference)
+    return reference
 
 
 def pairs(

@@ -72,9 +72,9 @@ class Watched(torch.fx.Interpreter):
 
 def watched(steps: Steps, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
     """Run a step; return its outputs and the values of all operators."""
-    found: dict[str, torch.Tensor] = {}
-    outputs = Watched(steps.module, found.__setitem__).run(*steps.inputs(sample))
-    return steps.took(sample, tensors_of(outputs), found), found
+    values: dict[str, torch.Tensor] = {}
+    outputs = Watched(steps.module, values.__setitem__).run(*steps.inputs(sample))
+    return steps.took(sample, tensors_of(outputs), values), values
 
 
 class TensorComparison:
@@ -113,8 +113,8 @@ class TensorComparison:
     def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
         """Return the compared values of the float side."""
         del place
-        found = watched(self._floating, sample)[1]
-        return {name: found[name] for name in self._sums if name in found}
+        values = watched(self._floating, sample)[1]
+        return {name: values[name] for name in self._sums if name in values}
 
     def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
         """Return the outputs and the compared values of the quantized side."""
@@ -187,10 +187,10 @@ class QuickComparison(TensorComparison):
         known = self._reference.values
         if all(key in known for key in keys.values()):
             return {name: known[key] for name, key in keys.items()}
-        _, found = self._float_side(*sample.inputs)
-        for name, value in found.items():
+        _, values = self._float_side(*sample.inputs)
+        for name, value in values.items():
             self._reference.keep(*keys[name], value)
-        return found
+        return values
 
     def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
         outputs, values = self._fast(*sample.inputs)
@@ -206,11 +206,11 @@ def _compared(node: torch.fx.Node) -> bool:
 
 def nodes_by_name(module: torch.fx.GraphModule, inside: str = "") -> dict[str, torch.fx.Node]:
     """Return the nodes of a program by name, including those in branches."""
-    found = {f"{inside}{node.name}": node for node in module.graph.nodes}
+    nodes = {f"{inside}{node.name}": node for node in module.graph.nodes}
     for below, branch in branches_of(module):
         if below.endswith(_TAKEN):
-            found |= nodes_by_name(branch, f"{inside}{below}")
-    return found
+            nodes |= nodes_by_name(branch, f"{inside}{below}")
+    return nodes
 
 
 def visible(node: torch.fx.Node) -> torch.fx.Node:

@@ -66,10 +66,10 @@ def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, fl
     """
     missed = []
     for tensor, (minimum, maximum) in ranges.items():
-        found = [o for source, o in _activation_observers(prepared) if source == tensor]
-        if not found:
+        observers = [o for source, o in _activation_observers(prepared) if source == tensor]
+        if not observers:
             missed.append(tensor)
-        for observer in found:
+        for observer in observers:
             fixed = FixedRangeObserver(
                 minimum=minimum, maximum=maximum, dtype=observer.dtype, qscheme=observer.qscheme,
                 quant_min=observer.quant_min, quant_max=observer.quant_max,
@@ -86,7 +86,7 @@ def branches_of(graph_module: torch.fx.GraphModule) -> list[tuple[str, torch.fx.
 
     Each comes with the name prefix of its nodes, e.g. ``cond/true/``.
     """
-    found = []
+    branches = []
     for node in graph_module.graph.nodes:
         names = BRANCHES.get(getattr(node.target, "__name__", ""), ())
         graphs = [
@@ -95,8 +95,8 @@ def branches_of(graph_module: torch.fx.GraphModule) -> list[tuple[str, torch.fx.
             if names and source.op == "get_attr"
         ]
         inner = [graph for graph in graphs if isinstance(graph, torch.fx.GraphModule)]
-        found += [(f"{node.name}/{n}/", g) for n, g in zip(names, inner, strict=False)]
-    return found
+        branches += [(f"{node.name}/{n}/", g) for n, g in zip(names, inner, strict=False)]
+    return branches
 
 
 def _activation_observers(

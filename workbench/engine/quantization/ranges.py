@@ -47,12 +47,12 @@ def _keeps_range(module: torch.nn.Module) -> bool:
 
 def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
     """Return every activation observer by name, with the first node it observes."""
-    found: dict[str, tuple[str, Any]] = {}
+    nodes: dict[str, tuple[str, Any]] = {}
     for node, name, observer, inside in _calls(module):
         source = node.args[0]
-        if source.op != "get_attr" and all(known is not observer for _, known in found.values()):
-            found[name] = (f"{inside}{source.name}", observer)
-    return found
+        if source.op != "get_attr" and all(known is not observer for _, known in nodes.values()):
+            nodes[name] = (f"{inside}{source.name}", observer)
+    return nodes
 
 
 def collect(
@@ -78,11 +78,11 @@ def collect(
         witness, weight = witnesses.by_name.get(name), _weight_of(module, source)
         counts, low, high = _histogram(observer, weight, witness)
         row = _row(name, len(rows), source, observer, counts, (low, high))
-        told = {
+        fields = {
             "node": f"{inside}{row.node}", **_of_values(observer, weight, witness),
             **_of_format(observer), **_of_calls(observer, witness),
         }  # fmt: skip
-        rows.append(row.model_copy(update=told))
+        rows.append(row.model_copy(update=fields))
         histograms.append(counts)
         edges.append((low, high))
         if observer.min_val.numel() > 1:
@@ -134,20 +134,20 @@ def _of_values(
         }  # fmt: skip
     if witness is None or not witness.values:
         return {}
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "zeros": witness.zeros / witness.values,
         "mean_square": witness.squares / witness.values,
     }
     if witness.infinite is not None:
-        found["problem"] = f"infinite in sample {witness.infinite}; such values were ignored"
+        fields["problem"] = f"infinite in sample {witness.infinite}; such values were ignored"
     if type(observer) is not HistogramObserver:
         searched = witness.shadow or observer
         grid = HistogramObserver.calculate_qparams(searched)
         if isinstance(observer, HistogramObserver):
             ends = HistogramObserver._non_linear_param_search(observer)  # noqa: SLF001
             grid = observer._calculate_qparams(*ends)  # noqa: SLF001
-        found["searched"] = (float(grid[0].max()), int(grid[1].reshape(-1)[0]))
-    return found
+        fields["searched"] = (float(grid[0].max()), int(grid[1].reshape(-1)[0]))
+    return fields
 
 
 def _of_format(observer: Any) -> dict[str, Any]:

@@ -82,14 +82,14 @@ class Witness:
         ends = torch.tensor(list(self.extremes.values()), dtype=torch.float64).reshape(-1, 2)
         infinite = -1 if self.infinite is None else self.infinite
         sums = [float(self.values), float(self.zeros), self.squares, float(infinite)]
-        found = {
+        arrays = {
             "witness_samples": samples, "witness_ends": ends,
             "witness_sums": torch.tensor(sums, dtype=torch.float64),
         }  # fmt: skip
         if self.shadow is not None:
             for name in _SHADOW:
-                found[f"shadow_{name}"] = self.shadow._buffers[name].detach().clone()  # noqa: SLF001
-        return found
+                arrays[f"shadow_{name}"] = self.shadow._buffers[name].detach().clone()  # noqa: SLF001
+        return arrays
 
     def recall(self, found: Mapping[str, torch.Tensor]) -> None:
         """Use the statistics of another recorder of the same tensors."""

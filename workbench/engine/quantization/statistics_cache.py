@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from workbench.files import write_file
+from workbench.files import MAX_TEXT_BYTES, read_limited, write_file
 from workbench.pipeline.plan import reading_of, tool_versions
 from workbench.results import ARRAYS_FILE, load_arrays
 
@@ -47,11 +47,11 @@ class StatisticsMemory:
     def look_up(self) -> None:
         """Read new entries written by any engine."""
         try:
-            index = json.loads(self._index.read_bytes())
+            index = json.loads(read_limited(self._index, MAX_TEXT_BYTES))
             self.samples = [int(number) for number in index["samples"]]
             names = [str(name) for name in index["results"]]
             os.utime(self._index)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return
         for name in names:
             if name not in self._read and self.cache.verify(name):
@@ -110,7 +110,7 @@ def memory_of(context: StageContext) -> StatisticsMemory:
 def _data_key(context: StageContext) -> str:
     """Return the key of the statistics apart from the graph: data, order, machine and versions."""
     calibration = reading_of(context.project, context.folder, context.cache, "calibration")
-    said = {
+    parts = {
         "data": calibration or context.plan.key("import_model"),
         "batch": 1,
         "version": _VERSION,
@@ -119,4 +119,4 @@ def _data_key(context: StageContext) -> str:
         "machine": os.uname().machine if hasattr(os, "uname") else sys.platform,
         "tools": tool_versions(),
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

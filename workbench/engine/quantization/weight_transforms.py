@@ -56,9 +56,9 @@ class Layer:
     @property
     def weight(self) -> torch.Tensor:
         """The weight [out, in / groups, ...]."""
-        found = tensor(self.module, self.node.args[1])
-        assert found is not None
-        return found
+        value = tensor(self.module, self.node.args[1])
+        assert value is not None
+        return value
 
     @property
     def bias(self) -> torch.Tensor | None:
@@ -93,8 +93,8 @@ class Layer:
     def scale_inputs(self, factors: torch.Tensor) -> None:
         """Multiply the weights of every input channel by a factor [in]."""
         if self.groups > 1:
-            each = factors.repeat_interleave(self.weight.shape[0] // self.groups)
-            self.weight.mul_(_along(each, 0, self.weight))
+            factor = factors.repeat_interleave(self.weight.shape[0] // self.groups)
+            self.weight.mul_(_along(factor, 0, self.weight))
         else:
             self.weight.mul_(_along(factors, 1, self.weight))
 
@@ -225,10 +225,10 @@ def _pairs(module: fx.GraphModule) -> list[tuple[Layer, Layer]]:
 
 def left_alone(module: fx.GraphModule) -> str:
     """Return a note on the pairs skipped because of operators between them; "" if none."""
-    found = list(layers(module))
-    by_input = {layer.node.all_input_nodes[0]: layer for layer in found}
+    pairs = list(layers(module))
+    by_input = {layer.node.all_input_nodes[0]: layer for layer in pairs}
     counts: dict[str, int] = {}
-    for first in found:
+    for first in pairs:
         end, bend = first.end, ""
         while len(end.users) == 1 and end not in by_input:
             end = next(iter(end.users))
@@ -308,23 +308,23 @@ def smooth(module: fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]]) 
 
 def _groups(module: fx.GraphModule) -> dict[fx.Node, list[Layer]]:
     """Return the linears after each layer norm that has no other reader."""
-    linears = {each.node: each for each in layers(module) if each.weight.dim() == 2}
+    linears = {layer.node: layer for layer in layers(module) if layer.weight.dim() == 2}
     uses: dict[str, int] = {}
     for node in module.graph.nodes:
         if node.op == "get_attr":
             uses[str(node.target)] = uses.get(str(node.target), 0) + len(node.users)
-    found = {}
+    groups = {}
     for node in module.graph.nodes:
         if node.op != "call_function" or node.target is not _LAYER_NORM or len(node.args) < 4:
             continue
-        own = [tensor(module, each) for each in node.args[2:4]]
+        own = [tensor(module, operand) for operand in node.args[2:4]]
         is_own = all(
-            held is not None and held.dim() == 1 and uses[str(each.target)] == 1
-            for held, each in zip(own, node.args[2:4], strict=True)
+            held is not None and held.dim() == 1 and uses[str(operand.target)] == 1
+            for held, operand in zip(own, node.args[2:4], strict=True)
         )
         if is_own and node.users and all(user in linears for user in node.users):
-            found[node] = [linears[user] for user in node.users]
-    return found
+            groups[node] = [linears[user] for user in node.users]
+    return groups
 
 
 class _Peaks(fx.Interpreter):

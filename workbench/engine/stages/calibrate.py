@@ -48,12 +48,12 @@ def run(context: StageContext) -> None:
         _feed(context, calibration, samples)
     _observe_constants(calibrated.module)
     with searching_ranges(context):
-        found, arrays = ranges.collect(calibrated.module, witnesses)
+        rows, arrays = ranges.collect(calibrated.module, witnesses)
     result = CalibrateResult(
         samples=len(witnesses.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
-        ranges=with_origins(context, found),
-        warnings=tuple(f"{r.node}: {r.problem}." for r in found if r.dynamic and r.problem),
+        ranges=with_origins(context, rows),
+        warnings=tuple(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem),
     )
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)
@@ -109,7 +109,7 @@ def _observe_constants(module: torch.fx.GraphModule) -> None:
 
 def _own_observers(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Return a copy with its own observers; weights are shared."""
-    observed = {id(b) for _, each in ranges.observers(module) for b in each.buffers()}
+    observed = {id(b) for _, observer in ranges.observers(module) for b in observer.buffers()}
     tensors = [*module.parameters(), *module.buffers()]
     shared = {id(tensor): tensor for tensor in tensors if id(tensor) not in observed}
     return copy.deepcopy(module, shared)

@@ -31,6 +31,7 @@ from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.targets.base import device_of
+from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.pipeline.plan import tool_versions
 from workbench.project.sources import is_folder
 from workbench.results import (
@@ -175,7 +176,9 @@ def _options(context: StageContext) -> dict[str, Any]:
     """Return the target's options, with the digests of files instead of their paths."""
     choice = context.project.target
     files = target_of(choice.id).files(choice, context.folder)
-    return choice.options | {name: digest(path.read_bytes()) for name, path in files.items()}
+    return choice.options | {
+        name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()
+    }
 
 
 def _manifest(
@@ -198,9 +201,9 @@ def _manifest(
         "range_methods": [chosen.model_dump() for chosen in project.range_methods],
         "files": [file.model_dump() for file in files],
         "corrections": [
-            described(each)
+            described(correction)
             for result in (context.result("prepare", PrepareResult), lowered)
-            for each in result.corrections
+            for correction in result.corrections
         ],
         "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
         "inputs": list(facts.inputs),

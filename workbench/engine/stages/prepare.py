@@ -77,7 +77,7 @@ def run(context: StageContext) -> None:
     warnings = [f"{note.node}: {note.reason}" for note in notes if note.quantized and note.reason]
     if not observers:
         warnings.append("Nothing is quantized: no rule matches a supported operator.")
-    if any(user.op == "call_module" for _, each, _ in handed_in for user in each.users):
+    if any(user.op == "call_module" for _, node, _ in handed_in for user in node.users):
         warnings.append(_HANDED_IN)
     result = PrepareResult(
         observers=len(observers), annotations=with_origins(context, prepared.annotations),
@@ -105,8 +105,8 @@ def _prepare(context: StageContext) -> Prepared:
             prepared = toolchain.prepare(module, quantizer)
         annotations = toolchain.report(quantizer, prepared, project)
         for part, inside in _prepared_branches(prepared, "", toolchain, quantizer):
-            found = toolchain.report(quantizer, part, project)
-            annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in found]
+            report = toolchain.report(quantizer, part, project)
+            annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in report]
     corrections = tuple(getattr(quantizer, "corrections", ()))
     return Prepared(prepared, tuple(annotations), tuple(done), corrections)
 
@@ -152,8 +152,8 @@ def improved(
             lambda: toolchain.quantizer(project, context.folder), toolchain,
         )  # fmt: skip
     titles = {improver.id: improver.title for improver in IMPROVERS}
-    for each in done:
-        context.log(f"{titles[each.improver]}: {each.sentence}")
+    for name in done:
+        context.log(f"{titles[name.improver]}: {name.sentence}")
     return mine, done
 
 
@@ -177,9 +177,9 @@ def _prepared_branches(
     wanted = get_cond_while_submodules_ao(part, apply_quantization=True)
     unprepared = {id(branch): name for name, branch, _ in wanted}
     for below, branch in branches_of(part):
-        made = branch
+        module = branch
         if id(branch) in unprepared:
-            made = toolchain.prepare(branch, quantizer)
-            part.set_submodule(unprepared[id(branch)], made, strict=True)
-        yield made, f"{inside}{below}"
-        yield from _prepared_branches(made, f"{inside}{below}", toolchain, quantizer)
+            module = toolchain.prepare(branch, quantizer)
+            part.set_submodule(unprepared[id(branch)], module, strict=True)
+        yield module, f"{inside}{below}"
+        yield from _prepared_branches(module, f"{inside}{below}", toolchain, quantizer)

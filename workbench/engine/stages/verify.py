@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 def run(context: StageContext) -> None:
     """Write the number of equal output elements, and the differences in steps."""
-    found = compiler_of(context).verify(context)
-    told = with_origins(context, found.tensors)
-    save_result(found.model_copy(update={"tensors": told}), context.out)
+    result = compiler_of(context).verify(context)
+    located = with_origins(context, result.tensors)
+    save_result(result.model_copy(update={"tensors": located}), context.out)

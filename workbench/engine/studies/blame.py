@@ -8,8 +8,10 @@ compiles. Last first, because operators after a module on the CPU may leave the 
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
+from workbench.engine.context import PROGRESS_PERIOD_S
 from workbench.engine.targets.base import device_of
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workbench.engine.studies.study import StudyContext
+
+
+# Steps of an attempt in the reported progress.
+_STEPS = 100
 
 
 def run(study: StudyContext) -> None:
@@ -41,24 +47,24 @@ def candidates(graph: GraphSnapshot) -> list[Culprit]:
     """
     calls = [node for node in graph.nodes if node.kind == "call"]
     owners = {node.module for node in calls}
-    found: dict[Culprit, None] = {}
+    groups: dict[Culprit, None] = {}
     for node in calls:
         is_leaf = bool(node.module) and not any(
             other.startswith(f"{node.module}.") for other in owners
         )
-        found[
+        groups[
             Culprit(kind="module_name", match=node.module)
             if is_leaf
             else Culprit(kind="node_name", match=node.id)
         ] = None
-    return list(found)[::-1]
+    return list(groups)[::-1]
 
 
 class _Search:
     def __init__(self, study: StudyContext, left: Sequence[Culprit]) -> None:
         self._study, self._left = study, list(left)
         self._found: list[Culprit] = []
-        self._reason, self._tried = "", 0
+        self._reason, self._tried, self._reported = "", 0, 0.0
         # One attempt unchanged, one per bisection step, one to confirm the result.
         self._expected = 2 + math.ceil(math.log2(max(2, len(self._left))))
 
@@ -94,15 +100,32 @@ class _Search:
     def _refusal(self, more: Sequence[Culprit]) -> str:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
         kept = [*self._study.stage.project.kept_off(), *off]
-        said = device_of(self._study.stage).refusal(self._study.stage, kept)
+        self._report(0.0, f"{len(off)} of {len(self._found) + len(self._left)} kept off the NPU")
+        said = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
         self._tried += 1
         self._tell(is_done=False)
         return said
+
+    def _report(self, share: float, message: str) -> None:
+        """Report where the present attempt is; ``share`` of it is done."""
+        done = int((self._tried + share) * _STEPS)
+        now = time.monotonic()
+        if share and now - self._reported < PROGRESS_PERIOD_S:
+            return
+        self._reported = now
+        told = f"attempt {self._tried + 1} of about {self._total}: {message}"
+        self._study.report(done, self._total * _STEPS, told)
+
+    @property
+    def _total(self) -> int:
+        """The number of attempts that is expected; more once it turns out that it takes more."""
+        return max(self._expected, self._tried + 1)
 
     def _tell(self, *, is_done: bool) -> None:
         document = Blame(
             reason=self._reason, culprits=tuple(self._found), compilations=self._tried,
             is_done=is_done,
         )  # fmt: skip
-        total = self._tried if is_done else max(self._expected, self._tried + 1)
-        self._study.tell(document, self._tried, total, f"attempt {self._tried}")
+        total = self._tried if is_done else self._total
+        said = f"attempt {self._tried} of {'' if is_done else 'about '}{total}"
+        self._study.tell(document, self._tried * _STEPS, total * _STEPS, said)

@@ -24,7 +24,7 @@ def run(study: StudyContext) -> None:
     with estimators(worker_count(study.options), "") as crew:
         outer = Sweep(study, ends(base), known)
         outer.run(crew)
-        found = [point.totals.sram_bytes for point in outer.points if point.totals]
-        if len(found) == len(outer.points):
-            inner = between(base, min(found), max(found))
+        sizes = [point.totals.sram_bytes for point in outer.points if point.totals]
+        if len(sizes) == len(outer.points):
+            inner = between(base, min(sizes), max(sizes))
             Sweep(study, [*outer.points, *inner], known).run(crew)

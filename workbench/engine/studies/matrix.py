@@ -73,10 +73,10 @@ def _variant(project: Project, target: str, config: str) -> Project:
 def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: str) -> Cell:
     means = means_of(study.stage)
     empty = Cell(target=project.target.id, config=config)
-    said = [p.info for p in problems(project, means.folder, graph) if p.level == "error"]
-    if said:
-        return empty.model_copy(update={"problem": said[0].message, "warned": True})
-    told = list(whole_refusals(project, graph, resolve_graph(project, graph)))
+    errors = [p.info for p in problems(project, means.folder, graph) if p.level == "error"]
+    if errors:
+        return empty.model_copy(update={"problem": errors[0].message, "warned": True})
+    refusals = list(whole_refusals(project, graph, resolve_graph(project, graph)))
     try:
         trained, gain = _trained(study, project) if config.endswith(TRAINED) else (project, None)
         planned = compute(trained, means, ("verify",))
@@ -85,13 +85,13 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
     except WorkbenchError as error:
         info = error.infos[0]
         where = str(info.where)
-        before = bool(told) or where not in {"stage lower", "stage verify"}
-        sentence = told[0].message if told else info.message
+        before = bool(refusals) or where not in {"stage lower", "stage verify"}
+        sentence = refusals[0].message if refusals else info.message
         return empty.model_copy(update={"problem": sentence, "warned": before})
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the other cells are wanted too
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
-        problem = told[0].message if told else f"{type(error).__name__}: {first}"
-        return empty.model_copy(update={"problem": problem, "warned": bool(told)})
+        problem = refusals[0].message if refusals else f"{type(error).__name__}: {first}"
+        return empty.model_copy(update={"problem": problem, "warned": bool(refusals)})
     return _verified(means, planned, empty).model_copy(update={"gain_db": gain})
 
 
@@ -125,11 +125,11 @@ def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
     )
     stage = replace(study.stage, project=pupil, plan=plan(pupil, means.folder, means.cache))
     training.run(StudyContext(stage, place, asked, _silent))
-    found = load_study(TrainingResult, place)
-    if found is None or not found.best:
+    result = load_study(TrainingResult, place)
+    if result is None or not result.best:
         return project, 0.0
-    weights = str((place / found.weights).absolute())
-    return edits.use_trained(project, weights), found.best_db - found.start_db
+    weights = str((place / result.weights).absolute())
+    return edits.use_trained(project, weights), result.best_db - result.start_db
 
 
 def _silent(_done: int, _total: int, _message: str) -> None:

@@ -20,11 +20,11 @@ def run(study: StudyContext) -> None:
         WorkbenchError: the target has no NPU.
     """
     asked = one_of_each_kind(study.stage.project.target)
-    found: list[DevicePlacement] = []
+    devices: list[DevicePlacement] = []
     for number, (kind, choice) in enumerate(asked):
-        study.tell(Placement(devices=tuple(found)), number, len(asked), kind)
-        found.append(_placement(study, kind, choice))
-    study.tell(Placement(devices=tuple(found), is_done=True), len(asked), len(asked), "done")
+        study.tell(Placement(devices=tuple(devices)), number, len(asked), kind)
+        devices.append(_placement(study, kind, choice))
+    study.tell(Placement(devices=tuple(devices), is_done=True), len(asked), len(asked), "done")
 
 
 def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePlacement:

@@ -33,29 +33,29 @@ def run(study: StudyContext) -> None:
     emulation = target_of(context.project.target.id).emulation
     with_integers = bool(study.options.get("integer")) and not emulation
     values = _values(context, number, with_integers=with_integers)
-    found = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
+    sides = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
     node = nodes_by_name(context.hot("prepare").module).get(tensor)
-    if node is None or "quantized" not in found:
+    if node is None or "quantized" not in sides:
         raise failure(
             f"{tensor} does not exist in the quantized program.",
             "It was fused into another operator. Choose the tensor after it.",
             Place(kind="tensor", id=tensor),
             code="tensor-not-in-program",
         )
-    arrays = {side: value.detach().float().numpy() for side, value in found.items()}
+    arrays = {side: value.detach().float().numpy() for side, value in sides.items()}
     save_values(arrays, study.folder)
     absent = f"There is no integer program: the numbers are {emulation}."
     note = "" if with_integers else absent if emulation else NOT_LOWERED
-    if with_integers and "integer" not in found:
+    if with_integers and "integer" not in sides:
         note = "The integer program has no such tensor: it is inside another operator, or float."
-    elif with_integers and "compiled" not in found:
+    elif with_integers and "compiled" not in sides:
         note = NOT_EXECUTED
     apart = None
-    if "compiled" in found:
-        apart = int((found["compiled"] != found["integer"]).sum())
+    if "compiled" in sides:
+        apart = int((sides["compiled"] != sides["integer"]).sum())
     result = SampleTensor(
         sample=number, tensor=tensor, module=programs.module_of(node), op=programs.op_of(node),
-        shape=tuple(found["float"].shape), sides=tuple(found), note=note, compiled_apart=apart,
+        shape=tuple(sides["float"].shape), sides=tuple(sides), note=note, compiled_apart=apart,
     )  # fmt: skip
     study.tell(result, 1, 1, "")
 
@@ -86,13 +86,13 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
 def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sample]:
     """Return a sample, preceded by the earlier samples of its sequence."""
     samples = evaluation_samples(context)
-    found: list[Sample] = []
+    steps: list[Sample] = []
     for sample in samples:
         if sample.begins or not (remembers or sample.carried):
-            found.clear()
-        found.append(sample)
+            steps.clear()
+        steps.append(sample)
         if sample.index == number:
-            return found
+            return steps
     raise failure(
         f"{samples.name} has no sample {number}.",
         "It may be excluded. Samples are numbered from 0.",

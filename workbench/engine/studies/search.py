@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 import os
 import warnings
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.trial import TrialState
 
+from workbench.engine.cluster import CLUSTER_LOST
 from workbench.engine.context import StageContext
 from workbench.engine.studies import sensitivity
 from workbench.engine.studies.candidates import evaluate, means_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 _ORDER_SAMPLES = 8
-_STORAGE = "optuna.sqlite"
 _CONSTRAINTS = "constraints"
 _POLL_S = 0.2
 
@@ -49,15 +49,15 @@ def run(study: StudyContext) -> None:
     options = study.options
     limits = Limits.model_validate({n: options.get(n) for n in Limits.model_fields})
     total = int(str(options.get("trials") or DEFAULT_TRIALS))
-    found = load_study(SearchResult, study.folder)
-    if found is None:
+    result = load_study(SearchResult, study.folder)
+    if result is None:
         study.report(0, total, "ordering modules by sensitivity")
-        found = SearchResult(limits=limits, total=total, units=_ordered_units(study))
-    found = found.model_copy(update={"limits": limits, "total": total})
-    again = tuple(_judged(each, found.enforced) for each in found.candidates)
-    found = found.model_copy(update={"candidates": again})
-    study.tell(found, len(found.candidates), total, "")
-    _Search(study, found).run()
+        result = SearchResult(limits=limits, total=total, units=_ordered_units(study))
+    result = result.model_copy(update={"limits": limits, "total": total})
+    again = tuple(_judged(candidate, result.enforced) for candidate in result.candidates)
+    result = result.model_copy(update={"candidates": again})
+    study.tell(result, len(result.candidates), total, "")
+    _Search(study, result).run()
 
 
 def _judged(candidate: Candidate, limits: Limits) -> Candidate:
@@ -88,7 +88,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     sensitivity.run(StudyContext(inner, place, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
     ordered = load_study(SensitivityResult, place)
     assert ordered is not None
-    units = [each.unit for each in ordered.worst_first()]
+    units = [row.unit for row in ordered.worst_first()]
     return tuple(unit for unit in units if unit.kind == "module_name")
 
 
@@ -131,9 +131,10 @@ class _Search:
                     self._collect()
 
     def _opened(self) -> optuna.Study:
-        """Return Optuna's study for these limits, with all evaluated candidates."""
-        limits = self._found.limits
-        name = hashlib.sha256(limits.model_dump_json().encode()).hexdigest()[:16]
+        """Return Optuna's study for these limits, with all evaluated candidates.
+
+        It is in memory: the stored candidates are all that is needed to make it again.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             sampler = optuna.samplers.TPESampler(
@@ -141,15 +142,12 @@ class _Search:
                 constraints_func=lambda trial: trial.user_attrs.get(_CONSTRAINTS, (1.0,) * 4),
             )  # fmt: skip
             made = optuna.create_study(
-                storage=f"sqlite:///{(self._study.folder / _STORAGE).as_posix()}",
-                study_name=name, sampler=sampler, load_if_exists=True,
-                directions=["maximize", "minimize", "minimize"],
+                sampler=sampler, directions=["maximize", "minimize", "minimize"],
             )  # fmt: skip
-        if not made.get_trials(deepcopy=False):
-            for candidate in self._found.candidates:
-                self._tell_former(made, candidate)
-            for choices in self._staircase():
-                made.enqueue_trial(choices, skip_if_exists=True)
+        for candidate in self._found.candidates:
+            self._tell_former(made, candidate)
+        for choices in self._staircase():
+            made.enqueue_trial(choices, skip_if_exists=True)
         return made
 
     def _staircase(self) -> list[dict[str, str]]:
@@ -164,7 +162,11 @@ class _Search:
 
     def _tell_former(self, made: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures
-        if figures is None or set(candidate.choices.values()) - set(self._choices):
+        names = {unit.name for unit in self._found.units}
+        is_known = names == candidate.choices.keys() and all(
+            choice in self._choices for choice in candidate.choices.values()
+        )
+        if figures is None or not is_known or not all(map(math.isfinite, figures)):
             return
         kind = optuna.distributions.CategoricalDistribution(self._choices)
         excesses = self._found.enforced.excesses(figures)
@@ -223,6 +225,8 @@ class _Search:
             try:
                 self._add(trial, choices, future.result(), "")
             except WorkbenchError as error:
+                if CLUSTER_LOST in error.codes:
+                    raise
                 self._add(trial, choices, None, error.infos[0].message)
 
     def _add(
@@ -246,8 +250,8 @@ class _Search:
         self._found = self._found.model_copy(
             update={"candidates": (*self._found.candidates, candidate)}
         )
-        said = problem or f"candidate {number}"
-        self._study.tell(self._found, number, self._found.total, said)
+        message = problem or f"candidate {number}"
+        self._study.tell(self._found, number, self._found.total, message)
 
     def _tell(self, trial: optuna.Trial, candidate: Candidate) -> None:
         figures = candidate.figures

@@ -38,9 +38,9 @@ def run(study: StudyContext) -> None:
     wanted = int(str(study.options.get("samples") or DEFAULT_SAMPLES))
     samples = evaluation_samples(context)
     total = min(wanted, samples.count or wanted, context.project.evaluation.limit)
-    found = load_study(SensitivityResult, study.folder)
-    if found is not None and found.samples >= total:
-        study.tell(found, found.samples, total, "")
+    result = load_study(SensitivityResult, study.folder)
+    if result is not None and result.samples >= total:
+        study.tell(result, result.samples, total, "")
         return
     with searching_ranges(context):
         observed = copy.deepcopy(context.hot("calibrate").module)
@@ -48,11 +48,11 @@ def run(study: StudyContext) -> None:
         program = SwitchedProgram(observed, toolchain_of(context))
         switching = Switching(program, context.hot("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
-    if found is None or [u.unit for u in found.units] != list(switching.units):
-        found = SensitivityResult(
+    if result is None or [u.unit for u in result.units] != list(switching.units):
+        result = SensitivityResult(
             data=samples.name, samples=0, total=total, labelled=True, units=units
         )
-    _measure(study, switching, found.model_copy(update={"total": total}))
+    _measure(study, switching, result.model_copy(update={"total": total}))
 
 
 def _measure(study: StudyContext, switching: Switching, found: SensitivityResult) -> None:
@@ -70,9 +70,9 @@ def _measure(study: StudyContext, switching: Switching, found: SensitivityResult
             if number < found.samples:
                 continue
             # Measured samples are run again only to restore the state of later ones.
-            for each in missed:
+            for group in missed:
                 with torch.inference_mode():
-                    measured = _Measured(study, switching, steps, each, floating(each))
+                    measured = _Measured(study, switching, steps, group, floating(group))
                     added = measured.onto(found, total)
             found, missed = added, []
             study.tell(found, number + 1, total, f"sample {number + 1}")

@@ -34,12 +34,12 @@ class Switching:
             if node in self._unit_of:
                 members.setdefault(self._unit_of[node], []).append(node)
         written = frozenset(program.writes.values())
-        found = (m for m in members.values() if self._touched(m))
-        self._members = [m for m in found if not written.issuperset(m)]
+        members_touched = (m for m in members.values() if self._touched(m))
+        self._members = [m for m in members_touched if not written.issuperset(m)]
         folded = _folded(exported, {node.name for node in program.nodes})
         # No rule applies to values written to a buffer.
-        named = [[node for node in each if node not in written] for each in self._members]
-        self.units = [_unit(each, program, named, folded, self._origins) for each in named]
+        named = [[node for node in member if node not in written] for member in self._members]
+        self.units = [_unit(name, program, named, folded, self._origins) for name in named]
 
     def only(self, place: int) -> frozenset[fx.Node]:
         """Return the switches to enable so that only one unit is quantized, with its borders."""
@@ -88,15 +88,15 @@ def _source(switch: fx.Node) -> fx.Node | None:
 def _origins(program: SwitchedProgram, exported: fx.Graph) -> dict[fx.Node, str]:
     """Return the origin in the exported graph of every operator."""
     names = {node.name for node in exported.nodes}
-    found = {}
+    origins = {}
     for node in program.nodes:
         pending = list(node.meta.get("from_node") or [])
-        found[node] = node.name
-        while pending and found[node] not in names:
+        origins[node] = node.name
+        while pending and origins[node] not in names:
             source = pending.pop(0)
-            found[node] = source.name
+            origins[node] = source.name
             pending.extend(source.from_node)
-    return found
+    return origins
 
 
 def _joined(program: SwitchedProgram, origins: dict[fx.Node, str]) -> dict[fx.Node, fx.Node]:

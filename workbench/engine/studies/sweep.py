@@ -8,6 +8,9 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from workbench.engine.cluster import CLUSTER_LOST, wrong_answer
 from workbench.engine.estimates import Estimators, Point, estimators
 from workbench.engine.studies.candidates import compute, means_of
 from workbench.errors import WorkbenchError
@@ -155,11 +158,16 @@ class Sweep:
         try:
             answer = future.result()
         except WorkbenchError as error:
+            if CLUSTER_LOST in error.codes:
+                raise
             self._settle(place, None, error.infos[0].message)
             return
-        problem = str(answer.get("problem", ""))
-        found = answer.get("totals")
-        self._settle(place, VelaTotals.model_validate(found) if found else None, problem)
+        try:
+            totals = VelaTotals.model_validate(answer.get("totals"))
+        except ValidationError as error:
+            self._settle(place, None, wrong_answer(str(error)).infos[0].message)
+        else:
+            self._settle(place, totals, "")
 
     def _settle(self, place: int, totals: VelaTotals | None, problem: str) -> None:
         point = self._points[place]

@@ -155,10 +155,10 @@ class SwitchedProgram:
         quantize = node.args[0]
         assert isinstance(quantize, fx.Node)
         parts = []
-        for each in (quantize, node):
+        for part in (quantize, node):
             read = operator.attrgetter
             parts.append(
-                fx.map_arg(each.args[1:], lambda n: read(str(n.target))(self.module))  # noqa: B023
+                fx.map_arg(part.args[1:], lambda n: read(str(n.target))(self.module))  # noqa: B023
             )
         stored = quantize.target(value, *parts[0], **quantize.kwargs)  # type: ignore[operator]
         return node.target(stored, *parts[1], **node.kwargs)  # type: ignore[operator]

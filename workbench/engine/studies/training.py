@@ -27,7 +27,7 @@ from workbench.engine.training.trainer import (
 )
 from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, failure
-from workbench.studies.documents import load_study
+from workbench.studies.documents import load_study, save_study
 from workbench.studies.sensitivity import Noise
 from workbench.studies.training import (
     Epoch,
@@ -106,8 +106,8 @@ class _Training:
     def run(self) -> None:
         """Train."""
         options = self._options
-        found = self._found = self._found.model_copy(update={"total": options.epochs})
-        self._study.tell(found, len(found.epochs), options.epochs, "")
+        result = self._found = self._found.model_copy(update={"total": options.epochs})
+        self._study.tell(result, len(result.epochs), options.epochs, "")
         while not is_over(self._found, options):
             self._epoch(len(self._found.epochs) + 1)
 
@@ -123,8 +123,8 @@ class _Training:
 
     def _go_back(self) -> None:
         """Restore the best weights, and reset the optimiser's state."""
-        found, student = self._found, self._student
-        best = read_weights(self._study.folder / found.weights) if found.best else self._untrained
+        result, student = self._found, self._student
+        best = read_weights(self._study.folder / result.weights) if result.best else self._untrained
         student.take(best)
         self._optimizer.state.clear()
         self._see()
@@ -150,15 +150,17 @@ class _Training:
         if not math.isfinite(sqnr):
             raise self._not_a_number(number)
         epoch = Epoch(number=number, loss=loss, sqnr_db=sqnr, learning_rate=rate)
-        found = self._found.model_copy(update={"epochs": (*self._found.epochs, epoch)})
+        result = self._found.model_copy(update={"epochs": (*self._found.epochs, epoch)})
         if sqnr > self._found.best_db:
-            found = self._keep_best(found, number)
-        save_checkpoint(self._study.folder, student, self._optimizer, found)
+            result = self._keep_best(result, number)
+        save_checkpoint(self._study.folder, student, self._optimizer, result)
+        self._found = result
+        save_study(result, self._study.folder)
+        # Not before, because the former document names the former weights.
         for former in self._study.folder.glob("best-*.safetensors"):
-            if former.name != found.weights:
+            if former.name != result.weights:
                 former.unlink()
-        self._found = found
-        self._study.tell(found, number, options.epochs, f"epoch {number}")
+        self._study.tell(result, number, options.epochs, f"epoch {number}")
 
     def _batches(self, number: int) -> Iterator[Batch]:
         options = self._options
@@ -176,10 +178,10 @@ class _Training:
         with torch.no_grad():
             for batch in self._lessons.together(self._lessons.kept, self._options.batch):
                 self._study.stage.check_cancelled()
-                for mine, told in zip(
+                for mine, target in zip(
                     tensors_of(self._student.module(*batch.inputs)), batch.targets, strict=True
                 ):
-                    wide = told.to(torch.float64)
+                    wide = target.to(torch.float64)
                     error = wide - mine.to(torch.float64)
                     sums = sums.plus(
                         Noise(signal=float((wide**2).sum()), noise=float((error**2).sum()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -134,10 +134,17 @@ class DeviceToolchain(CompilingToolchain, Protocol):
         """
         ...
 
-    def refusal(self, context: StageContext, kept_off: Sequence[tuple[str, str]], /) -> str:
+    def refusal(
+        self,
+        context: StageContext,
+        kept_off: Sequence[tuple[str, str]],
+        report: Callable[[float, str], None],
+        /,
+    ) -> str:
         """Return why the quantized program cannot be compiled with this kept off the NPU.
 
-        "" if it can be compiled. ``kept_off`` are rule kinds and matches.
+        "" if it can be compiled. ``kept_off`` are rule kinds and matches; ``report`` takes the
+        part of the compilation that is done and what is done next.
         """
         ...
 

@@ -56,10 +56,10 @@ def clamps_kept() -> Iterator[list[str]]:
     kept: list[str] = []
 
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
-        found = [node for node in graph_module.graph.nodes if _loses_its_clamp(node)]
-        for node in found:
+        clamps = [node for node in graph_module.graph.nodes if _loses_its_clamp(node)]
+        for node in clamps:
             _separate(graph_module.graph, node)
-        kept.extend(node.name for node in found)
+        kept.extend(node.name for node in clamps)
         return stock(self, graph_module)
 
     FuseQuantizedActivationPass.call = call
@@ -166,7 +166,7 @@ def sums_in_eight_bits() -> Iterator[list[str]]:
     stock = decompose_cumsum_pass.create_constant_placeholder
     stock_call = decompose_cumsum_pass.DecomposeCumsumPass.call
     quantized: set[str] = set()
-    made: list[str] = []
+    sums: list[str] = []
 
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
         nodes = graph_module.graph.nodes
@@ -175,14 +175,14 @@ def sums_in_eight_bits() -> Iterator[list[str]]:
 
     def placeholder(program: Any, graph: Any, name: str, kind: Any, data: Any, *rest: Any) -> Any:
         if name in quantized and data.dtype is not torch.int8:
-            made.append(name.removesuffix("_kernel"))
+            sums.append(name.removesuffix("_kernel"))
             data = data.to(torch.int8)
         return stock(program, graph, name, kind, data, *rest)
 
     decompose_cumsum_pass.create_constant_placeholder = placeholder
     decompose_cumsum_pass.DecomposeCumsumPass.call = call
     try:
-        yield made
+        yield sums
     finally:
         decompose_cumsum_pass.create_constant_placeholder = stock
         decompose_cumsum_pass.DecomposeCumsumPass.call = stock_call
@@ -228,8 +228,8 @@ def passthrough_released() -> Iterator[list[str]]:
     released: list[str] = []
 
     def partition(self: Any, exported_program: Any) -> Any:
-        found = stock(self, exported_program)
-        graph = found.tagged_exported_program.graph
+        result = stock(self, exported_program)
+        graph = result.tagged_exported_program.graph
         while chains := list(handed_through(graph)):
             for node in (node for chain in chains for node in chain):
                 if node.meta.pop(TAG, None) is not None:
@@ -238,9 +238,9 @@ def passthrough_released() -> Iterator[list[str]]:
         for node in graph.nodes:
             if node.meta.get(TAG) not in computing:
                 node.meta.pop(TAG, None)
-        for tag in set(found.partition_tags) - computing:
-            del found.partition_tags[tag]
-        return found
+        for tag in set(result.partition_tags) - computing:
+            del result.partition_tags[tag]
+        return result
 
     TOSAPartitioner.partition = partition
     try:
@@ -415,6 +415,45 @@ def constants_rearranged() -> Iterator[list[str]]:
 def _is_constant(exported_program: Any, node: fx.Node) -> bool:
     """Return whether a node is a constant of the program that no branch or loop is given."""
     return is_param_node(exported_program, node) and not node.meta.get("is_input", False)
+
+
+@contextmanager
+def clamps_before_transposes() -> Iterator[list[str]]:
+    """Clamp before a transpose in place of behind it, while the block runs.
+
+    Vela joins a convolution, the transpose behind it and the clamp behind that, and loses the place
+    of the result where it is joined with others.
+
+    Yields:
+        The names of the clamps.
+    """
+    stock = ArmPassManager.transform_to_backend_pipeline
+    moved: list[str] = []
+
+    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
+        made = stock(self, exported_program, graph_module)
+        for node in list(made.graph.nodes):
+            turn: Any = node.args[0] if node.target == _TOSA.CLAMP.default else None
+            if not _is_transpose(turn) or len(turn.users) > 1:
+                continue
+            if all(user.target != _TOSA.CONCAT.default for user in node.users):
+                continue
+            source = turn.args[0]
+            with made.graph.inserting_before(turn):
+                clamped = made.graph.call_function(node.target, (source, *node.args[1:]))
+            clamped.kwargs, clamped.meta = node.kwargs, {**node.meta, "val": source.meta["val"]}
+            turn.args = (clamped, turn.args[1])
+            node.replace_all_uses_with(turn)
+            made.graph.erase_node(node)
+            moved.append(node.name)
+        made.recompile()
+        return made
+
+    ArmPassManager.transform_to_backend_pipeline = transform
+    try:
+        yield moved
+    finally:
+        ArmPassManager.transform_to_backend_pipeline = stock
 
 
 @contextmanager

@@ -89,8 +89,8 @@ class FollowingQuantizer(EthosUQuantizer):
                 node.meta[_PLACE] = len(sources)
                 sources.append((NodeSource(node), node.meta.get(_MODULES)))
         with _followed():
-            made: fx.GraphModule = super().transform_for_annotation(model)
-        for _, graph in _graphs(made):
+            module: fx.GraphModule = super().transform_for_annotation(model)
+        for _, graph in _graphs(module):
             for node in _calls(graph):
                 if _PLACE not in node.meta:
                     continue
@@ -99,7 +99,7 @@ class FollowingQuantizer(EthosUQuantizer):
                     node.meta["from_node"] = [source]
                 if modules and not node.meta.get(_MODULES):
                     node.meta[_MODULES] = modules
-        return made
+        return module
 
 
 def _is_other(root: Any, source: Any) -> bool:
@@ -126,7 +126,7 @@ def _followed() -> Iterator[None]:
     stock = arm_pass_manager.GraphModulePassManager
 
     def following(passes: list[Any]) -> Any:
-        return stock([_following(each) for each in passes])
+        return stock([_following(each_pass) for each_pass in passes])
 
     arm_pass_manager.GraphModulePassManager = following
     try:
@@ -197,9 +197,9 @@ def _fill(graph: fx.Graph, before: Known) -> None:
             continue
         reads = any(each in node.all_input_nodes for each in gap)
         later = place if place in replaced else None
-        found = later if reads or earlier not in replaced else earlier
-        for each in gap if found is not None else ():
-            each.meta[_PLACE] = found
+        source = later if reads or earlier not in replaced else earlier
+        for each in gap if source is not None else ():
+            each.meta[_PLACE] = source
         earlier, gap = place, []
     for each in gap if earlier in replaced else ():
         each.meta[_PLACE] = earlier

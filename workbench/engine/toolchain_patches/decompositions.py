@@ -64,7 +64,7 @@ def skip_functionalization() -> Iterator[None]:
         before = followed[0]
         every = partitioner.values() if partitioner else ()
         followed[0] = bool(every) and all(
-            each and all(isinstance(one, EthosUPartitioner) for one in each) for each in every
+            name and all(isinstance(one, EthosUPartitioner) for one in name) for name in every
         )
         try:
             return stock_make(partitioner, *args, **options)

@@ -114,8 +114,8 @@ def literal_lists() -> Iterator[None]:
 
     table = proxy._create_arg_bypass
     stock = dict(table)
-    for kind, made in ((tuple, tuple), (list, list), (immutable_list, list)):
-        table[kind] = _whole(made, stock[kind])
+    for kind, kind_made in ((tuple, tuple), (list, list), (immutable_list, list)):
+        table[kind] = _whole(kind_made, stock[kind])
     try:
         with replaced(graph, "pytree", _TreesOfArguments(graph.pytree)):
             yield

@@ -227,9 +227,9 @@ def _caller(frame: FrameType) -> tuple[str, str, str]:
 def _module_of(frame: Any) -> ModuleType | None:
     if not inspect.isframe(frame) or not frame.f_code.co_filename.endswith(".py"):
         return None
-    found = sys.modules.get(frame.f_globals.get("__name__", ""))
-    same = getattr(found, "__file__", None) == frame.f_code.co_filename
-    return found if same else None
+    module = sys.modules.get(frame.f_globals.get("__name__", ""))
+    same = getattr(module, "__file__", None) == frame.f_code.co_filename
+    return module if same else None
 
 
 @contextmanager

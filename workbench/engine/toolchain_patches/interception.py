@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from ethosu import regor
 from ethosu.vela import vela
+from executorch.backends.arm._passes import arm_pass_manager
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 from executorch.backends.arm.tosa import backend as tosa_backend
 from executorch.backends.arm.tosa import partitioner as tosa_partitioner
+from executorch.exir.program import _program as edge_programs
 
-from workbench.engine.toolchain_patches.gate import require
+from workbench.engine.toolchain_patches.gate import exists, require
 from workbench.engine.toolchain_patches.patching import replaced
+from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,3 +177,51 @@ def partition_reasons() -> Iterator[dict[str, str]]:
         for report in reports:
             for node, reason in report._rejected_nodes.items():
                 reasons.setdefault(node.name, str(reason))
+
+
+@contextmanager
+def watched_passes(
+    edge: Callable[[bool], None], passes: Callable[[str, int, int], None]
+) -> Iterator[None]:
+    """Watch how far the lowering in the block is; nothing is watched with unknown versions.
+
+    Args:
+        edge: Called with False before the operators of a program are replaced by those of the edge
+            dialect, and with True after it.
+        passes: Called before each of Arm's passes over a delegate, with its name, its index and
+            the number of passes over this delegate, and once with the index behind the last.
+    """
+    if not all(exists(path) for path in PATCHES_BY_ID["watched-passes"].patches):
+        yield
+        return
+    adapter = arm_pass_manager._ExportedProgramGraphPassAdapter
+    generate, call = edge_programs._generate_edge_program, adapter.call
+    transform = arm_pass_manager.ArmPassManager._transform
+    done = total = 0
+
+    def watched_generate(*arguments: Any, **named: Any) -> Any:
+        edge(False)
+        made = generate(*arguments, **named)
+        edge(True)
+        return made
+
+    def watched_transform(self: Any, *arguments: Any) -> Any:
+        nonlocal done, total
+        done, total = 0, len(self.passes)
+        changed = transform(self, *arguments)
+        passes("", total, total)
+        return changed
+
+    def watched_call(self: Any, program: Any) -> Any:
+        nonlocal done
+        passes(type(self.graph_pass).__name__, done, total)
+        done += 1
+        return call(self, program)
+
+    with ExitStack() as stack:
+        stack.enter_context(replaced(edge_programs, "_generate_edge_program", watched_generate))
+        stack.enter_context(
+            replaced(arm_pass_manager.ArmPassManager, "_transform", watched_transform)
+        )
+        stack.enter_context(replaced(adapter, "call", watched_call))
+        yield

@@ -362,11 +362,11 @@ class _Keys:
         if kind in LITERALS:
             return kind, _exact(value)
         if kind in self._lists:
-            made = self._lists[kind]
+            kind_made = self._lists[kind]
             kinds = set(map(type, value))
             if LITERALS.issuperset(kinds):
-                return made, tuple(map(type, value)), tuple(map(_exact, value))
-            return made, tuple([self._of(one, mode) for one in value])
+                return kind_made, tuple(map(type, value)), tuple(map(_exact, value))
+            return kind_made, tuple([self._of(one, mode) for one in value])
         if kind in self._constants:
             return value
         if kind is self._delegate:

@@ -17,12 +17,12 @@ class OrderedPartitioner(EthosUPartitioner):
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Return the program with its parts marked, and the parts."""
-        found = super().partition(exported_program)
-        modules = found.tagged_exported_program.graph_module.modules()
+        result = super().partition(exported_program)
+        modules = result.tagged_exported_program.graph_module.modules()
         graphs = (module.graph for module in modules if isinstance(module, GraphModule))
         marks = (node.meta.get("delegation_tag", "") for graph in graphs for node in graph.nodes)
-        ordered = [mark for mark in dict.fromkeys(marks) if mark in found.partition_tags]
+        ordered = [mark for mark in dict.fromkeys(marks) if mark in result.partition_tags]
         return PartitionResult(
-            tagged_exported_program=found.tagged_exported_program,
-            partition_tags={mark: found.partition_tags[mark] for mark in ordered},
+            tagged_exported_program=result.tagged_exported_program,
+            partition_tags={mark: result.partition_tags[mark] for mark in ordered},
         )

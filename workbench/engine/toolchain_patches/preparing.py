@@ -94,16 +94,16 @@ def same(module: fx.GraphModule) -> fx.GraphModule:
     notes that several nodes share are shared in the copy too.
     """
     tensors = [*module.parameters(), *module.buffers(), *_constants(module)]
-    made: fx.GraphModule = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
+    copied: fx.GraphModule = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
     for names in ("_used_names", "_base_count"):
         known = getattr(module.graph._graph_namespace, names)  # noqa: SLF001 - its only name
-        setattr(made.graph._graph_namespace, names, known.copy())  # noqa: SLF001
+        setattr(copied.graph._graph_namespace, names, known.copy())  # noqa: SLF001
     notes: dict[int, Any] = {}
-    for node in made.graph.nodes:
+    for node in copied.graph.nodes:
         if _CUSTOM in node.meta:
             shared = node.meta[_CUSTOM]
             node.meta[_CUSTOM] = notes.setdefault(id(shared), dict(shared))
-    return made
+    return copied
 
 
 def _constants(module: fx.GraphModule) -> Iterator[Any]:

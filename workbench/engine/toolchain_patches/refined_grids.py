@@ -46,7 +46,7 @@ def refine_factors(annotated: fx.GraphModule) -> list[str]:
 
 def _factor_edges(node: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
     """Yield each use of a constant, reshaped or not; nothing if one is not in a product."""
-    found, left = list[tuple[fx.Node, fx.Node]](), [node]
+    edges, left = list[tuple[fx.Node, fx.Node]](), [node]
     while left:
         source = left.pop()
         for reader in source.users:
@@ -54,10 +54,10 @@ def _factor_edges(node: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
             operator = name.name.rpartition("::")[2] if name is not None else ""
             if operator not in (*_FACTOR_OF, *_RESHAPING):
                 return
-            found.append((source, reader))
+            edges.append((source, reader))
             if operator in _RESHAPING:
                 left.append(reader)
-    yield from found
+    yield from edges
 
 
 def _spec(source: fx.Node, reader: fx.Node) -> Any:
@@ -115,7 +115,7 @@ def refine_steps(annotated: fx.GraphModule) -> list[str]:
     """
     weights = {id(note.input_qspec_map.get(node.args[1])) for node, note in _weighted(annotated)}
     needed = _least_needed(annotated)
-    made = dict[int, Any]()
+    observers = dict[int, Any]()
 
     def finer(spec: Any) -> Any:
         if type(spec) is not QuantizationSpec or id(spec) in weights or _least(spec) is None:
@@ -125,8 +125,8 @@ def refine_steps(annotated: fx.GraphModule) -> list[str]:
         # A factor's own step, and other observers' own choice, are finer than stock's already.
         least = max(_LEAST_ACTIVATION_STEPS[_values(spec)], needed)
         if least < float(_least(spec) or 0.0):
-            made.setdefault(id(spec), (spec, _with_least(spec, least)))
-            return made[id(spec)][1]
+            observers.setdefault(id(spec), (spec, _with_least(spec, least)))
+            return observers[id(spec)][1]
         return spec
 
     for node in annotated.graph.nodes:
@@ -173,7 +173,7 @@ def _least_needed(annotated: fx.GraphModule) -> float:
 
 
 def _with_least(spec: QuantizationSpec, least: float) -> QuantizationSpec:
-    made: Any = spec.observer_or_fake_quant_ctr
+    constructor: Any = spec.observer_or_fake_quant_ctr
     # A wrapper of a wrapper has no name, which others ask for.
-    options = {**made.p.keywords, "eps": least}
-    return replace(spec, observer_or_fake_quant_ctr=made.p.func.with_args(**options))
+    options = {**constructor.p.keywords, "eps": least}
+    return replace(spec, observer_or_fake_quant_ctr=constructor.p.func.with_args(**options))

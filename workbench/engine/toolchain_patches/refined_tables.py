@@ -121,11 +121,11 @@ def tables_refined() -> Iterator[list[str]]:
         found = {node: _windows(self, node) for node in list(graph_module.graph.nodes)}
         added = [_add(self, node, windows) for node, windows in found.items() if windows]
         refined.extend(node.name for node, windows in found.items() if windows)
-        made = stock(self, graph_module)
+        result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.
-            made = ArmPass.call(self, made.graph_module)
-        return made
+            result = ArmPass.call(self, result.graph_module)
+        return result
 
     InsertTableOpsPass.call = call
     try:
@@ -139,7 +139,7 @@ def _windows(tables: Any, node: fx.Node) -> list[Window]:
     if node.op != "call_function" or node not in tables.table_ops:
         return []
     grids = [node.meta.get(name, {}) for name in ("input_qparams", "output_qparams")]
-    if any(len(each) != 1 or each[0].dtype is not torch.int16 for each in grids):
+    if any(len(grid) != 1 or grid[0].dtype is not torch.int16 for grid in grids):
         return []
     return windows_of(tables.table_ops[node], grids[0][0], grids[1][0])[0]
 

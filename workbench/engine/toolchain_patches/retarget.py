@@ -27,13 +27,13 @@ _FOR_VELA_ONLY = frozenset(("compile_flags", "target"))
 def delegates(manager: Any) -> list[Any]:
     """Return the lowered modules of an edge manager's program, in the order of their calls."""
     module = manager.exported_program().graph_module
-    found: list[Any] = []
+    delegate_list: list[Any] = []
     for node in module.graph.nodes:
         if node.target is torch.ops.higher_order.executorch_call_delegate:
             lowered = getattr(module, node.args[0].target)
-            if all(lowered is not other for other in found):
-                found.append(lowered)
-    return found
+            if all(lowered is not other for other in delegate_list):
+                delegate_list.append(lowered)
+    return delegate_list
 
 
 def has_same_tosa(manager: Any, spec: Any) -> bool:

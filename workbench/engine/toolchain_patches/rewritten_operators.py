@@ -41,8 +41,8 @@ class CorrectingQuantizer(EthosUQuantizer):
         with contextlib.ExitStack() as stack:
             for name, patch in self.patches.items():
                 stack.callback(self._note, name, stack.enter_context(patch()))
-            made: fx.GraphModule = super().transform_for_annotation(model)
-        return made
+            module: fx.GraphModule = super().transform_for_annotation(model)
+        return module
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Annotate as stock does, then refine the annotations."""
@@ -66,10 +66,10 @@ class _Writer:
 
     def __call__(self, target: Any, *args: Any) -> fx.Node:
         with self._module.graph.inserting_before(self._node):
-            made = self._module.graph.call_function(target, args)
+            node = self._module.graph.call_function(target, args)
         values = fx.map_arg(args, lambda each: each.meta["val"])
-        made.meta = {**self._meta, "val": target(*values)}
-        return made
+        node.meta = {**self._meta, "val": target(*values)}
+        return node
 
     def constant(self, name: str, value: torch.Tensor) -> fx.Node:
         """Add a tensor to the module, and return a node that reads it."""
@@ -77,18 +77,23 @@ class _Writer:
             name += "_"
         self._module.register_buffer(name, value.contiguous())
         with self._module.graph.inserting_before(self._node):
-            made = self._module.graph.get_attr(name)
+            node = self._module.graph.get_attr(name)
         mode = next(n.meta["val"].fake_mode for n in self._module.graph.nodes if _is_fake(n))
-        made.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
-        return made
+        node.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
+        return node
 
     def parameter(self, name: str, value: torch.Tensor) -> fx.Node:
         """Do the same with a parameter, which folding asks for."""
-        made = self.constant(name, value)
-        delattr(self._module, str(made.target))
+        node = self.constant(name, value)
+        delattr(self._module, str(node.target))
         held = torch.nn.Parameter(value, requires_grad=False)
-        self._module.register_parameter(str(made.target), held)
-        return made
+        self._module.register_parameter(str(node.target), held)
+        return node
+
+    @property
+    def readers(self) -> list[fx.Node]:
+        """The nodes that read the node."""
+        return list(self._node.users)
 
     def replace(self, made: Any) -> None:
         """Put what was made in the place of the node, or of the parts of its tuple."""
@@ -136,6 +141,29 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
     A value that is larger than all it is made of, such as an expanded one, is left alone.
     """
     del quantizer
+    _write_without_changes(module)
+    known, made_of = _known_values(module)
+    done = list[str]()
+    for node in [each for each in known if each.op == "call_function"]:
+        readers = [reader for reader in node.users if reader not in known]
+        small = known[node].numel() <= max(made_of[node], _SMALL)
+        if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
+            write = _Writer(module, node)
+            constant = write.constant(f"{node.name}_folded", _unlimited(known[node].clone()))
+            for reader in readers:
+                reader.replace_input_with(node, constant)
+            done.append(node.name)
+    for node in [each for each in known if each.op == "get_attr" and _is_limited(known[each])]:
+        value = _unlimited(known[node].clone())
+        node.replace_all_uses_with(_Writer(module, node).constant("mask_folded", value))
+        done.append(node.name)
+    return _finished(module, done)
+
+
+def _known_values(
+    module: fx.GraphModule,
+) -> tuple[dict[fx.Node, torch.Tensor], dict[fx.Node, int]]:
+    """Return the values that depend on no input, and the number of elements they are made of."""
     known = dict[fx.Node, torch.Tensor]()
     made_of = dict[fx.Node, int]()
     for node in list(module.graph.nodes):
@@ -148,20 +176,47 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
         elif _is_foldable(node, known):
             args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
             result = node.target(*args, **kwargs)
-            if isinstance(result, torch.Tensor) and not _is_masked(result):
+            if isinstance(result, torch.Tensor):
                 known[node] = result
                 made_of[node] = sum(made_of[each] for each in node.all_input_nodes)
-    done = list[str]()
-    for node in [each for each in known if each.op == "call_function"]:
-        readers = [reader for reader in node.users if reader not in known]
-        small = known[node].numel() <= max(made_of[node], _SMALL)
-        if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
-            write = _Writer(module, node)
-            constant = write.constant(f"{node.name}_folded", known[node].clone())
-            for reader in readers:
-                reader.replace_input_with(node, constant)
-            done.append(node.name)
-    return _finished(module, done)
+    for node in reversed([each for each in known if each.op == "call_function"]):
+        left = _is_masked(known[node]) and not _is_limited(known[node])
+        if left and any(reader not in known for reader in node.users):
+            del known[node]
+    return known, made_of
+
+
+def _write_without_changes(module: fx.GraphModule) -> None:
+    """Give an operator that changes its input a result of its own where nothing else reads it."""
+    for node in module.graph.nodes:
+        changed = node.args[0] if node.args else None
+        if not isinstance(changed, fx.Node) or changed.op != "call_function":
+            continue
+        name, made = _name(node), getattr(changed.target, "_schema", None)
+        is_own = made is not None and all(each.alias_info is None for each in made.returns)
+        if name.endswith("_") and len(changed.users) == 1 and is_own:
+            overload = str(node.target).rpartition(".")[2]
+            node.target = getattr(getattr(_ATEN, name[:-1], None), overload, node.target)
+
+
+def _is_limited(value: torch.Tensor) -> bool:
+    """Return whether there are limits of the type in a tensor, as ExecuTorch leaves them alone."""
+    if not value.is_floating_point():
+        return False
+    limits = torch.finfo(value.dtype)
+    return bool(((value == limits.min) | (value == limits.max)).any())
+
+
+def _unlimited(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with infinities for the limits of its type, which masks are made of.
+
+    ExecuTorch gives infinities a number that can be quantized, and leaves the limits alone.
+    """
+    if _is_limited(value):
+        limits = torch.finfo(value.dtype)
+        value[value == limits.min] = -torch.inf
+        value[value == limits.max] = torch.inf
+    return value
 
 
 def _is_masked(value: torch.Tensor) -> bool:
@@ -304,6 +359,143 @@ def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     return _finished(module, done)
 
 
+def write_plainly(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write operators without a pattern with operators that have one."""
+    del quantizer
+    done = list[str]()
+    for node in _floating_calls(module, *_PLAIN):
+        write = _Writer(module, node)
+        made = _PLAIN[node.target](write, *node.args, **node.kwargs)
+        if made is not None:
+            write.replace(made)
+            done.append(node.name)
+    return _finished(module, done)
+
+
+def _mean(write: _Writer, x: fx.Node, size: Any) -> fx.Node | None:
+    is_whole = all(each == 1 for each in size)
+    return (
+        write(_ATEN.mean.dim, x, [-each - 1 for each in range(len(size))], True)
+        if is_whole
+        else None
+    )
+
+
+def _pool(
+    write: _Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), *rest: Any
+) -> fx.Node | None:
+    """Take a mean over the whole extent as one, and a pool over one dimension as one over two."""
+    extent = list(x.meta["val"].shape[-len(size) :])
+    if list(size) == extent and not any(pad) and rest[2:] in {(), (None,)}:
+        return _mean(write, x, [1] * len(size))
+    if len(size) > 1:
+        return None
+    flat = write(_ATEN.unsqueeze.default, x, 2)
+    sizes = [1, *size], [1, *(stride or size)], [0, *pad]
+    return write(_ATEN.squeeze.dim, write(_ATEN.avg_pool2d.default, flat, *sizes, *rest), 2)
+
+
+def _max_pool(
+    write: _Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), apart: Any = (1,),
+    *rest: Any,
+) -> fx.Node:  # fmt: skip
+    flat = write(_ATEN.unsqueeze.default, x, 2)
+    sizes = [1, *size], [1, *(stride or size)], [0, *pad], [1, *apart]
+    return write(_ATEN.squeeze.dim, write(_ATEN.max_pool2d.default, flat, *sizes, *rest), 2)
+
+
+def _largest(write: _Writer, x: fx.Node, size: Any) -> tuple[fx.Node, fx.Node] | None:
+    """Take the largest of the whole extent as such, where nothing reads its index."""
+    is_read = any(reader.args[1] != 0 and reader.users for reader in write.readers)
+    if is_read or any(each != 1 for each in size):
+        return None
+    largest = write(_ATEN.amax.default, x, [-each - 1 for each in range(len(size))], True)
+    return largest, largest
+
+
+def _instances(
+    write: _Writer, x: fx.Node, weight: Any, bias: Any, *settings: Any
+) -> fx.Node | None:
+    """Take the norm of each channel as a group norm, unless it has running statistics."""
+    mean, _, present, _, eps, *_ = settings
+    if mean is not None or not present:
+        return None
+    return write(_ATEN.group_norm.default, x, x.meta["val"].shape[1], weight, bias, eps)
+
+
+def _softplus(write: _Writer, x: fx.Node, beta: float = 1, limit: float = 20) -> fx.Node | None:
+    """Write log(1 + exp(x)) as relu(x) + log1p(exp(-|x|)), whose parts have small ranges."""
+    del limit
+    if beta != 1:
+        return None
+    small = write(_ATEN.exp.default, write(_ATEN.neg.default, write(_ATEN.abs.default, x)))
+    return write(_ATEN.add.Tensor, write(_ATEN.relu.default, x), write(_ATEN.log1p.default, small))
+
+
+def _log_of_sum(write: _Writer, x: fx.Node, dims: Any, keep: bool = False) -> fx.Node:
+    largest = write(_ATEN.amax.default, x, dims, True)
+    small = write(_ATEN.exp.default, write(_ATEN.sub.Tensor, x, largest))
+    total = write(_ATEN.log.default, write(_ATEN.sum.dim_IntList, small, dims, True))
+    made = write(_ATEN.add.Tensor, total, largest)
+    return made if keep else write(_ATEN.squeeze.dims, made, dims)
+
+
+def _rolled(write: _Writer, x: fx.Node, shifts: Any, dims: Any = ()) -> fx.Node | None:
+    """Write a roll as the two parts in the other order."""
+    if len(shifts) != len(dims):
+        return None
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.meta["val"].shape[dim]
+        if at := -shift % size:
+            parts = [write(_ATEN.slice.Tensor, x, dim, at, size),
+                     write(_ATEN.slice.Tensor, x, dim, 0, at)]  # fmt: skip
+            x = write(_ATEN.cat.default, parts, dim)
+    return x
+
+
+def _same(
+    write: _Writer, x: fx.Node, weight: Any, bias: Any = None, stride: Any = (1,),
+    padding: str = "valid", *rest: Any,
+) -> fx.Node | None:  # fmt: skip
+    """Write the padding of an even kernel, which has one row more behind than before."""
+    sizes = weight.meta["val"].shape[2:]
+    apart = (*(rest[0] if rest else (1,)),) * (len(sizes) if not rest or len(rest[0]) == 1 else 1)
+    more = [step * (size - 1) for size, step in zip(sizes, apart, strict=True)]
+    if padding != "same" or not any(each % 2 for each in more):
+        return None
+    around = [end for each in reversed(more) for end in (each // 2, each - each // 2)]
+    padded = write(_ATEN.pad.default, x, around, "constant", 0.0)
+    target = _ATEN.conv1d.default if len(sizes) == 1 else _ATEN.conv2d.default
+    return write(target, padded, weight, bias, stride, [0] * len(sizes), *rest)
+
+
+def _leaky(write: _Writer, x: fx.Node, low: Any = 1 / 8, high: Any = 1 / 3, *rest: Any) -> Any:
+    return None if any(rest) else write(_ATEN.leaky_relu.default, x, (low + high) / 2)
+
+
+_PLAIN: dict[Any, Any] = {
+    _ATEN.conv1d.padding: _same,
+    _ATEN.conv2d.padding: _same,
+    _ATEN.adaptive_avg_pool1d.default: _mean,
+    _ATEN.avg_pool1d.default: _pool,
+    _ATEN.avg_pool2d.default: _pool,
+    _ATEN.max_pool1d.default: _max_pool,
+    _ATEN.adaptive_max_pool1d.default: _largest,
+    _ATEN.adaptive_max_pool2d.default: _largest,
+    _ATEN.instance_norm.default: _instances,
+    _ATEN.softplus.default: _softplus,
+    _ATEN.mish.default: lambda write, x: write(
+        _ATEN.mul.Tensor, x, write(_ATEN.tanh.default, _softplus(write, x))
+    ),
+    _ATEN.log_sigmoid.default: lambda write, x: write(
+        _ATEN.neg.default, _softplus(write, write(_ATEN.neg.default, x))
+    ),
+    _ATEN.logsumexp.default: _log_of_sum,
+    _ATEN.roll.default: _rolled,
+    _ATEN.rrelu.default: _leaky,
+}
+
+
 def write_minima(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write minima over dimensions as negated maxima, for U55 and U65."""
     done = list[str]()
@@ -365,7 +557,7 @@ def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
     """Return the transposed convolutions that stock cannot lower as they are quantized."""
     copied = fx.Graph()
     copied.output(copied.graph_copy(module.graph, {}))
-    found = set[str]()
+    nodes = set[str]()
     narrow_only = quantizer.tosa_spec.is_U55_subset
     annotated = EthosUQuantizer.annotate(quantizer, fx.GraphModule(module, copied))
     for node in annotated.graph.nodes:
@@ -378,8 +570,8 @@ def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
         wide = narrow_only and getattr(value, "dtype", None) is torch.int16
         # Over one dimension there is no pattern, and rules reach the convolution instead.
         if wide or few or node.target is _ATEN.conv_transpose1d.default:
-            found.add(node.name)
-    return found
+            nodes.add(node.name)
+    return nodes
 
 
 def _grown(module: fx.GraphModule, write: _Writer, node: fx.Node) -> fx.Node:
@@ -389,7 +581,7 @@ def _grown(module: fx.GraphModule, write: _Writer, node: fx.Node) -> fx.Node:
     weight = _constant_of(module, node.args[1])
     dims = weight.dim() - 2
     stride, padding, extra, dilation = (
-        [*each] * (dims // len(each)) for each in (stride, padding, extra, dilation)
+        [*extent] * (dims // len(extent)) for extent in (stride, padding, extra, dilation)
     )
     parts = weight.reshape(groups, -1, *weight.shape[1:]).transpose(1, 2)
     turned = parts.reshape(-1, *parts.shape[2:]).flip(*range(2, dims + 2))

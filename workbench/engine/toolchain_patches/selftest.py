@@ -136,11 +136,11 @@ def prove(log: Callable[[str], None]) -> bool:
     """Run the self-test with the installed versions, remember the verdict and return it."""
     different = differences(log)
     remember_verdict(same=not different)
-    found = listed(versions())
+    versions_now = listed(versions())
     log(
-        f"Different with {found}: {', '.join(different)}."
+        f"Different with {versions_now}: {', '.join(different)}."
         if different
-        else f"Every byte is the same with {found}."
+        else f"Every byte is the same with {versions_now}."
     )
     return not different
 

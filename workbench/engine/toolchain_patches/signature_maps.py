@@ -99,9 +99,9 @@ class _Maps:
                 and all(map(operator.is_, known[1], entries))
             ):
                 return known[2]
-            made = stock(signature)
-            maps[name] = (self._writes, list(entries), made)
-            return made
+            signature_map = stock(signature)
+            maps[name] = (self._writes, list(entries), signature_map)
+            return signature_map
 
         return property(read)
 

@@ -128,7 +128,7 @@ def statistics(prepared: fx.GraphModule, name: str) -> State:
 
 def unanswered(prepared: fx.GraphModule, keys: Mapping[str, str], known: Collection[str]) -> bool:
     """Return whether an observer is left that must still see data."""
-    weights = {id(each) for each in weight_observers(prepared).values()}
+    weights = {id(observer) for observer in weight_observers(prepared).values()}
     answered = {id(prepared.get_submodule(n)) for n, key in keys.items() if key in known}
     for module in prepared.modules():
         is_observer = isinstance(module, ObserverBase) and hasattr(module, "min_val")
@@ -163,8 +163,8 @@ def _pass_on(x: torch.Tensor) -> torch.Tensor:
 
 def _key(observer: Any, tensors: list[str]) -> str:
     kind, settings = _KINDS[type(observer)]
-    said = [kind, *(repr(getattr(observer, name)) for name in settings), *tensors]
-    return _digest(*said)
+    parts = [kind, *(repr(getattr(observer, name)) for name in settings), *tensors]
+    return _digest(*parts)
 
 
 def _hash_of(node: fx.Node, prepared: fx.GraphModule, hashes: dict[fx.Node, str]) -> str:
@@ -183,8 +183,8 @@ def _hash_of(node: fx.Node, prepared: fx.GraphModule, hashes: dict[fx.Node, str]
             return hashes[node.all_input_nodes[0]]
         case "call_function":
             _refuse_unsteady(node)
-            said = fx.map_arg((node.args, node.kwargs), lambda each: _Hashed(hashes[each]))
-            return _digest("call", str(node.target), repr(said))
+            text = fx.map_arg((node.args, node.kwargs), lambda each: _Hashed(hashes[each]))
+            return _digest("call", str(node.target), repr(text))
     raise _UnknownError
 
 

@@ -274,6 +274,18 @@ PATCHES: tuple[Patch, ...] = (
         otherwise="refused", proven=_VELA,
     ),
     Patch(
+        "watched-passes", "Tell how far lowering is", "interception",
+        (
+            "executorch.exir.program._program:_generate_edge_program",
+            "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager._transform",
+            "executorch.backends.arm._passes.arm_pass_manager:"
+            "_ExportedProgramGraphPassAdapter.call",
+        ),
+        "Each pass over a delegate is counted before it runs.",
+        "The stock functions are called with the same arguments and their results returned.",
+        otherwise="stock", proven=_VELA,
+    ),
+    Patch(
         "outputs_kept", "Keep outputs whose layout is changed back", "correction",
         ("executorch.backends.arm._passes.arm_pass_manager:"
          "ArmPassManager.transform_to_backend_pipeline",),
@@ -303,6 +315,18 @@ PATCHES: tuple[Patch, ...] = (
          "ArmPassManager.transform_to_backend_pipeline",),
         "After stock's passes, a rescale by one follows a slice that such an operator reads.",
         "A rescale by one with both zero points zero changes no value.",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        pins=(
+            ("executorch.backends.arm._passes.arm_pass_manager:"
+             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
+        ),
+    ),
+    Patch(
+        "clamps_before_transposes", "Clamp before a transpose that is joined", "correction",
+        ("executorch.backends.arm._passes.arm_pass_manager:"
+         "ArmPassManager.transform_to_backend_pipeline",),
+        "After stock's passes, a clamp that is read by cat comes before the transpose it reads.",
+        "A clamp works on each element alone.",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         pins=(
             ("executorch.backends.arm._passes.arm_pass_manager:"

@@ -81,7 +81,9 @@ class Lessons:
         self.kept = self._all[::_KEPT_EVERY] if splits else self._all
         self.used = [b for i, b in enumerate(self._all) if i % _KEPT_EVERY or not splits]
         self.held_out = len(self.kept) if splits else 0
-        self.one_by_one = not all(_takes_batches(each, self._all) for each in (teacher, student))
+        self.one_by_one = not all(
+            _takes_batches(program, self._all) for program in (teacher, student)
+        )
 
     def batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
         """Yield the training samples in an order determined by seed and epoch."""
@@ -97,10 +99,10 @@ class Lessons:
 
 
 def _joined(lessons: Sequence[Batch]) -> Batch:
-    labels = [each.labels for each in lessons if each.labels is not None]
+    labels = [lesson.labels for lesson in lessons if lesson.labels is not None]
     return Batch(
-        tuple(torch.cat(each) for each in zip(*(b.inputs for b in lessons), strict=True)),
-        tuple(torch.cat(each) for each in zip(*(b.targets for b in lessons), strict=True)),
+        tuple(torch.cat(inputs) for inputs in zip(*(b.inputs for b in lessons), strict=True)),
+        tuple(torch.cat(targets) for targets in zip(*(b.targets for b in lessons), strict=True)),
         torch.cat(labels) if len(labels) == len(lessons) else None,
     )
 
@@ -111,12 +113,12 @@ def _takes_batches(program: Program, lessons: Sequence[Batch]) -> bool:
         return False
     try:
         with torch.no_grad():
-            found = tensors_of(program(*_joined(lessons[:2]).inputs))
-            alone = [tensors_of(program(*each.inputs)) for each in lessons[:2]]
-        told = [torch.cat(pair) for pair in zip(*alone, strict=True)]
+            together = tensors_of(program(*_joined(lessons[:2]).inputs))
+            alone = [tensors_of(program(*lesson.inputs)) for lesson in lessons[:2]]
+        apart = [torch.cat(pair) for pair in zip(*alone, strict=True)]
     except (RuntimeError, IndexError, ValueError):
         return False
     return all(
         mine.shape == both.shape and torch.allclose(mine, both, rtol=1e-3, atol=1e-5)
-        for mine, both in zip(found, told, strict=True)
+        for mine, both in zip(together, apart, strict=True)
     )

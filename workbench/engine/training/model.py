@@ -51,8 +51,8 @@ def fold_linear_norms(module: torch.fx.GraphModule) -> Weights:
         linear = node.args[0] if node.target is _BATCH_NORM else None
         if linear is None or linear.target is not _LINEAR or len(linear.users) > 1:
             continue
-        _, scale, shift, mean, variance = (_tensor(module, each) for each in node.args[:5])
-        weight, bias = (_tensor(module, each) for each in (*linear.args, None)[1:3])
+        _, scale, shift, mean, variance = (_tensor(module, argument) for argument in node.args[:5])
+        weight, bias = (_tensor(module, argument) for argument in (*linear.args, None)[1:3])
         if weight is None or bias is None or scale is None or shift is None:
             continue
         assert mean is not None
@@ -75,8 +75,8 @@ def fold_linear_norms(module: torch.fx.GraphModule) -> Weights:
 def _tensor(module: torch.fx.GraphModule, node: torch.fx.Node | None) -> torch.Tensor | None:
     if node is None or node.op != "get_attr":
         return None
-    found: torch.Tensor = operator.attrgetter(str(node.target))(module)
-    return found
+    tensor: torch.Tensor = operator.attrgetter(str(node.target))(module)
+    return tensor
 
 
 _NORM = torch.ops.aten.batch_norm.default
@@ -152,18 +152,18 @@ class Student:
     def run_in_float(self, *inputs: torch.Tensor) -> Any:
         """Return the outputs without fake quantization."""
         self.switch(observes=False, normalizes=False)
-        for each in self._rounding:
-            each.disable_fake_quant()
+        for module in self._rounding:
+            module.disable_fake_quant()
         try:
             return self.module(*inputs)
         finally:
-            for each in self._rounding:
-                each.enable_fake_quant()
+            for module in self._rounding:
+                module.enable_fake_quant()
 
     def switch(self, *, observes: bool, normalizes: bool) -> None:
         """Enable or freeze the updates of activation ranges and of batch-norm statistics."""
-        for each in self._activations:
-            (each.enable_observer if observes else each.disable_observer)()
+        for quantizer in self._activations:
+            (quantizer.enable_observer if observes else quantizer.disable_observer)()
         for node in self._norms:
             node.args = (*node.args[:_TRAINS], normalizes, *node.args[_TRAINS + 1 :])
         self.module.recompile()
@@ -173,11 +173,11 @@ class Student:
         self.switch(observes=True, normalizes=False)
         with torch.no_grad():
             for number, inputs in enumerate(batches):
-                for each in self._activations:
-                    each.activation_post_process.averaging_constant = 1.0 / (number + 1)
+                for quantizer in self._activations:
+                    quantizer.activation_post_process.averaging_constant = 1.0 / (number + 1)
                 self.module(*inputs)
-        for each in self._activations:
-            each.activation_post_process.averaging_constant = _AVERAGING
+        for quantizer in self._activations:
+            quantizer.activation_post_process.averaging_constant = _AVERAGING
 
     def weights(self) -> Weights:
         """Return parameters and batch-norm statistics by the float model's names."""
@@ -201,8 +201,8 @@ class Student:
                     mine.data.resize_(value.shape).copy_(value)
 
     def _forget_weights(self, *_call: object) -> None:
-        for each in self._weights:
-            each.activation_post_process.reset_min_max_vals()
+        for quantizer in self._weights:
+            quantizer.activation_post_process.reset_min_max_vals()
 
 
 def unrounded() -> WorkbenchError:
@@ -262,8 +262,8 @@ class EmulatedStudent(Student):
         self.module = emulate(floating)
         if not any(rounds(node) for node in self.module.graph.nodes):
             raise unrounded()
-        for each in (self._float, self.module):
-            take_batches(each)
+        for module in (self._float, self.module):
+            take_batches(module)
         self._norms = list(norms_of(self.module))
         buffers = dict(self.module.named_buffers())
         targets = [

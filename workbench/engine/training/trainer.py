@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 import torch
@@ -14,12 +15,12 @@ from workbench.engine import user_code
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.training.weights import write_tensors
 from workbench.errors import Cancelled, Place, WorkbenchError, failure
+from workbench.files import file_digest
 from workbench.project.sources import callable_reference
 from workbench.studies.training import TrainingResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from workbench.engine.training.dataset import Batch
     from workbench.engine.training.model import Student
@@ -110,11 +111,11 @@ def _distillation(loss: LossId) -> Teaching:
         total, count = 0.0, 0
         for batch in batches:
             pairs = [
-                (mine, told)
-                for mine, told in zip(
+                (mine, target)
+                for mine, target in zip(
                     tensors_of(student(*batch.inputs)), batch.targets, strict=True
                 )
-                if told.is_floating_point()
+                if target.is_floating_point()
             ]
             value = torch.stack([error(*pair) for pair in pairs]).mean()
             optimizer.zero_grad()
@@ -172,12 +173,12 @@ def load_checkpoint(
     """Take up a checkpoint and return what had been found; None where none can be read."""
     try:
         with safe_open(folder / FILE, framework="pt") as file:
-            found = TrainingResult.model_validate_json(file.metadata()[_RESULT])
+            result = TrainingResult.model_validate_json(file.metadata()[_RESULT])
             # The iterator of such a file is its keys and nothing else.
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValidationError, KeyError, TypeError):
         return None
-    if found.best and not (folder / found.weights).is_file():
+    if result.best and not _is_whole(folder, result):
         return None
     student.restore(_under(tensors, _STUDENT))
     for number, parameter in enumerate(student.parameters.values()):
@@ -188,7 +189,15 @@ def load_checkpoint(
                 name: value.to(parameter.device) if value.dim() else value
                 for name, value in known.items()
             }
-    return found
+    return result
+
+
+def _is_whole(folder: Path, found: TrainingResult) -> bool:
+    """Return whether the best weights are there as they were written."""
+    try:
+        return file_digest(folder / Path(found.weights).name) == found.digest
+    except OSError:
+        return False
 
 
 def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

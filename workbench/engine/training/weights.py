@@ -35,7 +35,7 @@ def read_weights(path: Path) -> Weights:
         WorkbenchError: it cannot be read, or holds no tensors.
     """
     try:
-        found: Weights = load_file(path)
+        weights: Weights = load_file(path)
     except Exception as error:
         raise failure(
             f"{path.name} is not a safetensors file; it may be truncated.",
@@ -44,7 +44,7 @@ def read_weights(path: Path) -> Weights:
             details=str(error),
             code="trained-weights-unreadable",
         ) from error
-    return found
+    return weights
 
 
 def put_weights(module: torch.fx.GraphModule, weights: Weights) -> None:

@@ -232,10 +232,10 @@ class EthosU:
             return []
         if family_of(choice.id).name == "u85":
             return []
-        found = []
+        infos = []
         if any(".matmul." in name or ".bmm." in name for name in operators):
-            found.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
-        return found
+            infos.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
+        return infos
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
@@ -243,21 +243,21 @@ class EthosU:
     ) -> list[ErrorInfo]:  # fmt: skip
         """Return the reasons for rejecting a whole program: branches, loops, 16-bit operators."""
         off = {row.id for row in CORRECTIONS if not is_wanted(row.id, choice.options)}
-        found = list[ErrorInfo]()
+        infos = list[ErrorInfo]()
         if TRANSPOSED in off:
-            found += operator_refusals(graph, narrow, WRONG_AXIS)
+            infos += operator_refusals(graph, narrow, WRONG_AXIS)
         if SUMS in off:
-            found += operator_refusals(graph, wide, WIDE_SUMS)
+            infos += operator_refusals(graph, wide, WIDE_SUMS)
         if family_of(choice.id).name == "u85":
-            return found
-        found += branch_refusals(graph)
+            return infos
+        infos += branch_refusals(graph)
         if TRANSPOSED in off:
-            found += operator_refusals(graph, wide, WIDE_TRANSPOSED)
+            infos += operator_refusals(graph, wide, WIDE_TRANSPOSED)
         if ROUNDED in off:
-            found += convolution_refusals(graph, wide)
+            infos += convolution_refusals(graph, wide)
         if RELEASED in off:
-            found += product_refusals(graph, wide)
-        return found
+            infos += product_refusals(graph, wide)
+        return infos
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

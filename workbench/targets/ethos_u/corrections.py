@@ -67,7 +67,9 @@ TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
 OUTPUTS, REARRANGED, SLICES = "outputs_kept", "constants_rearranged", "slices_computed"
+TURNED = "clamps_before_transposes"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
+PLAIN = "plain_operators"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
 _VELA = {"ethos-u-vela": "5.1.0"}
@@ -221,6 +223,23 @@ CORRECTIONS: tuple[Correction, ...] = (
         function="separate_weights",
     ),
     Correction(
+        id=PLAIN,
+        title="Write operators without a pattern with operators that have one",
+        fault="The quantizer has no pattern for pools over one dimension or the whole "
+        "image, instance norms, softplus, mish, logsigmoid, logsumexp, roll and rrelu: they stay "
+        "on the CPU in float, and split the program. A convolution with an even kernel and "
+        'padding "same" is padded after quantization, and its program is wrong.',
+        link="",
+        proven=_EXECUTORCH,
+        network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
+        instead="They are written with means, pools over two dimensions, group norms, tables and "
+        "slices.",
+        why_right="Each is the same function of real numbers, and every part has a grid of its "
+        "own.",
+        step="rewrites",
+        function="write_plainly",
+    ),
+    Correction(
         id=MINIMA,
         title="Write minima over dimensions as negated maxima",
         fault="For U55 and U65 Vela writes a minimum as -1 minus the maximum of -1 minus the "
@@ -308,6 +327,19 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="A rescale by one with both zero points zero changes no value.",
         step="lowering",
         function="slices_computed",
+    ),
+    Correction(
+        id=TURNED,
+        title="Clamp before a transpose, where the result is joined with others",
+        fault="Vela joins a convolution, the transpose behind it and the clamp behind that, and "
+        "loses the place of the result in the joined tensor.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="torch.cat([x, hardtanh(conv(x), 0.0, 6.0)], 3) in a8w8",
+        instead="The clamp comes before the transpose.",
+        why_right="A clamp works on each element alone.",
+        step="lowering",
+        function="clamps_before_transposes",
     ),
     Correction(
         id=CELLS,

@@ -137,9 +137,9 @@ def convolutions_read_often(
         value = node.id
         while len(readers[value]) == 1 and names.get(readers[value][0]) in _FOLDED:
             value = readers[value][0]
-        found = [reader for reader in readers[value] if reader in wide]
-        twice = [reader for reader in found if names[reader] in _READING_TWICE]
-        once = [reader for reader in found if names[reader] in _IN_32_BITS]
+        often_read = [reader for reader in readers[value] if reader in wide]
+        twice = [reader for reader in often_read if names[reader] in _READING_TWICE]
+        once = [reader for reader in often_read if names[reader] in _IN_32_BITS]
         if twice or (once and len(readers[value]) > 1):
             yield node.id, (twice or once)[0]
 

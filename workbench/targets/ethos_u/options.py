@@ -149,15 +149,15 @@ def given_passes(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 def vela_flags(options: Mapping[str, Any]) -> list[str]:
     """Return Vela's flags for complete options, in addition to the fixed ones."""
-    made = []
+    flags = []
     if options["optimise"] != "Performance":
-        made.append(f"--optimise={options['optimise']}")
+        flags.append(f"--optimise={options['optimise']}")
     if options["arena_cache_bytes"]:
-        made.append(f"--arena-cache-size={options['arena_cache_bytes']}")
+        flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
     for name, value in given_extras(options).items():
         if name in FLAGS:
-            made.append(FLAGS[name] if value is True else f"{FLAGS[name]}={value}")
-    return [*made, *str(options["extra_flags"]).split()]
+            flags.append(FLAGS[name] if value is True else f"{FLAGS[name]}={value}")
+    return [*flags, *str(options["extra_flags"]).split()]
 
 
 def wrong_extras(options: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:

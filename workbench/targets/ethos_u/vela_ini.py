@@ -29,6 +29,7 @@ _PORTS = ("axi0_port", "axi1_port")
 _AREAS = ("const_mem_area", "arena_mem_area", "cache_mem_area")
 _MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
 _MOST_BYTES = 1 << 20
+_MOST_INHERITED = 20
 _HINT = "Vela's documentation (OPTIONS.md) shows the sections and their keys."
 
 
@@ -131,9 +132,12 @@ def parse(text: str, name: str) -> VelaIni:
     Raises:
         WorkbenchError: the text is invalid; lists every problem.
     """
-    parser = configparser.ConfigParser()
+    # Interpolation can make gigabytes of a few lines. Vela interpolates, but needs it nowhere.
+    parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text, name)
+        if any("%" in value for section in parser.values() for value in section.values()):
+            raise configparser.Error("% is not supported in values.")
         problems = list(_lacking(parser, name))
         systems = [_system(parser, s, name, problems) for s in parser.sections() if _is(s, _SYSTEM)]
         modes = [_mode(parser, s, name, problems) for s in parser.sections() if _is(s, _MODE)]
@@ -170,10 +174,10 @@ def _value(parser: configparser.ConfigParser, section: str, key: str) -> str | N
     """Return a key of a section or of the sections it inherits from.
 
     Raises:
-        KeyError: it inherits from a missing section, or from itself.
+        KeyError: it inherits from a missing section, from itself, or over too many sections.
     """
     seen: list[str] = []
-    while section not in seen:
+    while section not in seen and len(seen) < _MOST_INHERITED:
         seen.append(section)
         if not parser.has_section(section):
             raise KeyError(section)
@@ -191,25 +195,25 @@ def _values(
 ) -> dict[str, str] | None:  # fmt: skip
     """Return the keys of a section; None, with a problem added, if keys are missing."""
     try:
-        found = {key: _value(parser, section, key) for key in keys}
+        values = {key: _value(parser, section, key) for key in keys}
     except KeyError as error:
         problems.append(_problem(name, section, f"inherits from [{error.args[0]}], which is not "
-                                 "there or inherits from itself"))  # fmt: skip
+                                 "there, inherits from itself, or is too far away"))  # fmt: skip
         return None
-    missing = [key for key, value in found.items() if value is None]
+    missing = [key for key, value in values.items() if value is None]
     if missing:
         problems.append(_problem(name, section, f"lacks {', '.join(missing)}"))
         return None
-    return {key: str(value) for key, value in found.items()}
+    return {key: str(value) for key, value in values.items()}
 
 
 def _system(
     parser: configparser.ConfigParser, section: str, name: str, problems: list[ErrorInfo]
 ) -> IniSystem | None:
-    found = _values(parser, section, ("core_clock", *_PORTS), name, problems)
-    if found is None:
+    values = _values(parser, section, ("core_clock", *_PORTS), name, problems)
+    if values is None:
         return None
-    ports = (found["axi0_port"], found["axi1_port"])
+    ports = (values["axi0_port"], values["axi1_port"])
     if unknown := [port for port in ports if port not in _MEMORIES]:
         known = ", ".join(_MEMORIES)
         problems.append(_problem(name, section, f"has a port {unknown[0]!r}; known are {known}"))
@@ -218,21 +222,21 @@ def _system(
     numbers = _values(parser, section, scales, name, problems)
     if numbers is None:
         return None
-    for key, value in {"core_clock": found["core_clock"], **numbers}.items():
+    for key, value in {"core_clock": values["core_clock"], **numbers}.items():
         if not _is_positive(value):
             problems.append(_problem(name, section, f"has {key}={value}, not a positive number"))
             return None
-    clock = int(float(found["core_clock"]))
+    clock = int(float(values["core_clock"]))
     return IniSystem(section.removeprefix(_SYSTEM), clock, ports)
 
 
 def _mode(
     parser: configparser.ConfigParser, section: str, name: str, problems: list[ErrorInfo]
 ) -> IniMode | None:
-    found = _values(parser, section, _AREAS, name, problems)
-    if found is None:
+    values = _values(parser, section, _AREAS, name, problems)
+    if values is None:
         return None
-    for key, value in found.items():
+    for key, value in values.items():
         if value not in {"Axi0", "Axi1"}:
             problems.append(_problem(name, section, f"has {key}={value}; it is Axi0 or Axi1"))
             return None
@@ -240,7 +244,7 @@ def _mode(
     if size is not None and not size.isdecimal():
         problems.append(_problem(name, section, f"has arena_cache_size={size}, not bytes"))
         return None
-    const, arena, cache = (int(found[key][-1]) for key in _AREAS)
+    const, arena, cache = (int(values[key][-1]) for key in _AREAS)
     title = section.removeprefix(_MODE)
     return IniMode(title, const, arena, cache, int(size) if size is not None else None)
 

@@ -117,8 +117,8 @@ def _format_refusal(config: FormatConfig) -> str:
         for role in ROLES:
             if role == "data" or _speaks_of(config, PREFIXES[role]):
                 given = read(spec.name, spec.parameters, config.parameters, role)
-                if said := impossible(spec.name, given):
-                    return said
+                if reason := impossible(spec.name, given):
+                    return reason
     except WorkbenchError as error:
         return " ".join(info.message for info in error.infos)
     return ""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
@@ -25,6 +24,7 @@ from workbench.targets.formats import Formats
 from workbench.targets.formats.operators import OPERATIONS, OPERATORS, operators_of
 from workbench.targets.formats.parameters import PREFIXES, ROLES, SILENT, read
 from workbench.targets.formats.schemes import spec_of
+from workbench.text import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +38,8 @@ WAYS = ("type", "name", "regex_name")
 DEFAULT = "default"
 _NOTHING = frozenset({None, "NA", "na", "none", "None"})
 _NODE_NAMES = "The entry is skipped, as in MASE, which writes blk_0 for blk.0."
+# The largest file [bytes]: as a Python literal it becomes 500 times its size.
+_MAX_BYTES = 512 << 10
 _PASSES = ("quantize", "quantize_transform", "quantize_transform_pass")
 
 
@@ -58,22 +60,22 @@ def parse(text: str, name: str) -> dict[str, Any]:
         WorkbenchError: another format, or there is no "by".
     """
     place = Place(kind="file", id=name)
-    found: Any = None
-    for reading in (tomllib.loads, json.loads, ast.literal_eval):
+    parsed: Any = None
+    for reading in (read_toml, json.loads, ast.literal_eval):
         try:
-            found = reading(text)
+            parsed = reading(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
         break
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise failure(
             "The file contains no pass_args.",
             "Write TOML, JSON or a Python dict.",
             place,
             code="pass-args-not-found",
         )
-    passes = found.get("passes")
-    tables = [found, *((passes.get(name) for name in _PASSES) if isinstance(passes, dict) else ())]
+    passes = parsed.get("passes")
+    tables = [parsed, *((passes.get(name) for name in _PASSES) if isinstance(passes, dict) else ())]
     args = next((table for table in tables if isinstance(table, dict) and "by" in table), None)
     if args is None:
         raise failure(
@@ -90,7 +92,7 @@ def read_args(path: Path) -> dict[str, Any]:
     """
     place = Place(kind="file", id=str(path))
     try:
-        text = read_limited(path, MAX_TEXT_BYTES).decode()
+        text = read_limited(path, _MAX_BYTES).decode()
     except OSError as error:
         raise failure(
             f"The file cannot be read: {error.strerror}.", where=place, code="pass-args-unreadable"
@@ -122,17 +124,17 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
     entries = {key: value for key, value in args.items() if key != "by"}
     if target_of(project.target.id).config_type is not FormatConfig:
         project = edits.set_board(project, "", TargetChoice(id=Formats.id))
-    made = edits.revise(project, rules=())
+    changed = edits.revise(project, rules=())
     # In a file the first expression wins; in our rules the last.
     ordered = list(entries.items())
     for key, entry in reversed(ordered) if way == "regex_name" else ordered:
         config = reading.config(key, entry)
         if config is None or (key == DEFAULT and config == "float"):
             continue
-        made = _assigned(made, way, key, config, reading)
+        changed = _assigned(changed, way, key, config, reading)
     if reading.problems:
         raise WorkbenchError(reading.problems)
-    return Imported(made, tuple(reading.notes))
+    return Imported(changed, tuple(reading.notes))
 
 
 def _assigned(
@@ -355,21 +357,23 @@ def _parameters(config: FormatConfig) -> dict[str, Any]:
         WorkbenchError: parameters are missing, or MASE's pass would ignore one.
     """
     spec = spec_of(config.scheme)
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     names = {alias: p.name for p in spec.parameters for alias in (p.name, *p.aliases)}
     more = _MORE.get(spec.name, ())
     for role in ROLES:
         given = read(spec.name, spec.parameters, config.parameters, role)
         for name in _KEYS[spec.name]:
             value = given[name]
-            found[f"{PREFIXES[role]}{name}"] = list(value) if isinstance(value, tuple) else value
+            parameters[f"{PREFIXES[role]}{name}"] = (
+                list(value) if isinstance(value, tuple) else value
+            )
         own = {
             name: names[name.removeprefix(PREFIXES[role])]
             for name in more if name.startswith(PREFIXES[role])
         }  # fmt: skip
-        found |= {name: given[bare] for name, bare in own.items()}
+        parameters |= {name: given[bare] for name, bare in own.items()}
         _refuse_lost(spec, given, {*_KEYS[spec.name], *own.values(), *_elsewhere(spec, more)})
-    return {**found, **_outputs(config)}
+    return {**parameters, **_outputs(config)}
 
 
 def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:

@@ -273,8 +273,8 @@ def block_sizes(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> t
 
 def shared_dimension(rank: int, given: Mapping[str, Any], role: Role) -> int:
     """Return the dimension of microscaling blocks, given or from the role; not validated."""
-    said = given["block_dim"]
-    return min(_DIMENSIONS[role], rank - 1) if said is None else int(said)
+    size = given["block_dim"]
+    return min(_DIMENSIONS[role], rank - 1) if size is None else int(size)
 
 
 def blocks_per_element(

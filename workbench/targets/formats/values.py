@@ -41,8 +41,8 @@ def placed(rows: Values, scheme: str, given: Given) -> Values:
         scheme: Name of a number format for operands.
         given: All its parameters, validated.
     """
-    made: Values = _FORMS[scheme](rows, given)
-    return made
+    values: Values = _FORMS[scheme](rows, given)
+    return values
 
 
 def _fixed(x: Values, given: Given) -> Values:
@@ -52,16 +52,16 @@ def _fixed(x: Values, given: Given) -> Values:
     low = -(2.0 ** (width - 1)) if signed else 0.0
     high = 2.0 ** (width - 1 if signed else width) - 1
     whole = np.floor(x * scale) if given.get("floor") else np.rint(x * scale)
-    made: Values = np.clip(whole, low, high) / scale
-    return made
+    values: Values = np.clip(whole, low, high) / scale
+    return values
 
 
 def _floats(x: Values, bits: int, least: float, largest: float) -> Values:
     """Return the nearest floats with so many fraction bits, ties to even, saturating."""
     value = np.clip(x, -largest, largest)
     step = np.exp2(np.maximum(_floor(np.abs(value)), least) - bits)
-    made: Values = np.rint(value / step) * step
-    return made
+    values: Values = np.rint(value / step) * step
+    return values
 
 
 def _floor(x: Values) -> Values:
@@ -71,14 +71,14 @@ def _floor(x: Values) -> Values:
 
 
 def _largest(rows: Values) -> Values:
-    found: Values = np.abs(rows).max(axis=1, keepdims=True)
-    return found
+    largest: Values = np.abs(rows).max(axis=1, keepdims=True)
+    return largest
 
 
 def _integers(rows: Values, exponent: Values, low: float, high: float) -> Values:
     step = np.exp2(exponent)
-    made: Values = np.clip(np.rint(rows / step), low, high) * step
-    return made
+    values: Values = np.clip(np.rint(rows / step), low, high) * step
+    return values
 
 
 def _bias(given: Given) -> int:
@@ -102,8 +102,8 @@ def _powers(x: Values, least: Values | float, most: Values | float) -> Values:
     """Return signed powers of two, nearest in the logarithm; zero stays zero."""
     mantissa, exponent = np.frexp(np.abs(x))
     nearest = np.where(mantissa * 2 > np.sqrt(2.0), exponent, exponent - 1)
-    made: Values = np.sign(x) * np.exp2(np.clip(nearest, least, most))
-    return made
+    values: Values = np.sign(x) * np.exp2(np.clip(nearest, least, most))
+    return values
 
 
 def _log(x: Values, given: Given) -> Values:
@@ -135,8 +135,8 @@ def _ternary(rows: Values, given: Given) -> Values:
     kept = size > _TERNARY_THRESHOLD * size.mean(axis=1, keepdims=True)
     signs = np.sign(rows) * kept
     if not given["scaling_factor"]:
-        made: Values = signs
-        return made
+        values: Values = signs
+        return values
     count = np.maximum(kept.sum(axis=1, keepdims=True), 1)
     return np.asarray(signs * ((size * kept).sum(axis=1, keepdims=True) / count), np.float64)
 
@@ -153,8 +153,8 @@ def _block_minifloat(rows: Values, given: Given) -> Values:
     largest = _largest(rows)
     bias = np.clip(top - _floor(largest), 0, 2 ** given["exponent_bias_width"] - 1)
     scale = np.exp2(np.where(largest > 0, top - bias, 0.0))
-    made: Values = _floats(rows / scale, bits, 1 - top, 2 - 2.0**-bits) * scale
-    return made
+    values: Values = _floats(rows / scale, bits, 1 - top, 2 - 2.0**-bits) * scale
+    return values
 
 
 def _block_log(rows: Values, given: Given) -> Values:
@@ -187,8 +187,8 @@ def _mxfp(rows: Values, given: Given) -> Values:
     most = 2**width - 2 ** (width - 1) - ((width, bits) == (5, 2))
     largest = _OCP.get((width, bits), (2 - 2.0**-bits) * 2.0**most)
     scale = np.exp2(_scale(_floor(_largest(rows)) - most, given["scale_bits"]))
-    made: Values = _floats(rows / scale, bits, 2 - 2 ** (width - 1), largest) * scale
-    return made
+    values: Values = _floats(rows / scale, bits, 2 - 2 ** (width - 1), largest) * scale
+    return values
 
 
 def _nvfp4(rows: Values, given: Given) -> Values:

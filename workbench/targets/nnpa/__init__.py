@@ -74,13 +74,13 @@ class Nnpa:
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
         """Return the options with an invalid value."""
         del folder
-        found = []
+        infos = []
         for option in OPTIONS:
             given = choice.options.get(option.name, option.default)
             known = [each.value for each in option.choices]
             if given not in known if known else not isinstance(given, type(option.default)):
                 hint = f"Known: {', '.join(map(str, known))}." if known else option.description
-                found.append(
+                infos.append(
                     ErrorInfo(
                         message=f"Invalid value for {option.title}: {given!r}.",
                         hint=hint,
@@ -88,7 +88,7 @@ class Nnpa:
                         code="nnpa-option-invalid",
                     )
                 )
-        return found
+        return infos
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
         """Return why such a rule does not support the config; "" if it does."""
@@ -109,8 +109,8 @@ class Nnpa:
         if config is None:
             return []
         options = self.complete(choice).options
-        found = [] if quantizes(options) else [SILENT]
-        return [*found, WHAT_IF] if options["weights"] == "asym" else found
+        sentences = [] if quantizes(options) else [SILENT]
+        return [*sentences, WHAT_IF] if options["weights"] == "asym" else sentences
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],

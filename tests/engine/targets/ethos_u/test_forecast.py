@@ -1,8 +1,11 @@
 """What Vela refuses as a whole is told before anything is compiled, and nothing else is."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import CALIBRATED, project, without
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import problems
 from workbench.project import edits
@@ -111,3 +114,17 @@ def test_that_products_that_read_a_value_twice_are_foreseen(engine):
     assert foreseen(engine, helped) == []
     assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
     assert foreseen(engine, project("masked")) == []
+
+
+def test_that_a_lost_clamp_is_foretold_and_the_remedy_brings_it_back(engine):
+    shutil.copy(Path(__file__).parents[2] / "corrected_networks.py", engine.folder)
+    corrected = project("corrected_networks.py:joined")
+    plain = without(corrected, "keep_relu_clamps")
+    assert engine.run(plain, "verify") == "done", engine.failure
+    (warning,) = engine.result(plain, "lower").warnings
+    assert "lets negative values pass" in warning
+    assert "keep_relu_clamps=true" in warning
+    assert engine.result(plain, "verify").max_lsb > 3
+    assert engine.run(corrected, "verify") == "done", engine.failure
+    assert engine.result(corrected, "lower").warnings == ()
+    assert engine.result(corrected, "verify").max_lsb <= 1

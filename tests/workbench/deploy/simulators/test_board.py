@@ -119,3 +119,11 @@ def test_that_a_port_that_is_not_there_is_told(made):
     _, program, link, log = made
     with refused("serial-port-unusable"):
         board.run(link("/dev/no-such-port"), program, log)
+
+
+def test_that_a_board_that_prints_values_for_ever_is_bounded(made, monkeypatch):
+    marker, program, link, log = made
+    monkeypatch.setattr(board, "_MOST_VALUES", len(VALUES) - 1)
+    with FakeBoard(marker, lines_of([("char", VALUES)])) as fake:
+        outcome = board.run(link(fake.port), program, log)
+    assert outcome.outputs == (None,)

@@ -138,12 +138,103 @@ def test_that_a_checkout_that_cannot_build_is_refused_before(build, tmp_path, sp
     assert caught.value.infos[0].hint
 
 
-def test_that_a_path_with_a_space_is_refused_before(tmp_path, monkeypatch):
+ODD = (
+    "my sources",
+    "a;b",
+    "a'b",
+    'a"b',
+    "a$(touch x)b",
+    "a\nb",
+    "a`x`",
+    "a\\b",
+    "a&b",
+    "ä",
+    "a#b",
+    "(a)",
+)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
-    sources = checkout.make(tmp_path / "my sources")
+    sources = checkout.make(tmp_path / name)
     program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
-    with refused("checkout-path-has-space"):
+    with refused("checkout-path-invalid"):
         build_runner(Build(sources, program), tmp_path / "t", tmp_path / "r", Watching())
+    plain = checkout.make(tmp_path / "plain")
+    with refused("build-folder-invalid"):
+        build_runner(Build(plain, program), tmp_path / "t" / name, tmp_path / "r", Watching())
+    assert not (tmp_path / "t").exists()
+    assert not (tmp_path / "r").exists()
+
+
+class Named(Program):
+    """A program that contains other names; all of them come from its bytes."""
+
+    config, mode, called = "", "Sram_Only", ("aten::add.out",)
+    system_config = property(lambda self: self.config)
+    memory_mode = property(lambda self: self.mode)
+
+    @property
+    def description(self):
+        return {**Program("x", self.data).description, "kernels": list(self.called)}
+
+
+INJECTED = (
+    "x -DCMAKE_TOOLCHAIN_FILE=/evil", "x;-DA=B", "../../x", "$(touch x)", "a`b`", "a\nb", "-DX",
+    "x" * 300, "a,b", "a/b", "ä",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INJECTED)
+@pytest.mark.parametrize("place", ["config", "mode", "called"])
+def test_that_a_name_in_a_program_does_not_become_a_part_of_the_build(tmp_path, name, place):
+    program = Named("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
+    assert Build(tmp_path, program).name
+    object.__setattr__(program, place, (name,) if place == "called" else name)
+    with refused("program-name-invalid") as caught:
+        Build(tmp_path, program)
+    assert caught.value.infos[0].message.isprintable()
+
+
+def test_that_a_build_writes_through_no_link(build, tmp_path):
+    victim, tree = tmp_path / "victim", tmp_path / "tree"
+    victim.write_bytes(b"kept")
+    tree.mkdir()
+    for name in ("program.pte", "build.log"):
+        (tree / name).symlink_to(victim)
+    assert build().placement == "semihosting"
+    assert victim.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("linked", ["tree", "tree/cmake-out"])
+def test_that_a_linked_build_folder_is_refused_and_stays(build, tmp_path, linked):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_bytes(b"kept")
+    (tmp_path / linked).parent.mkdir(exist_ok=True)
+    (tmp_path / linked).symlink_to(elsewhere)
+    with refused("build-folder-linked"):
+        build()
+    assert [path.name for path in elsewhere.iterdir()] == ["file"]
+
+
+def test_that_foreign_files_in_a_build_folder_stay(build, tmp_path):
+    tree = tmp_path / "tree" / "cmake-out"
+    tree.mkdir(parents=True)
+    (tree / "thesis.txt").write_text("kept")
+    (tree / "arm_executor_runner").symlink_to("/dev/zero")
+    (tree.parent / "notes").write_text("kept")
+    build()
+    assert (tree / "thesis.txt").read_text() == (tree.parent / "notes").read_text() == "kept"
+
+
+def test_that_the_environment_does_not_change_the_script(build, monkeypatch, tmp_path):
+    (tmp_path / "evil").write_text(f"touch {tmp_path}/ran\n")
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / "evil"))
+    monkeypatch.setenv("CDPATH", "/")
+    build()
+    assert not (tmp_path / "ran").exists()
 
 
 def test_that_a_missing_tool_is_named(build, monkeypatch):

@@ -85,25 +85,25 @@ class CompiledDelegates:
         try:
             # The products are small: a second thread costs more than it gives.
             with self._threads.limit(limits=1, user_api="blas"):
-                found = self._machines[delegate].run(inputs, options)
+                result = self._machines[delegate].run(inputs, options)
         except WorkbenchError as error:
             info = error.infos[0]
             self._refused = info.message
             if info.code in _FAULTS:
                 self._add_fault(delegate, info.code, info.message)
             return
-        for finding in found.findings:
+        for finding in result.findings:
             self._keep(finding)
-        if len(found.outputs) != len(expected):
+        if len(result.outputs) != len(expected):
             self._refused = (
-                f"The compiled delegate {delegate} gives {len(found.outputs)} of "
+                f"The compiled delegate {delegate} gives {len(result.outputs)} of "
                 f"{len(expected)} outputs; the program reads wrong values for the others."
             )
             self._add_fault(delegate, "npu-output-missing", self._refused)
             return
         names = output_names(self._tosa[delegate])
         known = self._first
-        for name, data, values in zip(names, found.outputs, expected, strict=True):
+        for name, data, values in zip(names, result.outputs, expected, strict=True):
             self._count(delegate, name, data, values)
         if self._first is not None and known is None:
             self._first = self._located(self._first, inputs)

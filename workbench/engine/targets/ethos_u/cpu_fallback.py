@@ -17,13 +17,16 @@ from workbench.engine.targets.ethos_u.refusals import (
     refuse_control_flow,
 )
 from workbench.engine.toolchain_patches.corrections import TAG
+from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.toolchain_patches.interception import partition_reasons
-from workbench.results import CpuNode
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.pipeline.resolution import resolve_graph, rule_name
+from workbench.results import GRAPH_FILE, CpuCause, CpuNode, PrepareResult
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.project.model import TargetChoice
@@ -36,6 +39,7 @@ class _Foreseeing(CheckingPartitioner):
 
     npu: int
     cpu: tuple[CpuNode, ...]
+    not_quantized: dict[str, tuple[CpuCause, str]]
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Store the decisions; return the program without partitions."""
@@ -43,7 +47,7 @@ class _Foreseeing(CheckingPartitioner):
             tagged = super().partition(exported_program).tagged_exported_program
         calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
         self.npu = sum(1 for node in calls if TAG in node.meta)
-        self.cpu = tuple(cpu_nodes(tagged, reasons))
+        self.cpu = tuple(cpu_nodes(tagged, reasons, self.not_quantized))
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
 
@@ -59,16 +63,17 @@ def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[Cp
     choice = target_of(choice.id).complete(choice, context.folder)
     refuse_control_flow(context, choice)
     check = kept_off(context, context.project.kept_off())
-    made = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
+    checker = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
+    checker.not_quantized = not_quantized(context)
     with (
         own_ini_at_hand(choice, context.folder),
         accelerated(context.accelerate),
     ):
         to_edge_transform_and_lower(
-            context.hot("convert").program, partitioner=[made],
+            context.hot("convert").program, partitioner=[checker],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )  # fmt: skip
-    return made.npu, made.cpu
+    return checker.npu, checker.cpu
 
 
 def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
@@ -78,8 +83,42 @@ def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff
     return KeptOff(rules)
 
 
-def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
-    """Yield the operators of an edge program outside all (planned) delegates."""
+def not_quantized(context: StageContext) -> dict[str, tuple[CpuCause, str]]:
+    """Return for each node of the prepared graph that stays in float why it does.
+
+    That no rule covers an operator, that a rule leaves it in float, and that a rule covers it but
+    the quantizer has no pattern for it are three reasons with three remedies.
+    """
+    project, prepared = context.project, context.result("prepare", PrepareResult)
+    graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    resolution = resolve_graph(project, graph, prepared)
+    names = {rule.id: rule_name(rule) for rule in project.rules}
+    found: dict[str, tuple[CpuCause, str]] = {}
+    for note in prepared.annotations:
+        effective = resolution.nodes.get(note.origin) or resolution.modules.get(note.module)
+        if note.quantized or effective is None or effective.kept_off:
+            continue
+        rule = names.get(effective.rule or "")
+        if effective.label != "float":
+            said = f"The rule {rule} covers it, but {note.op} was not quantized: {note.reason}"
+            found[note.node] = "pattern", said
+        elif rule:
+            found[note.node] = "float", f"The rule {rule} leaves it in float."
+        else:
+            found[note.node] = "float", "No rule covers it, so it stays in float."
+    return found
+
+
+def cpu_nodes(
+    edge: Any, reasons: dict[str, str], not_quantized: Mapping[str, tuple[CpuCause, str]]
+) -> Iterator[CpuNode]:
+    """Yield the operators of an edge program outside all (planned) delegates.
+
+    Args:
+        edge: The program.
+        reasons: The partitioner's reasons, by node.
+        not_quantized: Why nodes of the prepared graph stay in float.
+    """
     signature = edge.graph_signature
     inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
     kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}
@@ -95,6 +134,9 @@ def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
         cause, reason = in_words(
             reasons.get(origin, ""), op, at_border=at_border, remembered=remembered
         )
+        if cause == "float":
+            root = root_of(node)
+            cause, reason = not_quantized.get(root.name if root else "", (cause, reason))
         yield CpuNode(
             node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
         )

@@ -52,15 +52,15 @@ def with_cmsis_nn(manager: Any, cpu: str) -> Any:
     _name_origins(manager)
     wanted = _groups(manager.exported_program().graph)
     while True:
-        made = copy.deepcopy(manager)
-        _mark(made.exported_program().graph, {name for group in wanted for name in group})
+        copied = copy.deepcopy(manager)
+        _mark(copied.exported_program().graph, {name for group in wanted for name in group})
         program = CortexMPassManager(
-            made.exported_program(), target_config=CortexMTargetConfig(CortexM[cpu])
+            copied.exported_program(), target_config=CortexMTargetConfig(CortexM[cpu])
         ).transform()
         unfit = _unfit(program.graph)
         if not unfit:
-            made._edge_programs["forward"] = program  # noqa: SLF001 - as ExecuTorch's own tools
-            return made
+            copied._edge_programs["forward"] = program  # noqa: SLF001 - as ExecuTorch's own tools
+            return copied
         kept = [group for group in wanted if not unfit.intersection(group)]
         if len(kept) == len(wanted):
             raise ValueError(f"CMSIS-NN leaves {', '.join(sorted(unfit))} without a kernel")
@@ -74,12 +74,14 @@ def _name_origins(manager: Any) -> None:
 
 def _groups(graph: Any) -> list[tuple[str, ...]]:
     """Return the operators supported by CMSIS-NN, each with the activation fused into it."""
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     for node in graph.nodes:
         last = _last(node)
         if node.target in TAKEN and _is_int8(node, last) and _is_laid_out(node):
-            found.append((node.name,) if last.target not in ACTIVATIONS else (node.name, last.name))
-    return found
+            groups.append(
+                (node.name,) if last.target not in ACTIVATIONS else (node.name, last.name)
+            )
+    return groups
 
 
 def _last(node: Any) -> Any:
@@ -113,13 +115,13 @@ def _is_laid_out(node: Any) -> bool:
     """Return whether tensors have the kernel's memory layout: channels last, or all equal."""
     tensors = [source.meta["val"] for source in node.all_input_nodes if source.op != "placeholder"]
     value = node.meta["val"]
-    made = value[0] if isinstance(value, tuple | list) else value
+    tensor = value[0] if isinstance(value, tuple | list) else value
     if node.target in SPATIAL:
         is_transposed = node.target is ATEN.convolution.default and node.args[6]
-        return made.dim() == 4 and not is_transposed and all(map(_is_channels_last, tensors[:1]))
+        return tensor.dim() == 4 and not is_transposed and all(map(_is_channels_last, tensors[:1]))
     if node.target in ELEMENTWISE:
         alpha = node.kwargs.get("alpha", 1)
-        same = all(t.shape == made.shape and t.dim_order() == made.dim_order() for t in tensors)
+        same = all(t.shape == tensor.shape and t.dim_order() == tensor.dim_order() for t in tensors)
         return same and len(tensors) == 2 and alpha == 1
     # The replacement of a linear supports a single grid for all weights.
     is_linear = node.target is ATEN.linear.default
@@ -140,12 +142,12 @@ def _mark(graph: Any, wanted: set[str]) -> None:
 
 def _unfit(graph: Any) -> set[str]:
     """Return operators without float values that are no int8 operators of cortex_m."""
-    found = set()
+    names = set()
     for node in graph.nodes:
         grids = [*node.meta.get("input_qparams", {}).values()]
         grids += [*node.meta.get("output_qparams", {}).values()]
         own = "cortex_m." in str(node.target)
         wrong = not own or any(grid.dtype not in (torch.int8, torch.int32) for grid in grids)
         if node.op == "call_function" and grids and wrong:
-            found.add(str(node.meta.get(ORIGIN, node.name)))
-    return found
+            names.add(str(node.meta.get(ORIGIN, node.name)))
+    return names

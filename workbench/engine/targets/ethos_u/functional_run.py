@@ -52,7 +52,7 @@ def execute(context: StageContext, inputs: Sequence[Sequence[torch.Tensor]]) -> 
         context: A stage after ``lower``.
         inputs: The samples, in the types of the program.
     """
-    made, begun = FunctionalOutputs(), time.monotonic()
+    outputs, begun = FunctionalOutputs(), time.monotonic()
     reports = context.result("lower", LowerResult).vela
     modules = {report.delegate: modules_of_commands(report) for report in reports}
     # The products are small: a second thread costs more than it gives.
@@ -66,15 +66,15 @@ def execute(context: StageContext, inputs: Sequence[Sequence[torch.Tensor]]) -> 
             with threads.limit(limits=1, user_api="blas"):
                 arrays = [tensor.detach().numpy() for tensor in sample]
                 result = program.run(arrays, options, compute)
-            made.outputs.append([torch.from_numpy(array) for array in result.outputs])
+            outputs.outputs.append([torch.from_numpy(array) for array in result.outputs])
             if first:
-                made.operations = tuple(
+                outputs.operations = tuple(
                     OperationCounters.model_validate(one.as_dict()) for one in result.counters
                 )
-                made.findings = tuple(compiled_finding(one) for one in result.findings)
+                outputs.findings = tuple(compiled_finding(one) for one in result.findings)
     except WorkbenchError as error:
         info = error.infos[0]
-        made.refused = f"{info.message} {info.hint}".strip()
-        made.outputs = []
-    made.elapsed_s = time.monotonic() - begun
-    return made
+        outputs.refused = f"{info.message} {info.hint}".strip()
+        outputs.outputs = []
+    outputs.elapsed_s = time.monotonic() - begun
+    return outputs

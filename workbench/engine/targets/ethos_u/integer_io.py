@@ -21,9 +21,9 @@ def with_integer_borders(manager: Any) -> Any:
     signature, graph = program.graph_signature, program.graph
     given = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     inputs = [i for i, name in enumerate(signature.user_inputs) if is_quantized(given[name])]
-    made = list(graph.output_node().args[0])
-    first = len(made) - len(signature.user_outputs)
-    outputs = [i for i, node in enumerate(made) if i >= first and is_dequantized(node)]
+    values = list(graph.output_node().args[0])
+    first = len(values) - len(signature.user_outputs)
+    outputs = [i for i, node in enumerate(values) if i >= first and is_dequantized(node)]
     changed = manager.transform(
         passes=[QuantizeInputs(manager, inputs), QuantizeOutputs(manager, outputs)]
     )

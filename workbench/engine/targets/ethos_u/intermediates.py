@@ -48,19 +48,19 @@ def exposed(flatbuffer: bytes, names: Sequence[str]) -> bytes:
     """Return a TOSA program whose outputs are these tensors."""
     block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
     field = block._tab.Pos + block._tab.Offset(_OUTPUTS)  # noqa: SLF001 - flatbuffers' own
-    made = bytearray(flatbuffer)
-    made += bytes(-len(made) % 4)
-    struct.pack_into("<I", made, field, len(made) - field)
-    made += struct.pack("<I", len(names))
-    offsets = len(made)
-    made += bytes(4 * len(names))
+    edited = bytearray(flatbuffer)
+    edited += bytes(-len(edited) % 4)
+    struct.pack_into("<I", edited, field, len(edited) - field)
+    edited += struct.pack("<I", len(names))
+    offsets = len(edited)
+    edited += bytes(4 * len(names))
     for place, name in enumerate(names):
         at = offsets + 4 * place
-        struct.pack_into("<I", made, at, len(made) - at)
+        struct.pack_into("<I", edited, at, len(edited) - at)
         text = name.encode()
-        made += struct.pack("<I", len(text)) + text + b"\0"
-        made += bytes(-len(made) % 4)
-    return bytes(made)
+        edited += struct.pack("<I", len(text)) + text + b"\0"
+        edited += bytes(-len(edited) % 4)
+    return bytes(edited)
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,13 @@ def pairs(
     """Return the tensors that exist in both programs, in program order.
 
     An operator that was fused into the previous one has that one's integers. The device graph names
-    operators of the exported program; for decomposed operators, the last part counts.
+    operators of the exported program; for decomposed operators, the last part counts. A tensor
+    whose last part is not certain is left out.
     """
     nodes = {node.name: node for node in converted.graph.nodes}
     final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
-    last: dict[str, Node] = {}
-    for made in device.nodes:
-        if made.kind == "call" and made.outputs and made.outputs[0].dtype in _INTEGERS:
-            last[made.attrs.get("origin", "")] = made
-    found = []
+    last = _last_parts(device, final)
+    pairs_found = []
     for node in prepared.graph.nodes:
         if node.name not in nodes or node.op != "call_function":
             continue
@@ -101,8 +99,38 @@ def pairs(
         integers = _integers(nodes[node.name], last, final) if grid is not None else None
         if grid is not None and integers is not None:
             delegate, _, name = integers.id.removeprefix("delegate_").partition("/")
-            found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
-    return found
+            pairs_found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
+    return pairs_found
+
+
+def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> dict[str, Node]:
+    """Return the last TOSA operator with integers of every operator of the exported program.
+
+    The table of a function that comes last in a decomposed operator has lost its origin: it is
+    that of the operator whose integers it reads, if this ends in a function of one tensor.
+    """
+    last: dict[str, Node] = {}
+    for made in device.nodes:
+        if made.kind != "call" or not made.outputs or made.outputs[0].dtype not in _INTEGERS:
+            continue
+        origin = made.attrs.get("origin", "")
+        read = [name for name, known in last.items() if known in device.producers(made.id)]
+        if origin in final or made.op != _TABLE or not read:
+            last[origin] = made
+        elif (end := final.get(read[0])) is not None and _is_decomposed(end):
+            del last[read[0]]
+            if len(end.all_input_nodes) == 1:
+                last[read[0]] = made
+    return last
+
+
+_TABLE = "tosa.TABLE"
+
+
+def _is_decomposed(node: torch.fx.Node) -> bool:
+    """Return whether several operators were made of the operator that a node was made of."""
+    parts = (each for each in node.graph.nodes if _computes(each))
+    return sum(_origin(each) == _origin(node) for each in parts) > 1
 
 
 def _integers(

@@ -35,7 +35,7 @@ _BETWEEN = 7
 # Share of the replacement of minus infinity above which a range was probably widened by a mask:
 # the masked operand reduces it a little.
 _MASKED = 0.75
-_FUNCTIONS = frozenset(made._op for made in TableOps.included_ops())  # noqa: SLF001 - its only name
+_FUNCTIONS = frozenset(operator._op for operator in TableOps.included_ops())  # noqa: SLF001 - its only name
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[s
     options = context.project.target.options
     refined = correction_state(TABLES, options) == "on"
     errors = table_errors(converted, seen, refined=refined)
-    found = [error for error in errors if error.share > TELLING]
+    telling = [error for error in errors if error.share > TELLING]
     infinity = options.get("negative_infinity")
     least = float(str(infinity)) if infinity is not None else NEGATIVE_INFINITY
-    return list(_told(found, least))
+    return list(_told(telling, least))
 
 
 def table_errors(
@@ -119,8 +119,8 @@ def _borders(node: torch.fx.Node) -> tuple[torch.fx.Node, Grid, Grid] | None:
 def _function(node: torch.fx.Node, values: torch.Tensor) -> torch.Tensor:
     """Return the function of a node's operator with other operands fixed."""
     target: Any = node.target
-    made: torch.Tensor = target(values, *node.args[1:], **node.kwargs)
-    return made
+    values_out: torch.Tensor = target(values, *node.args[1:], **node.kwargs)
+    return values_out
 
 
 def _codes(values: torch.Tensor, grid: Grid) -> torch.Tensor:

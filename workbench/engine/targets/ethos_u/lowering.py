@@ -16,13 +16,14 @@ from torch._higher_order_ops.executorch_call_delegate import executorch_call_del
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
-from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
+from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.out_variants import with_out_variants
 from workbench.engine.targets.ethos_u.refusals import (
     CheckingPartitioner,
     loop_refused,
+    lost_clamps,
     lowering_failed,
     refuse_control_flow,
     refuse_unwritable,
@@ -32,7 +33,11 @@ from workbench.engine.targets.ethos_u.refusals import (
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
 from workbench.engine.toolchain_patches.applied_corrections import correction_functions
 from workbench.engine.toolchain_patches.gate import accelerated
-from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
+from workbench.engine.toolchain_patches.interception import (
+    capture_tosa,
+    partition_reasons,
+    watched_passes,
+)
 from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -51,9 +56,10 @@ from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
+from workbench.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
@@ -123,24 +129,22 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
-    forecasts = _forecasts(context)
-    for info in forecasts:
-        context.log(f"Forecast: {info.message} {info.hint}")
+    forecasts = _forecasts(context, choice)
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
-    context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
+    progress = _Progress(context.progress)
+    progress.reach(0.0, "compiling" if retargeted else "decomposing operators")
     try:
         with _compiling(context, choice) as compiled:
             if known is not None and retargeted:
                 manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
                 edge = replace(known, manager=manager)
             else:
-                check = kept_off(context, off)
-                program, methods = context.hot("convert").program, methods_for_runners(context)
-                edge = _lowered(program, choice, compiled, check, methods)
-            context.check_cancelled()
+                watched, methods = (kept_off(context, off), progress), methods_for_runners(context)
+                edge = _lowered(context.hot("convert").program, choice, compiled, watched, methods)
+            progress.reach(_DELEGATED, "planning memory and writing the program")
             context.store.keep("edge", key, edge)
             lowered, runtime = _runtime(
                 edge, choice, is_decoder=sources.reads_text(context.project)
@@ -152,8 +156,10 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     except WorkbenchError:
         raise
     except Exception as error:
-        if said := loop_refused(error):
-            raise said from error
+        # A pass manager wraps what a pass raises, also the end that the user asked for.
+        context.check_cancelled()
+        if error_info := loop_refused(error):
+            raise error_info from error
         if forecasts:
             raise WorkbenchError([*forecasts, lowering_failed(error)]) from error
         raise
@@ -162,12 +168,16 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
 
 
-def _forecasts(context: StageContext) -> list[ErrorInfo]:
-    """Return what ``check`` foretells of the program, before it is compiled."""
+def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
+    """Return and log what ``check`` foretells of the program, before it is compiled."""
     graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     prepared = context.result("prepare", PrepareResult)
     resolution = resolve_graph(context.project, graph, prepared)
-    return list(whole_refusals(context.project, graph, resolution, prepared))
+    found = list(whole_refusals(context.project, graph, resolution, prepared))
+    found += lost_clamps(context.hot("convert").program, choice)
+    for info in found:
+        context.log(f"Forecast: {info.message} {info.hint}")
+    return found
 
 
 @contextmanager
@@ -184,13 +194,27 @@ def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Rec
         yield compiled
 
 
-def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
-    """Return why the quantized program cannot be compiled with these parts off the NPU, or ""."""
+def refusal(
+    context: StageContext, off: Sequence[tuple[str, str]], report: Callable[[float, str], None]
+) -> str:
+    """Return why the quantized program cannot be compiled with these parts off the NPU, or "".
+
+    Args:
+        context: The context of the study that asks.
+        off: Kinds and matches of rules, as ``Project.kept_off`` gives them.
+        report: Called with the part of the lowering that is done and what is done next.
+    """
+
+    def told(done: int, total: int | None, message: str) -> None:
+        context.check_cancelled()
+        report(done / (total or 1), message)
+
+    progress = _Progress(told)
     choice = target_of(context.project.target.id).complete(context.project.target)
     check = kept_off(context, off)
     try:
         with _compiling(context, choice) as compiled:
-            _lowered(context.hot("convert").program, choice, compiled, check)
+            _lowered(context.hot("convert").program, choice, compiled, (check, progress))
     except SystemExit as error:
         return vela_left(error).infos[0].message
     except RuntimeError as error:
@@ -200,14 +224,65 @@ def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
     except ValueError as error:
         # Error type of the passes before Vela.
         return str(error)
+    except Exception:
+        context.check_cancelled()
+        raise
     return ""
 
 
+# Where a lowering is after each of its parts: shares of the time of a CNN and a transformer.
+_DECOMPOSED, _EDGE, _PARTITIONED, _DELEGATED = 0.2, 0.32, 0.36, 0.95
+_STEPS = 1000
+
+
+class _Progress:
+    """The part of a lowering that is done: never less than before, and 1 only at the end.
+
+    Args:
+        report: Takes done, total and a message, as ``StageContext.progress`` does.
+    """
+
+    def __init__(self, report: Callable[[int, int | None, str], None]) -> None:
+        self._report = report
+        self._share, self._delegates, self._compiled = 0.0, 1, 0
+
+    def reach(self, share: float, message: str) -> None:
+        """Report a share of the work, or what was reported before if that is more."""
+        self._share = max(self._share, share)
+        self._report(int(self._share * _STEPS), _STEPS, message)
+
+    def edge(self, done: bool) -> None:
+        """Report the conversion to the edge dialect."""
+        if done:
+            self.reach(_EDGE, "partitioning")
+        else:
+            self.reach(_DECOMPOSED, "converting to the edge dialect")
+
+    def counted(self, delegates: int) -> None:
+        """Take the number of delegates, which the passes are counted over."""
+        self._delegates = max(1, delegates)
+        self.reach(_PARTITIONED, f"{plural(delegates, 'delegate')} to compile")
+
+    def passes(self, name: str, index: int, total: int) -> None:
+        """Report the next of ``total`` passes over the present delegate."""
+        part = min((self._compiled + index / total) / self._delegates, 1.0)
+        number = min(self._compiled + 1, self._delegates)
+        where = f"delegate {number} of {self._delegates}"
+        if index == total:
+            self._compiled += 1
+        said = f"pass {index + 1} of {total} ({name})" if index < total else "compiling"
+        self.reach(_PARTITIONED + part * (_DELEGATED - _PARTITIONED), f"{where}: {said}")
+
+
 def _lowered(
-    program: Any, choice: TargetChoice, compiled: vela.Recording, check: KeptOff | None,
+    program: Any, choice: TargetChoice, compiled: vela.Recording,
+    watched: tuple[KeptOff | None, _Progress],
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:  # fmt: skip
-    checks = [check] if check else None
+    check, progress = watched
+    partitioner = CheckingPartitioner(
+        compile_spec(choice), [check] if check else None, progress.counted
+    )
     functions, states = correction_functions(choice.options, "compile")
     with ExitStack() as stack:
         tosa = stack.enter_context(capture_tosa())
@@ -215,9 +290,10 @@ def _lowered(
         places = {
             name: stack.enter_context(apply()) for name, apply in functions["lowering"].items()
         }
+        stack.enter_context(watched_passes(progress.edge, progress.passes))
         manager = to_edge_transform_and_lower(
             program,
-            partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],
+            partitioner=[partitioner],
             constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
@@ -286,7 +362,7 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons)),
+        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context))),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(
             vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)

@@ -47,7 +47,7 @@ class KeptOff(DontSupportBase):
         return any(
             kind == "global"
             or (kind == "module_name" and any(path == match for path, _ in stack))
-            or (kind == "module_type" and any(_is_class(each, match) for _, each in stack))
+            or (kind == "module_type" and any(_is_class(module, match) for _, module in stack))
             or (kind == "node_name" and name == match)
             or (kind == "node_target" and operator == match)
             for kind, match in self._rules

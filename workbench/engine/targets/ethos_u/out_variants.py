@@ -6,6 +6,7 @@ ExecuTorch 1.5.1 writes every operator of a program as its out variant
 that have none (``aten.pad``): where the NPU does not take them, the program cannot be written.
 """
 
+import operator
 from typing import Any
 
 import torch
@@ -16,12 +17,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 
-def lacks_out_variant(operator: Any) -> bool:
+def lacks_out_variant(target: Any) -> bool:
     """Return whether a program cannot be written with an operator."""
-    if not isinstance(operator, EdgeOpOverload) or operator._op._schema.is_mutable:  # noqa: SLF001
+    if not isinstance(target, EdgeOpOverload) or target._op._schema.is_mutable:  # noqa: SLF001
         return False
     try:
-        operator.to_out_variant()
+        target.to_out_variant()
     except RuntimeError:
         return True
     return False
@@ -48,27 +49,34 @@ class _Decompose(ExportPass):
         if not lacks_out_variant(op):
             return super().call_operator(op, args, kwargs, meta)
         flat, structure = pytree.tree_flatten((args, kwargs))
-        tensors = [each for each in flat if isinstance(each, ProxyValue)]
+        tensors = [argument for argument in flat if isinstance(argument, ProxyValue)]
 
         def whole(*given: Any) -> Any:
             values = iter(given)
-            filled = [next(values) if isinstance(each, ProxyValue) else each for each in flat]
+            filled = [
+                next(values) if isinstance(argument, ProxyValue) else argument for argument in flat
+            ]
             positional, named = pytree.tree_unflatten(filled, structure)
             return op._op(*positional, **named)  # noqa: SLF001 - its only name
 
         table = torch.export.default_decompositions()
-        graph = make_fx(whole, decomposition_table=table)(*(each.data for each in tensors)).graph
+        graph = make_fx(whole, decomposition_table=table)(
+            *(tensor.data for tensor in tensors)
+        ).graph
         known = dict(zip((n for n in graph.nodes if n.op == "placeholder"), tensors, strict=True))
         for node in graph.nodes:
             if node.op == "call_function":
                 given = torch.fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
-                known[node] = super().call_operator(_edge(node.target), *given, meta)
+                if node.target is operator.getitem:
+                    known[node] = self.call_getitem(*given[0], meta)
+                else:
+                    known[node] = super().call_operator(_edge(node.target), *given, meta)
         (result,) = next(node for node in graph.nodes if node.op == "output").args
         return torch.fx.map_arg(result, known.__getitem__)
 
 
-def _edge(operator: Any) -> Any:
+def _edge(target: Any) -> Any:
     """Return the operator of the edge dialect of one of ATen's."""
-    namespace, _, name = operator._schema.name.partition("::")  # noqa: SLF001 - its only name
+    namespace, _, name = target._schema.name.partition("::")  # noqa: SLF001 - its only name
     packet = getattr(getattr(ops.edge, namespace), name)
-    return getattr(packet, operator._overloadname)  # noqa: SLF001 - its only name
+    return getattr(packet, target._overloadname)  # noqa: SLF001 - its only name

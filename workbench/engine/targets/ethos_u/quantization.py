@@ -63,8 +63,8 @@ class ReportingQuantizer(CorrectingQuantizer, FollowingQuantizer):
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Take operators apart as ever; the weights of the float program stay as they are."""
         with weights_replaced():
-            made: torch.fx.GraphModule = super().transform_for_annotation(model)
-        return made
+            module: torch.fx.GraphModule = super().transform_for_annotation(model)
+        return module
 
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Annotate a graph or the body of a branch, and store the report at its nodes."""
@@ -206,19 +206,19 @@ def report(
     """
     del made
     labels = _labels(project)
-    found = []
+    rows = []
     for node in prepared.graph.nodes:
         if node.op != "call_function" or "val" not in node.meta:
             continue
         quantized = bool(_annotation(node))
         told = node.meta.get(_REPORT, _Report())
         reason = "" if quantized else told.reason or _NO_PATTERN
-        found.append(NodeAnnotation(
+        rows.append(NodeAnnotation(
             node=node.name, op=programs.op_of(node), module=programs.module_of(node),
             config=_config(told.label, labels) if quantized else "float", by=told.by,
             quantized=quantized, reason=_in_words(reason),
         ))  # fmt: skip
-    return found
+    return rows
 
 
 def _config(label: str, labels: dict[str, str]) -> str:

@@ -17,10 +17,11 @@ from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.results import CpuCause, ExportResult, PrepareResult
+from workbench.targets.ethos_u.corrections import CLAMPS, CORRECTIONS_BY_ID, is_wanted
 from workbench.targets.ethos_u.devices import has_control_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from executorch.exir.backend.partitioner import PartitionResult
 
@@ -62,9 +63,9 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
 
 def lowering_failed(error: Exception) -> ErrorInfo:
     """Return what ExecuTorch's passes said when they failed in a way that was foretold."""
-    said = str(error.__cause__ or error).strip() or type(error).__name__
+    text = str(error.__cause__ or error).strip() or type(error).__name__
     return ErrorInfo(
-        message=f"The program could not be lowered: {said}"[:600],
+        message=f"The program could not be lowered: {text}"[:600],
         hint="The forecast of this program names the likely cause.",
         where=Place(kind="stage", id="lower"),
         details=str(error),
@@ -107,7 +108,7 @@ def refuse_unwritable(manager: Any) -> None:
     Raises:
         WorkbenchError: every such operator, with its module and what helps.
     """
-    found = [
+    infos = [
         ErrorInfo(
             message=f"{node.name} ({programs.op_of(node)}) in module "
             f"{programs.module_of(node) or 'forward'} stays on the CPU, and ExecuTorch has no "
@@ -120,14 +121,13 @@ def refuse_unwritable(manager: Any) -> None:
         for node in manager.exported_program().graph.nodes
         if node.op == "call_function" and lacks_out_variant(node.target)
     ]
-    if found:
-        raise WorkbenchError(found)
+    if infos:
+        raise WorkbenchError(infos)
 
 
 _KNOWN: dict[str, tuple[CpuCause, str]] = {
     "Node was not marked as quantized in the Arm backend.":
-        ("float", "It was not quantized: no rule covers it, or the quantizer has no pattern for "
-         "it."),
+        ("float", "It was not quantized."),
     "One or more inputs were not quantized.": ("beside", "One of its inputs is float."),
     "Not included in BaseTOSASupportList or a registered tosa_support_check":
         ("float", "The NPU has no such operator for float tensors, and this one was not "
@@ -235,8 +235,57 @@ def _behind_observers(
             yield user, wide
 
 
+_CLAMPING = ("relu.", "relu_.", "hardtanh.", "hardtanh_.", "clamp.")
+_CLAMPED = ("conv1d.", "conv2d.", "linear.")
+
+
+def lost_clamps(program: Any, choice: TargetChoice) -> Iterator[ErrorInfo]:
+    """Yield the ReLUs whose clamp the compiled program loses, because a correction is off.
+
+    Args:
+        program: The quantized program, before it is lowered.
+        choice: The target with its options.
+    """
+    if is_wanted(CLAMPS, choice.options):
+        return
+    for node in program.graph.nodes:
+        named = str(node.target).removeprefix("aten.")
+        source = node.args[0] if node.args else None
+        if node.op != "call_function" or not named.startswith(_CLAMPING):
+            continue
+        is_fused = isinstance(source, torch.fx.Node) and str(source.target).startswith(
+            tuple(f"aten.{each}" for each in _CLAMPED)
+        )
+        grids = [user.args for user in node.users if "quantize_per_tensor" in str(user.target)]
+        if is_fused and grids and grids[0][2] != grids[0][3]:
+            low = (grids[0][3] - grids[0][2]) * grids[0][1]
+            yield ErrorInfo(
+                message=f"{node.name} in {programs.module_of(node) or 'forward'} has a range that "
+                f"goes down to {low:.3g}, and the compiled program lets negative values pass.",
+                hint=f"Switch on the correction {CORRECTIONS_BY_ID[CLAMPS].title!r} "
+                f"(workbench target PROJECT {CLAMPS}=true).",
+                where=Place(kind="option", id=f"target.options.{CLAMPS}"),
+                code="relu-clamp-lost",
+            )
+
+
 class CheckingPartitioner(OrderedPartitioner):
-    """The standard partitioner, which also rejects programs that Vela would reject."""
+    """The standard partitioner, which also rejects programs that Vela would reject.
+
+    Args:
+        spec: The compile spec.
+        additional_checks: Further checks of what may be delegated.
+        counted: Called with the number of delegates once it is known.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        additional_checks: Sequence[KeptOff] | None = None,
+        counted: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        super().__init__(spec, additional_checks=additional_checks)
+        self._counted = counted
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Return the partitioned program.
@@ -245,8 +294,8 @@ class CheckingPartitioner(OrderedPartitioner):
             WorkbenchError: a partition passes a value through unchanged.
         """
         require("ordered-partitions")
-        found = super().partition(exported_program)
-        for chain in handed_through(found.tagged_exported_program.graph):
+        result = super().partition(exported_program)
+        for chain in handed_through(result.tagged_exported_program.graph):
             roots = [root.name for node in chain if not has_grid(node) and (root := root_of(node))]
             name = roots[0] if roots else chain[0].name
             raise failure(
@@ -256,4 +305,5 @@ class CheckingPartitioner(OrderedPartitioner):
                 Place(kind="node", id=name),
                 code="passthrough-partition",
             )
-        return found
+        self._counted(len(result.partition_tags))
+        return result

@@ -6,18 +6,15 @@ Figures of an FVP are measured, those of the functional simulator computed.
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from executorch.devtools import Inspector
-from executorch.devtools.inspector import TimeScale
 
 from workbench.deploy.simulators.compatibility import Program, Setup
 from workbench.deploy.simulators.counters import FILE as ETDUMP_FILE
 from workbench.deploy.simulators.counters import traced
+from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.run import Job, Outcome, run
 from workbench.engine.data.evaluation import evaluation_samples
@@ -33,63 +30,9 @@ from workbench.results import LowerResult, RuntimeEvent, SimulationResult
 from workbench.results.simulation import Agreement, FunctionalRun, SimulationReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from workbench.engine.context import StageContext
     from workbench.protocol import Level
     from workbench.results import VerifyResult
-
-
-# The runtime records each call twice: the instruction, and the kernel or delegate inside it.
-_INSTRUCTION, _KERNEL, _WHOLE = "OPERATOR_CALL", "native_call_", "Method::execute"
-_DELEGATE = "DELEGATE_CALL"
-
-
-def events_of(data: bytes) -> tuple[RuntimeEvent, ...]:
-    """Return the events of a run; CPU cycles.
-
-    A delegate is one event; only the NPU's trace has its details.
-
-    Args:
-        data: An ETDump; empty for no events.
-
-    Raises:
-        ValueError: the bytes are not an ETDump.
-    """
-    if not data:
-        return ()
-    with tempfile.TemporaryDirectory(prefix="etdump-") as folder:
-        path = Path(folder) / "etdump.bin"
-        path.write_bytes(data)
-        try:
-            inspector = Inspector(
-                etdump_path=str(path),
-                source_time_scale=TimeScale.CYCLES,
-                target_time_scale=TimeScale.CYCLES,
-            )
-            return tuple(_events(inspector))
-        except Exception as error:
-            # The inspector raises various errors for damaged data.
-            raise ValueError(str(error)) from error
-
-
-def _events(inspector: Any) -> Iterator[RuntimeEvent]:
-    for block in inspector.event_blocks:
-        for event in block.events:
-            if event.name == _INSTRUCTION or event.perf_data is None:
-                continue
-            raw = [float(each) for each in event.perf_data.raw]
-            kind = "cpu"
-            if event.name == _DELEGATE or event.is_delegated_op:
-                kind = "npu"
-            elif not event.name.startswith(_KERNEL):
-                kind = "runtime"
-            yield RuntimeEvent(
-                name=event.name.removeprefix(_KERNEL),
-                kind=kind,
-                cycles=sum(raw) / len(raw) if raw else 0.0,
-                calls=len(raw),
-            )
 
 
 _LOG, _LOGGED_LINES = "uart.log", 2000
@@ -301,18 +244,18 @@ def _agreement(
 ) -> Agreement:
     """Return the differences of the outputs; none if the runner wrote no files."""
     histogram: Counter[int] = Counter()
-    each: list[VerifyResult] = []
+    rows: list[VerifyResult] = []
     for reals, output in zip(expected if outputs else (), outputs, strict=True):
         tally = Tally(grids, integer_io=integer_io)
         tally.add(reals, output)
-        each.append(tally.result())
-        histogram.update(each[-1].histogram)
+        rows.append(tally.result())
+        histogram.update(rows[-1].histogram)
     return Agreement(
-        elements=sum(r.elements for r in each),
-        exact=sum(r.exact for r in each),
-        max_lsb=max((r.max_lsb for r in each), default=0),
-        argmax_equal=sum(r.argmax_equal for r in each),
+        elements=sum(r.elements for r in rows),
+        exact=sum(r.exact for r in rows),
+        max_lsb=max((r.max_lsb for r in rows), default=0),
+        argmax_equal=sum(r.argmax_equal for r in rows),
         histogram=dict(sorted(histogram.items())),
-        sample_max_lsb=tuple(r.max_lsb for r in each),
-        sample_argmax=tuple(bool(r.argmax_equal) for r in each),
+        sample_max_lsb=tuple(r.max_lsb for r in rows),
+        sample_argmax=tuple(bool(r.argmax_equal) for r in rows),
     )

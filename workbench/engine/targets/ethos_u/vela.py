@@ -153,8 +153,8 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
     for row in _rows(model, _PERFORMANCE):
         name = str(row.get("name", ""))
         origin = origin_named(name, origins)
-        found = [details[table].get(row.get("id"), {}) for table in _DETAILS]
-        shapes, units, decoding = found
+        details_of_row = [details[table].get(row.get("id"), {}) for table in _DETAILS]
+        shapes, units, decoding = details_of_row
         outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith(_INSIDE)]
         external = sum(_number(row.get(k)) for k in outside)
         macs = _number(row.get("mac_count"))

@@ -118,11 +118,11 @@ def split(x: Tensor, sizes: Sequence[int]) -> Blocks:
     if padded != shape:
         pads = [side for n, p in zip(shape[::-1], padded[::-1], strict=True) for side in (0, p - n)]
         x = functional.pad(x, pads)
-    made = Blocks(x, shape, padded, tuple(sizes))
+    blocks = Blocks(x, shape, padded, tuple(sizes))
     elements = 1
     for size in sizes:
         elements *= size
-    if made.rowwise:
+    if blocks.rowwise:
         return Blocks(x.reshape(-1, elements), shape, padded, tuple(sizes))
     counts = [n // b for n, b in zip(padded, sizes, strict=True)]
     pairs = [value for pair in zip(counts, sizes, strict=True) for value in pair]

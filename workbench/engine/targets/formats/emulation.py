@@ -63,10 +63,10 @@ class Placing:
 @lru_cache(maxsize=4096)
 def _operation(text: str) -> tuple[Operation, str]:
     fields: dict[str, Any] = json.loads(text)
-    made = Operation(
+    operation = Operation(
         fields["operation"], fields["scheme"], fields["parameters"], fields["mase_compatible"]
     )
-    return made, fields["operand"]
+    return operation, fields["operand"]
 
 
 def quantize_per_format(x: torch.Tensor, placing: str) -> torch.Tensor:

@@ -112,8 +112,8 @@ def scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     def work(part: Tensor, largest: Tensor) -> Tensor:
         # Float64, so that the largest value comes out as it went in.
         scale = (high / torch.where(largest > 0, largest, 1.0).double()).clamp_(max=_MOST)
-        made = part.double().mul_(scale).round_().clamp_(low, high)
-        return made.div_(scale).to(part.dtype)
+        values = part.double().mul_(scale).round_().clamp_(low, high)
+        return values.div_(scale).to(part.dtype)
 
     return by_rows(rows, (finite_largest(rows),), work).reshape(x.shape)
 

@@ -145,8 +145,8 @@ def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     bias = (top - mase_largest(blocks.rows).log2_().ceil_()).clamp_(0, last)
 
     def work(rows: Tensor, b: Tensor) -> Tensor:
-        made = powers_of_two(rows, -b, top - b)
-        return made.masked_fill_(rows.isnan(), float("nan"))
+        steps = powers_of_two(rows, -b, top - b)
+        return steps.masked_fill_(rows.isnan(), float("nan"))
 
     return blocks.join(by_rows(blocks.rows, (bias,), work))
 
@@ -175,10 +175,10 @@ def mxint(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's mxint does: a power of two as largest value saturates."""
     rows, moved, axis = _grouped(x, given, role)
     largest = largest_of_rows(rows)
-    made = _mxint_rows(rows, largest, given)
+    rounded = _mxint_rows(rows, largest, given)
     if given["quantile_search"]:
-        made = _best_quantile(rows, made, given, last=axis == x.dim() - 1)
-    return made.reshape(moved.shape).movedim(-1, axis).contiguous()
+        rounded = _best_quantile(rows, rounded, given, last=axis == x.dim() - 1)
+    return rounded.reshape(moved.shape).movedim(-1, axis).contiguous()
 
 
 def _mxint_rows(rows: Tensor, largest: Tensor, given: Mapping[str, Any]) -> Tensor:
@@ -224,8 +224,8 @@ def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     def work(part: Tensor, scales: Tensor) -> Tensor:
         return mase_element(part / scales, exponent_bits, bits).mul_(scales)
 
-    made = by_rows(rows, (scale,), work)
-    return made.reshape(moved.shape).movedim(-1, axis).contiguous()
+    rounded = by_rows(rows, (scale,), work)
+    return rounded.reshape(moved.shape).movedim(-1, axis).contiguous()
 
 
 def _needs_float32(scheme: str, x: Tensor) -> None:

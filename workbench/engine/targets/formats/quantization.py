@@ -79,7 +79,7 @@ class Found:
 
 def operations(graph: fx.Graph) -> Iterator[Found]:
     """Yield every operation of a graph, in order."""
-    found: dict[fx.Node, Found] = {}
+    operators: dict[fx.Node, Found] = {}
     taken: set[fx.Node] = set()
     for node in graph.nodes:
         name = OPERATORS.get(programs.op_of(node)) if node.op == "call_function" else None
@@ -90,9 +90,9 @@ def operations(graph: fx.Graph) -> Iterator[Found]:
         else:
             each = Found(node, name, tuple(_operands(node, name)))
         if each is not None:
-            found[node] = each
+            operators[node] = each
             taken.update(each.inside)
-    yield from (each for node, each in found.items() if node not in taken)
+    yield from (each for node, each in operators.items() if node not in taken)
 
 
 def _operands(node: fx.Node, name: str) -> Iterator[Operand]:
@@ -100,12 +100,12 @@ def _operands(node: fx.Node, name: str) -> Iterator[Operand]:
     for place, source in _arguments(node):
         if not isinstance(source, fx.Node) or not _is_float(source):
             continue
-        said = _argument(node, place)
+        operand = _argument(node, place)
         if place == 0:
             yield Operand(node, place, "x", source)
-        elif name in _PRODUCTS | _SUMS or said == "weight":
+        elif name in _PRODUCTS | _SUMS or operand == "weight":
             yield Operand(node, place, "w", source)
-        elif said == "bias":
+        elif operand == "bias":
             yield Operand(node, place, "b", source)
 
 
@@ -160,12 +160,12 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     rules.decide(module.graph)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
     results: dict[fx.Node, fx.Node] = {}
-    for found in list(operations(module.graph)):
-        rule = rules.won.get(found.node)
+    for operation in list(operations(module.graph)):
+        rule = rules.won.get(operation.node)
         config = rules.project.config_of(rule) if rule is not None else None
         if rule is not None and isinstance(config, FormatConfig):
-            _place(module, found, config, observers, results)
-            rules.placed.update((n, rule) for n in (found.node, *found.inside))
+            _place(module, operation, config, observers, results)
+            rules.placed.update((n, rule) for n in (operation.node, *operation.inside))
     for name, body in list(loop_bodies(module)):
         module.set_submodule(name, prepare(body, rules), strict=True)
     module.recompile()
@@ -242,7 +242,9 @@ def _observed(module: fx.GraphModule, source: fx.Node, placing: Placing) -> fx.N
     name = f"format_observer_{number}"
     module.add_submodule(name, observer)
     node = module.graph.call_module(name, (source,))
-    node.meta = {key: each for key, each in source.meta.items() if key in {"val", "tensor_meta"}}
+    node.meta = {
+        key: key_value for key, key_value in source.meta.items() if key in {"val", "tensor_meta"}
+    }
     return node
 
 
@@ -347,8 +349,8 @@ def _add(observed: fx.GraphModule, weights: _Sum, data: _Sum) -> None:
             placing = next((each for each in users if each is not None), None)
             weights.add(tuple(value.shape), placing)
     seen: set[tuple[fx.Node, str]] = set()
-    for found in operations(observed.graph):
-        for operand in found.operands:
+    for operation in operations(observed.graph):
+        for operand in operation.operands:
             source = operand.source
             placing = _placing(observed, source)
             origin = source.args[0] if placing is not None else source

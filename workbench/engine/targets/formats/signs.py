@@ -49,10 +49,10 @@ def hard_sigmoid(x: Tensor) -> Tensor:
 
 
 def _levels(x: Tensor, upper: Tensor, bipolar: bool) -> Tensor:
-    made = upper.to(x.dtype)
+    levels = upper.to(x.dtype)
     if bipolar:
-        made.mul_(2).sub_(1)
-    return made.masked_fill_(x.isnan(), _NAN)
+        levels.mul_(2).sub_(1)
+    return levels.masked_fill_(x.isnan(), _NAN)
 
 
 def mase_binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:

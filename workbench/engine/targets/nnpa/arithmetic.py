@@ -128,9 +128,9 @@ def range_of(x: Tensor, mode: Mode) -> Range:
             f"Its values are {float(x.min()):.3g} to {float(x.max()):.3g}.",
             code="range-beyond-float32",
         )
-    made = Range(scale, zero, reciprocal)
-    if made.fits_accelerator:
-        return made
+    grid = Range(scale, zero, reciprocal)
+    if grid.fits_accelerator:
+        return grid
     sentence = (
         f"NNPA does not support the scale {float(scale):.3g}: its reciprocal must be "
         f"above {RECIPROCAL_ABOVE:.3g} and at most {RECIPROCAL_MOST:.3g}."
@@ -225,8 +225,10 @@ def quantized(x: Tensor, mode: Mode, operand: Operand) -> tuple[Tensor, Range]:
             "quantization for them."
         )
         by = Range(by.scale, by.zero_point, by.reciprocal, (*by.warnings, what_if))
-    made = weight_codes(x, by) if operand == "weight" and mode == "sym" else codes(x, by)
-    return made.to(torch.int8), by
+    quantized_weight = (
+        weight_codes(x, by) if operand == "weight" and mode == "sym" else codes(x, by)
+    )
+    return quantized_weight.to(torch.int8), by
 
 
 # As many products of codes, each at most 2^14, add up exactly in float32.
@@ -278,8 +280,8 @@ def weight_of(b: Tensor, mode: Mode = "sym") -> Weight:
         WorkbenchError: it has no range.
     """
     by = range_of(b, mode)
-    made = weight_codes(b, by) if mode == "sym" else codes(b, by)
-    return Weight(made, by, made.sum(-2, dtype=torch.float64))
+    quantized_weight = weight_codes(b, by) if mode == "sym" else codes(b, by)
+    return Weight(quantized_weight, by, quantized_weight.sum(-2, dtype=torch.float64))
 
 
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None, mode: Mode, numerics: Numerics) -> Product:
@@ -387,8 +389,8 @@ def _unfolded_offset(by: Range, weight: Weight, bias: Tensor | None) -> Tensor:
     """
     factor = 1 / by.reciprocal / weight.by.reciprocal
     inner = weight.codes.shape[-2]
-    made = (factor * inner * by.zero_point * weight.by.zero_point).expand_as(weight.sums)
-    return rounded(made if bias is None else made + bias.float(), saturate=True)
+    offset_product = (factor * inner * by.zero_point * weight.by.zero_point).expand_as(weight.sums)
+    return rounded(offset_product if bias is None else offset_product + bias.float(), saturate=True)
 
 
 def _corrected(y: Tensor, activation: Tensor, by: Range, weight: Weight) -> Tensor:

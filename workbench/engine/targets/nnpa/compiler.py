@@ -45,8 +45,8 @@ class Compiler:
 def find_compiler(folder: Path) -> Compiler | str:
     """Return the compiler, or a sentence why there is none."""
     if path := shutil.which(COMPILER):
-        said = _answer([path, "--version"])
-        return Compiler((path,), f"{COMPILER} {_version(said)}")
+        version_text = _answer([path, "--version"])
+        return Compiler((path,), f"{COMPILER} {_version(version_text)}")
     docker = shutil.which(CONTAINER_TOOL)
     if docker is None:
         return _ABSENT
@@ -76,28 +76,30 @@ def check(
     """
     with tempfile.TemporaryDirectory(prefix="nnpa-") as name:
         folder = Path(name)
-        found = find_compiler(folder)
-        if isinstance(found, str):
-            return CompilerCheck(sentence=found)
+        compiler = find_compiler(folder)
+        if isinstance(compiler, str):
+            return CompilerCheck(sentence=compiler)
         (folder / MODEL_FILE).write_bytes(model)
         if config:
             (folder / CONFIG_FILE).write_text(config)
         flags = arguments(
             MODEL_FILE, options, emit="EmitZHighIR", config=CONFIG_FILE if config else ""
         )
-        code, said = _run([*found.call, *flags], folder, check_cancelled)
+        code, output = _run([*compiler.call, *flags], folder, check_cancelled)
         written = folder / f"{MODEL_FILE.removesuffix('.onnx')}.onnx.mlir"
-        told = written.read_text(errors="replace") if written.is_file() else None
+        listing = written.read_text(errors="replace") if written.is_file() else None
     shown = shlex.join([COMPILER, *flags])
-    if code != 0 or told is None:
-        last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+    if code != 0 or listing is None:
+        last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
         why = f"ended with {code}" if code else "wrote nothing"
-        sentence = f"{found.version} {why}: {last.strip()[:300] or 'no output'}"
-        return CompilerCheck(compiler=found.version, command=shown, sentence=sentence)
-    count = told.count(_QUANTIZED)
+        sentence = f"{compiler.version} {why}: {last.strip()[:300] or 'no output'}"
+        return CompilerCheck(compiler=compiler.version, command=shown, sentence=sentence)
+    count = listing.count(_QUANTIZED)
     agrees = "as predicted" if count == predicted else f"but {predicted} were predicted"
-    sentence = f"{found.version} creates {count} int8 products, {agrees}."
-    return CompilerCheck(compiler=found.version, command=shown, quantized=count, sentence=sentence)
+    sentence = f"{compiler.version} creates {count} int8 products, {agrees}."
+    return CompilerCheck(
+        compiler=compiler.version, command=shown, quantized=count, sentence=sentence
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -64,16 +64,16 @@ class Held:
 
     def weight(self, *, linear: bool) -> Weight:
         """Return it as [K, N] or [S, K, N]."""
-        made = (self.codes.t() if linear else self.codes).float()
-        return arithmetic.Weight(made, self.by, made.sum(-2))
+        values = (self.codes.t() if linear else self.codes).float()
+        return arithmetic.Weight(values, self.by, values.sum(-2))
 
 
 def quantize_per_nnpa(x: Tensor, role: str, mode: Mode) -> Activation | Held:
     """Return an operand with its range: an "activation" or a "weight"."""
     if role == "activation":
         return Activation(x, mode)
-    made = arithmetic.weight_of(x.detach(), mode)
-    return Held(made.codes, made.by, x)
+    weight_codes = arithmetic.weight_of(x.detach(), mode)
+    return Held(weight_codes.codes, weight_codes.by, x)
 
 
 def dequantize_per_nnpa(operand: Activation | Held) -> Activation | Held:
@@ -85,7 +85,7 @@ def dequantize_weight_per_nnpa(
     stored: Tensor, scale: float, zero_point: float, reciprocal: float
 ) -> Held:
     """Return a weight of int8 codes that was quantized during conversion."""
-    by = Range(*(torch.tensor(each) for each in (scale, zero_point, reciprocal)))
+    by = Range(*(torch.tensor(value) for value in (scale, zero_point, reciprocal)))
     return Held(stored, by)
 
 
@@ -106,12 +106,12 @@ def nnpa_matmul(
     numerics, linear, name = how
     if isinstance(a, Activation) and isinstance(b, Held):
         try:
-            made = _quantized(a, b.weight(linear=linear), bias, numerics)
+            product = _quantized(a, b.weight(linear=linear), bias, numerics)
         except WorkbenchError as error:
             place = Place(kind="node", id=name)
             infos = [info.model_copy(update={"where": place}) for info in error.infos]
             raise WorkbenchError(infos) from error
-        return _straight_through(made, a, b, bias, linear)
+        return _straight_through(product, a, b, bias, linear)
     left = a.rounded if isinstance(a, Activation) else a
     right = b.rounded if isinstance(b, Held) else b
     return _float(left, right, bias, linear)
@@ -141,5 +141,5 @@ def _straight_through(
 def _float(a: Tensor, b: Tensor, bias: Tensor | None, linear: bool) -> Tensor:
     if linear:
         return torch.nn.functional.linear(a, b, bias)
-    made = a @ b
-    return made if bias is None else made + bias
+    product = a @ b
+    return product if bias is None else product + bias

@@ -65,7 +65,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     config = _config(model, known, products, report)
     data = model.SerializeToString(deterministic=True)
     context.progress(0, None, "running the compiler")
-    predicted = sum(each.quantized for each in products)
+    predicted = sum(product.quantized for product in products)
     made = ExportedModel(
         opset=OPSET, ir_version=IR_VERSION, nodes=len(model.graph.node), bytes=len(data),
         rewritten=rewritten, products=products, config=config,
@@ -88,7 +88,7 @@ def _products(
 ) -> tuple[ExportedProduct, ...]:
     """Return every product with the compiler's verdict; a rule against it takes precedence."""
     notes = {note.node: note for note in report.annotations}
-    found = []
+    product_list = []
     for node, product in file_products(model):
         module, origin = known.get(node.name, ("", ""))
         note = notes.get(origin)
@@ -99,11 +99,11 @@ def _products(
             why = why or SILENT
         if not why and note is not None and not note.quantized:
             why = note.reason
-        found.append(ExportedProduct(
+        product_list.append(ExportedProduct(
             node=node.name, op=node.op_type, origin=origin, module=module,
             quantized=not why, reason=why or (note.reason if note is not None else ""),
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(product_list)
 
 
 def _config(

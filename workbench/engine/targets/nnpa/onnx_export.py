@@ -53,11 +53,11 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
     """
     if not kept(program):
         return program
-    said = program.graph_signature
+    signature = program.graph_signature
     outputs = [
         OutputSpec(OutputKind.USER_OUTPUT, spec.arg, None)
         if spec.kind is OutputKind.BUFFER_MUTATION else spec
-        for spec in said.output_specs
+        for spec in signature.output_specs
     ]  # fmt: skip
     first, *others = program.module_call_graph
     assert first.signature is not None
@@ -67,7 +67,7 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
     )
     return torch.export.ExportedProgram(
         root=program.graph_module, graph=copy.deepcopy(program.graph),
-        graph_signature=ExportGraphSignature(list(said.input_specs), outputs),
+        graph_signature=ExportGraphSignature(list(signature.input_specs), outputs),
         state_dict=program.state_dict, range_constraints=program.range_constraints,
         module_call_graph=[whole, *others], example_inputs=program.example_inputs,
         constants=program.constants, verifiers=program.verifiers,
@@ -98,10 +98,10 @@ def hand_on(made: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
 def widen_indices(model: onnx.ModelProto) -> None:
     """Convert the inputs of operators that need int64 indices, in place."""
     types = {
-        each.name: each.type.tensor_type.elem_type
+        value.name: value.type.tensor_type.elem_type
         for graph in (model.graph, onnx.shape_inference.infer_shapes(model).graph)
-        for each in (*graph.input, *graph.value_info)
-    } | {each.name: each.data_type for each in model.graph.initializer}
+        for value in (*graph.input, *graph.value_info)
+    } | {initializer.name: initializer.data_type for initializer in model.graph.initializer}
     nodes: list[onnx.NodeProto] = []
     wide: dict[str, str] = {}
     for node in model.graph.node:
@@ -217,7 +217,7 @@ def rewrite_gemms(model: onnx.ModelProto) -> int:
 
     Raises nothing: a Gemm whose weight is computed stays.
     """
-    held = {each.name: each for each in model.graph.initializer}
+    held = {initializer.name: initializer for initializer in model.graph.initializer}
     done = 0
     for node in model.graph.node:
         flag = next((a for a in node.attribute if a.name == "transB"), None)
@@ -239,15 +239,15 @@ def tidy(model: onnx.ModelProto) -> None:
     """Remove unused values, possibly wrong shapes, and records of this machine."""
     read = {name for node in model.graph.node for name in node.input}
     read |= {output.name for output in model.graph.output}
-    kept = [each for each in model.graph.initializer if each.name in read]
+    kept = [initializer for initializer in model.graph.initializer if initializer.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(sorted(kept, key=lambda each: each.name))
     # It also contains shapes of weights, which would contradict the transposed ones.
     del model.graph.value_info[:]
-    for each in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
+    for holder in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
                  *model.graph.initializer):  # fmt: skip
-        del each.metadata_props[:]
-        each.doc_string = ""
+        del holder.metadata_props[:]
+        holder.doc_string = ""
 
 
 def check(model: onnx.ModelProto) -> None:
@@ -301,7 +301,7 @@ def _scopes(node: onnx.NodeProto) -> list[str]:
     try:
         import ast
 
-        return [str(each) for each in ast.literal_eval(text)] if text else []
+        return [str(scope) for scope in ast.literal_eval(text)] if text else []
     except (SyntaxError, ValueError):
         return []
 
@@ -323,7 +323,7 @@ def _quiet() -> Iterator[None]:
 def file_products(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, Product]]:
     """Yield every MatMul and Gemm with the addition after it, in order."""
     shapes = _shapes(model)
-    held = {each.name for each in model.graph.initializer}
+    held = {initializer.name for initializer in model.graph.initializer}
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
         for name in node.input:
@@ -365,8 +365,8 @@ def _added(node: onnx.NodeProto, add: onnx.NodeProto, flat: bool, held: set[str]
 
 def _shapes(model: onnx.ModelProto) -> Shapes:
     known = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
-    found = {
-        each.name: tuple(d.dim_value for d in each.type.tensor_type.shape.dim)
-        for each in (*known.value_info, *known.input, *known.output)
+    shapes = {
+        value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+        for value in (*known.value_info, *known.input, *known.output)
     }
-    return found | {each.name: tuple(each.dims) for each in known.initializer}
+    return shapes | {initializer.name: tuple(initializer.dims) for initializer in known.initializer}

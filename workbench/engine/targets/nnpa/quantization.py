@@ -122,15 +122,15 @@ def _linear(module: fx.GraphModule, node: fx.Node, rewritten: bool) -> Found:
     bias = given if isinstance(given, fx.Node) else None
     shape = _shape(right)
     gemm = len(_shape(left)) == 2
-    said = Product(
+    product = Product(
         _shape(left), (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape,
         constant(module, right) is not None, gemm=gemm, transposed=gemm and not rewritten,
         bias=None if bias is None else _shape(bias),
         constant_bias=bias is None or constant(module, bias) is not None,
     )  # fmt: skip
     if bias is None:
-        return _with_addition(module, Found(node, node, left, right, None, True, said))
-    return Found(node, node, left, right, bias, True, said)
+        return _with_addition(module, Found(node, node, left, right, None, True, product))
+    return Found(node, node, left, right, bias, True, product)
 
 
 def _addmm(module: fx.GraphModule, node: fx.Node) -> Found:
@@ -139,19 +139,19 @@ def _addmm(module: fx.GraphModule, node: fx.Node) -> Found:
     assert isinstance(left, fx.Node)
     assert isinstance(right, fx.Node)
     scaled = any(node.kwargs.get(name, 1) != 1 for name in ("alpha", "beta"))
-    said = Product(
+    product = Product(
         _shape(left), _shape(right), constant(module, right) is not None, gemm=True,
         scaled=scaled, bias=_shape(bias), constant_bias=constant(module, bias) is not None,
     )  # fmt: skip
-    return Found(node, node, left, right, bias, False, said)
+    return Found(node, node, left, right, bias, False, product)
 
 
 def _matmul(module: fx.GraphModule, node: fx.Node) -> Found:
     left, right = node.args
     assert isinstance(left, fx.Node)
     assert isinstance(right, fx.Node)
-    said = Product(_shape(left), _shape(right), constant(module, right) is not None)
-    return _with_addition(module, Found(node, node, left, right, None, False, said))
+    product = Product(_shape(left), _shape(right), constant(module, right) is not None)
+    return _with_addition(module, Found(node, node, left, right, None, False, product))
 
 
 def _with_addition(module: fx.GraphModule, found: Found) -> Found:
@@ -168,14 +168,16 @@ def _with_addition(module: fx.GraphModule, found: Found) -> Found:
     if flat and not held and first is not found.source:
         # Only an addition with the product as first operand becomes a Gemm.
         return found
-    said = Product(
+    product = Product(
         found.product.left, found.product.right, found.product.constant,
         gemm=found.product.gemm, transposed=found.product.transposed, bias=shape,
         constant_bias=held,
     )  # fmt: skip
-    if not (said.takes_bias and held and isinstance(other, fx.Node)):
-        return Found(found.source, found.source, found.left, found.right, None, found.linear, said)
-    return Found(add, found.source, found.left, found.right, other, found.linear, said)
+    if not (product.takes_bias and held and isinstance(other, fx.Node)):
+        return Found(
+            found.source, found.source, found.left, found.right, None, found.linear, product
+        )
+    return Found(add, found.source, found.left, found.right, other, found.linear, product)
 
 
 def _shape(node: fx.Node) -> tuple[int, ...]:
@@ -217,17 +219,21 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     rules.decide(module.graph)
     options = options_of(rules.project)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
-    for found in list(products(module, rewritten=bool(options["rewrite_gemm"]))):
-        rule = rules.won.get(found.source)
+    for found_products in list(products(module, rewritten=bool(options["rewrite_gemm"]))):
+        rule = rules.won.get(found_products.source)
         if rule is None or not isinstance(rules.project.config_of(rule), DynamicConfig):
             continue
-        nodes = {found.source, found.node}
-        why = _why_not(found, rules, options)
-        if said := why or found.product.splits or _odd_weight(module, found, options):
-            rules.told.update(dict.fromkeys(nodes, said))
+        nodes = {found_products.source, found_products.node}
+        why = _why_not(found_products, rules, options)
+        if (
+            reason := why
+            or found_products.product.splits
+            or _odd_weight(module, found_products, options)
+        ):
+            rules.told.update(dict.fromkeys(nodes, reason))
         if why:
             continue
-        _place(module, found, options, observers)
+        _place(module, found_products, options, observers)
         rules.placed.update(dict.fromkeys(nodes, rule))
     module.recompile()
     return module
@@ -288,10 +294,10 @@ def _standing(module: fx.GraphModule, found: Found) -> fx.Node:
     name = f"_constant_{found.right.name}"
     module.register_buffer(name, value.detach().clone())
     with module.graph.inserting_before(found.source):
-        made = module.graph.get_attr(name)
-    made.meta = {**found.right.meta}
-    found.source.replace_input_with(found.right, made)
-    return made
+        attribute = module.graph.get_attr(name)
+    attribute.meta = {**found.right.meta}
+    found.source.replace_input_with(found.right, attribute)
+    return attribute
 
 
 def _observed(module: fx.GraphModule, source: fx.Node, role: str, mode: str) -> fx.Node:

@@ -135,11 +135,11 @@ def _session(model: bytes) -> Callable[[Sequence[torch.Tensor]], list[torch.Tens
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
 
     def run(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         given = {n: t.numpy() for n, t in zip(names, inputs, strict=True)}
-        return [torch.from_numpy(np.asarray(each)) for each in session.run(None, given)]
+        return [torch.from_numpy(np.asarray(output)) for output in session.run(None, given)]
 
     return run
 

@@ -1,0 +1,136 @@
+"""A disk that is full at any byte: a stage fails in one sentence, nothing half stays, it heals.
+
+An engine process whose files cannot grow beyond a size meets the fault wherever bytes are written,
+also in the libraries of the toolchain.
+"""
+
+import os
+import random
+import resource
+
+import pytest
+
+from tests.e2e.conftest import Lane
+from tests.engine.in_process import CALIBRATED, Engine, project
+from tests.faults import failing_reads
+from workbench.pipeline.plan import plan
+from workbench.protocol import JobFinished, Ready, StageFailed, StageFinished
+
+pytestmark = pytest.mark.engine
+STAGES = (
+    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
+    "run", "package",
+)  # fmt: skip
+
+
+HOW = {"elapsed_s", "retargeted"}
+
+
+def full_after(size):
+    """Let no file of an engine grow beyond a size [bytes], as on a full disk."""
+
+    def on_event(engine, event):
+        if isinstance(event, Ready):
+            resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (size, -1))
+
+    return on_event
+
+
+def survives(lane, size):
+    """Run all stages with a limit; return the stage that failed, "" if none."""
+    lane.run("package", full_after(size))
+    for folder in (lane.cache.root / "results").glob("*/*"):
+        assert lane.cache.verify(folder.name), (size, folder)
+    assert list((lane.cache.root / "partial").iterdir()) == []
+    failed = lane.kinds(StageFailed)
+    if not failed:
+        assert lane.kinds(JobFinished)[0].outcome == "done"
+        return ""
+    (event,) = failed
+    assert [info.code for info in event.infos] == ["cache-not-writable"], (size, event)
+    assert "Traceback" not in event.infos[0].message
+    return event.stage
+
+
+def sizes_of(lane):
+    """Return the sizes of all files that the stages write, by stage [bytes]."""
+    planned = plan(lane.project, lane.path.parent, lane.cache)
+    return {
+        stage: [p.stat().st_size for p in lane.cache.folder(planned.key(stage)).iterdir()]
+        for stage in STAGES
+    }
+
+
+def test_that_a_full_disk_fails_a_stage_in_one_sentence_and_the_next_run_heals(tmp_path):
+    lane = Lane(tmp_path)
+    assert [survives(lane, size) for size in (100, 30_000)] == ["import_model", "export"]
+    lane.run("convert")
+    assert lane.kinds(JobFinished)[0].outcome == "done"
+    assert {e.stage for e in lane.kinds(StageFinished) if e.cached} == {"import_model"}
+
+
+@pytest.mark.slow
+def test_that_every_stage_survives_a_disk_that_is_full_anywhere_in_its_files(tmp_path):
+    lane = Lane(tmp_path)
+    lane.run("package")
+    sizes, source, failed = sizes_of(lane), random.Random(1), set()
+    for stage in STAGES:
+        lane.run("package")
+        largest = max(sizes[stage])
+        for size in sorted({0, 1, 512, largest // 2, largest - 1, source.randrange(largest)}):
+            # What came before stays; this stage and those after it are made again.
+            for later in STAGES[STAGES.index(stage) :]:
+                lane.cache.remove(plan(lane.project, lane.path.parent, lane.cache).key(later))
+            assert survives(lane, size) == stage, (stage, size)
+            failed.add(stage)
+    assert failed == set(STAGES)
+    lane.run("package")
+    assert lane.kinds(JobFinished)[0].outcome == "done"
+
+
+def figures(result):
+    """Return what a result says, without how it was made."""
+
+    def plain(value):
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items() if k not in HOW}
+        return [plain(each) for each in value] if isinstance(value, list) else value
+
+    return plain(result.model_dump(mode="json"))
+
+
+def read_again(engine, made, stage, how, positions):
+    """Run a stage whose earlier results are read with faults; every run ends as it must."""
+    assert engine.run(made, stage) == "done"
+    expected = figures(engine.result(made, stage))
+    count = 0
+    for number, attempt in failing_reads(engine.cache.root, how, positions):
+        engine.cache.remove(plan(made, engine.folder, engine.cache).key(stage))
+        # Another engine has nothing in memory.
+        other = Engine(engine.folder)
+        try:
+            with attempt:
+                outcome = other.run(made, stage)
+            count += 1
+            if outcome == "failed":
+                assert len(other.failures) == 1
+                assert other.failure.code != "unexpected", (number, other.failure)
+            # What was not read right is made again.
+            assert other.run(made, stage) == "done"
+        finally:
+            other.close()
+        assert figures(engine.result(made, stage)) == expected, number
+    return count
+
+
+def test_that_results_that_are_read_with_faults_do_not_give_others(engine):
+    made = project("small", **CALIBRATED)
+    assert read_again(engine, made, "convert", "short", (2, 9)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["short", "zeroed", "error"])
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_that_every_stage_survives_a_fault_at_every_read(engine, stage, how):
+    made = project("small", **CALIBRATED)
+    assert read_again(engine, made, stage, how, None) > 0 or os.name != "posix"
