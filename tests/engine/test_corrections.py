@@ -237,7 +237,8 @@ def test_that_values_that_depend_on_no_input_are_constants(engine):
 @pytest.mark.parametrize(
     ("name", "config", "device", "correction"),
     [("least", "a8w8", U55, MINIMA), ("least", "a16w8", U55, MINIMA),
-     ("most_of_one", "a8w8", U55, ONES), ("two_tables", "a16w8", U85, ONE_TABLE)],
+     ("most_of_one", "a8w8", U55, ONES),
+     pytest.param("two_tables", "a16w8", U85, ONE_TABLE, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
     engine, name, config, device, correction

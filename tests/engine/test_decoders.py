@@ -74,7 +74,8 @@ def test_that_a_text_is_read_in_sequences_that_begin_anew(engine, reading, model
     assert [s.follows for s in found.steps[:3]] == ["h", "e", "\u2423"]
 
 
-@pytest.mark.parametrize("model", ["kept", pytest.param("carried", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["kept", "carried"])
 def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     project = reading(model)
     assert engine.run(project, "package", "evaluate") == "done", engine.failure

@@ -75,6 +75,7 @@ def test_that_both_give_the_npu_the_same_commands_and_weights(engine, tmp_path):
     assert whole(ours) == whole((tmp_path / "stock.pte").read_bytes())
 
 
+@pytest.mark.slow
 def test_that_the_command_that_is_written_gives_the_npu_the_same(engine, tmp_path):
     made = project("small", calibration=DataSource(spec="networks.py:samples", limit=4))
     commands, text = give_command(made, tmp_path, tmp_path / "given.py")

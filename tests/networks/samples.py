@@ -25,6 +25,14 @@ def sequences_8():
     yield from _samples((1, 8, 16))
 
 
+def rows_8():
+    yield from _samples((1, 4, 8))
+
+
+def row_6():
+    yield from _samples((1, 6))
+
+
 def numbers_and_rows():
     for index, (rows,) in enumerate(_samples((1, 5, 16))):
         yield (torch.arange(index, index + 5)[None] % 12, rows)

@@ -87,7 +87,12 @@ def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(
 
 
 @pytest.mark.parametrize(
-    ("module", "config"), [("conv", "a8w8-per-tensor"), ("fc", "a16w8"), ("conv", "float")]
+    ("module", "config"),
+    [
+        pytest.param("conv", "a8w8-per-tensor", marks=pytest.mark.slow),
+        pytest.param("fc", "a16w8", marks=pytest.mark.slow),
+        ("conv", "float"),
+    ],
 )
 def test_that_the_numbers_of_an_edit_equal_those_of_a_fresh_run_without_acceleration(
     engine, fresh, module, config

@@ -30,7 +30,10 @@ def lowered(engine, made):
     return engine.result(made, "lower")
 
 
-@pytest.mark.parametrize(("model", "config"), [("small", "a8w8"), ("attending", "a16w8")])
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [("small", "a8w8"), pytest.param("attending", "a16w8", marks=pytest.mark.slow)],
+)
 def test_that_what_is_foreseen_is_what_lowering_does(engine, model, config):
     made = project(model, config)
     found = foreseen(engine, made)

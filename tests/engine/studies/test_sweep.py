@@ -78,6 +78,7 @@ def test_that_points_none_of_which_fits_are_refused_before_anything_runs(digits)
     assert "convert" not in done.err
 
 
+@pytest.mark.slow
 def test_that_no_scheduler_is_a_sentence(digits):
     workbench, path, _ = digits
     done = workbench(

@@ -74,6 +74,7 @@ def test_that_a_rule_for_an_operation_reaches_all_its_parts_and_no_other(engine,
     assert all(found[name] == {"a16w8"} for name in wide)
 
 
+@pytest.mark.slow
 def test_that_what_is_kept_off_takes_all_its_parts_along(engine):
     made = edits.assign(project(RELATING, target=U85), "node_name", "layer_norm", "cpu")
     lowered = ran(engine, made, "lower")

@@ -57,6 +57,7 @@ def test_that_the_remembered_table_of_operators_equals_the_parsed_one(
     assert digest_of_edge_table(quick) == stock_digest
 
 
+@pytest.mark.slow
 def test_that_a_damaged_table_is_parsed_afresh(tmp_path: Path, stock_digest: str) -> None:
     quick = QUICK.format(folder=str(tmp_path))
     digest_of_edge_table(quick)

@@ -107,6 +107,7 @@ def test_that_the_student_without_rounding_is_the_float_model(model):
     assert set(student.parameters) == set(dict(made.named_parameters()))
 
 
+@pytest.mark.slow
 def test_that_training_goes_on_exactly_where_it_was_left(engine):
     plain = project("careful", "a8w4", **CALIBRATED)
     options = {"halve_after": 1, "learning_rate": 0.03}
