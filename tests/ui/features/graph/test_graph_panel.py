@@ -145,7 +145,8 @@ def test_that_an_overlay_says_how_its_number_came_about(graph):
     assert titles == [
         "No overlay", "SQNR [dB] (measured)", "Max error (measured)", "Cycles (estimated)",
         "MACs (computed)", "SRAM [bytes] (estimated)", "Cycles outside SRAM (estimated)",
-        "Utilisation [%] (estimated)",
+        "Utilisation [%] (estimated)", "FVP cycles (measured)",
+        "FVP cycles above the estimate (measured)",
     ]  # fmt: skip
     overlay(graph, "sqnr")
     assert graph.view.surface.marks.overlay.title == "SQNR [dB], measured"
