@@ -242,18 +242,21 @@ class Hierarchy:
         self.titles: dict[str, str] = growth.titles
         self._alias: dict[str, str] = growth.alias
         self._connect()
-        while container := self._interleaved():
-            self._dissolve(container)
+        while containers := self._interleaved():
+            for container in containers:
+                self._dissolve(container)
             self._connect()
         if shape == "folded" and fold_runs(self.groups):
             self._connect()
 
-    def _interleaved(self) -> str | None:
-        """Return a container whose parts run before and after a sibling that they exchange with.
+    def _interleaved(self) -> list[str]:
+        """Return containers whose parts run before and after a sibling that they exchange with.
 
-        One of the links between the two would run upwards. None if there is no such container.
+        One of the links between the two would run upwards. Containers inside of others that are
+        returned are left for later.
         """
-        order = {node.id: index for index, node in enumerate(self.snapshot.nodes)}
+        containers: dict[str, None] = {}
+        order = self._order
         for group in self.groups.values():
             position = {child: index for index, child in enumerate(group.children)}
             for ends in group.links:
@@ -263,8 +266,14 @@ class Hierarchy:
                     first, last = (order[leaf] for leaf in self._ends(item))
                     runs_between = first < order[self._ends(other)[0]] < last
                     if runs_between and self._is_container(item):
-                        return item
-        return None
+                        containers[item] = None
+                        break
+        return [item for item in containers if self.parent[item] not in containers]
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        """The position of every operator in execution order."""
+        return {node.id: index for index, node in enumerate(self.snapshot.nodes)}
 
     def _is_container(self, item: str) -> bool:
         """Return whether an item is a group whose operators all belong to parts of it."""
@@ -291,9 +300,8 @@ class Hierarchy:
                 self.groups[child].label = f"{container.label}.{self.groups[child].label}"
             else:
                 self.titles[child] = f"{container.label}.{self.titles[child]}"
-        order = {node.id: index for index, node in enumerate(self.snapshot.nodes)}
         parts = [*(child for child in group.children if child != key), *container.children]
-        group.children = sorted(parts, key=lambda item: order[self._ends(item)[0]])
+        group.children = sorted(parts, key=lambda item: self._order[self._ends(item)[0]])
         self._alias[key] = group.key
 
     def _connect(self) -> None:

@@ -149,3 +149,26 @@ def test_that_a_flat_drawing_has_no_groups() -> None:
     tree = Hierarchy(layers(24), "flat")
     assert list(tree.groups) == [ROOT]
     assert len(tree.groups[ROOT].children) == len(tree.snapshot.nodes)
+
+
+def test_that_containers_whose_parts_run_between_each_other_are_drawn_part_by_part() -> None:
+    # Three pairs of lists, each used in turn: up.0, mix.0, up.1, mix.1.
+    nodes, edges = [Node("x", "placeholder", "input")], []
+    for stage in range(3):
+        for k in range(3):
+            for name in ("up", "mix"):
+                path = (f"stage{stage}", name, str(k))
+                for op in ("conv2d", "relu"):
+                    node = Node(f"{op}_{len(nodes)}", f"aten.{op}.default", "call",
+                                ".".join(path), 0, path)  # fmt: skip
+                    edges.append(Edge(nodes[-1].id, node.id))
+                    nodes.append(node)
+    tree = Hierarchy(GraphSnapshot("float", tuple(nodes), tuple(edges)))
+    for group in tree.groups.values():
+        position = {child: index for index, child in enumerate(group.children)}
+        assert all(position[source] < position[target] for source, target in group.links)
+    parts = tree.groups["stage1/"].children
+    assert [tree.title(part) for part in parts] == [
+        "up.0", "mix.0", "up.1", "mix.1", "up.2", "mix.2"
+    ]  # fmt: skip
+    assert tree.resolve("stage1/up") == "stage1/"
