@@ -251,6 +251,42 @@ def chain(count: int) -> Rows:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Consecutive rows on their own, numbered anew.
+
+    ``vertices`` are the numbers in all rows. ``turns`` has the bend, in a row above the first one,
+    of every vertex above whose edges come in; there are none in the first section.
+    """
+
+    rows: Rows
+    vertices: list[int]
+    turns: dict[int, int]
+
+
+def section_of(rows: Rows, first: int, last: int) -> Section:
+    """Return the rows from ``first`` up to and without ``last``."""
+    layers = rows.layers[first:last]
+    if len(layers) == len(rows.layers):
+        return Section(rows, list(range(len(rows.up))), {})
+    vertices = sorted(vertex for layer in layers for vertex in layer)
+    number = {vertex: position for position, vertex in enumerate(vertices)}
+    part = Rows(sum(vertex < rows.count for vertex in vertices), [], [], [])
+    part.layers = [[number[vertex] for vertex in layer] for layer in layers]
+    part.up = [[number[v] for v in rows.up[vertex] if v in number] for vertex in vertices]
+    part.down = [[number[v] for v in rows.down[vertex] if v in number] for vertex in vertices]
+    above = [v for v in rows.layers[first - 1] if rows.down[v]] if first else []
+    turns = {vertex: len(vertices) + position for position, vertex in enumerate(above)}
+    for vertex, bend in turns.items():
+        part.up.append([])
+        part.down.append([])
+        for below in rows.down[vertex]:
+            _join(part, bend, number[below])
+    if turns:
+        part.layers.insert(0, list(turns.values()))
+    return Section(part, vertices, turns)
+
+
 def _add_bend(rows: Rows, row: int, above: int, trunk: list[int]) -> None:
     bend = len(rows.up)
     rows.up.append([])
