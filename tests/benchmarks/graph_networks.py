@@ -125,9 +125,8 @@ def real_graph(name: str) -> GraphSnapshot:
     network: nn.Module
     if name == "mobilenet_v2":
         network, example = MobileNetV2(), torch.zeros(1, 3, 96, 96)
-    elif name.startswith("transformer"):
-        layers = 24 if name == "transformer_24" else 12
-        network, example = Encoder(layers=layers), torch.zeros(1, 32, 64)
+    elif name == "transformer":
+        network, example = Encoder(layers=12), torch.zeros(1, 32, 64)
     elif name == "resnet":
         network, example = resnext()[0], torch.zeros(1, 3, 32, 32)
     elif name == "u_net":
