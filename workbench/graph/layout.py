@@ -20,9 +20,8 @@ from workbench.graph.labels import text_width
 from workbench.graph.ordering import (
     Rows,
     Section,
-    build_rows,
     chain,
-    order_rows,
+    ordered_rows,
     place_columns,
     section_of,
 )
@@ -173,9 +172,10 @@ class _Drawing:
         count = self._count
         if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):
             return chain(count)
-        rows = build_rows(count, edges, len(self._entries), len(self._exits))
-        order_rows(rows, thorough=self._contents.thorough)
-        return rows
+        return ordered_rows(
+            count, tuple(edges), len(self._entries), len(self._exits),
+            thorough=self._contents.thorough,
+        )  # fmt: skip
 
     def _place(self, rows: Rows) -> None:
         """Compute the middle [px] of every vertex, and the top and bottom of every row."""

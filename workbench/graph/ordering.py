@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from bisect import bisect_right, insort
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 SWEEPS = 8
 PATIENCE = 3
 TRANSPOSE_UP_TO = 300
+ORDERS_KEPT = 1024
 # Orders tried at random: up to this many, for up to this many vertices.
 SHUFFLES, SHUFFLED_UP_TO = 10, 150
 
@@ -46,6 +48,20 @@ def order_rows(rows: Rows, *, thorough: bool = True) -> None:
             break
     if best is not None:
         rows.layers = best[1]
+
+
+@lru_cache(maxsize=ORDERS_KEPT)
+def ordered_rows(
+    count: int, edges: tuple[tuple[int, int], ...], entries: int, exits: int, *, thorough: bool
+) -> Rows:
+    """Return vertices in ordered rows; blocks of the same structure are ordered once.
+
+    The arguments are those of ``build_rows`` and ``order_rows``. The result is shared: it must not
+    be changed.
+    """
+    rows = build_rows(count, list(edges), entries, exits)
+    order_rows(rows, thorough=thorough)
+    return rows
 
 
 def _improve(rows: Rows) -> tuple[int, list[list[int]]]:

@@ -58,11 +58,11 @@ class EdgePainter:
         """Paint the line pieces of the cells, except very short ones."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.faint_edge)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         for cell in cells:
-            if cell.lines:
-                painter.drawLines(cell.lines)
-            if cell.short_lines and scale * SHORT >= SEEN_PX:
-                painter.drawLines(cell.short_lines)
+            painter.drawPath(cell.lines)
+            if scale * SHORT >= SEEN_PX:
+                painter.drawPath(cell.short_lines)
 
     def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
         """Paint curves, with arrow heads and shapes if legible."""

@@ -132,8 +132,8 @@ class Cell:
 
     items: list[tuple[str, QRectF]] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
-    lines: list[QLineF] = field(default_factory=list)
-    short_lines: list[QLineF] = field(default_factory=list)
+    lines: QPainterPath = field(default_factory=QPainterPath)
+    short_lines: QPainterPath = field(default_factory=QPainterPath)
     routes: list[Line] = field(default_factory=list)
     batches: dict[str, list[QRectF]] | None = None
     batched_for: int = 0
@@ -375,11 +375,18 @@ def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
         if abs(to_y - y) > CELL or abs(to_x - x) > CELL:
             piece = _clipped(x, y, to_x, to_y, bounds)
             if piece is not None:
-                cell.lines.append(piece)
+                _add_piece(cell.lines, piece)
         elif bounds.contains((x + to_x) / 2, (y + to_y) / 2):
             is_short = abs(to_y - y) + abs(to_x - x) <= SHORT
-            (cell.short_lines if is_short else cell.lines).append(QLineF(x, y, to_x, to_y))
+            _add_piece(cell.short_lines if is_short else cell.lines, QLineF(x, y, to_x, to_y))
         x, y = to_x, to_y
+
+
+def _add_piece(path: QPainterPath, piece: QLineF) -> None:
+    """Add a straight piece; it goes on from the last one if it starts there."""
+    if path.isEmpty() or path.currentPosition() != piece.p1():
+        path.moveTo(piece.p1())
+    path.lineTo(piece.p2())
 
 
 def _clipped(x: float, y: float, to_x: float, to_y: float, bounds: QRectF) -> QLineF | None:
