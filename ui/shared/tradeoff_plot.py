@@ -15,6 +15,8 @@ from ui.shared.theme import Theme
 
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
 _NEAR_PX = 14.0
+# Names of accuracies in [0, 1].
+_SHARES = ("top-1", "Top-1")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class TradeoffPlot(Chart):
         self.dots: tuple[Dot, ...] = ()
         self._describe = describe
         self._has_limits = has_limits
+        self._is_share = False
         self._chosen: frozenset[int] = frozenset()
         self._theme: Theme | None = None
         self.box.setMouseEnabled(x=False, y=False)
@@ -68,7 +71,12 @@ class TradeoffPlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_dots(self, dots: Sequence[Dot], accuracy: str) -> None:
-        """Show dots; ``accuracy`` is the label of the y axis."""
+        """Show dots; ``accuracy`` is the label of the y axis. Shares are shown in per cent."""
+        self._is_share = accuracy.startswith(_SHARES)
+        if self._is_share:
+            name, _, rest = accuracy.partition(",")
+            accuracy = f"{name} [%],{rest}"
+        self.plot.getAxis("left").setScale(100.0 if self._is_share else 1.0)
         had = bool(self.dots)
         self.dots = tuple(dots)
         self.set_empty(empty=not dots)
@@ -117,7 +125,8 @@ class TradeoffPlot(Chart):
     def _reach_all(self) -> None:
         cycles = np.asarray([d.cycles for d in self.dots])
         heights = np.asarray([d.accuracy for d in self.dots])
-        self.set_rise(*_air(float(heights.min()), float(heights.max())))
+        bottom, top = _air(float(heights.min()), float(heights.max()))
+        self.set_rise(bottom, min(top, 1.0) if self._is_share else top)
         low, high = _air(float(cycles.min()), float(cycles.max()))
         self.box.setXRange(low, high, padding=0)
 
