@@ -15,6 +15,8 @@ from ui.shared.theme import Theme
 
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
 _NEAR_PX = 14.0
+# What cycles are counted in, from ten of them on.
+_UNITS = ((1_000_000, "million "), (1_000, "thousand "))
 # Names of accuracies in [0, 1].
 _SHARES = ("top-1", "Top-1")
 
@@ -125,6 +127,9 @@ class TradeoffPlot(Chart):
     def _reach_all(self) -> None:
         cycles = np.asarray([d.cycles for d in self.dots])
         heights = np.asarray([d.accuracy for d in self.dots])
+        size, unit = next((u for u in _UNITS if float(cycles.max()) >= 10 * u[0]), (1, ""))
+        self.set_label("bottom", f"{unit}cycles, estimated (Vela)")
+        self.plot.getAxis("bottom").setScale(1.0 / size)
         bottom, top = _air(float(heights.min()), float(heights.max()))
         self.set_rise(bottom, min(top, 1.0) if self._is_share else top)
         low, high = _air(float(cycles.min()), float(cycles.max()))
