@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QAbstractButton
+from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
@@ -28,6 +28,10 @@ def done(opened, qtbot):
 
 
 MOST_TABS = 300
+
+
+def is_reached(widget):
+    return widget.isVisible() and bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 
 def tile(workbench, name):
@@ -266,7 +270,7 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot, workspace
     window.reveal("problems")
     qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
     area = window.workspaces.homes[workspace]
-    qtbot.waitUntil(lambda: any(w.isVisible() for w in area.findChildren(QAbstractButton)))
+    qtbot.waitUntil(lambda: any(map(is_reached, area.findChildren(QWidget))))
     window.pipeline.run.setFocus(Qt.FocusReason.TabFocusReason)
     regions = [
         window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
