@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.engine.in_process import Engine, project
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.results import GRAPH_FILE
 from workbench.targets.ethos_u.corrections import (
     FLIPPED,
     JOINED,
@@ -52,6 +55,14 @@ def is_right(engine, made):
     return same and found.max_lsb <= 4
 
 
+def foretold(engine, made):
+    """Return the options that ``check`` names before anything is compiled."""
+    assert engine.run(made, "prepare") == "done"
+    graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
+    infos = whole_refusals(made, graph, resolve_graph(made, graph))
+    return {info.where.id for info in infos}
+
+
 @pytest.mark.parametrize(
     ("name", "config", "device", "correction"),
     [
@@ -78,7 +89,10 @@ def test_that_a_program_is_right_with_its_correction_and_not_without(
     made = network(name, config, device)
     assert is_right(engine, made)
     assert places(engine, made, correction)
-    assert not is_right(engine, network(name, config, device, **{correction: False}))
+    assert foretold(engine, made) == set()
+    wrong = network(name, config, device, **{correction: False})
+    assert not is_right(engine, wrong)
+    assert foretold(engine, wrong) == {f"target.options.{correction}"}
 
 
 def test_that_a_product_is_copied_before_it_is_flipped(engine):
@@ -86,6 +100,8 @@ def test_that_a_product_is_copied_before_it_is_flipped(engine):
     made = network("flipped_product", "a8w8", "ethos-u85-2048")
     assert is_right(engine, made)
     assert len(places(engine, made, FLIPPED)) == 1
+    off = network("flipped_product", "a8w8", "ethos-u85-2048", **{FLIPPED: False})
+    assert foretold(engine, off) == {f"target.options.{FLIPPED}"}
 
 
 def test_that_a_single_pixel_is_repeated_on_the_npu(engine):
@@ -93,6 +109,8 @@ def test_that_a_single_pixel_is_repeated_on_the_npu(engine):
     made = network("single_mean_spread", "a16w8", U55)
     assert is_right(engine, made)
     assert len(places(engine, made, PIXELS)) == 1
+    off = network("single_mean_spread", "a16w8", U55, **{PIXELS: False})
+    assert foretold(engine, off) == {f"target.options.{PIXELS}"}
     bilinear = network("mean_spread", "a8w8", U55)
     assert is_right(engine, bilinear)
     assert {node.cause for node in engine.result(bilinear, "lower").cpu_nodes} == {"border"}
