@@ -37,9 +37,14 @@ def small(*rules):
     [
         (small(), "integer_io", "Use integer inputs and outputs"),
         (small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc"),
-        (small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU"),
-        (edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
-         "Assign a8w8 to what no rule covers"),
+        pytest.param(
+            small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
+            "Assign a8w8 to what no rule covers", marks=pytest.mark.slow,
+        ),
         (project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1"),
     ],
 )  # fmt: skip
@@ -98,6 +103,7 @@ def test_that_a_nearly_empty_block_of_channels_costs_what_the_card_says(engine):
     assert not any(identity.startswith("channels:") for identity in suggested(engine, fitting))
 
 
+@pytest.mark.slow
 def test_that_a_cell_without_its_correction_gets_the_reason_and_the_card_that_help(engine):
     made = without(project("wide_networks.py:gru_cell"), "written_out_cells")
     nodes = lowered(engine, made).cpu_nodes

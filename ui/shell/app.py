@@ -345,7 +345,7 @@ class Workbench(QObject):
             show()
 
     def _on_close_asked(self) -> None:
-        running = self.runner.running
+        running = [job for job in self.runner.running if not self.runs.ahead.is_own(job.id)]
         if not running:
             self.files.leave(self._quit)
             return

@@ -70,6 +70,15 @@ class Settings:
         self._store.setValue("warm_engines", "true" if on else "false")
 
     @property
+    def lower_ahead(self) -> bool:
+        """Whether an evaluated project is lowered in the background."""
+        return self._text("lower_ahead", "true") == "true"
+
+    @lower_ahead.setter
+    def lower_ahead(self, on: bool) -> None:
+        self._store.setValue("lower_ahead", "true" if on else "false")
+
+    @property
     def live(self) -> bool:
         """Whether every edit refreshes the figures."""
         return self._text("live", "false") == "true"

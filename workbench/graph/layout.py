@@ -75,7 +75,8 @@ class Contents:
 
     ``children`` are in execution order; a link (source, target) against it is drawn upwards; it
     has the tensors that it carries. ``sizes`` has width and height [px] of every child, ``inner``
-    the layouts of the open ones. ``key`` is the group, ``ports`` what crosses its border.
+    the layouts of the open ones. ``key`` is the group, ``ports`` what crosses its border. A
+    ``thorough`` layout tries many orders for few crossings.
     """
 
     children: Sequence[str]
@@ -83,6 +84,7 @@ class Contents:
     sizes: Mapping[str, Size]
     key: str = ROOT
     ports: Ports = field(default_factory=Ports)
+    thorough: bool = True
     inner: Mapping[str, GroupLayout] = field(default_factory=dict)
 
 
@@ -143,7 +145,7 @@ class _Drawing:
         if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):
             return chain(count)
         rows = build_rows(count, edges, len(self._entries), len(self._exits))
-        order_rows(rows)
+        order_rows(rows, thorough=self._contents.thorough)
         return rows
 
     def _place(self, rows: Rows) -> None:
@@ -245,6 +247,8 @@ PILL_HEIGHT = 22.0
 GROUP_HEIGHT = 50.0
 WIDEST = 300.0
 CHIP_ROOM = 50.0
+# Graphs with up to so many operations and groups are ordered thoroughly; larger ones open quickly.
+THOROUGH_UP_TO = 8000
 CHANGES_FOLLOWED = 200
 
 
@@ -292,6 +296,7 @@ class Layout:
 
     def __init__(self, hierarchy: Hierarchy, cancelled: Callable[[], bool] | None = None) -> None:
         self.hierarchy = hierarchy
+        self._thorough = len(hierarchy.parent) <= THOROUGH_UP_TO
         self._cancelled = cancelled or (lambda: False)
         self._current: dict[str, GroupLayout] = {}
         self._expanded: frozenset[str] = frozenset()
@@ -380,7 +385,9 @@ class Layout:
         found = seen.get(tuple(signature))
         if found is None:
             links = {pair: link.tensors for pair, link in group.links.items()}
-            contents = Contents(group.children, links, sizes, key, group.ports, inner)
+            contents = Contents(
+                group.children, links, sizes, key, group.ports, self._thorough, inner
+            )
             found = lay_out(contents, 0.0 if key == ROOT else HEADER)
             seen[tuple(signature)] = found
         return found

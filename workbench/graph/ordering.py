@@ -20,18 +20,18 @@ def count_crossings(rows: Rows) -> int:
     return sum(_between(upper, rows.down, position) for upper in rows.layers[:-1] if len(upper) > 1)
 
 
-def order_rows(rows: Rows) -> None:
+def order_rows(rows: Rows, *, thorough: bool = True) -> None:
     """Reorder the rows in place to reduce edge crossings.
 
     Depth-first order, then median sweeps; if crossings remain and the group is small, again from
-    the other side and from shuffled orders. The best order is kept.
+    the other side and, if ``thorough``, from shuffled orders. The best order is kept.
     """
     if all(len(layer) < 2 for layer in rows.layers):
         return
     first = rows.layers
     shuffled = random.Random(0)
     best: tuple[int, list[list[int]]] | None = None
-    for attempt in range(2 + SHUFFLES):
+    for attempt in range(2 + SHUFFLES if thorough else 2):
         rows.layers = [list(layer) for layer in first]
         if attempt < 2:
             _depth_first(rows, mirrored=attempt == 1)
