@@ -14,9 +14,10 @@ from ui.features.graph.graph_results import (
     OverlayRequest,
     float_configs,
     measure_id,
+    wishes_of,
 )
 from ui.features.graph.marks import Overlay
-from ui.shared.explanations import why
+from ui.shared.explanations import applied, why
 from workbench.ids import StageId
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ui.shared.panel import PanelContext
     from ui.state.background import Background
     from workbench.graph.numbers_file import NumbersFile
+    from workbench.project.rules import Effective
 
 TOPIC = "survey"
 STAGES: tuple[StageId, ...] = ("prepare", "evaluate", "lower", "run")
@@ -93,15 +95,20 @@ class Annotations(QObject):
         project, model_index = self._context.document.project, self._context.model_index
         if project is None or model_index.snapshot is None:
             return
-        mine, known = (
-            float_configs(model_index.snapshot, model_index.resolution.nodes),
-            model_index.snapshot,
-        )
-        nodes = known.nodes_by_id
-        self._view.surface.set_chips({i: e.chip for i, e in mine.items()})
+        mine = float_configs(model_index.snapshot, self._configs())
+        nodes = model_index.snapshot.nodes_by_id
+        self._view.surface.set_chips({i: e.chip for i, e in mine.items()}, wishes_of(mine))
         self._view.surface.set_tooltips(
             {i: why(e, project.rules, nodes[i].module) for i, e in mine.items()}
         )
+
+    def _configs(self) -> Mapping[str, Effective]:
+        """Return the configs as applied if they are known, else as the rules ask for."""
+        from workbench.results import PrepareResult
+
+        prepared = self._context.load(PrepareResult, "prepare")
+        predicted = self._context.model_index.resolution.nodes
+        return applied(prepared.annotations, predicted) if prepared else predicted
 
     def show_overlay(self) -> None:
         """Colour the view by the selected number. The brush is kept for the same number."""
@@ -130,8 +137,10 @@ class Annotations(QObject):
         answer: OverlayData = answered[1]
         self.data = answer
         self._view.surface.set_reasons(answer.reasons)
-        if answer.level != FLOAT:
-            self._view.surface.set_chips(answer.chips)
+        if answer.level == FLOAT:
+            self.show_configs()
+        else:
+            self._view.surface.set_chips(answer.chips, answer.wishes)
             self._view.surface.set_tooltips(answer.tips)
         measures = answer.measures.values()
         self._overlay.offer([(m.id, m.title, m.how, m.log) for m in measures])

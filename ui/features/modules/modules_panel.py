@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
@@ -18,14 +19,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.chip import ChipDelegate, chip_width
-from ui.shared.explanations import differences, why
+from ui.shared.chip import WISH_ROLE, ChipDelegate, chip_width
+from ui.shared.explanations import applied_to_modules, differences, why
 from ui.shared.module_tree import Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.result_panel import StageNote
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
+
+if TYPE_CHECKING:
+    from workbench.results import NodeAnnotation
 
 EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
@@ -112,6 +116,7 @@ class ModulesPanel(Panel):
         self._shown: tuple[object, ...] = ()
         self._widths = dict.fromkeys(Column, 0.0)
         self._differing: dict[str, str] = {}
+        self._report: Sequence[NodeAnnotation] = ()
 
     def refresh(self) -> None:
         modules = self.context.model_index.modules
@@ -190,15 +195,17 @@ class ModulesPanel(Panel):
 
         prepared = self.context.load(PrepareResult, "prepare")
         nodes = self.context.model_index.resolution.nodes
-        self._differing = differences(prepared.annotations, nodes) if prepared else {}
+        self._report = prepared.annotations if prepared else ()
+        self._differing = differences(self._report, nodes)
         self._show_configs()
 
     def _show_configs(self) -> None:
         project = self.context.document.project
         resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
-        reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
-        self.model.set_configs(resolution.modules, reasons, self._differing)
+        configs = applied_to_modules(self._report, resolution.nodes, resolution.modules)
+        reasons = {path: why(e, rules, path) for path, e in configs.items()}
+        self.model.set_configs(configs, reasons, self._differing)
         self._fit_columns()
 
     def _measure_modules(self) -> None:
@@ -216,8 +223,9 @@ class ModulesPanel(Panel):
     def _fit_columns(self) -> None:
         """Fit the columns, with the present chips."""
         paths = self.context.model_index.resolution.modules
-        chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
-        wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
+        cells = [self.model.index_of(path).siblingAtColumn(Column.CONFIG) for path in paths]
+        chips = {(str(cell.data() or ""), str(cell.data(WISH_ROLE) or "")) for cell in cells}
+        wide = (chip_width(chip, self.tree.font(), wish) for chip, wish in chips)
         # Names below collapsed parents do not count.
         names = min(self._widths[Column.MODULE], _NAMES_PX)
         config = max(wide, default=0.0)
