@@ -188,6 +188,16 @@ def simulator_setup(project: Project) -> Setup | ErrorInfo:
 
 
 def _machine(reading: Reading) -> JsonValue:
+    # Imported late to keep the window's start fast.
+    from workbench.deploy.firmware_files import file_stem
+    from workbench.deploy.simulators.discovery import simulating_board
+
+    link = simulating_board()
+    if link is not None:
+        firmware = link.firmware(file_stem(reading.project.name))
+        is_there = firmware is not None and firmware.is_file()
+        elf = reading.digest(firmware) if firmware is not None and is_there else None
+        return {"board": link.model_dump(mode="json", exclude={"simulate"}), "elf": elf}
     setup = simulator_setup(reading.project)
     if isinstance(setup, ErrorInfo):
         return "functional"
