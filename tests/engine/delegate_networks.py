@@ -121,3 +121,31 @@ def single_mean_spread():
         return functional.interpolate(conv(x).mean((2, 3), keepdim=True), size=(8, 8))
 
     return _made(run, _IMAGE, _conv(1))
+
+
+def wide_strides():
+    """A convolution with a stride of four that leaves a row over."""
+    return _made(lambda x, conv: conv(x), (1, 3, 32, 32), nn.Conv2d(3, 8, 3, stride=4, padding=1))
+
+
+def wide_padded_pool():
+    """A pool with a stride of four and a padding."""
+    return _made(lambda x: functional.max_pool2d(x, 3, stride=4, padding=1), (1, 3, 33, 33))
+
+
+def clamped_rows():
+    """Two linears over rows with a ReLU between them, as in a transformer."""
+
+    def run(x, first, second):
+        return second(torch.relu(first(x)))
+
+    return _made(run, (1, 6, 16), nn.Linear(16, 32), nn.Linear(32, 16))
+
+
+def clamped_batch():
+    """Two pointwise convolutions over a batch with a clamp between them."""
+
+    def run(x, first, second):
+        return second(functional.hardtanh(first(x), -0.3, 0.2))
+
+    return _made(run, (2, 4, 6, 6), nn.Conv2d(4, 8, 1), nn.Conv2d(8, 4, 1))

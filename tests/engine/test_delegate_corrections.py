@@ -17,7 +17,9 @@ from workbench.targets.ethos_u.corrections import (
     LAYOUTS,
     NEGATED,
     PIXELS,
+    POOLS,
     RESCALED,
+    ROWS,
     SLICES,
 )
 
@@ -81,6 +83,12 @@ def foretold(engine, made):
         ("negated_largest", "a8w8", U55, NEGATED),
         ("negated_largest", "a16w8", U85, NEGATED),
         ("rows_compared", "a16w8", U65, RESCALED),
+        ("wide_strides", "a8w8", U85, SLICES),
+        ("wide_strides", "a16w8", U85, SLICES),
+        ("wide_padded_pool", "a8w8", U85, POOLS),
+        ("clamped_rows", "a16w8", U55, ROWS),
+        ("clamped_rows", "a16w8", U85, ROWS),
+        ("clamped_batch", "a8w8", U65, ROWS),
     ],
 )
 def test_that_a_program_is_right_with_its_correction_and_not_without(

@@ -279,6 +279,67 @@ def activations_before_layouts() -> Iterator[list[str]]:
 
 
 @contextmanager
+def pools_padded() -> Iterator[list[str]]:
+    """Pad before a maximum over windows with a large stride, on U85, while the block runs.
+
+    Vela splits a pool with a stride above three, and loses its padding.
+
+    Yields:
+        The names of the pools.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del program
+        for node in list(graph.nodes):
+            if is_u55 or node.target != _OPS.MAX_POOL2D.default:
+                continue
+            value, kernel, strides, pads = node.args
+            if max(strides) > _MOST_STRIDE and any(pads):
+                with graph.inserting_before(node):
+                    padded = _padded(graph, value, pads)
+                node.args = (padded, kernel, strides, [0, 0, 0, 0])
+                yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def clamps_over_rows() -> Iterator[list[str]]:
+    """Clamp the batches of a convolution as rows of one image, while the block runs.
+
+    Vela computes a pointwise convolution over a batch as one over an image, which is what a linear
+    over rows is. A clamp of its own behind it keeps the shape of the batch, and the convolution
+    then reads all batches but the first at a wrong place.
+
+    Yields:
+        The names of the clamps.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55, program
+        for node in list(graph.nodes):
+            value: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
+            if value is None or _source(value, _IN_PLACE[-1:]).target not in _CONVOLUTIONS:
+                continue
+            held = value.meta["val"]
+            shape = [*held.shape]
+            if len(shape) != _RANK or shape[0] == 1:
+                continue
+            with graph.inserting_before(node):
+                flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
+            node.replace_input_with(value, flat)
+            readers = list(node.users)
+            node.meta = {**node.meta, "val": flat.meta["val"]}
+            with graph.inserting_before(readers[0]):
+                _redirect(readers, node, _reshaped(graph, node, shape))
+            yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
 def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iterator[list[str]]:
     """Change the graph of each delegate after stock's passes, while the block runs.
 
@@ -339,10 +400,28 @@ def _copied(graph: fx.Graph, value: fx.Node, reader: fx.Node) -> fx.Node | None:
 _RANK, _MOST_DIMENSIONS = 4, 6
 
 
+def _padded(graph: fx.Graph, value: fx.Node, pads: list[int]) -> fx.Node:
+    """Return an image with rows and columns of the least integer around it."""
+    held = value.meta["val"]
+    top, bottom, left, right = pads
+    sizes = _sizes(graph, value, [0, 0, top, bottom, left, right, 0, 0])
+    made = graph.call_function(_OPS.PAD.default, (value, sizes))
+    made.kwargs = {"value": torch.iinfo(held.dtype).min}
+    n, height, width, channels = held.shape
+    shape = n, height + top + bottom, width + left + right, channels
+    made.meta = {**value.meta, "val": held.new_empty(shape)}
+    return made
+
+
+def _sizes(graph: fx.Graph, value: fx.Node, sizes: list[int]) -> fx.Node:
+    """Return a constant of integers that an operator on a value takes."""
+    made = graph.call_function(_OPS.CONST_SHAPE.default, (sizes,))
+    made.meta = {**value.meta, "val": sizes, TosaSpecialDtype.meta_key(): TosaSpecialDtype.SHAPE}
+    return made
+
+
 def _reshaped(graph: fx.Graph, value: fx.Node, shape: list[int]) -> fx.Node:
-    size = graph.call_function(_OPS.CONST_SHAPE.default, (shape,))
-    size.meta = {**value.meta, "val": shape, TosaSpecialDtype.meta_key(): TosaSpecialDtype.SHAPE}
-    made = graph.call_function(_OPS.RESHAPE.default, (value, size))
+    made = graph.call_function(_OPS.RESHAPE.default, (value, _sizes(graph, value, shape)))
     made.meta = {**value.meta, "val": value.meta["val"].reshape(shape)}
     return made
 
@@ -356,16 +435,35 @@ def _source(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:
 
 def _loses_its_offset(value: fx.Node) -> bool:
     """Return whether an operator that reads a value, also in another layout, reads wrongly."""
-    for reader in value.users:
-        if reader.target in _IN_PLACE:
-            if _loses_its_offset(reader):
-                return True
-        elif reader.target == _OPS.DEPTHWISE_CONV2D.default:
-            if reader.args[0] is value and _has_several_outputs(reader):
-                return True
-        elif reader.target in _READING_SLICES:
-            return True
-    return False
+    return any(
+        _loses_its_offset(reader) if reader.target in _IN_PLACE else _reads_wrongly(reader)
+        for reader in value.users
+    )
+
+
+def _reads_wrongly(reader: fx.Node) -> bool:
+    """Return whether an operator reads a slice with a wrong offset or shape."""
+    if reader.target == _OPS.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
+        return True
+    return reader.target in _READING_SLICES or max(_strides(reader)) > _MOST_STRIDE
+
+
+# Vela splits windows with a larger stride for U85; U55 and U65 leave them to the CPU.
+_MOST_STRIDE = 3
+
+
+def _strides(node: fx.Node) -> tuple[int, ...]:
+    """Return the strides of a convolution or pool; 1 for other operators."""
+    at = _STRIDE_AT.get(node.target)
+    return tuple(node.args[at]) if at is not None else (1,)  # type: ignore[arg-type]
+
+
+_STRIDE_AT = {
+    _OPS.CONV2D.default: 3,
+    _OPS.DEPTHWISE_CONV2D.default: 3,
+    _OPS.MAX_POOL2D.default: 2,
+    _OPS.AVG_POOL2D.default: 4,
+}
 
 
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:

@@ -329,6 +329,16 @@ PATCHES: tuple[Patch, ...] = (
         "The copy is the largest value over windows of one element.",
     ),
     _after_passes(
+        "padded_pools", "Pad before a maximum with a large stride",
+        "After stock's passes, a padding stands before a max pool with a stride above three.",
+        "The padding holds the least integer, which no maximum is below.",
+    ),
+    _after_passes(
+        "clamps_over_rows", "Clamp the batches of a convolution as rows",
+        "After stock's passes, reshapes stand around a clamp behind a convolution over a batch.",
+        "A reshape moves no value, and a clamp works on each element alone.",
+    ),
+    _after_passes(
         "activations_before_layouts", "Compute activations before changes of layout",
         "After stock's passes, an activation that reads a change of layout comes before it.",
         "An activation works on each element alone.",

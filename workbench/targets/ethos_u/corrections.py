@@ -69,7 +69,7 @@ MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_t
 OUTPUTS, REARRANGED, SLICES = "outputs_kept", "constants_rearranged", "slices_computed"
 TURNED, LAYOUTS = "clamps_before_transposes", "activations_before_layouts"
 JOINED, FLIPPED = "joined_computed", "flips_of_copies"
-RESCALED = "rescales_joined"
+RESCALED, POOLS, ROWS = "rescales_joined", "padded_pools", "clamps_over_rows"
 NEGATED, PIXELS = "negations_rescaled", "repeated_pixels"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 PLAIN = "plain_operators"
@@ -333,8 +333,10 @@ CORRECTIONS: tuple[Correction, ...] = (
         id=SLICES,
         title="Copy slices before operators that lose their offset",
         fault="Vela lets an operator read a sliced tensor in place. Maxima, minima, sums, means, "
-        "matrix products, transposed convolutions and depthwise convolutions with several outputs "
-        "a channel then read with the wrong offset or shape: other elements, or beyond the memory.",
+        "matrix products, transposed convolutions, depthwise convolutions with several outputs a "
+        "channel, and on U85 convolutions and pools with a stride above three then read with the "
+        "wrong offset or shape: other elements, or beyond the memory. ExecuTorch writes a slice "
+        "too where rows are left over behind the last window.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
@@ -371,6 +373,33 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="The copy is a maximum over windows of one element, which is the element.",
         step="lowering",
         function="flips_of_copies",
+    ),
+    Correction(
+        id=POOLS,
+        title="Pad before a maximum with a large stride",
+        fault="For U85 Vela splits a max pool with a stride above three and loses its padding: "
+        "most elements are wrong.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="max_pool2d(x, 3, stride=4, padding=1) over [1, 3, 33, 33] in a8w8 for U85",
+        instead="A padding with the least integer comes before the pool.",
+        why_right="No maximum is below the least integer.",
+        step="lowering",
+        function="pools_padded",
+    ),
+    Correction(
+        id=ROWS,
+        title="Clamp the batches of a convolution as rows",
+        fault="Vela computes a pointwise convolution over a batch, which a linear over rows is, as "
+        "one over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits "
+        "and a hardtanh in 8, all rows but the first are wrong.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8",
+        instead="The clamp gets the rows of one image.",
+        why_right="A reshape moves no value, and a clamp works on each element alone.",
+        step="lowering",
+        function="clamps_over_rows",
     ),
     Correction(
         id=LAYOUTS,

@@ -21,7 +21,9 @@ from workbench.targets.ethos_u.corrections import (
     NEGATED,
     ONES,
     PIXELS,
+    POOLS,
     RESCALED,
+    ROWS,
     SLICES,
     is_wanted,
 )
@@ -38,6 +40,7 @@ _REDUCING = ("amax", "amin", "max", "min", "sum", "mean", "var")
 _PRODUCTS = ("matmul", "bmm", "scaled_dot_product_attention")
 _GROWING = ("conv_transpose1d", "conv_transpose2d")
 _CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
+_POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
 _LINEAR = (*_CONVOLUTIONS, "linear")
 _JOINING = ("cat", "concat", "stack", "pad", "constant_pad_nd", "zero_pad2d")
 _RESIZING = ("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d")
@@ -113,9 +116,9 @@ class _Reading:
             for each in self.inputs(node)
         )
 
-    def others(self, node: Node) -> Iterator[Node]:
-        """Yield the nodes that read what a node makes."""
-        yield from self._graph.consumers(node.id)
+    def others(self, node: Node) -> tuple[Node, ...]:
+        """Return the nodes that read what a node makes."""
+        return self._graph.consumers(node.id)
 
     def is_multiplied(self, node: Node) -> bool:
         """Return whether a convolution in groups has several outputs for each channel."""
@@ -155,6 +158,20 @@ class _Reading:
 def _reads_slices(reading: _Reading, node: Node) -> bool:
     is_reader = reading.name(node) in (*_REDUCING, *_PRODUCTS, *_GROWING)
     return (is_reader or reading.is_multiplied(node)) and reading.comes_from(node, _SLICING)
+
+
+def _strides(node: Node) -> list[int]:
+    text = node.attrs.get("stride", "").strip("[]")
+    return [int(word) for word in text.split(",")] if text.replace(",", "").split() else [1]
+
+
+def _pads_with_large_stride(reading: _Reading, node: Node) -> bool:
+    is_padded = any(digit in node.attrs.get("padding", "") for digit in "123456789")
+    return reading.name(node).startswith("max_pool") and max(_strides(node)) > 3 and is_padded
+
+
+def _has_large_stride(reading: _Reading, node: Node) -> bool:
+    return reading.name(node) in (*_CONVOLUTIONS, *_POOLS) and max(_strides(node)) > 3
 
 
 def _joins(reading: _Reading, node: Node) -> bool:
@@ -198,6 +215,16 @@ def _loses_clamp(reading: _Reading, node: Node) -> bool:
     return reading.name(node) in _CLAMPING and is_fused and reading.shares_range(node)
 
 
+def _clamps_rows(reading: _Reading, node: Node) -> bool:
+    """Return whether a clamp of its own lies between two linears or convolutions."""
+    is_own = node.id in reading.wide or not reading.name(node).startswith("relu")
+    if reading.name(node) not in _CLAMPING or not is_own:
+        return False
+    is_behind = reading.comes_from(node, _LINEAR, ("batch_norm",))
+    is_rows = bool(node.outputs) and any(size != 1 for size in node.outputs[0].shape[:-1])
+    return is_behind and is_rows and any(reading.name(n) in _LINEAR for n in reading.others(node))
+
+
 def _is(*names: str) -> Callable[[_Reading, Node], bool]:
     return lambda reading, node: reading.name(node) in names
 
@@ -212,6 +239,12 @@ def _reduces_one(reading: _Reading, node: Node) -> bool:
 _ALL, _SMALL, _LARGE = ("u55", "u65", "u85"), ("u55", "u65"), ("u85",)
 FORECASTS: tuple[Forecast, ...] = (
     Forecast(SLICES, "{} reads a slice with a wrong offset or shape.", _ALL, _reads_slices),
+    Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
+             "left over behind the last window.", _LARGE, _has_large_stride),
+    Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
+             _pads_with_large_stride),
+    Forecast(ROWS, "{} clamps rows or a batch between two linears or convolutions, and all but the "
+             "first are wrong.", _ALL, _clamps_rows),
     Forecast(JOINED, "{} joins a depthwise convolution with several outputs a channel, which loses "
              "its place or is rejected.", _ALL, _joins),
     Forecast(JOINED, "{} joins a resized tensor, which is read beyond its end.", _SMALL,
