@@ -10,7 +10,7 @@ from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind, n
 from workbench.project.rules import Effective
 
 if TYPE_CHECKING:
-    from workbench.results import NodeAnnotation
+    from workbench.results import NodeAnnotation, PrepareResult
 
 FLOAT = "float"
 
@@ -126,3 +126,29 @@ def applied_to_modules(
 
 def _is_missed(note: NodeAnnotation, config: Effective) -> bool:
     return bool(note.reason) and not note.quantized and config.label != FLOAT
+
+
+class QuantizerReport:
+    """The quantizer's annotations that still belong to the rules of the project.
+
+    Rules are edited before the quantizer runs again: what is asked for then has no report yet.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: PrepareResult | None = None
+        self._asked: dict[str, str] = {}
+
+    def update(self, prepared: PrepareResult | None, predicted: Mapping[str, Effective]) -> None:
+        """Take over the result of the stage Prepare, which is that of the present rules if new."""
+        if prepared is not self._prepared:
+            self._prepared = prepared
+            self._asked = {name: config.label for name, config in predicted.items()}
+
+    def notes(self, predicted: Mapping[str, Effective]) -> list[NodeAnnotation]:
+        """Return the annotations of nodes whose config is the one that was asked for."""
+        return [
+            note
+            for note in (self._prepared.annotations if self._prepared else ())
+            for name in (note.node if note.node in predicted else note.origin,)
+            if name in predicted and predicted[name].label == self._asked.get(name)
+        ]

@@ -17,7 +17,7 @@ from ui.features.graph.graph_results import (
     wishes_of,
 )
 from ui.features.graph.marks import Overlay
-from ui.shared.explanations import applied, why
+from ui.shared.explanations import QuantizerReport, applied, why
 from workbench.ids import StageId
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Annotations(QObject):
         self._unreported: list[NumbersFile] = []
         self._asked = 0
         self.data = OverlayData()
+        self._report = QuantizerReport()
         background.done.connect(self._on_done)
         bar.overlay.changed.connect(self.show_overlay)
         context.document.opened.connect(self._forget)
@@ -79,7 +80,7 @@ class Annotations(QObject):
             level, dict(files), {s: f for s, f in results.items() if f},
             context.model_index.snapshot, context.model_index.resolution.nodes,
             project.rules if project else (), self._dropped,
-            beside.results if beside else {},
+            beside.results if beside else {}, self._configs(),
         )  # fmt: skip
         self._asked += 1
         self._background.submit(TOPIC, partial(self._answer, self._asked, request))
@@ -108,7 +109,8 @@ class Annotations(QObject):
 
         prepared = self._context.load(PrepareResult, "prepare")
         predicted = self._context.model_index.resolution.nodes
-        return applied(prepared.annotations, predicted) if prepared else predicted
+        self._report.update(prepared, predicted)
+        return applied(self._report.notes(predicted), predicted)
 
     def show_overlay(self) -> None:
         """Colour the view by the selected number. The brush is kept for the same number."""

@@ -144,6 +144,8 @@ class Comparison(QObject):
         self._place = -1
         self._is_leading = False
         self._is_first = True
+        # Whether a pending layout of a side follows the other side.
+        self._left_follows = self._right_follows = False
         background.done.connect(self._on_done)
         view.groups.laid_out.connect(self._on_left_laid_out)
 
@@ -275,19 +277,21 @@ class Comparison(QObject):
 
     def _on_left_laid_out(self) -> None:
         """Open the same groups at the right, in the same grouping and flow."""
-        if self.pane is not None and not self._view.groups.isolated:
-            self.pane.view.groups.follow(self._view.groups)
+        follows, self._left_follows = self._left_follows, False
+        if self.pane is not None and not follows and not self._view.groups.isolated:
+            self._right_follows = self.pane.view.groups.follow(self._view.groups)
 
     def _on_right_laid_out(self) -> None:
         """Open at the left what was opened at the right; at first the left one leads."""
-        if self.pane is None or self._view.groups.isolated:
+        follows, self._right_follows = self._right_follows, False
+        if self.pane is None or follows or self._view.groups.isolated:
             return
         right = self.pane.view.groups
         if self._is_first:
             self._is_first = False
-            right.follow(self._view.groups)
+            self._right_follows = right.follow(self._view.groups)
         else:
-            self._view.groups.follow(right)
+            self._left_follows = self._view.groups.follow(right)
 
     def _on_right_chosen(self, node_ids: frozenset[str]) -> None:
         if self.pairing is not None:

@@ -161,22 +161,23 @@ class GraphGroups(QObject):
         self._request(self._new_order(None))
         self.regrouped.emit()
 
-    def follow(self, other: GraphGroups) -> None:
+    def follow(self, other: GraphGroups) -> bool:
         """Open the groups that are open in another view, with its grouping and flow.
 
-        Groups that only this graph has stay as they are.
+        Groups that only this graph has stay as they are. Return whether anything changes.
         """
         theirs = other.hierarchy
         if self._snapshot is None or theirs is None:
-            return
+            return False
         shape, flow = other.shape, other.flow
         expanded = other.expanded | {key for key in self.expanded if key not in theirs.groups}
         if (shape, flow) == (self.shape, self.flow):
             mine = self.hierarchy
             known = expanded if mine is None else expanded & mine.groups.keys()
             if known == self.expanded:
-                return
+                return False
         self.restore(expanded, shape, flow)
+        return True
 
     def set_flow(self, flow: Flow) -> None:
         """Set the direction of the drawing; the open groups stay open."""

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from ui.shared.explanations import applied, why
+from ui.shared.explanations import why
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
@@ -315,6 +315,7 @@ class OverlayRequest:
     rules: Sequence[Rule] = ()
     dropped: Sequence[NumbersFile] = ()
     against: Mapping[str, Path] = field(default_factory=dict)
+    applied: Mapping[str, Effective] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,7 @@ class OverlayLoader:
             found += differences(found, self._against(request, lineage))
         found += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
-        nodes = applied(prepared.annotations, request.nodes) if prepared else request.nodes
+        nodes = request.applied
         mine = (
             float_configs(request.first, nodes) if level == FLOAT else chips(lineage, level, nodes)
         )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
@@ -20,16 +19,13 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import WISH_ROLE, ChipDelegate, chip_width
-from ui.shared.explanations import applied_to_modules, differences, why
+from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, why
 from ui.shared.module_tree import Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.result_panel import StageNote
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
-
-if TYPE_CHECKING:
-    from workbench.results import NodeAnnotation
 
 EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
@@ -116,7 +112,7 @@ class ModulesPanel(Panel):
         self._shown: tuple[object, ...] = ()
         self._widths = dict.fromkeys(Column, 0.0)
         self._differing: dict[str, str] = {}
-        self._report: Sequence[NodeAnnotation] = ()
+        self._report = QuantizerReport()
 
     def refresh(self) -> None:
         modules = self.context.model_index.modules
@@ -195,15 +191,16 @@ class ModulesPanel(Panel):
 
         prepared = self.context.load(PrepareResult, "prepare")
         nodes = self.context.model_index.resolution.nodes
-        self._report = prepared.annotations if prepared else ()
-        self._differing = differences(self._report, nodes)
+        self._report.update(prepared, nodes)
+        self._differing = differences(prepared.annotations, nodes) if prepared else {}
         self._show_configs()
 
     def _show_configs(self) -> None:
         project = self.context.document.project
         resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
-        configs = applied_to_modules(self._report, resolution.nodes, resolution.modules)
+        notes = self._report.notes(resolution.nodes)
+        configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
         reasons = {path: why(e, rules, path) for path, e in configs.items()}
         self.model.set_configs(configs, reasons, self._differing)
         self._fit_columns()
