@@ -227,3 +227,13 @@ def test_that_training_restores_what_compression_lost(engine):
     assert weights["conv.weight"].shape == (5, 3, 3, 3)
     assert engine.run(edits.compress(better, "conv", channels=6), "prepare") == "failed"
     assert engine.failure.code == "trained-weights-unfit"
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "nnpa-telum2-asym"])
+def test_that_a_size_that_a_layer_cannot_have_is_refused_by_name(engine, target):
+    made = project("small", target=target, **CALIBRATED)
+    assert engine.run(edits.compress(made, "fc", channels=2), "prepare") == "failed"
+    assert engine.failure.code == "channels-not-compressible"
+    assert engine.failure.where.id == "fc"
+    assert engine.run(edits.compress(made, "bn", clusters=15), "prepare") == "failed"
+    assert engine.failure.code == "clusters-not-compressible"
