@@ -112,12 +112,15 @@ def _rules(reading: Reading) -> JsonValue:
 
 
 def _improvers(reading: Reading) -> JsonValue:
+    sizes = [entry.model_dump(mode="json") for entry in reading.project.compressions]
+    compressed: dict[str, JsonValue] = {"compressions": [*sizes]} if sizes else {}
     if trained := reading.project.trained_weights:
-        return {"trained": reading.digest(sources.absolute(reading.folder, trained))}
+        digest = reading.digest(sources.absolute(reading.folder, trained))
+        return {"trained": digest, **compressed}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = reading.data(reading.project.calibration, "calibration") if looks else None
-    return {"ids": [improver.id for improver in wanted], "data": data}
+    return {"ids": [improver.id for improver in wanted], "data": data, **compressed}
 
 
 def _training_start(reading: Reading) -> JsonValue:
