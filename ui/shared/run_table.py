@@ -92,7 +92,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
            "Estimated by Vela; a dash before compilation"),
     Column("Measured", lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
-           lambda r: _measured(r.run), "NPU cycles measured on the simulator (FVP)"),
+           lambda r: _measured(r.run), "NPU cycles measured on an FVP or a board"),
     Column("SRAM [KiB]", _cost(lambda c: c.sram_bytes, lambda v: kib(int(v))),
            _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
     Column("Rules", lambda r: rules_line(r.run)),
