@@ -64,19 +64,17 @@ class BrushBox(pg.ViewBox):  # type: ignore[misc]
             self.picked.emit(place.x(), place.y(), adds)
 
 
-class GroupedAxis(pg.AxisItem):  # type: ignore[misc]
-    """An axis whose ticks have thousands separators."""
+def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
+    """Return the texts of linear ticks, with thousands separators.
 
-    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        if self.logMode or not values:
-            texts: list[str] = super().tickStrings(values, scale, spacing)
-            return texts
-        step = spacing * scale
-        places = max(0, math.ceil(-math.log10(step) - _ROUNDING)) if step > 0 else 0
-        sizes = [abs(value * scale) for value in values]
-        if places > _MOST_PLACES or max(sizes) >= _LARGEST:
-            return [f"{value * scale:.4g}" for value in values]
-        return [f"{value * scale:,.{places}f}" for value in values]
+    The arguments are those of pyqtgraph's ``AxisItem.tickStrings``, which it replaces.
+    """
+    step = spacing * scale
+    places = max(0, math.ceil(-math.log10(step) - _ROUNDING)) if step > 0 else 0
+    largest = max((abs(value * scale) for value in values), default=0.0)
+    if places > _MOST_PLACES or largest >= _LARGEST:
+        return [f"{value * scale:.4g}" for value in values]
+    return [f"{value * scale:,.{places}f}" for value in values]
 
 
 class Chart(QWidget):
@@ -87,15 +85,18 @@ class Chart(QWidget):
 
     def __init__(
         self, name: str, bottom: str, left: str, parent: QWidget | None = None, *,
-        is_upright: bool = True,
+        is_upright: bool = True, is_log: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(parent)
         self.box = BrushBox(is_upright=is_upright)
-        axes = {side: GroupedAxis(orientation=side) for side in ("bottom", "left")}
-        self.view = pg.PlotWidget(parent=self, viewBox=self.box, axisItems=axes)
+        self.view = pg.PlotWidget(parent=self, viewBox=self.box)
         self.view.setAccessibleName(name)
         self.view.setFrameShape(self.view.Shape.NoFrame)
         self.plot = self.view.getPlotItem()
+        self.plot.setLogMode(x=is_log, y=is_log)
+        for side in () if is_log else ("bottom", "left"):
+            # An axis made here would belong to Python, which may delete it before its scene.
+            self.plot.getAxis(side).tickStrings = tick_texts
         self.plot.hideButtons()
         self.plot.setMenuEnabled(False)
         self.plot.disableAutoRange()

@@ -14,7 +14,7 @@ from PySide6.QtGui import QFontMetricsF
 
 from ui.features.ranges.range_plot import RangePlot
 from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
-from ui.shared.chart import LINEAR, ValueScale, symmetric_log
+from ui.shared.chart import LINEAR, ValueScale, symmetric_log, tick_texts
 from ui.shared.histogram_plot import TensorPlot
 from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
 from ui.shared.theme import DARK, LIGHT, THEMES
@@ -199,3 +199,11 @@ def test_that_panels_are_there_before_pyqtgraph_is_read():
         "sys.exit('pyqtgraph' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_that_ticks_have_thousands_separators_and_as_many_decimals_as_their_step():
+    assert tick_texts([0.0, 2000.0, 14000.0], 1.0, 2000.0) == ["0", "2,000", "14,000"]
+    assert tick_texts([0.9, 0.95], 100.0, 0.05) == ["90", "95"]
+    assert tick_texts([0.1, 0.15], 1.0, 0.05) == ["0.10", "0.15"]
+    assert tick_texts([2e9], 1.0, 1e9) == ["2e+09"]
+    assert tick_texts([], 1.0, 1.0) == []

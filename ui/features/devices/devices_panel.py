@@ -69,7 +69,7 @@ class DevicePlot(Chart):
     def __init__(self, describe: Callable[[int], str], parent: QWidget | None = None) -> None:
         super().__init__(
             "Time and SRAM of devices", "peak SRAM [KiB], estimated (Vela)",
-            "time [ms], estimated (Vela)", parent,
+            "time [ms], estimated (Vela)", parent, is_log=True,
         )  # fmt: skip
         self.points: tuple[DevicePoint, ...] = ()
         self._describe = describe
@@ -77,7 +77,6 @@ class DevicePlot(Chart):
         self._theme: Theme | None = None
         self._places = np.zeros((0, 2))
         self.box.setMouseEnabled(x=False, y=False)
-        self.plot.setLogMode(x=True, y=True)
         self._dots = pg.ScatterPlotItem()
         self.plot.addItem(self._dots, ignoreBounds=True)
         self.tell = self._tell
