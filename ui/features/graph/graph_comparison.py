@@ -148,6 +148,7 @@ class Comparison(QObject):
         self._left_follows = self._right_follows = False
         background.done.connect(self._on_done)
         view.groups.laid_out.connect(self._on_left_laid_out)
+        view.groups.leaving.connect(self._on_left_leaving)
 
     @property
     def other(self) -> ComparedGraph | None:
@@ -182,6 +183,7 @@ class Comparison(QObject):
             self.pane.step_asked.connect(self.step)
             self.pane.view.selection.changed.connect(self._on_right_chosen)
             self.pane.view.groups.laid_out.connect(self._on_right_laid_out)
+            self.pane.view.groups.leaving.connect(self._on_right_leaving)
             self._splitter.addWidget(self.pane)
             half = self._splitter.width() // 2
             self._splitter.setSizes([half, half])
@@ -274,6 +276,13 @@ class Comparison(QObject):
         self.pane.view.surface.set_differences(theirs, pairing.changed_right)
         self.pane.show_pairing(self._other.title if self._other else "", pairing)
         self.select(self._view.surface.selected)
+
+    def _on_left_leaving(self) -> None:
+        """Let the left side lead again: the user changed it."""
+        self._left_follows = False
+
+    def _on_right_leaving(self) -> None:
+        self._right_follows = False
 
     def _on_left_laid_out(self) -> None:
         """Open the same groups at the right, in the same grouping and flow."""
