@@ -124,6 +124,7 @@ def workbench(qtbot, qapp, engines, notices):
     qapp.setQuitOnLastWindowClosed(False)
     made = Workbench(qapp, engines)
     made.settings.warm_engines = False
+    made.settings.lower_ahead = False
     made.notices.posted.connect(notices.posted.append)
     made.start(None)
     qtbot.waitExposed(made.window)

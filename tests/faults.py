@@ -58,13 +58,14 @@ def failing_calls(work, error=errno.ENOSPC, most=400):
     raise AssertionError(f"more than {most} calls")
 
 
-def killed_calls(work, most=400):
+def killed_calls(work, most=400, step=1):
     """Run ``work`` in a process that is killed (SIGKILL) at its first call, then its second...
 
+    With a ``step`` of n, only every n-th call kills it.
     Yields True after each killed process, with the call not made, and again with it made; ends
     after the process that was not killed.
     """
-    for number in range(1, most):
+    for number in range(1, most, step):
         for is_made in (False, True):
             child = os.fork()
             if child == 0:

@@ -15,6 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from workbench.engine_process import EngineProcess
+from workbench.project import store
+from workbench.project.trust import named_code
+from workbench.protocol import JobFinished, Ready, RunUntil
+
 pytestmark = pytest.mark.benchmark
 
 ROOT = Path(__file__).parents[2]
@@ -58,11 +63,12 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_that_the_loop_is_quicker_than_a_straight_script_with_the_same_bytes(place, capsys):
+def test_that_the_loop_is_quicker_than_a_straight_script_with_the_same_bytes(place, measured):
     clock, project = Clock(place), place / "mobilenet_v2" / "mobilenet_v2.qwb"
     script = place / "straight.py"
     clock(*workbench("script", project, "--out", script))
-    arguments = ("run", project, "--skip", "verify", "--skip", "evaluate", "--trust")
+    skipped = [part for stage in ("evaluate", "verify", "run") for part in ("--skip", stage)]
+    arguments = ("run", project, *skipped, "--trust")
     straight, ours, again = [], [], []
     for _ in range(RUNS):
         straight.append(clock(sys.executable, script, place / "straight.pte"))
@@ -71,12 +77,10 @@ def test_that_the_loop_is_quicker_than_a_straight_script_with_the_same_bytes(pla
         again.append(clock(*workbench(*arguments)))
     assert digest(place / "straight.pte") == digest(place / "dist" / "mobilenet_v2.pte")
     ratio = statistics.median(a / b for a, b in zip(ours, straight, strict=True))
-    with capsys.disabled():
-        print(f"\nstraight script      {statistics.median(straight):6.1f} s")
-        print(f"workbench run        {statistics.median(ours):6.1f} s  ratio {ratio:.2f} (0.60)")
-        print(f"the same again       {statistics.median(again):6.2f} s  (1.00)")
-    assert ratio <= 0.6
-    assert statistics.median(again) <= 1.0
+    measured(
+        "MobileNetV2 224² to .pte, nothing cached, against the plain script, same bytes", ratio
+    )
+    measured("The same again, nothing changed", statistics.median(again))
 
 
 FIRST_PAINT = """
@@ -84,7 +88,7 @@ import gc, sys, time
 begun = time.perf_counter()
 gc.disable()
 from PySide6.QtCore import QEvent, QObject, QTimer
-from ui.app import Workbench
+from ui.shell.app import Workbench
 from PySide6.QtWidgets import QApplication
 from pathlib import Path
 painted = []
@@ -112,11 +116,41 @@ application.exec()
 """
 
 
-def test_that_the_window_paints_early_and_stays_small(place, capsys):
+BARE = """
+import time
+begun = time.perf_counter()
+from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtWidgets import QApplication, QMainWindow
+painted = []
+class Watch(QObject):
+    def eventFilter(self, watched, event):
+        if event.type() == QEvent.Type.Paint and not painted:
+            QTimer.singleShot(0, lambda: painted or painted.append(time.perf_counter() - begun))
+        return False
+application = QApplication([])
+watch = Watch()
+application.installEventFilter(watch)
+window = QMainWindow()
+window.resize(1280, 800)
+window.show()
+def done():
+    print(painted[0])
+    application.quit()
+QTimer.singleShot(1000, done)
+application.exec()
+"""
+
+
+def test_that_the_window_paints_early_and_stays_small(place, measured):
     clock, project = Clock(place), place / "mobilenet_v2" / "mobilenet_v2.qwb"
     clock(*workbench("run", project, "--trust", "--until", "convert"))
-    seconds, megabytes = [], []
+    seconds, bare, megabytes = [], [], []
     for _ in range(RUNS):
+        plain = subprocess.run(
+            [sys.executable, "-c", BARE], check=True, capture_output=True, text=True,
+            env=clock.environment, timeout=60,
+        )  # fmt: skip
+        bare.append(float(plain.stdout))
         done = subprocess.run(
             [sys.executable, "-c", FIRST_PAINT, str(project)], check=True, capture_output=True,
             text=True, env=clock.environment, timeout=60,
@@ -124,14 +158,14 @@ def test_that_the_window_paints_early_and_stays_small(place, capsys):
         first, size = map(float, done.stdout.split()[-2:])
         seconds.append(first)
         megabytes.append(size)
-    with capsys.disabled():
-        print(f"\nfirst painted frame  {statistics.median(seconds):6.2f} s  (0.50)")
-        print(f"window's memory      {statistics.median(megabytes):6.0f} MB (200)")
-    assert statistics.median(seconds) <= 0.5
-    assert statistics.median(megabytes) <= 200
+    what = "First painted frame with MobileNetV2 open"
+    ratio = statistics.median(a / b for a, b in zip(seconds, bare, strict=True))
+    measured(f"{what}, against a bare QMainWindow", ratio)
+    measured(what, statistics.median(seconds))
+    measured("Memory of the window", statistics.median(megabytes))
 
 
-def test_that_the_window_stays_smooth_while_everything_runs(place, capsys):
+def test_that_the_window_stays_smooth_while_everything_runs(place, measured):
     clock, project = Clock(place), place / "mobilenet_v2" / "mobilenet_v2.qwb"
     clock.environment["QUANTIZATION_WORKBENCH_CACHE"] = str(place / "smooth")
     done = subprocess.run(
@@ -139,39 +173,51 @@ def test_that_the_window_stays_smooth_while_everything_runs(place, capsys):
         capture_output=True, text=True, env=clock.environment, timeout=300, cwd=ROOT,
     )  # fmt: skip
     figures = json.loads(done.stdout.splitlines()[-1])
-    with capsys.disabled():
-        print(f"\nbeat's lateness, p99  {figures['p99_ms']:6.1f} ms (16)")
-        print(f"beat's lateness, max  {figures['longest_ms']:6.1f} ms (50)")
-        print(f"longest work at once  {figures['longest_work_ms']:6.1f} ms")
-    assert figures["p99_ms"] <= 16
-    assert figures["longest_ms"] <= 50
+    what = "Lateness of a 16 ms beat in the window while MobileNetV2 runs"
+    measured(f"{what}, p99", figures["p99_ms"])
+    measured(f"{what}, longest", figures["longest_ms"])
 
 
-def test_that_an_engine_that_lowers_stays_small(place, capsys):
-    from workbench.engine_process import EngineProcess
-    from workbench.project import store
-    from workbench.project.trust import named_code
-    from workbench.protocol import JobFinished, Ready, RunUntil
-
-    project = place / "mobilenet_v2" / "mobilenet_v2.qwb"
+def until_done(engine, command):
+    """Follow an engine until its job has ended; return the largest memory it had [MB]."""
     peak = 0
-    engine = EngineProcess()
-    engine.run_log(lambda line: None)
-    command = RunUntil(
-        job="memory", project=store.load(project), folder=str(project.parent), until="lower",
-        skip=("evaluate",), cache_root=str(place / "memory"),
-        code=named_code(store.load(project), project.parent).digest,
-    )  # fmt: skip
     for event in engine.events():
         status = Path(f"/proc/{engine.pid}/status")
         if status.exists():
             lines = status.read_text().splitlines()
-            found = [line for line in lines if line.startswith("VmHWM")]
-            peak = max([peak, *(int(line.split()[1]) // 1024 for line in found)])
+            high = [line for line in lines if line.startswith("VmHWM")]
+            peak = max([peak, *(int(line.split()[1]) // 1024 for line in high)])
         if isinstance(event, Ready):
             engine.send(command)
         elif isinstance(event, JobFinished):
+            assert event.outcome == "done"
+            break
+    return peak
+
+
+def share_mb(pid):
+    """Return the memory of a process, each page divided by the processes that share it [MB]."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def test_that_engines_stay_small(place, measured):
+    path = place / "mobilenet_v2" / "mobilenet_v2.qwb"
+    project = store.load(path)
+    command = RunUntil(
+        job="memory", project=project, folder=str(path.parent), until="evaluate",
+        cache_root=str(place / "memory"), code=named_code(project, path.parent).digest,
+    )  # fmt: skip
+    lowers = command.model_copy(update={"until": "lower", "skip": ("evaluate",)})
+    engines = [EngineProcess(warm=True), EngineProcess(warm=True)]
+    for engine in engines:
+        engine.run_log(lambda line: None)
+    try:
+        until_done(engines[0], command)
+        peak = until_done(engines[1], lowers)
+        idle = sum(share_mb(engine.pid) for engine in engines)
+    finally:
+        for engine in engines:
             engine.stop()
-    with capsys.disabled():
-        print(f"\nengine's peak memory {peak:6d} MB (600)")
-    assert peak <= 600
+    measured("Peak memory of the engine that lowers MobileNetV2", peak)
+    measured("Memory of both engines after it, shared pages counted once", idle)

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QLineF
-from PySide6.QtGui import QColor, QImage, QPainter
 
 from ui.features.ranges.range_editor import RangeEditor
 from ui.features.ranges.range_plot import RangePlot
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytestqt.qtbot import QtBot
+
+    from tests.benchmarks.conftest import Measured
 
 pytestmark = pytest.mark.benchmark
 
@@ -74,25 +74,6 @@ def timed(work: Callable[[], object], repeats: int) -> float:
     return statistics.median(times)
 
 
-def report(what: str, value: float, bar: float, plain: float) -> None:
-    print(f"{what:52} {value:8.2f} ms  asked {bar:6.1f}  {value / plain:7.1f} x plain lines")
-
-
-@pytest.fixture(scope="module")
-def plain() -> float:
-    """Return the milliseconds of painting as many plain lines as there are tensors."""
-    image = QImage(*SIZE, QImage.Format.Format_RGB32)
-
-    def paint() -> None:
-        image.fill(QColor("black"))
-        painter = QPainter(image)
-        painter.setPen(QColor("white"))
-        painter.drawLines([QLineF(k, 10, k, 600) for k in range(TENSORS)])
-        painter.end()
-
-    return timed(paint, 15)
-
-
 @pytest.fixture
 def plot(qtbot: QtBot) -> RangePlot:
     """Return the plot with all tensors and channels, painted."""
@@ -109,7 +90,7 @@ def plot(qtbot: QtBot) -> RangePlot:
     return found
 
 
-def test_that_500_tensors_are_painted_soon(qtbot: QtBot, plain: float) -> None:
+def test_that_500_tensors_are_painted_soon(qtbot: QtBot, measured: Measured) -> None:
     result, arrays, _ = made()
 
     def first_paint() -> None:
@@ -127,23 +108,23 @@ def test_that_500_tensors_are_painted_soon(qtbot: QtBot, plain: float) -> None:
         table.grab()
 
     first_paint()
-    report("500 tensors, values to first paint", timed(first_paint, 5), 100.0, plain)
+    measured("500 tensors, values to first paint", timed(first_paint, 5))
 
 
-def test_that_brushing_follows_the_pointer(plot: RangePlot, plain: float) -> None:
+def test_that_brushing_follows_the_pointer(plot: RangePlot, measured: Measured) -> None:
     at = iter(range(10, 10_000, 3))
 
     def brush() -> None:
         plot.activations.box.brushed.emit(5.0, float(next(at) % TENSORS), False)
         plot.grab()
 
-    report("brushing over 500 tensors, a frame", timed(brush, 25), 1000 / 60, plain)
+    measured("Brushing over 500 tensors, a frame", timed(brush, 25))
 
 
 @pytest.mark.parametrize("log", [False, True], ids=["linear", "logarithmic"])
 @pytest.mark.parametrize("share", [1.0, 0.1], ids=["all", "a tenth"])
 def test_that_100_000_channels_are_moved_smoothly(
-    plot: RangePlot, plain: float, log: bool, share: float
+    plot: RangePlot, measured: Measured, log: bool, share: float
 ) -> None:
     plot.set_log(log)
     box, shown = plot.weights.box, TENSORS * share
@@ -155,11 +136,12 @@ def test_that_100_000_channels_are_moved_smoothly(
         plot.grab()
 
     axis = "logarithmic" if log else "linear"
-    what = f"100,000 channels moved, {axis}, {100 * share:.0f} % in view"
-    report(what, timed(pan, 25), 1000 / 30, plain)
+    part = "all" if share == 1 else "a tenth"
+    what = f"100,000 channels moved, {axis}, {part} in view"
+    measured(what, timed(pan, 25))
 
 
-def test_that_figures_follow_a_dragged_line(qtbot: QtBot, plain: float) -> None:
+def test_that_figures_follow_a_dragged_line(qtbot: QtBot, measured: Measured) -> None:
     result, arrays, _ = made()
     row = range_rows(result, arrays, None)[0]
     editor = RangeEditor()
@@ -179,11 +161,11 @@ def test_that_figures_follow_a_dragged_line(qtbot: QtBot, plain: float) -> None:
         drag()
         editor.grab()
 
-    report("a step of a clip line: figures", timed(drag, 25), 8.0, plain)
-    report("a step of a clip line: figures and paint", timed(drag_and_paint, 25), 8.0, plain)
+    measured("A step of a clip line: figures", timed(drag, 25))
+    measured("A step of a clip line: figures and paint", timed(drag_and_paint, 25))
 
 
-def test_that_the_picture_of_a_memory_is_moved_smoothly(qtbot: QtBot, plain: float) -> None:
+def test_that_the_picture_of_a_memory_is_moved_smoothly(qtbot: QtBot, measured: Measured) -> None:
     rng = np.random.default_rng(7)
     tensors = [
         LiveRange(
@@ -208,7 +190,7 @@ def test_that_the_picture_of_a_memory_is_moved_smoothly(qtbot: QtBot, plain: flo
         found.grab()
 
     move()
-    report("2,000 tensors of a memory moved", timed(move, 30), 1000 / 60, plain)
+    measured("2,000 tensors of a memory moved", timed(move, 30))
 
 
 def operations(number: int) -> Timeline:
@@ -229,8 +211,12 @@ def operations(number: int) -> Timeline:
     return Timeline(tuple(spans), tuple(stops))
 
 
-@pytest.mark.parametrize("share", [0.9, 0.1, 0.01], ids=["most", "a tenth", "a hundredth"])
-def test_that_a_timeline_is_moved_smoothly(qtbot: QtBot, plain: float, share: float) -> None:
+@pytest.mark.parametrize(
+    ("part", "share"), [("most", 0.9), ("a tenth", 0.1), ("a hundredth", 0.01)]
+)
+def test_that_a_timeline_is_moved_smoothly(
+    qtbot: QtBot, measured: Measured, part: str, share: float
+) -> None:
     shown = operations(2000)
     found = TimelinePlot(lambda place: shown.spans[place].operation.name, str)
     qtbot.addWidget(found)
@@ -251,12 +237,10 @@ def test_that_a_timeline_is_moved_smoothly(qtbot: QtBot, plain: float, share: fl
         found.grab()
 
     move()
-    report(
-        f"2,000 operations moved, {100 * share:.0f} % in view", timed(move, 30), 1000 / 60, plain
-    )
+    measured(f"2,000 operations of a timeline moved, {part} in view", timed(move, 30))
 
 
-def test_that_the_sums_of_a_box_follow_the_pointer(qtbot: QtBot, plain: float) -> None:
+def test_that_the_sums_of_a_box_follow_the_pointer(qtbot: QtBot, measured: Measured) -> None:
     shown = operations(2000)
     found = TimelinePlot(lambda place: shown.spans[place].operation.name, str)
     qtbot.addWidget(found)
@@ -279,4 +263,4 @@ def test_that_the_sums_of_a_box_follow_the_pointer(qtbot: QtBot, plain: float) -
         found.grab()
 
     drag()
-    report("2,000 operations: a step of a box, with its sums", timed(drag, 30), 1000 / 60, plain)
+    measured("2,000 operations of a timeline: a step of a box, with its sums", timed(drag, 30))

@@ -1,4 +1,4 @@
-"""The graph on real exports: MobileNetV2, a 24-layer transformer, a decoder of 5,000 operations."""
+"""The graph on real exports, from MobileNetV2 to a decoder of 5,000 operations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 
 from tests.benchmarks.crossings import dot, ours
 from tests.benchmarks.graph_networks import real_graph
-from tests.benchmarks.test_graph import opened, report, timed
 from tests.fakes.drawings import struck_boxes
 from workbench.graph.hierarchy import Hierarchy, Shape
-from workbench.graph.layout import Layout
+from workbench.graph.layout import Flow, Layout
 
 if TYPE_CHECKING:
-    from pytestqt.qtbot import QtBot
+    from tests.benchmarks.conftest import Measured
 
 pytestmark = pytest.mark.benchmark
 
@@ -22,40 +21,30 @@ DOT_S = 60.0
 
 
 NETWORKS = ["mobilenet_v2", "transformer", "decoder", "resnet", "u_net", "inception"]
-
-
-@pytest.mark.parametrize("shape", ["modules", "folded", "flat"])
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "decoder"])
-def test_that_no_edge_of_a_real_graph_runs_through_a_foreign_box(name: str, shape: Shape) -> None:
-    tree = Hierarchy(real_graph(name), shape)
-    layout = Layout(tree)
-    for opened_groups in (frozenset(tree.groups), frozenset()):
-        struck = struck_boxes(layout.arrange(opened_groups))
-        report(f"{name}, {shape}, {len(opened_groups)} groups open: boxes struck", len(struck), "")
-        assert struck == []
+SHAPES: tuple[Shape, ...] = ("modules", "folded", "flat")
+FLOWS: tuple[Flow, ...] = ("down", "right", "wrapped")
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_that_a_real_graph_crosses_no_more_than_dot(qtbot: QtBot, name: str) -> None:
-    snapshot = real_graph(name)
-    tree = Hierarchy(snapshot)
-    calls = sum(node.kind == "call" for node in snapshot.nodes)
-    what = f"{name}, {len(snapshot.nodes):,} nodes, {calls:,} operations"
-    report(f"{what}: tree", timed(lambda: Hierarchy(snapshot)))
-    report(
-        f"{what}: lay out everything", timed(lambda: Layout(tree).arrange(frozenset(tree.groups)))
-    )
-    mine, theirs = ours(tree), dot(tree, DOT_S)
-    report(f"{what}: crossings", mine, "")
+def test_that_no_edge_of_a_real_graph_runs_through_a_foreign_box(
+    name: str, measured: Measured
+) -> None:
+    struck = 0
+    for shape in SHAPES:
+        tree = Hierarchy(real_graph(name), shape)
+        for flow in FLOWS:
+            layout = Layout(tree, flow=flow)
+            for opened_groups in (frozenset(tree.groups), frozenset()):
+                struck += len(struck_boxes(layout.arrange(opened_groups)))
+    measured(f"Edges through foreign boxes: {name}", struck)
+
+
+@pytest.mark.parametrize("name", [name if name != "decoder" else "decoder_4" for name in NETWORKS])
+def test_that_a_real_graph_crosses_no_more_than_dot(name: str, measured: Measured) -> None:
+    # dot does not finish on the decoder of 96 layers; one of 4 layers stands for it.
+    tree = Hierarchy(real_graph(name))
+    theirs = dot(tree, DOT_S)
     if theirs is None:
-        print(f"{what}: dot does not finish in {DOT_S:.0f} s")
-    else:
-        report(f"{what}: crossings of dot", theirs, "")
-        assert mine <= theirs
-    view = opened(qtbot, snapshot)
-
-    def frame() -> None:
-        view.surface.look(view.surface.camera.panned(0, -7))
-        view.repaint()
-
-    report(f"{what}: panning at reading zoom", timed(frame, 15))
+        pytest.skip(f"dot does not finish in {DOT_S:.0f} s, or is not installed")
+    most = max(ours(tree, flow) for flow in FLOWS)
+    measured(f"Crossings beyond those of Graphviz dot: {name}", max(0, most - theirs))

@@ -13,12 +13,12 @@ from tests.fakes import fvp, runner_elf
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
-MOST_MS, TIMES = 100.0, 7
+TIMES = 7
 
 
 @pytest.mark.benchmark
 @pytest.mark.filterwarnings("ignore")
-def test_that_a_simulator_starts_at_once(tmp_path, monkeypatch, capsys):
+def test_that_a_simulator_starts_at_once(tmp_path, monkeypatch, measured):
     simulator = fvp.install(tmp_path / "simulators", BINARY)
     stamp, real = tmp_path / "stamp", simulator.rename(simulator.with_name("real"))
     simulator.write_text(
@@ -43,6 +43,4 @@ def test_that_a_simulator_starts_at_once(tmp_path, monkeypatch, capsys):
         took.append((int(stamp.read_text()) - pressed) / 1e6)
     engine.close()
     median = statistics.median(took[1:])
-    with capsys.disabled():
-        print(f"\nRun to process: {median:.0f} ms (asked: {MOST_MS:.0f}), {took[0]:.0f} at first")
-    assert median <= MOST_MS
+    measured("From Run to the simulator's process, nothing to be made anew", median)

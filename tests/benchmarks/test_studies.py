@@ -1,6 +1,6 @@
 """How quick an edit comes to its numbers, as ratios to the plain flow measured in the same run.
 
-Run with ``pytest -m benchmark -s tests/benchmarks/test_studies.py``; the table comes at the end.
+Run with ``pytest -m benchmark -s tests/benchmarks/test_studies.py``.
 CPU seconds of one thread: other work on the machine matters little to them. The plain flow is
 export, prepare, 100 samples of calibration, convert and 8 samples of evaluation.
 """
@@ -24,13 +24,6 @@ from workbench.protocol import RunStudy
 
 pytestmark = [pytest.mark.engine, pytest.mark.benchmark, pytest.mark.filterwarnings("ignore")]
 
-BARS = {
-    "edit to numbers, CNN, reusable": 0.07,
-    "edit to numbers, transformer, reusable": 0.15,
-    "edit to numbers, CNN, one pass": 0.30,
-    "leave-one-out sensitivity, CNN": 0.05,
-    "undo to numbers on screen [s]": 0.1,
-}
 SAMPLES, EVALUATED = 100, 8
 FILE = """
 import sys
@@ -61,15 +54,14 @@ def evaluation():
 KINDS = {"CNN": ("mobilenet_v2", "ethos-u55-128"), "transformer": ("encoder", "ethos-u85-256")}
 
 
-@pytest.fixture(scope="module")
-def table():
-    rows = {}
+TITLES = {"CNN": "MobileNetV2 96²", "transformer": "transformer"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet_log():
     logging.disable(logging.CRITICAL)
-    yield rows
+    yield
     logging.disable(logging.NOTSET)
-    print(f"\n\n{'':42}{'plain':>9}{'ours':>9}{'ratio':>9}{'asked':>8}")
-    for name, (plain, ours) in rows.items():
-        print(f"{name:42}{plain:9.3f}{ours:9.3f}{ours / plain:9.4f}{BARS[name]:8.2f}")
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -158,19 +150,18 @@ def known(engine, base, names):
     return [n for n in names if n in there] or weighted[2:11:3]
 
 
-def test_that_an_edit_whose_statistics_are_known_is_quick(bench, table):
+def test_that_an_edit_whose_statistics_are_known_is_quick(bench, measured):
     kind, engine, base, (plain, _) = bench
     times = [
         edited(engine, edits.assign(base, "module_name", name, "a8w8-per-tensor"))
         for name in known(engine, base, modules(kind))
     ]
     ours = statistics.median(times)
-    row = f"edit to numbers, {kind}, reusable"
-    table[row] = plain, ours
-    assert ours / plain <= BARS[row]
+    what = "One module changed, to its numbers, statistics known"
+    measured(f"{what}: {TITLES[kind]}", ours / plain)
 
 
-def test_that_an_edit_that_needs_one_pass_is_quick(bench, table):
+def test_that_an_edit_that_needs_one_pass_is_quick(bench, measured):
     kind, engine, base, (plain, _) = bench
     if kind != "CNN":
         return
@@ -179,12 +170,11 @@ def test_that_an_edit_that_needs_one_pass_is_quick(bench, table):
         for name in known(engine, base, modules(kind))
     ]
     ours = statistics.median(times)
-    row = f"edit to numbers, {kind}, one pass"
-    table[row] = plain, ours
-    assert ours / plain <= BARS[row]
+    what = "One module changed, to its numbers, one pass needed"
+    measured(f"{what}: {TITLES[kind]}", ours / plain)
 
 
-def test_that_sensitivity_is_quicker_than_a_flow_for_each_module(bench, table):
+def test_that_sensitivity_is_quicker_than_a_flow_for_each_module(bench, measured):
     from workbench.protocol import StudyProgress
     from workbench.studies.documents import load_study, study_folder
     from workbench.studies.sensitivity import SensitivityResult
@@ -203,18 +193,17 @@ def test_that_sensitivity_is_quicker_than_a_flow_for_each_module(bench, table):
     ours = time.process_time() - begun
     key = [e.key for e in engine.events if isinstance(e, StudyProgress)][-1]
     units = load_study(SensitivityResult, study_folder(engine.cache, key)).units
-    row = "leave-one-out sensitivity, CNN"
-    table[row] = each * len(units), ours
-    assert ours / (each * len(units)) <= BARS[row]
+    ratio = ours / (each * len(units))
+    measured("Sensitivity of MobileNetV2 96², against a flow for each module", ratio)
 
 
-def test_that_undo_brings_its_numbers_back_at_once(opened, qtbot, table):
+def test_that_undo_brings_its_numbers_back_at_once(opened, qtbot, measured):
     def run():
         opened.runs.run_to("evaluate")
         qtbot.waitUntil(lambda: not opened.runner.running)
         qtbot.waitUntil(lambda: opened.session.stage("evaluate").state == "cached")
 
-    opened.window.reveal("numerics")
+    opened.window.reveal("accuracy")
     run()
     opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "a16w8"))
     qtbot.waitUntil(lambda: opened.session.stage("evaluate").state == "stale")
@@ -228,5 +217,4 @@ def test_that_undo_brings_its_numbers_back_at_once(opened, qtbot, table):
         qtbot.waitUntil(lambda: view("evaluate").key != before)  # noqa: B023
         assert view("evaluate").state == "cached"
         times.append(time.perf_counter() - begun)
-    table["undo to numbers on screen [s]"] = 1.0, statistics.median(times)
-    assert statistics.median(times) <= BARS["undo to numbers on screen [s]"]
+    measured("Undo of an edit, to its numbers in the window", statistics.median(times))

@@ -70,7 +70,7 @@ def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...
     return seconds, found.points
 
 
-def test_that_a_sweep_costs_little_beside_the_compilations(tmp_path, capsys):
+def test_that_a_sweep_costs_little_beside_the_compilations(tmp_path, measured):
     shutil.copytree(MOBILENET, tmp_path / "mobilenet_v2")
     project = tmp_path / "mobilenet_v2" / "mobilenet_v2.qwb"
     environment = {**os.environ, "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "cache"),
@@ -90,9 +90,6 @@ def test_that_a_sweep_costs_little_beside_the_compilations(tmp_path, capsys):
     (tosa,) = (tmp_path / "cache").glob("results/*/*/delegate_0.tosa")
     alone = float(run("-c", BARE, tosa, json.dumps(bare))[1])
     cores = min(os.cpu_count() or 1, len(points))
-    ratio = seconds / (alone / cores)
-    with capsys.disabled():
-        print(f"\n{len(points)} points            {seconds:6.1f} s in an engine that is there")
-        print(f"bare compilations    {alone:6.1f} s on {cores} cores: ratio {ratio:.2f} (1.15)")
     assert len(points) == 40
-    assert ratio <= 1.15
+    ratio = seconds / (alone / cores)
+    measured("40 points of MobileNetV2 swept, against bare Vela on as many cores", ratio)

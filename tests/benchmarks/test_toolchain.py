@@ -1,6 +1,6 @@
 """How quick the toolchain is, as ratios to the plain flow measured in the same run.
 
-Run with ``pytest -m benchmark -s tests/benchmarks/test_toolchain.py``; the table comes at the end.
+Run with ``pytest -m benchmark -s tests/benchmarks/test_toolchain.py``.
 CPU seconds of one thread, because they bear other work on the machine better than wall time.
 """
 
@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from workbench.engine.toolchain_patches.imports import TOOLCHAIN, import_toolchain
@@ -27,23 +28,10 @@ from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.benchmarks.conftest import Measured
+
 pytestmark = [pytest.mark.engine, pytest.mark.benchmark, pytest.mark.filterwarnings("ignore")]
 
-BARS = {
-    "engine start": 0.35,
-    "lowering, CNN": 0.12,
-    "lowering, CNN 224": 0.12,
-    "lowering, transformer": 0.16,
-    "lowering, LSTM": 0.12,
-    "lowering, ResNet-8": 0.2,
-    "another target, CNN": 0.06,
-    "calibration pass, CNN": 0.7,
-    "calibration pass, transformer": 0.7,
-    "convert again, CNN": 0.5,
-    "evaluation, CNN": 1.4,
-    "evaluation, CNN a16w8": 1.4,
-    "evaluation, transformer": 5.0,
-}
 NETWORKS = {
     "CNN": ("mobilenet_v2", "ethos-u55-128"),
     "transformer": ("encoder", "ethos-u85-256"),
@@ -57,8 +45,15 @@ LOWERED = {
 QUICK_START = "from workbench.engine.toolchain_patches.imports import import_toolchain as f; f()"
 
 
+TITLES = {
+    "CNN": "MobileNetV2 96²", "CNN 224": "MobileNetV2 224²", "LSTM": "LSTM of 24 steps",
+    "transformer": "transformer of 4 layers", "ResNet-8": "ResNet-8",
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module", autouse=True)
-def table() -> Iterator[dict[str, tuple[float, float]]]:
+def toolchain() -> Iterator[None]:
+    """Import the toolchain as an engine does, and compute in one thread."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_toolchain()
@@ -68,13 +63,9 @@ def table() -> Iterator[dict[str, tuple[float, float]]]:
     torch.set_num_threads(1)
     # pytest listens to every logger, for which torch's trace would write at length.
     logging.disable(logging.CRITICAL)
-    rows: dict[str, tuple[float, float]] = {}
-    yield rows
+    yield
     torch.set_num_threads(threads)
     logging.disable(logging.NOTSET)
-    print(f"\n\n{'':32}{'stock':>10}{'quick':>10}{'ratio':>8}{'asked':>8}")
-    for name, (stock, quick) in rows.items():
-        print(f"{name:32}{stock:10.4f}{quick:10.4f}{quick / stock:8.3f}{BARS[name]:8.2f}")
 
 
 def cpu_s(action: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
@@ -97,8 +88,11 @@ def as_a_script(action: Callable[[], Any]) -> Any:
         return pool.submit(action).result()
 
 
-def exported(kind: str, a16: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Return the float network, its prepared and converted modules and a sample."""
+def exported(kind: str, a16: bool = False, changed: str = "") -> tuple[Any, Any, Any, Any]:
+    """Return the float network, its prepared module, the conversion and a sample.
+
+    One module has another config if ``changed`` names it.
+    """
 
     import torch
     from executorch.backends.arm import quantizer as arm
@@ -115,15 +109,18 @@ def exported(kind: str, a16: bool = False) -> tuple[Any, Any, Any, Any]:
         "get_symmetric_a16w8_quantization_config" if a16 else ("get_symmetric_quantization_config")
     )
     quantizer.set_global(getattr(arm, factory)())
+    if changed:
+        per_tensor = arm.get_symmetric_quantization_config(is_per_channel=False)
+        quantizer.set_module_name(changed, per_tensor)
     program = torch.export.export(network, (sample,))
     prepared = prepare_pt2e(program.module(check_guards=False), quantizer)
     return network, prepared, convert_pt2e, sample
 
 
-def program_of(kind: str) -> Any:
+def program_of(kind: str, changed: str = "") -> Any:
     import torch
 
-    _, prepared, convert, sample = exported(kind)
+    _, prepared, convert, sample = exported(kind, changed=changed)
     with torch.no_grad():
         prepared(sample)
     return torch.export.export(convert(prepared), (sample,))
@@ -144,17 +141,15 @@ def started_s(code: str) -> float:
     return time.perf_counter() - start
 
 
-def test_start_of_an_engine(table: dict[str, tuple[float, float]]) -> None:
+def test_start_of_an_engine(measured: Measured) -> None:
     stock = "import " + ", ".join(TOOLCHAIN)
     times = [(started_s(stock), started_s(QUICK_START)) for _ in range(3)]
-    table["engine start"] = (
-        statistics.median(t[0] for t in times),
-        statistics.median(t[1] for t in times),
-    )
+    ratio = statistics.median(quick / plain for plain, quick in times)
+    measured("Start of an engine, against the stock imports", ratio)
 
 
 @pytest.mark.parametrize("kind", LOWERED)
-def test_lowering(kind: str, table: dict[str, tuple[float, float]]) -> None:
+def test_lowering(kind: str, measured: Measured) -> None:
     from executorch.backends.arm.ethosu import EthosUCompileSpec
 
     from workbench.engine.toolchain_patches.gate import applied
@@ -162,20 +157,24 @@ def test_lowering(kind: str, table: dict[str, tuple[float, float]]) -> None:
     from workbench.engine.toolchain_patches.retarget import retarget
 
     program, target = program_of(kind), LOWERED[kind][1]
+    edited = program_of(kind, changed="features.5") if kind == "CNN" else None
     stock_s, (_, stock) = cpu_s(partial(as_a_script, partial(lowered, program, target)))
     with applied():
         with capture_tosa() as tosa:
             quick_s, (edge, quick) = cpu_s(partial(run_with_big_stack, lowered, program, target))
         assert quick == stock
-        table[f"lowering, {kind}"] = (stock_s, quick_s)
+        measured(f"Lowering against stock, same bytes: {TITLES[kind]}", quick_s / stock_s)
         if kind == "CNN":
             make_spec = partial(EthosUCompileSpec, "ethos-u55-256", memory_mode="Sram_Only")
             again_s, _ = cpu_s(lambda: retarget(edge, tosa, make_spec).to_executorch(), repeats=3)
-            table["another target, CNN"] = (stock_s, again_s)
+            measured("Another device with the same TOSA, against lowering", again_s / stock_s)
+            edited_s, _ = cpu_s(partial(run_with_big_stack, lowered, edited, target))
+            what = "One module changed, lowered again, against stock"
+            measured(f"{what}: {TITLES[kind]}", edited_s / stock_s)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_calibration_pass(kind: str, table: dict[str, tuple[float, float]]) -> None:
+def test_calibration_pass(kind: str, measured: Measured) -> None:
     import torch
 
     from workbench.engine.quantization import ranges
@@ -191,10 +190,11 @@ def test_calibration_pass(kind: str, table: dict[str, tuple[float, float]]) -> N
         with quick_calibration(prepared), witnesses.watching():
             prepared(sample)
             quick_s, _ = cpu_s(lambda: prepared(sample), repeats=15)
-    table[f"calibration pass, {kind}"] = (stock_s, quick_s)
+    what = "MobileNetV2 96²" if kind == "CNN" else kind
+    measured(f"Calibration pass against stock: {what}", quick_s / stock_s)
 
 
-def test_convert_after_an_edit(table: dict[str, tuple[float, float]]) -> None:
+def test_convert_after_an_edit(measured: Measured) -> None:
     import torch
 
     from workbench.engine.toolchain_patches.calibration import RangeMemory, remembered_ranges
@@ -208,13 +208,11 @@ def test_convert_after_an_edit(table: dict[str, tuple[float, float]]) -> None:
     with remembered_ranges(RangeMemory()):
         convert(modules[1][1])
         quick_s, _ = cpu_s(partial(convert, modules[2][1]))
-    table["convert again, CNN"] = (stock_s, quick_s)
+    measured("Conversion after an edit, against stock: MobileNetV2 96²", quick_s / stock_s)
 
 
 @pytest.mark.parametrize(("kind", "a16"), [("CNN", False), ("CNN", True), ("transformer", False)])
-def test_quantized_evaluation_against_float(
-    kind: str, a16: bool, table: dict[str, tuple[float, float]]
-) -> None:
+def test_quantized_evaluation_against_float(kind: str, a16: bool, measured: Measured) -> None:
     import torch
 
     from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
@@ -229,4 +227,30 @@ def test_quantized_evaluation_against_float(
         network(sample)
         float_s, _ = cpu_s(lambda: [network(sample) for _ in range(10)], repeats=9)
         quick_s, _ = cpu_s(lambda: [fast(sample) for _ in range(10)], repeats=9)
-    table[f"evaluation, {kind}" + (" a16w8" if a16 else "")] = (float_s / 10, quick_s / 10)
+    what = "MobileNetV2 96²" if kind == "CNN" else kind
+    what += ", a16w8" if a16 else ""
+    measured(f"Quantized evaluation against float: {what}", quick_s / float_s)
+
+
+@pytest.mark.parametrize(("family", "target"), [("U55", "ethos-u55-128"), ("U85", "ethos-u85-256")])
+def test_simulation_of_the_compiled_program(family: str, target: str, measured: Measured) -> None:
+    import torch
+    import tosa_reference_model
+
+    from workbench.engine.toolchain_patches.gate import applied
+    from workbench.engine.toolchain_patches.interception import capture_tosa
+    from workbench.npu.program import load
+
+    program = program_of("CNN 224")
+    with applied(), capture_tosa() as tosa:
+        _, pte = run_with_big_stack(lowered, program, target)
+    compiled, sample = load(pte), torch.randn(1, 3, 224, 224).numpy()
+    integers = np.random.default_rng(0).integers(-128, 128, sample.shape, np.int8)
+    (flatbuffer,) = tosa
+    compiled.run([sample])
+    ours_s, _ = cpu_s(lambda: compiled.run([sample]), repeats=3)
+    theirs_s, _ = cpu_s(
+        lambda: tosa_reference_model.run(flatbuffer, [integers], verbosity="NONE"), repeats=3
+    )
+    what = "Functional simulation of MobileNetV2 224², against the TOSA reference model"
+    measured(f"{what}: {family}", ours_s / theirs_s)

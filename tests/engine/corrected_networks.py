@@ -583,7 +583,7 @@ def pooled_beside():
 
     def run(self, x):
         x = self.layer(x)
-        pooled = self.other(functional.adaptive_avg_pool2d(x, 1))
+        pooled = self.other(functional.adaptive_avg_pool2d(x, 2))
         grown = functional.interpolate(pooled, size=x.shape[-2:], mode="bilinear")
         return self.second(torch.cat([x, grown], 1))
 

@@ -195,6 +195,7 @@ def test_that_an_operator_torch_lacks_is_refused_by_name(engine):
     assert "aten.nonsense.default" in engine.failure.message
 
 
+@pytest.mark.slow
 def test_that_a_retargeted_program_equals_one_lowered_from_the_start(engine, tmp_path_factory):
     from tests.engine.in_process import Engine
 
@@ -249,6 +250,7 @@ def test_that_sixteen_bit_softmax_on_u55_fails_in_a_sentence(engine):
     assert engine.run(project("softmax", "a8w8"), "lower", "evaluate") == "done"
 
 
+@pytest.mark.slow
 def test_that_both_branches_of_a_condition_are_quantized(engine):
     made = project("branching", target="ethos-u85-256", **CALIBRATED)
     assert engine.run(made, "verify") == "done"

@@ -187,6 +187,7 @@ def test_that_small_activations_have_small_steps(engine):
     assert decibel(engine, "small_values", "a16w8", **{STEPS: False}) < 15
 
 
+@pytest.mark.slow
 def test_that_a_transposed_convolution_of_a_sequence_runs_on_the_npu(engine):
     name = "transposed_in_one_dimension"
     for config in ("a8w8", "a16w8"):
@@ -200,6 +201,7 @@ def test_that_a_transposed_convolution_with_4_bits_is_right(engine):
     assert decibel(engine, "transposed", "a8w4") > 15
 
 
+@pytest.mark.slow
 def test_that_recurrent_cells_run_on_the_npu(engine):
     assert worst(engine, "cells") <= 1
     assert on_cpu(engine, "cells") == set()
@@ -236,17 +238,21 @@ def test_that_values_that_depend_on_no_input_are_constants(engine):
 
 @pytest.mark.parametrize(
     ("name", "config", "device", "correction"),
-    [("least", "a8w8", U55, MINIMA), ("least", "a16w8", U55, MINIMA),
-     ("most_of_one", "a8w8", U55, ONES),
+    [("least", "a8w8", U55, MINIMA), ("most_of_one", "a8w8", U55, ONES),
+     pytest.param("least", "a16w8", U55, MINIMA, marks=pytest.mark.slow),
      pytest.param("two_tables", "a16w8", U85, ONE_TABLE, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
     engine, name, config, device, correction
 ):
-    """The compiled program is executed; without the correction it is not what its TOSA is."""
+    """The compiled program is executed; without the correction it is not what its TOSA is.
+
+    The copy of a slice alone would mend one of them too.
+    """
     right = verified(engine, network(name, config, device)).compiled
     assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
-    wrong = verified(engine, network(name, config, device, **{correction: False})).compiled
+    off = {correction: False, SLICES: False}
+    wrong = verified(engine, network(name, config, device, **off)).compiled
     assert wrong.equal < wrong.elements
     corrected = (
         *engine.result(network(name, config, device), "prepare").corrections,
@@ -263,7 +269,10 @@ def test_that_an_output_that_is_read_inside_too_is_kept(engine):
     found = engine.result(made, "lower").corrections
     assert len(next(row.places for row in found if row.id == OUTPUTS)) == 1
     lost = verified(engine, network("pooled_beside", **{OUTPUTS: False})).compiled
-    assert {finding.code for finding in lost.findings} == {"npu-output-missing"}
+    (fault,) = lost.findings
+    assert fault.code == "npu-output-missing"
+    # It names the lost value's operator and module, not only the delegate.
+    assert "in module layer" in fault.message
 
 
 def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are_compiled(engine):
@@ -278,8 +287,9 @@ def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are
 
 @pytest.mark.parametrize(
     ("name", "device"),
-    [("grown_part", U55), ("grown_part", U85), ("widened_part", U55), ("summed_part", U85),
-     ("correlated_halves", U55)],
+    [("summed_part", U85), ("correlated_halves", U55),
+     *(pytest.param(*case, marks=pytest.mark.slow)
+       for case in (("grown_part", U55), ("grown_part", U85), ("widened_part", U55)))],
 )  # fmt: skip
 def test_that_an_operator_reads_a_slice_where_it_begins(engine, name, device):
     made = network(name, "a8w8", device)
@@ -303,6 +313,7 @@ def test_that_a_clamp_is_joined_in_its_place(engine, device):
     assert wrong.refused or wrong.equal < wrong.elements
 
 
+@pytest.mark.slow
 def test_that_attention_with_one_head_is_compiled_rightly(engine):
     right = verified(engine, network("single_head")).compiled
     assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
@@ -331,6 +342,7 @@ def decibel(engine, *given, **options):
     return engine.result(made, "evaluate").outputs[0].sqnr_db
 
 
+@pytest.mark.slow
 def test_that_operators_without_a_pattern_run_on_the_npu(engine):
     made = network("plain_operators")
     assert verified(engine, made).max_lsb <= 1

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from workbench.errors import WorkbenchError
 from workbench.targets.ethos_u.corrections import MINIMA
 
 pytestmark = pytest.mark.engine
@@ -90,7 +91,9 @@ def comparing(monkeypatch):
         monkeypatch.setattr(f"{module}._machines", lambda lowered: [machine])
         monkeypatch.setattr(f"{module}.output_names", lambda flatbuffer: ["sum"])
         context = SimpleNamespace(result=lambda stage, kind: SimpleNamespace(vela=()))
-        return CompiledDelegates(context, SimpleNamespace(tosa=[b""]))
+        known = SimpleNamespace(attrs={"origin": "add"}, module="head")
+        graph = SimpleNamespace(nodes_by_id={"delegate_0/sum": known})
+        return CompiledDelegates(context, SimpleNamespace(tosa=[b""], device_graph=graph))
 
     return make
 
@@ -113,14 +116,32 @@ def test_that_a_missing_output_is_a_fault_of_the_program(comparing):
     found.compare(0, [], [np.asarray([1, 2], np.int8), np.asarray([3], np.int8)])
     (fault,) = found.result(1).findings
     assert (fault.severity, fault.code, fault.delegate) == ("error", "npu-output-missing", 0)
+    assert "sum (add in module head)" not in fault.message
     assert found.result(1).refused
 
 
-def test_that_an_output_of_another_size_is_refused(comparing):
+def test_that_an_output_of_another_size_is_a_fault_of_the_program(comparing):
     found = comparing([1, 2, 3])
     found.begin(0)
     found.compare(0, [], [np.asarray([1, 2], np.int8)])
+    (fault,) = found.result(1).findings
+    assert (fault.severity, fault.code, fault.delegate) == ("error", "npu-output-size", 0)
+    # Which output it is, and the module that makes it.
+    assert "sum (add in module head)" in fault.message
     assert found.result(1).refused
+
+
+@pytest.mark.parametrize("shapes", [[(2, 3)], [(3, 2), (1,)]])
+def test_that_outputs_of_another_number_or_shape_are_one_problem(shapes):
+    import torch
+
+    from workbench.engine.targets.ethos_u.reference_model import Tally
+
+    wrong = [torch.zeros(shape) for shape in shapes]
+    tally = Tally([None], integer_io=False)
+    with pytest.raises(WorkbenchError) as raised:
+        tally.add([torch.zeros(3, 2)], wrong)
+    assert [info.code for info in raised.value.infos] == ["program-outputs-differ"]
 
 
 def test_that_a_wrong_instruction_is_found_with_its_line_and_command(workbench):

@@ -86,6 +86,7 @@ def test_that_a_file_named_as_an_installed_module_is_refused(tmp_path):
     assert "json.py" in result.errors[0].message
 
 
+@pytest.mark.slow
 def test_that_a_script_outside_the_program_may_load_the_frozen_program(tmp_path):
     opened = project(tmp_path, "dataclass")
     result = api.run(opened, "export", trust=True).raise_for_errors()

@@ -179,13 +179,13 @@ def caches_handed_on(folder):
 @pytest.mark.parametrize(
     "made",
     [
-        own_observers_and_integer_io,
+        # The script of the digits is proven in tests/engine/test_digits.py.
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
-                compressed_and_trained,
-                program_and_arrays, corrections, corrections_in_16_bits, without_out_variant,
-                pictures_and_own_ini, shared_weights,
+                own_observers_and_integer_io, compressed_and_trained, program_and_arrays,
+                corrections, corrections_in_16_bits, without_out_variant, pictures_and_own_ini,
+                shared_weights,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

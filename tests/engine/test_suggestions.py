@@ -6,7 +6,7 @@ from tests.engine.in_process import CALIBRATED, project, without
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
-from workbench.suggestions import Gain, suggest
+from workbench.suggestions import Gain, Measurements, suggest
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +21,9 @@ def suggested(engine, made):
     program, edge = (
         GraphSnapshot.load(engine.path(made, stage) / GRAPH_FILE) for stage in ("export", "lower")
     )
-    found = suggest(made, result, program, edge, engine.result(made, "prepare"))
+    found = suggest(
+        made, result, program, edge, Measurements(prepared=engine.result(made, "prepare"))
+    )
     return {each.id: each for each in found}
 
 
@@ -37,9 +39,14 @@ def small(*rules):
     [
         (small(), "integer_io", "Use integer inputs and outputs"),
         (small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc"),
-        (small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU"),
-        (edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
-         "Assign a8w8 to what no rule covers"),
+        pytest.param(
+            small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
+            "Assign a8w8 to what no rule covers", marks=pytest.mark.slow,
+        ),
         (project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1"),
     ],
 )  # fmt: skip
@@ -98,6 +105,7 @@ def test_that_a_nearly_empty_block_of_channels_costs_what_the_card_says(engine):
     assert not any(identity.startswith("channels:") for identity in suggested(engine, fitting))
 
 
+@pytest.mark.slow
 def test_that_a_cell_without_its_correction_gets_the_reason_and_the_card_that_help(engine):
     made = without(project("wide_networks.py:gru_cell"), "written_out_cells")
     nodes = lowered(engine, made).cpu_nodes

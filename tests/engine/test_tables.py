@@ -72,6 +72,7 @@ def test_that_the_foreseen_departure_is_what_the_reference_model_computes(engine
     assert engine.result(made, "verify").max_lsb == pytest.approx(int(told[2]), abs=1)
 
 
+@pytest.mark.slow
 def test_that_a_mask_is_named_that_makes_a_softmax_of_16_bits_coarse(engine, curves):
     made = curves("masked", "rows")
     (said,) = warnings(engine, made)

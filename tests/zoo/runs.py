@@ -41,11 +41,22 @@ def outcome(engine: Any, case: Case) -> dict[str, Any]:
     decibels = [round(o.sqnr_db, 1) for o in quality.outputs if o.sqnr_db is not None]
     return {
         "outcome": told.verdict,
+        "npu": executed(verified.compiled),
         "lsb": verified.max_lsb, "db": min(decibels, default=None),
         "delegates": lowered.delegates,
         "cpu": sum(node.cause not in {"border", "conversion"} for node in lowered.cpu_nodes),
         "corrections": sorted(row.id for row in applied if row.places),
     }  # fmt: skip
+
+
+def executed(compiled: Any) -> str:
+    """Return how the compiled program compares with its TOSA on the functional simulator."""
+    if compiled is None or compiled.refused:
+        return "not executed"
+    if compiled.equal < compiled.elements:
+        return f"{compiled.elements - compiled.equal} of {compiled.elements} differ"
+    errors = [finding for finding in compiled.findings if finding.severity == "error"]
+    return errors[0].code if errors else "equal"
 
 
 def recorded() -> dict[str, dict[str, Any]]:
@@ -72,7 +83,9 @@ def pages() -> dict[str, str]:
         "architectures.md": "\n".join(_page(
             "Architectures", ARCHITECTURES, results,
             "Architectures that people deploy, at small widths and with random weights, taken "
-            "from the model to the verified program. Steps are the largest difference of an "
+            "from the model to the verified program. *Compiled program* compares what Vela "
+            "compiled, executed on the [functional simulator](npu-simulator.md), with its TOSA on "
+            "the reference model. Steps are the largest difference of an "
             "output element between the integer program and the quantized model, dB the SQNR of "
             "the quantized model against the float one, for the worst output. Random weights "
             "say little about the quality of trained ones.",
@@ -90,9 +103,12 @@ def _page(
     title: str, cases: Sequence[Case], results: dict[str, dict[str, Any]], about: str
 ) -> Iterator[str]:
     yield from (f"# {title}", "", _NOTE, about, "")
-    header = "network", "config, device", "result", "steps", "dB", "NPU parts", "on the CPU"
-    yield f"| {' | '.join(header)} | corrections |"
-    yield "|---|---|---|---|---|---|---|---|"
+    header = (
+        "network", "config, device", "result", "compiled program", "steps", "dB", "NPU parts",
+        "on the CPU", "corrections",
+    )  # fmt: skip
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
     for case in cases:
         found = results.get(case.id)
         if found is None:
@@ -102,7 +118,7 @@ def _page(
             parts = case.link.removeprefix("https://github.com/").split("/")
             name += f" ([{parts[0]}/{parts[1]} {parts[-1]}]({case.link}))"
         told = found.get("code", found["outcome"])
-        cells = (found.get(key, "") for key in ("lsb", "db", "delegates", "cpu"))
+        cells = (found.get(key, "") for key in ("npu", "lsb", "db", "delegates", "cpu"))
         shown = ("" if cell is None else str(cell) for cell in cells)
         corrected = ", ".join(f"`{each}`" for each in found.get("corrections", ()))
         where = f"{case.config}, {case.device.removeprefix('ethos-')}"

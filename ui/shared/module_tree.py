@@ -9,6 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ui.shared.chip import WISH_ROLE
 from ui.shared.labels import literal
 from workbench.graph.labels import natural
 from workbench.graph.snapshot import Module
@@ -179,6 +180,10 @@ class ModuleTreeModel(QAbstractItemModel):
                 config = self._configs.get(module.path)
                 label = config.label if config else "no config"
                 value = f"{module.path or WHOLE_MODEL}, {module.type_name}, {label}"
+            case _ if role == WISH_ROLE:
+                config = self._configs.get(module.path)
+                is_shown = index.column() == Column.CONFIG and module.path not in self._inside
+                value = config.wish if config and is_shown else ""
             case Role.PATH:
                 value = module.path
             case Role.MARK:

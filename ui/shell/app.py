@@ -169,6 +169,7 @@ class Workbench(QObject):
         )
 
     def _wire_state(self) -> None:
+        self.document.opened.connect(self.notices.close_errors)
         self.document.opened.connect(self._on_opened)
         self.document.project_changed.connect(self._on_project_changed)
         self.document.edit_refused.connect(self.notices.error)
@@ -345,7 +346,7 @@ class Workbench(QObject):
             show()
 
     def _on_close_asked(self) -> None:
-        running = self.runner.running
+        running = [job for job in self.runner.running if not self.runs.ahead.is_own(job.id)]
         if not running:
             self.files.leave(self._quit)
             return

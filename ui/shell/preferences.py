@@ -109,6 +109,10 @@ class PreferencesDialog(QDialog):
         )
         self.warm.setChecked(self._settings.warm_engines)
         self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
+        self.ahead = QCheckBox("Lower in the background after evaluation", self)
+        self.ahead.setToolTip("The cost is then there before you ask for it; an edit ends the work")
+        self.ahead.setChecked(self._settings.lower_ahead)
+        self.ahead.clicked.connect(partial(setattr, self._settings, "lower_ahead"))
         self.limit = QSpinBox(self)
         self.limit.setAccessibleName("Cache limit")
         self.limit.setRange(1, 10_000)
@@ -118,6 +122,7 @@ class PreferencesDialog(QDialog):
         form = QFormLayout()
         form.addRow("Theme", self.theme)
         form.addRow("", self.warm)
+        form.addRow("", self.ahead)
         form.addRow("Cache limit", self.limit)
         self._add_machine(form)
         return form

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QObject, QTimer, QUrl
-from PySide6.QtGui import QAction, QDesktopServices
-from PySide6.QtWidgets import QCheckBox
+from PySide6.QtGui import QDesktopServices
 
 from ui.features.trust.trust_dialog import TrustDialog, question_text
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
+from ui.shell.automatic_runs import LiveMode, LowerAhead
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
@@ -26,73 +26,7 @@ from workbench.project.model import Project
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
-from workbench.targets import has_stage, target_of
-
-GOALS: tuple[StageId, ...] = ("evaluate", "lower")
-_TIP = "Refresh the figures after every edit, without being asked"
-
-
-class LiveMode(QObject):
-    """Evaluates and compiles the open project after every edit.
-
-    A configuration is run once. After a failure or a cancel the user starts it again.
-    """
-
-    def __init__(self, context: PanelContext, window: MainWindow) -> None:
-        super().__init__(window)
-        self._context = context
-        self._jobs: list[str] = []
-        self._tried = ""
-        self.action: QAction = window.actions_by_id["live"]
-        self.action.setCheckable(True)
-        self.action.setToolTip(_TIP)
-        self.action.setChecked(context.settings.live)
-        self.action.toggled.connect(self._on_toggled)
-        self.switch = QCheckBox("Live figures", window)
-        self.switch.setToolTip(_TIP)
-        self.switch.setChecked(self.action.isChecked())
-        self.switch.clicked.connect(self._on_clicked)
-        window.statusBar().addPermanentWidget(self.switch)
-        context.session.planned_anew.connect(self._follow)
-
-    def _on_clicked(self, on: bool) -> None:
-        self.action.setChecked(on)
-
-    def _on_toggled(self, on: bool) -> None:
-        self.switch.setChecked(on)
-        self._context.settings.live = on
-        self._tried = ""
-        if on:
-            self._follow()
-        else:
-            self._stop()
-
-    def _follow(self) -> None:
-        """Run the present configuration unless it is finished, running or cannot run."""
-        context = self._context
-        project = context.document.project
-        if not self.action.isChecked() or project is None:
-            return
-        views = [context.session.stage(g) for g in GOALS if has_stage(project, g)]
-        if any(job.project != project for job in self._running()):
-            self._stop()
-        due = [view for view in views if view.state in {"stale", "queued", "running"}]
-        keys = " ".join(context.session.planned_key(view.id) for view in views)
-        if not due or not keys.strip() or keys == self._tried:
-            return
-        self._tried = keys
-        done = {request.id for request in context.session.stages() if request.state == "cached"}
-        goals = [view.id for view in due]
-        self._jobs = context.runner.run_until(project, context.document.folder, goals, done)
-
-    def _running(self) -> list[Job]:
-        jobs = (self._context.runner.job(job) for job in self._jobs)
-        return [job for job in jobs if job is not None and not job.over]
-
-    def _stop(self) -> None:
-        for job in self._running():
-            self._context.runner.cancel(job.id)
-
+from workbench.targets import target_of
 
 EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "run", "package")
 NOTABLE_S = 10.0
@@ -118,6 +52,7 @@ class RunController(QObject):
         # Whether a job only tries a draft, whose dialog shows its problems.
         self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
+        self.ahead = LowerAhead(context, self)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
         runner.engine_lost.connect(self._on_engine_lost)
@@ -204,7 +139,9 @@ class RunController(QObject):
         )
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, StageFailed) and not self.is_check(event.job):
+        if not isinstance(event, StageFailed) or self.ahead.is_own(event.job):
+            return
+        if not self.is_check(event.job):
             self._context.notices.error(WorkbenchError(event.infos))
 
     def _on_engine_lost(self, event: EngineExit) -> None:
@@ -217,7 +154,7 @@ class RunController(QObject):
         self._context.notices.error(WorkbenchError([info]))
 
     def _on_job_changed(self, job: Job) -> None:
-        if not job.over or job.elapsed_s < NOTABLE_S:
+        if not job.over or job.elapsed_s < NOTABLE_S or self.ahead.is_own(job.id):
             return
         if job.state == "done":
             show = Action("Show", lambda: self._show_work(job))

@@ -251,7 +251,7 @@ def whole_refusals(
     resolution: Resolution,
     prepared: PrepareResult | None = None,
 ) -> Iterator[ErrorInfo]:
-    """Yield the operators for which the toolchain would reject the whole program.
+    """Yield the operators for which the toolchain rejects the program, or compiles it wrongly.
 
     Args:
         project: The project, whose rules give the precisions.
@@ -260,19 +260,22 @@ def whole_refusals(
         prepared: The quantizer's report; operators that it left in float are not rejected.
     """
     configs = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
-    wide, narrow = set[str](), set[str]()
+    wide, narrow, integer = set[str](), set[str](), set[str]()
     for name, effective in resolution.nodes.items():
         config = configs.get(effective.rule or "")
         if not isinstance(config, QuantConfig):
             continue
-        if config.activation.dtype == "int16" and not effective.kept_off:
-            wide.add(name)
+        if not effective.kept_off:
+            integer.add(name)
+            if config.activation.dtype == "int16":
+                wide.add(name)
         if config.weight.bits == 4 and config.weight.per_channel:
             narrow.add(name)
     if prepared is not None:
         quantized = {note.origin for note in prepared.annotations if note.quantized}
-        wide, narrow = wide & quantized, narrow & quantized
-    yield from target_of(project.target.id).forecast(project.target, graph, wide, narrow)
+        wide, narrow, integer = wide & quantized, narrow & quantized, integer & quantized
+    target = target_of(project.target.id)
+    yield from target.forecast(project.target, graph, wide, narrow, integer)
 
 
 def _nearest(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> str:

@@ -34,7 +34,13 @@ _PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
 _OUT_VARIANTS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "out_variants.py"
 _CORRECTIONS = tuple(
     _PATCHES / f"{name}.py"
-    for name in ("corrections", "refined_grids", "refined_tables", "rewritten_operators")
+    for name in (
+        "corrections",
+        "delegate_graphs",
+        "refined_grids",
+        "refined_tables",
+        "rewritten_operators",
+    )
 )
 _TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"

@@ -116,12 +116,12 @@ class TargetSpec(Protocol):
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str],
+        narrow: Collection[str], integer: Collection[str] = (),
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return known reasons why the toolchain rejects the whole program.
+        """Return known reasons why the toolchain rejects the whole program, or compiles it wrongly.
 
         ``wide`` are the nodes with 16-bit activations that may run on the NPU, ``narrow`` those
-        with 4-bit per-channel weights.
+        with 4-bit per-channel weights, ``integer`` all that are quantized and may run on the NPU.
         """
         ...
 

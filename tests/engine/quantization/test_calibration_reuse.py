@@ -74,6 +74,7 @@ def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, acce
     assert_same(arrays(engine, fewer), arrays(fresh, fewer))
 
 
+@pytest.mark.slow
 def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(engine, fresh):
     made = project("small", **CALIBRATED)
     assert engine.run(made, "evaluate") == "done"

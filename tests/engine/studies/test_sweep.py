@@ -121,6 +121,7 @@ def test_that_points_of_an_own_ini_equal_lowering_with_it(swept, tmp_path):
     assert {n: report[n] for n in figures} == {n: points[1][n] for n in figures}
 
 
+@pytest.mark.slow
 def test_that_less_sram_is_estimated_from_the_same_program(swept):
     workbench, path, _ = swept
     done = workbench("sweep", path, "--sram-budgets", "--json", "--trust")

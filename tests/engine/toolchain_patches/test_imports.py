@@ -66,6 +66,7 @@ def test_that_a_damaged_table_is_parsed_afresh(tmp_path: Path, stock_digest: str
     assert digest_of_edge_table(quick) == stock_digest
 
 
+@pytest.mark.slow
 def test_that_the_toolchain_is_imported_without_a_folder_to_write_to(
     tmp_path: Path, stock_digest: str
 ) -> None:
@@ -122,6 +123,7 @@ def test_that_the_quick_imports_register_the_same_operators_from_the_same_places
     assert int(ours.split()[0]) > 100
 
 
+@pytest.mark.slow
 def test_that_what_was_left_out_of_the_imports_comes_when_it_is_needed() -> None:
     before, after_a_plain_graph, after_a_wrapped_one, both = printed(LATE)
     assert before == after_a_plain_graph == "[False, False]"

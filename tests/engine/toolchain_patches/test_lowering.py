@@ -32,8 +32,8 @@ pytestmark = [
 ]
 
 
-# One network with skips, and one with several delegates; the others are slow.
-QUICK = {"U-Net", "two delegates"}
+# The others are slow.
+QUICK = {"two delegates"}
 
 
 @pytest.fixture(autouse=True)
@@ -163,12 +163,13 @@ def test_that_nothing_is_changed_when_switched_off_or_unproven(
         assert ids == {row.id for row in LOWERING}
     with accelerated(enabled=False) as ids:
         assert ids == set()
-    monkeypatch.setattr(toolchain_versions, "versions", lambda: {"python": "3.12"})
+    monkeypatch.setattr(toolchain_versions, "versions", lambda: {"python": "3.13"})
     with accelerated() as ids:
         assert ids == set()
-    assert "python 3.12" in toolchain_versions.status().reason
+    assert "python 3.13" in toolchain_versions.status().reason
 
 
+@pytest.mark.slow
 def test_that_the_self_test_proves_an_unknown_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain_versions, "PROVEN", ())
     monkeypatch.setattr(selftest, "CASES", selftest.CASES[:1])

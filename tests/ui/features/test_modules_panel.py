@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
 
+from ui.shared.chip import WISH_ROLE
 from ui.shared.module_tree import Column
 
 
@@ -66,6 +67,9 @@ def test_that_what_the_quantizer_left_alone_is_marked_with_the_reason(panel, qtb
     qtbot.waitUntil(lambda: "\u2260" in chip(panel, "head"))
     said = panel.model.index_of("head").data(Qt.ItemDataRole.ToolTipRole)
     assert "no pattern takes it" in said
+    cell = panel.model.index_of("head").siblingAtColumn(Column.CONFIG)
+    assert cell.data().startswith("float")
+    assert cell.data(WISH_ROLE) == "a8w8"
 
 
 def test_that_nodes_chosen_elsewhere_are_found_in_the_tree(panel):

@@ -3,7 +3,10 @@
 import pytest
 
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.project.model import TargetChoice
+from workbench.targets.ethos_u.corrections import CLAMPS, CORRECTIONS, SLICES
 from workbench.targets.ethos_u.forecast import convolutions_read_often, values_read_again
+from workbench.targets.ethos_u.uncorrected import faults_without_corrections
 
 
 def graph_of(*edges):
@@ -47,3 +50,52 @@ def test_that_a_value_that_several_read_is_told_only_where_vela_fails(edges, tol
 )  # fmt: skip
 def test_that_a_value_that_two_products_read_is_told_only_where_vela_fails(edges, told):
     assert list(values_read_again(*graph_of(*edges))) == told
+
+
+def faults(edges, device="ethos-u55-128", off=tuple(row.id for row in CORRECTIONS)):
+    """Return the corrections and operators that are foretold with corrections switched off."""
+    graph, nodes = graph_of(*edges)
+    choice = TargetChoice(id=device, options=dict.fromkeys(off, False))
+    infos = list(faults_without_corrections(choice, graph, nodes, ()))
+    assert {info.code for info in infos} <= {"correction-switched-off"}
+    return [(info.where.id.rpartition(".")[2], info.message.split()[0]) for info in infos]
+
+
+@pytest.mark.parametrize(
+    ("edges", "told"),
+    [
+        # A ReLU meets values below zero in cat, also behind a pool.
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "cat")], ["relu"]),
+        ([("conv2d", "batch_norm"), ("batch_norm", "relu"), ("relu", "max_pool2d"),
+          ("max_pool2d", "cat"), ("linear", "cat")], ["relu"]),
+        # All values are zero or more.
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "relu_2"), ("relu_2", "cat")], []),
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "sigmoid"), ("sigmoid", "view"),
+          ("view", "cat")], []),
+        # The ReLU is not fused, or shares no range.
+        ([("add", "relu"), ("relu", "cat"), ("conv2d", "cat")], []),
+        ([("conv2d", "relu"), ("relu", "add"), ("conv2d_2", "add")], []),
+    ],
+)  # fmt: skip
+def test_that_a_lost_clamp_is_foretold_where_a_relu_shares_its_range(edges, told):
+    assert faults(edges, off=(CLAMPS,)) == [(CLAMPS, name) for name in told]
+
+
+@pytest.mark.parametrize(
+    ("edges", "device", "told"),
+    [
+        ([("conv2d", "slice"), ("slice", "amax")], "ethos-u55-128", [SLICES]),
+        ([("conv2d", "slice"), ("slice", "view"), ("view", "matmul")], "ethos-u85-256", [SLICES]),
+        ([("conv2d", "slice"), ("slice", "add")], "ethos-u55-128", []),
+        ([("conv2d", "amax")], "ethos-u55-128", []),
+        ([("tanh", "flip"), ("flip", "sigmoid")], "ethos-u55-128", []),
+        ([("tanh", "flip"), ("flip", "sigmoid")], "ethos-u85-256", ["activations_before_layouts"]),
+        ([("matmul", "flip")], "ethos-u85-256", []),
+        ([("matmul", "flip")], "ethos-u85-1024", ["flips_of_copies"]),
+        ([("upsample_nearest2d", "cat")], "ethos-u65-256", ["joined_computed"]),
+        ([("upsample_nearest2d", "cat")], "ethos-u85-256", []),
+    ],
+)
+def test_that_a_fault_is_foretold_on_the_devices_that_have_it(edges, device, told):
+    assert [name for name, _ in faults(edges, device)] == told
+    assert faults(edges, device, off=()) == []

@@ -14,13 +14,6 @@ import numpy as np
 import torch
 from ethosu.vela import vela
 from executorch.backends.arm._passes import decompose_cumsum_pass
-from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
-from executorch.backends.arm._passes.arm_pass_utils import (
-    get_constant_placeholder_kind,
-    get_param_tensor,
-    is_param_node,
-    is_persistent_buffer,
-)
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
     FoldScalarMulIntoConvPass,
 )
@@ -33,10 +26,6 @@ from executorch.backends.arm.constants import DEQUANT_PER_TENSOR_OP, QUANT_PER_T
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.transforms.replace_scalar_with_tensor import (
     ReplaceScalarWithTensorArgPass,
-)
-from executorch.backends.transforms.utils import (
-    create_constant_placeholder,
-    delete_constant_placeholder,
 )
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
@@ -90,6 +79,57 @@ def _separate(graph: fx.Graph, activation: fx.Node) -> None:
         values = graph.call_function(DEQUANT_PER_TENSOR_OP, (integers, *quantize.args[1:]))
     integers.meta, values.meta = dict(quantize.meta), dict(source.meta)
     activation.replace_input_with(source, values)
+
+
+@contextmanager
+def negations_rescaled() -> Iterator[list[str]]:
+    """Rescale a negated value whose grid is not the mirrored one of its input, in the block.
+
+    Stock negates integers, which is right where input and output have one step. Where they do not,
+    the result has the step of the input and is read with that of the output.
+
+    Yields:
+        The names of the negations; it grows while programs are lowered.
+    """
+    stock = FuseQuantizedActivationPass.call
+    rescaled: list[str] = []
+
+    def call(self: Any, graph_module: fx.GraphModule) -> Any:
+        for node in list(graph_module.graph.nodes):
+            if node.target == exir_ops.edge.aten.neg.default and _has_own_grid(node):
+                rescaled.append(node.name)
+        return stock(self, graph_module)
+
+    FuseQuantizedActivationPass.call = call
+    try:
+        yield rescaled
+    finally:
+        FuseQuantizedActivationPass.call = stock
+
+
+def _has_own_grid(node: fx.Node) -> bool:
+    """Put the mirrored grid of its input behind a negation, if its output has another one."""
+    source: Any = node.args[0]
+    readers = list(node.users)
+    grids = {tuple(reader.args[1:]) for reader in readers if reader.target == QUANT_PER_TENSOR_OP}
+    if source.target != DEQUANT_PER_TENSOR_OP or len(grids) != 1:
+        return False
+    scale, zero, low, high, *rest = source.args[1:]
+    # The integers of 8 bits are mirrored onto themselves; those of 16 bits are symmetric.
+    mirrored = (scale, 0 if zero == 0 and high > _BYTE else low + high - zero, low, high, *rest)
+    if grids == {mirrored}:
+        return False
+    with node.graph.inserting_after(node):
+        integers = node.graph.call_function(QUANT_PER_TENSOR_OP, (node, *mirrored))
+    with node.graph.inserting_after(integers):
+        values = node.graph.call_function(DEQUANT_PER_TENSOR_OP, (integers, *mirrored))
+    integers.meta, values.meta = dict(readers[0].meta), dict(node.meta)
+    for reader in readers:
+        reader.replace_input_with(node, values)
+    return True
+
+
+_BYTE = 255
 
 
 @contextmanager
@@ -329,195 +369,6 @@ def tables_kept_apart() -> Iterator[list[str]]:
         yield apart
     finally:
         vela.regor = stock
-
-
-@contextmanager
-def outputs_kept() -> Iterator[list[str]]:
-    """Let no change of layout read another one that is an output, while the block runs.
-
-    Vela joins two changes of layout in a row and forgets that the first is an output: the delegate
-    has an output less than the program reads.
-
-    Yields:
-        The names of the outputs that would be lost.
-    """
-    stock = ArmPassManager.transform_to_backend_pipeline
-    kept: list[str] = []
-
-    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
-        made = stock(self, exported_program, graph_module)
-        for node in list(made.graph.nodes):
-            first: Any = node.args[0] if _is_transpose(node) else None
-            if not _is_transpose(first) or all(user.op != "output" for user in first.users):
-                continue
-            source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
-            if order == sorted(order):
-                node.replace_all_uses_with(source)
-                made.graph.erase_node(node)
-            else:
-                node.args = (source, order)
-            kept.append(first.name)
-        made.recompile()
-        return made
-
-    ArmPassManager.transform_to_backend_pipeline = transform
-    try:
-        yield kept
-    finally:
-        ArmPassManager.transform_to_backend_pipeline = stock
-
-
-@contextmanager
-def constants_rearranged() -> Iterator[list[str]]:
-    """Transpose constants ahead of time, while the block runs.
-
-    Stock moves changes of layout across operators after it has folded constants, so that some end
-    behind a constant. For U55 Vela lets the program write the transposed constant into the
-    constants, which are read-only.
-
-    Yields:
-        The names of the transposes that were computed.
-    """
-    stock = ArmPassManager.transform_to_backend_pipeline
-    computed: list[str] = []
-
-    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
-        made = stock(self, exported_program, graph_module)
-        for node in list(made.graph.nodes):
-            source: Any = node.args[0] if _is_transpose(node) else None
-            if source is None or not _is_constant(exported_program, source):
-                continue
-            with made.graph.inserting_before(source):
-                constant = create_constant_placeholder(
-                    exported_program,
-                    made.graph,
-                    f"{node.name}_constant",
-                    get_constant_placeholder_kind(exported_program, source),
-                    get_param_tensor(exported_program, source).permute(node.args[1]).contiguous(),
-                    is_persistent_buffer(exported_program, source),
-                )
-            constant.meta = {**source.meta, "val": constant.meta["val"]}
-            node.replace_all_uses_with(constant)
-            made.graph.erase_node(node)
-            if not source.users:
-                delete_constant_placeholder(exported_program, source)
-            computed.append(node.name)
-        made.recompile()
-        return made
-
-    ArmPassManager.transform_to_backend_pipeline = transform
-    try:
-        yield computed
-    finally:
-        ArmPassManager.transform_to_backend_pipeline = stock
-
-
-def _is_constant(exported_program: Any, node: fx.Node) -> bool:
-    """Return whether a node is a constant of the program that no branch or loop is given."""
-    return is_param_node(exported_program, node) and not node.meta.get("is_input", False)
-
-
-@contextmanager
-def clamps_before_transposes() -> Iterator[list[str]]:
-    """Clamp before a transpose in place of behind it, while the block runs.
-
-    Vela joins a convolution, the transpose behind it and the clamp behind that, and loses the place
-    of the result where it is joined with others.
-
-    Yields:
-        The names of the clamps.
-    """
-    stock = ArmPassManager.transform_to_backend_pipeline
-    moved: list[str] = []
-
-    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
-        made = stock(self, exported_program, graph_module)
-        for node in list(made.graph.nodes):
-            turn: Any = node.args[0] if node.target == _TOSA.CLAMP.default else None
-            if not _is_transpose(turn) or len(turn.users) > 1:
-                continue
-            if all(user.target != _TOSA.CONCAT.default for user in node.users):
-                continue
-            source = turn.args[0]
-            with made.graph.inserting_before(turn):
-                clamped = made.graph.call_function(node.target, (source, *node.args[1:]))
-            clamped.kwargs, clamped.meta = node.kwargs, {**node.meta, "val": source.meta["val"]}
-            turn.args = (clamped, turn.args[1])
-            node.replace_all_uses_with(turn)
-            made.graph.erase_node(node)
-            moved.append(node.name)
-        made.recompile()
-        return made
-
-    ArmPassManager.transform_to_backend_pipeline = transform
-    try:
-        yield moved
-    finally:
-        ArmPassManager.transform_to_backend_pipeline = stock
-
-
-@contextmanager
-def slices_computed() -> Iterator[list[str]]:
-    """Put a rescale by one between a slice and readers that lose its offset, while the block runs.
-
-    Vela lets the reader read the sliced tensor in place; transposed and depthwise convolutions,
-    sums and matrix products then read with the wrong offset or shape. A maximum does too, but Vela
-    folds the rescale into it.
-
-    Yields:
-        The names of the slices.
-    """
-    stock = ArmPassManager.transform_to_backend_pipeline
-    computed: list[str] = []
-
-    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
-        made = stock(self, exported_program, graph_module)
-        for node in list(made.graph.nodes):
-            if node.target != _TOSA.SLICE.default or not _loses_its_offset(node):
-                continue
-            value = node.meta["val"]
-            if value.dtype not in {torch.int8, torch.int16}:
-                continue
-            with made.graph.inserting_after(node):
-                arguments = (node, value.dtype, [1.0], 0, 0)
-                same = made.graph.call_function(_TOSA.RESCALE.default, arguments)
-            same.meta = dict(node.meta)
-            node.replace_all_uses_with(same, delete_user_cb=same.__ne__)
-            computed.append(node.name)
-        made.recompile()
-        return made
-
-    ArmPassManager.transform_to_backend_pipeline = transform
-    try:
-        yield computed
-    finally:
-        ArmPassManager.transform_to_backend_pipeline = stock
-
-
-def _loses_its_offset(value: fx.Node) -> bool:
-    """Return whether an operator that reads a value, also transposed or rescaled, reads wrongly."""
-    for reader in value.users:
-        if reader.target in {_TOSA.TRANSPOSE.default, _TOSA.RESCALE.default}:
-            if _loses_its_offset(reader):
-                return True
-        elif reader.target == _TOSA.DEPTHWISE_CONV2D.default:
-            if reader.meta["val"].shape[-1] != value.meta["val"].shape[-1]:
-                return True
-        elif reader.target in _READING_IN_PLACE:
-            return True
-    return False
-
-
-_TOSA = exir_ops.backend.tosa
-_READING_IN_PLACE = (
-    _TOSA.TRANSPOSE_CONV2D.default,
-    _TOSA.MATMUL.default,
-    _TOSA.REDUCE_SUM.default,
-)
-
-
-def _is_transpose(node: Any) -> bool:
-    return isinstance(node, fx.Node) and node.target == _TOSA.TRANSPOSE.default
 
 
 # Codes of Ethos-U85's commands (Vela 5.1.0, ``ethos_u85_interface.hpp``).

@@ -529,6 +529,26 @@ def drop_reductions(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     return _finished(module, done)
 
 
+_RESIZES = tuple(
+    overload
+    for name in ("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d")
+    for overload in (getattr(_ATEN, name).default, getattr(_ATEN, name).vec)
+)
+
+
+def repeat_pixels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Repeat a single pixel where it is resized: all values between equal ones are equal."""
+    del quantizer
+    done = list[str]()
+    for node in _floating_calls(module, *_RESIZES):
+        source: Any = node.args[0]
+        if tuple(source.meta["val"].shape[2:]) == (1, 1):
+            write = _Writer(module, node)
+            write.replace(write(_ATEN.expand.default, source, [*node.meta["val"].shape]))
+            done.append(node.name)
+    return _finished(module, done)
+
+
 _TRANSPOSED = {_ATEN.conv_transpose1d.default: _ATEN.conv1d.default,
                _ATEN.conv_transpose2d.input: _ATEN.conv2d.default}  # fmt: skip
 _FOUR_BITS = 15
@@ -617,9 +637,9 @@ def _spread(write: _Writer, value: fx.Node, dim: int, stride: int) -> fx.Node:
     wide = 1
     for size in after:
         wide *= size
-    flat = write(_ATEN.view.default, value, [shape[0], -1, 1, wide])
+    flat = write(_ATEN.reshape.default, value, [shape[0], -1, 1, wide])
     padded = write(_ATEN.constant_pad_nd.default, flat, [0, 0, 0, stride - 1])
-    return write(_ATEN.view.default, padded, [*shape[:dim], shape[dim] * stride, *after])
+    return write(_ATEN.reshape.default, padded, [*shape[:dim], shape[dim] * stride, *after])
 
 
 SEPARATED = "separated_weights"

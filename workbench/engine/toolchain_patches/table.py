@@ -82,6 +82,19 @@ _SCALARS = (
     "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 )
 _OBSERVER = "torchao.quantization.pt2e.observer"
+_BACKEND_PASSES = (
+    "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
+)
+
+
+def _after_passes(name: str, title: str, what: str, why_safe: str) -> Patch:
+    """Return a correction that changes the graph of a delegate after ExecuTorch's passes."""
+    return Patch(
+        name, title, "correction", (_BACKEND_PASSES,), what, why_safe,
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        pins=((_BACKEND_PASSES, "eef0d31eb0ae21c6"),),
+    )  # fmt: skip
+
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
@@ -285,53 +298,55 @@ PATCHES: tuple[Patch, ...] = (
         "The stock functions are called with the same arguments and their results returned.",
         otherwise="stock", proven=_VELA,
     ),
-    Patch(
-        "outputs_kept", "Keep outputs whose layout is changed back", "correction",
-        ("executorch.backends.arm._passes.arm_pass_manager:"
-         "ArmPassManager.transform_to_backend_pipeline",),
+    _after_passes(
+        "outputs_kept", "Keep outputs whose layout is changed back",
         "After stock's passes, a change of layout that reads an output reads what is before it.",
         "Two changes of layout together are one, or none.",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        pins=(
-            ("executorch.backends.arm._passes.arm_pass_manager:"
-             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
-        ),
     ),
-    Patch(
-        "constants_rearranged", "Transpose constants ahead of time", "correction",
-        ("executorch.backends.arm._passes.arm_pass_manager:"
-         "ArmPassManager.transform_to_backend_pipeline",),
+    _after_passes(
+        "constants_rearranged", "Transpose constants ahead of time",
         "After stock's passes, a transpose of a constant becomes a transposed constant.",
         "The values are the same, in the same order.",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        pins=(
-            ("executorch.backends.arm._passes.arm_pass_manager:"
-             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
-        ),
     ),
-    Patch(
-        "slices_computed", "Compute slices before operators that lose their offset", "correction",
-        ("executorch.backends.arm._passes.arm_pass_manager:"
-         "ArmPassManager.transform_to_backend_pipeline",),
-        "After stock's passes, a rescale by one follows a slice that such an operator reads.",
-        "A rescale by one with both zero points zero changes no value.",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        pins=(
-            ("executorch.backends.arm._passes.arm_pass_manager:"
-             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
-        ),
+    _after_passes(
+        "rescales_joined", "Join equal rescales of a value",
+        "After stock's passes, a rescale that equals one before it is left out.",
+        "Both compute the same integers of the same value.",
     ),
-    Patch(
-        "clamps_before_transposes", "Clamp before a transpose that is joined", "correction",
-        ("executorch.backends.arm._passes.arm_pass_manager:"
-         "ArmPassManager.transform_to_backend_pipeline",),
+    _after_passes(
+        "slices_computed", "Copy slices before operators that lose their offset",
+        "After stock's passes, a copy follows a slice that such an operator reads.",
+        "The copy is the largest value over windows of one element.",
+    ),
+    _after_passes(
+        "joined_computed", "Copy what would lose its place in a joined tensor",
+        "After stock's passes, a copy stands between such an operator and cat or pad.",
+        "The copy is the largest value over windows of one element.",
+    ),
+    _after_passes(
+        "flips_of_copies", "Copy matrix products before they are flipped",
+        "After stock's passes, a copy stands between a matrix product and a flip.",
+        "The copy is the largest value over windows of one element.",
+    ),
+    _after_passes(
+        "padded_pools", "Pad before a maximum with a large stride",
+        "After stock's passes, a padding stands before a max pool with a stride above three.",
+        "The padding holds the least integer, which no maximum is below.",
+    ),
+    _after_passes(
+        "clamps_over_rows", "Clamp the batches of a convolution as rows",
+        "After stock's passes, reshapes stand around a clamp behind a convolution over a batch.",
+        "A reshape moves no value, and a clamp works on each element alone.",
+    ),
+    _after_passes(
+        "activations_before_layouts", "Compute activations before changes of layout",
+        "After stock's passes, an activation that reads a change of layout comes before it.",
+        "An activation works on each element alone.",
+    ),
+    _after_passes(
+        "clamps_before_transposes", "Clamp before a transpose that is joined",
         "After stock's passes, a clamp that is read by cat comes before the transpose it reads.",
         "A clamp works on each element alone.",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        pins=(
-            ("executorch.backends.arm._passes.arm_pass_manager:"
-             "ArmPassManager.transform_to_backend_pipeline", "eef0d31eb0ae21c6"),
-        ),
     ),
     Patch(
         "one_table_in_chain", "Compile without chains where two tables would meet in one",
@@ -361,6 +376,14 @@ PATCHES: tuple[Patch, ...] = (
         "A subclass returns the partitions in the order of the program, not of a set of texts.",
         "The partitions are those of stock; only their order, random in stock, is fixed.",
         otherwise="refused", proven={"executorch": "1.5.1"},
+    ),
+    Patch(
+        "negations_rescaled", "Rescale negated values to their grid", "correction",
+        (f"{_FUSION}.call",),
+        "Behind a negation whose grid is another one stands the mirrored grid of its input.",
+        "Stock negates onto the mirrored grid, and rescales from it as between any two grids.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_FUSION}.call", "7d3f04a57dac7e1a"),),
     ),
     Patch(
         "keep_relu_clamps", "Keep the clamp of a ReLU whose range goes below zero", "correction",
@@ -442,7 +465,7 @@ PATCHES: tuple[Patch, ...] = (
         ("sys:modules", "sys:path", "sys:path_hooks", "sys:path_importer_cache"),
         "A user's file is a module of the bytes that were read; its folder is searched last.",
         "A name that an installed module has is refused.",
-        otherwise="refused", proven={"python": "3.11"},
+        otherwise="refused", proven={"python": "3.11, 3.12"},
     ),
     Patch(
         "no-unpickling", "Refuse pickles while a program that is not trusted is loaded",

@@ -51,6 +51,7 @@ from workbench.targets.ethos_u.forecast import (
     product_refusals,
 )
 from workbench.targets.ethos_u.options import EXTRAS, given_extras, given_passes
+from workbench.targets.ethos_u.uncorrected import faults_without_corrections
 from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.ethos_u.vela_ini import VelaIni, ini_of, ini_path
 
@@ -239,11 +240,11 @@ class EthosU:
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str],
+        narrow: Collection[str], integer: Collection[str] = (),
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return the reasons for rejecting a whole program: branches, loops, 16-bit operators."""
+        """Return the reasons for rejecting a whole program, and faults that corrections mend."""
         off = {row.id for row in CORRECTIONS if not is_wanted(row.id, choice.options)}
-        infos = list[ErrorInfo]()
+        infos = list(faults_without_corrections(choice, graph, integer, wide)) if off else []
         if TRANSPOSED in off:
             infos += operator_refusals(graph, narrow, WRONG_AXIS)
         if SUMS in off:

@@ -67,7 +67,10 @@ TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
 OUTPUTS, REARRANGED, SLICES = "outputs_kept", "constants_rearranged", "slices_computed"
-TURNED = "clamps_before_transposes"
+TURNED, LAYOUTS = "clamps_before_transposes", "activations_before_layouts"
+JOINED, FLIPPED = "joined_computed", "flips_of_copies"
+RESCALED, POOLS, ROWS = "rescales_joined", "padded_pools", "clamps_over_rows"
+NEGATED, PIXELS = "negations_rescaled", "repeated_pixels"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
 PLAIN = "plain_operators"
 _EXECUTORCH = {"executorch": "1.5.1"}
@@ -314,19 +317,128 @@ CORRECTIONS: tuple[Correction, ...] = (
         function="constants_rearranged",
     ),
     Correction(
-        id=SLICES,
-        title="Compute slices before operators that lose their offset",
-        fault="Vela lets an operator read a sliced tensor in place. Transposed convolutions, "
-        "depthwise convolutions with several outputs a channel, sums and matrix products "
-        "then read with the wrong offset or shape: other elements, or beyond the memory.",
+        id=RESCALED,
+        title="Join equal rescales of a convolution",
+        fault="Where a convolution is called twice with one input, ExecuTorch computes it once and "
+        "rescales it twice. Vela rejects a 16-bit convolution with two rescales for U55 and U65.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="conv_transpose(conv(x)[:, :, 2:]) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
+        network="torch.maximum(conv(x)[:, :, 2:], conv(x)[:, :, :-2]) in a16w8 for U55",
+        instead="Equal rescales of one value are one.",
+        why_right="They compute the same integers.",
+        step="lowering",
+        function="rescales_joined",
+    ),
+    Correction(
+        id=SLICES,
+        title="Copy slices before operators that lose their offset",
+        fault="Vela lets an operator read a sliced tensor in place. Maxima, minima, sums, means, "
+        "matrix products, transposed convolutions, depthwise convolutions with several outputs a "
+        "channel, and on U85 convolutions and pools with a stride above three then read with the "
+        "wrong offset or shape: other elements, or beyond the memory. ExecuTorch writes a slice "
+        "too where rows are left over behind the last window.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
         "q @ k.transpose(-1, -2) for U55",
-        instead="A rescale by one stands between the slice and such an operator, and costs a copy.",
-        why_right="A rescale by one with both zero points zero changes no value.",
+        instead="The slice is copied before such an operator reads it, which costs the cycles of "
+        "the copy.",
+        why_right="The copy is a maximum over windows of one element, which is the element.",
         step="lowering",
         function="slices_computed",
+    ),
+    Correction(
+        id=JOINED,
+        title="Copy what would lose its place in a joined tensor",
+        fault="Vela lets an operator write its part of a joined or padded tensor in place. A "
+        "depthwise convolution with several outputs a channel then loses its place, or Vela "
+        "rejects the program; a resize on U55 and U65 reads beyond its input.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8",
+        instead="The result is copied into its place, which costs the cycles of the copy.",
+        why_right="The copy is a maximum over windows of one element, which is the element.",
+        step="lowering",
+        function="joined_computed",
+    ),
+    Correction(
+        id=FLIPPED,
+        title="Copy matrix products before they are flipped",
+        fault="For U85 Vela joins a matrix product with the flip behind it, and its process ends "
+        "for devices of 1,024 and 2,048 MACs.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="torch.flip(q @ k.transpose(1, 2), [2]) in a8w8 for U85-2048",
+        instead="The product is copied before the flip, which costs the cycles of the copy.",
+        why_right="The copy is a maximum over windows of one element, which is the element.",
+        step="lowering",
+        function="flips_of_copies",
+    ),
+    Correction(
+        id=POOLS,
+        title="Pad before a maximum with a large stride",
+        fault="For U85 Vela splits a max pool with a stride above three and loses its padding: "
+        "most elements are wrong.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="max_pool2d(x, 3, stride=4, padding=1) over [1, 3, 33, 33] in a8w8 for U85",
+        instead="A padding with the least integer comes before the pool.",
+        why_right="No maximum is below the least integer.",
+        step="lowering",
+        function="pools_padded",
+    ),
+    Correction(
+        id=ROWS,
+        title="Clamp the batches of a convolution as rows",
+        fault="Vela computes a pointwise convolution over a batch, which a linear over rows is, as "
+        "one over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits "
+        "and a hardtanh in 8, all rows but the first are wrong.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8",
+        instead="The clamp gets the rows of one image.",
+        why_right="A reshape moves no value, and a clamp works on each element alone.",
+        step="lowering",
+        function="clamps_over_rows",
+    ),
+    Correction(
+        id=LAYOUTS,
+        title="Compute activations before changes of layout",
+        fault="For U85 Vela joins an operator, its activation, a transpose or flip, and the "
+        "activation behind it, and computes the first activation alone.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85",
+        instead="The second activation comes before the change of layout.",
+        why_right="An activation works on each element alone.",
+        step="lowering",
+        function="activations_before_layouts",
+    ),
+    Correction(
+        id=NEGATED,
+        title="Rescale negated values to their grid",
+        fault="A negation is a negation of integers, which is right where its output has the step "
+        "of its input. Where calibration gives another step, every value is off.",
+        link="",
+        proven=_EXECUTORCH,
+        network="-torch.amax(-conv(x), 3) in a8w8",
+        instead="The negated integers are rescaled to the grid of the output.",
+        why_right="The quantized model rounds the negated value to that grid.",
+        step="lowering",
+        function="negations_rescaled",
+    ),
+    Correction(
+        id=PIXELS,
+        title="Repeat a single pixel in place of resizing it",
+        fault="Vela's process ends on a resize of one element in 16 bits for U55 and U65, and a "
+        "bilinear resize stays on their CPU, also that of a single pixel.",
+        link="",
+        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
+        network="interpolate(conv(x).mean((2, 3), keepdim=True), size=(8, 8)) in a16w8 for U55",
+        instead="The pixel is repeated.",
+        why_right="Every value between equal ones is that value.",
+        step="rewrites",
+        function="repeat_pixels",
     ),
     Correction(
         id=TURNED,

@@ -89,10 +89,10 @@ class Formats:
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str],
+        narrow: Collection[str], integer: Collection[str] = (),
     ) -> list[ErrorInfo]:  # fmt: skip
         """Return nothing: no compiler rejects programs here."""
-        del choice, graph, wide, narrow
+        del choice, graph, wide, narrow, integer
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:

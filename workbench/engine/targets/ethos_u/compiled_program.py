@@ -6,6 +6,7 @@ belongs to this delegate alone. No device is involved.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,7 @@ class CompiledDelegates:
         self._machines: list[Machine] = []
         self._threads = ThreadpoolController()
         self._modules = {r.delegate: modules_of_commands(r) for r in self._reports}
+        self._device = lowered.device_graph
         self._sample = self._elements = self._equal = self._most = 0
         self._first: CompiledDifference | None = None
         self._findings: dict[tuple[int, int, str], CompiledFinding] = {}
@@ -94,28 +96,53 @@ class CompiledDelegates:
             return
         for finding in result.findings:
             self._keep(finding)
-        if len(result.outputs) != len(expected):
-            self._refused = (
-                f"The compiled delegate {delegate} gives {len(result.outputs)} of "
-                f"{len(expected)} outputs; the program reads wrong values for the others."
-            )
-            self._add_fault(delegate, "npu-output-missing", self._refused)
-            return
         names = output_names(self._tosa[delegate])
+        if self._lacks_outputs(delegate, names, [o.size for o in result.outputs], expected):
+            return
         known = self._first
         for name, data, values in zip(names, result.outputs, expected, strict=True):
             self._count(delegate, name, data, values)
         if self._first is not None and known is None:
             self._first = self._located(self._first, inputs)
 
+    def _lacks_outputs(
+        self, delegate: int, names: Sequence[str], sizes: Sequence[int], expected: Sequence[_Array]
+    ) -> bool:
+        """Note an output that the compiled delegate does not have, or has in another size."""
+        wanted = [values.nbytes for values in expected]
+        if len(sizes) != len(wanted):
+            left = Counter(wanted) - Counter(sizes)
+            lost = [f"{name}{self._module_of(delegate, name)}"
+                    for name, size in zip(names, wanted, strict=False) if size in left]  # fmt: skip
+            self._refused = (
+                f"The compiled delegate {delegate} gives {len(sizes)} of {len(wanted)} outputs: "
+                f"{' or '.join(lost) or 'one'} is missing, and the program reads wrong values."
+            )
+            self._add_fault(delegate, "npu-output-missing", self._refused)
+            return True
+        for name, size, bytes_wanted in zip(names, sizes, wanted, strict=False):
+            if size != bytes_wanted:
+                self._refused = (
+                    f"Output {name}{self._module_of(delegate, name)} of the compiled delegate "
+                    f"{delegate} has {size:,} bytes, its TOSA {bytes_wanted:,}."
+                )
+                self._add_fault(delegate, "npu-output-size", self._refused)
+                return True
+        return False
+
+    def _module_of(self, delegate: int, tensor: str) -> str:
+        """Return where a tensor of the TOSA comes from, as a part of a sentence."""
+        if self._device is None:
+            return ""
+        known = self._device.nodes_by_id.get(f"delegate_{delegate}/{tensor}")
+        if known is None:
+            return ""
+        origin = known.attrs.get("origin", "")
+        module = f" in module {known.module}" if known.module else ""
+        return f" ({origin}{module})" if origin else module
+
     def _count(self, delegate: int, name: str, data: npt.NDArray[np.uint8], values: _Array) -> None:
         expected = np.ascontiguousarray(values).reshape(-1)
-        if data.size != expected.nbytes:
-            self._refused = (
-                f"Output {name} of delegate {delegate} has {data.size:,} bytes, its TOSA "
-                f"{expected.nbytes:,}."
-            )
-            return
         computed = data.view(expected.dtype)
         apart = np.abs(computed.astype(np.int64) - expected.astype(np.int64))
         differing = np.flatnonzero(apart)

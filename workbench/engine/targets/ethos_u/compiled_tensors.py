@@ -44,7 +44,9 @@ class CompiledTensor:
         item = last.values.dtype.itemsize
         if item != like.dtype.itemsize or not like.size:
             return None
-        written = [access for access in self.parts if access.region == last.region]
+        kind = last.values.dtype
+        # Temporary values of another width may lie at the same place before.
+        written = [a for a in self.parts if a.region == last.region and a.values.dtype == kind]
         places = np.concatenate([access.places.reshape(-1) for access in written])
         values = np.concatenate([access.values.reshape(-1) for access in written])
         # Of several values for one place, the last one counts.

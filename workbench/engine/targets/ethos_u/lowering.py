@@ -53,7 +53,7 @@ from workbench.results import (
     PrepareResult,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import switched_off
+from workbench.targets.ethos_u.corrections import CLAMPS, switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
@@ -173,7 +173,10 @@ def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
     graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     prepared = context.result("prepare", PrepareResult)
     resolution = resolve_graph(context.project, graph, prepared)
-    found = list(whole_refusals(context.project, graph, resolution, prepared))
+    told = whole_refusals(context.project, graph, resolution, prepared)
+    # Calibrated ranges tell which clamps are lost; before, the order of operators does.
+    clamps = Place(kind="option", id=f"target.options.{CLAMPS}")
+    found = [info for info in told if info.where != clamps]
     found += lost_clamps(context.hot("convert").program, choice)
     for info in found:
         context.log(f"Forecast: {info.message} {info.hint}")

@@ -183,6 +183,7 @@ class IntegerProgram(torch.fx.Interpreter):
                 code="reference-model-rejected",
             )
         count, number = len(self._specs[name]), list(self._tosa).index(name)
+        _check_outputs(number, outputs[:count], self._specs[name])
         if self.compiled is not None:
             self.compiled.compare(number, arrays, [np.array(o) for o in outputs[:count]])
         for tensor, values in zip(inner, outputs[count:], strict=True):
@@ -325,8 +326,9 @@ class Tally:
     def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
         """Add one sample's outputs of both programs; return the largest difference [LSB]."""
         self.samples += 1
-        same, most = True, 0
-        for position, (a, real) in enumerate(zip(quantized, self.reals(integer), strict=True)):
+        same, most, given = True, 0, self.reals(integer)
+        _check_shapes(quantized, given)
+        for position, (a, real) in enumerate(zip(quantized, given, strict=True)):
             grid = self._grids[position] if position < len(self._grids) else None
             step = grid.scale if grid is not None else 1.0
             lsb = torch.round((real.double() - a.double()) / step).to(torch.int64)
@@ -371,6 +373,47 @@ class Tally:
             yield quality.output(f"output {index}").model_copy(
                 update={"bits": width, "max_lsb": None if grid is None else most}
             )
+
+
+def _check_shapes(expected: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> None:
+    """Check that a program has the outputs of the quantized model.
+
+    Raises:
+        WorkbenchError: their number or a shape differs.
+    """
+    wanted, found = [tuple(v.shape) for v in expected], [tuple(v.shape) for v in given]
+    if wanted == found:
+        return
+    if len(wanted) != len(found):
+        text = f"The program has {len(found)} outputs, the quantized model {len(wanted)}."
+    else:
+        at = next(i for i, pair in enumerate(zip(wanted, found, strict=True)) if len({*pair}) > 1)
+        text = f"Output {at} has the shape {found[at]}, that of the quantized model {wanted[at]}."
+    raise failure(
+        text,
+        "The compiled program is another one than the quantized model. Compile again, and report "
+        "it with the model if this stays.",
+        Place(kind="stage", id="lower"),
+        code="program-outputs-differ",
+    )
+
+
+def _check_outputs(delegate: int, outputs: Sequence[Any], specs: Sequence[torch.Tensor]) -> None:
+    """Check that the TOSA of a delegate has the outputs that the program reads.
+
+    Raises:
+        WorkbenchError: one is missing or has another size.
+    """
+    sizes, wanted = [np.asarray(o).size for o in outputs], [spec.numel() for spec in specs]
+    if sizes == wanted:
+        return
+    raise failure(
+        f"The TOSA of delegate {delegate} has outputs of {sizes} elements, and the program reads "
+        f"{wanted}.",
+        "The program was lowered wrongly. Report it with the model.",
+        Place(kind="stage", id="lower"),
+        code="delegate-outputs-differ",
+    )
 
 
 def _has_argmax(values: torch.Tensor, step: float) -> bool:

@@ -1,0 +1,151 @@
+"""Small networks whose delegates Vela or ExecuTorch's last passes get wrong."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class _Network(nn.Module):
+    def __init__(self, run, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.run = run
+
+    def forward(self, x):
+        return self.run(x, *self.layers)
+
+
+def _made(run, shape, *layers):
+    torch.manual_seed(0)
+    for layer in layers:
+        layer.reset_parameters()
+    return _Network(run, *layers).eval(), (torch.randn(*shape),)
+
+
+_IMAGE = (1, 4, 8, 8)
+
+
+def _conv(after=6, **rest):
+    return nn.Conv2d(4, after, 3, padding=1, **rest)
+
+
+def largest_of_part():
+    """The largest values of the lower rows."""
+    return _made(lambda x, conv: conv(x)[:, :, 2:].amax(3), _IMAGE, _conv())
+
+
+def least_of_part():
+    """The least values of the lower rows."""
+    return _made(lambda x, conv: conv(x)[:, :, 2:].amin(3), _IMAGE, _conv())
+
+
+def mean_of_part():
+    """The means of the lower rows."""
+    return _made(lambda x, conv: conv(x)[:, :, 2:].mean(3), _IMAGE, _conv())
+
+
+def grown_part_of_input():
+    """A part of the input, grown."""
+    grow = nn.ConvTranspose2d(4, 4, 2, stride=2)
+    return _made(lambda x, grow: grow(x[:, :, 2:]), _IMAGE, grow)
+
+
+def multiplied_and_joined():
+    """Two outputs for each channel, beside a convolution."""
+
+    def run(x, multiply, conv):
+        return torch.cat([multiply(x), conv(x)], 1)
+
+    return _made(run, _IMAGE, _conv(8, groups=4), _conv(4))
+
+
+def resized_and_joined():
+    """A resized convolution beside a convolution of the resized image."""
+
+    def run(x, conv, other):
+        grown = functional.interpolate(conv(x), scale_factor=4)
+        return torch.cat([grown, other(functional.interpolate(x, scale_factor=4))], 1)
+
+    return _made(run, _IMAGE, _conv(), _conv())
+
+
+def flipped_product():
+    """A matrix product from right to left."""
+
+    def run(x, query, key):
+        return torch.flip(query(x) @ key(x).transpose(1, 2), [2])
+
+    return _made(run, (1, 8, 12), nn.Linear(12, 6), nn.Linear(12, 6))
+
+
+def function_of_flipped():
+    """A function of a flipped function."""
+    return _made(lambda x: torch.sigmoid(torch.flip(torch.tanh(x), [3])), (1, 4, 6, 8))
+
+
+def function_of_flipped_clamp():
+    """A function of a flipped clamp."""
+    return _made(
+        lambda x: torch.sigmoid(torch.flip(functional.hardtanh(x, -0.5, 0.7), [2])), (1, 4, 6, 8)
+    )
+
+
+def negated_largest():
+    """The least values, by way of the largest negated ones."""
+    return _made(lambda x, conv: -torch.amax(-conv(x), 3), _IMAGE, _conv())
+
+
+def rows_compared():
+    """The larger of rows above and below, of a convolution that is called for each."""
+
+    def run(x, conv):
+        return torch.maximum(conv(x)[:, :, 2:], conv(x)[:, :, :-2])
+
+    return _made(run, _IMAGE, _conv())
+
+
+def mean_spread():
+    """The mean of each channel, at every pixel."""
+
+    def run(x, conv):
+        mean = conv(x).mean((2, 3), keepdim=True)
+        return functional.interpolate(mean, size=(8, 8), mode="bilinear")
+
+    return _made(run, _IMAGE, _conv())
+
+
+def single_mean_spread():
+    """The same with one channel and the nearest pixel, which ends Vela in 16 bits."""
+
+    def run(x, conv):
+        return functional.interpolate(conv(x).mean((2, 3), keepdim=True), size=(8, 8))
+
+    return _made(run, _IMAGE, _conv(1))
+
+
+def wide_strides():
+    """A convolution with a stride of four that leaves a row over."""
+    return _made(lambda x, conv: conv(x), (1, 3, 32, 32), nn.Conv2d(3, 8, 3, stride=4, padding=1))
+
+
+def wide_padded_pool():
+    """A pool with a stride of four and a padding."""
+    return _made(lambda x: functional.max_pool2d(x, 3, stride=4, padding=1), (1, 3, 33, 33))
+
+
+def clamped_rows():
+    """Two linears over rows with a ReLU between them, as in a transformer."""
+
+    def run(x, first, second):
+        return second(torch.relu(first(x)))
+
+    return _made(run, (1, 6, 16), nn.Linear(16, 32), nn.Linear(32, 16))
+
+
+def clamped_batch():
+    """Two pointwise convolutions over a batch with a clamp between them."""
+
+    def run(x, first, second):
+        return second(functional.hardtanh(first(x), -0.3, 0.2))
+
+    return _made(run, (2, 4, 6, 6), nn.Conv2d(4, 8, 1), nn.Conv2d(8, 4, 1))

@@ -1,0 +1,128 @@
+"""Corrections of delegates' graphs: with one the compiled program is what its TOSA is."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.engine.in_process import Engine, project
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.pipeline.resolution import resolve_graph, whole_refusals
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.results import GRAPH_FILE
+from workbench.targets.ethos_u.corrections import (
+    FLIPPED,
+    JOINED,
+    LAYOUTS,
+    NEGATED,
+    PIXELS,
+    POOLS,
+    RESCALED,
+    ROWS,
+    SLICES,
+)
+
+pytestmark = pytest.mark.engine
+NETWORKS = Path(__file__).with_name("delegate_networks.py")
+U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = Engine(tmp_path_factory.mktemp("delegates"))
+    shutil.copy(NETWORKS, made.folder)
+    yield made
+    made.close()
+
+
+def network(name, config, device, **options):
+    made = project(f"{NETWORKS.name}:{name}", config, device)
+    return edits.set_target(made, TargetChoice(id=device, options=options))
+
+
+def places(engine, made, correction):
+    results = engine.result(made, "prepare"), engine.result(made, "lower")
+    rows = [row for result in results for row in result.corrections]
+    return next(row.places for row in rows if row.id == correction)
+
+
+def is_right(engine, made):
+    """Return whether the program compiles and computes what the quantized model does."""
+    if engine.run(made, "verify") != "done":
+        return False
+    found = engine.result(made, "verify")
+    told = found.compiled
+    same = not told.refused and not told.findings and told.equal == told.elements
+    return same and found.max_lsb <= 4
+
+
+def foretold(engine, made):
+    """Return the options that ``check`` names before anything is compiled."""
+    assert engine.run(made, "prepare") == "done"
+    graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
+    infos = whole_refusals(made, graph, resolve_graph(made, graph))
+    return {info.where.id for info in infos}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "device", "correction"),
+    [
+        ("largest_of_part", "a8w8", U55, SLICES),
+        ("largest_of_part", "a16w8", U85, SLICES),
+        ("least_of_part", "a8w8", U85, SLICES),
+        ("mean_of_part", "a16w8", U55, SLICES),
+        ("mean_of_part", "a16w8", U85, SLICES),
+        ("grown_part_of_input", "a16w8", U85, SLICES),
+        ("multiplied_and_joined", "a8w8", U55, JOINED),
+        ("multiplied_and_joined", "a16w8", U85, JOINED),
+        ("resized_and_joined", "a8w8", U55, JOINED),
+        ("function_of_flipped", "a8w8", U85, LAYOUTS),
+        ("function_of_flipped", "a16w8", U85, LAYOUTS),
+        ("function_of_flipped_clamp", "a8w8", U85, LAYOUTS),
+        ("negated_largest", "a8w8", U55, NEGATED),
+        ("negated_largest", "a16w8", U85, NEGATED),
+        ("rows_compared", "a16w8", U65, RESCALED),
+        ("wide_strides", "a8w8", U85, SLICES),
+        ("wide_strides", "a16w8", U85, SLICES),
+        ("wide_padded_pool", "a8w8", U85, POOLS),
+        ("clamped_rows", "a16w8", U55, ROWS),
+        ("clamped_rows", "a16w8", U85, ROWS),
+        ("clamped_batch", "a8w8", U65, ROWS),
+    ],
+)
+def test_that_a_program_is_right_with_its_correction_and_not_without(
+    engine, name, config, device, correction
+):
+    made = network(name, config, device)
+    assert is_right(engine, made)
+    assert places(engine, made, correction)
+    assert foretold(engine, made) == set()
+    wrong = network(name, config, device, **{correction: False})
+    assert not is_right(engine, wrong)
+    assert foretold(engine, wrong) == {f"target.options.{correction}"}
+
+
+def test_that_a_product_is_copied_before_it_is_flipped(engine):
+    """Without the copy, the process of the compiler ends."""
+    made = network("flipped_product", "a8w8", "ethos-u85-2048")
+    assert is_right(engine, made)
+    assert len(places(engine, made, FLIPPED)) == 1
+    off = network("flipped_product", "a8w8", "ethos-u85-2048", **{FLIPPED: False})
+    assert foretold(engine, off) == {f"target.options.{FLIPPED}"}
+
+
+def test_that_a_single_pixel_is_repeated_on_the_npu(engine):
+    """The process of the compiler ends on a resize of one element in 16 bits."""
+    made = network("single_mean_spread", "a16w8", U55)
+    assert is_right(engine, made)
+    assert len(places(engine, made, PIXELS)) == 1
+    off = network("single_mean_spread", "a16w8", U55, **{PIXELS: False})
+    assert foretold(engine, off) == {f"target.options.{PIXELS}"}
+    bilinear = network("mean_spread", "a8w8", U55)
+    assert is_right(engine, bilinear)
+    assert {node.cause for node in engine.result(bilinear, "lower").cpu_nodes} == {"border"}
+
+
+def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(engine):
+    assert is_right(engine, network("grown_part_of_input", "a16w8", U55))

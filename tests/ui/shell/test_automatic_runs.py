@@ -1,0 +1,141 @@
+"""Runs that the window starts by itself, over fake engines: live figures, lowering ahead."""
+
+import pytest
+
+from tests.fakes.engine import Play
+from ui.shell.automatic_runs import QUIET_MS
+from workbench.errors import ErrorInfo
+from workbench.project import edits
+from workbench.protocol import RunStudy, RunUntil
+
+
+def is_planned(opened):
+    """Return whether the present project is planned.
+
+    A blocker of pytest-qt would be gone when the planner's thread emits once more.
+    """
+    planned = opened.runner.planned
+    return planned is not None and planned.project is opened.document.project
+
+
+def edit(opened, qtbot, config):
+    opened.document.apply(config, lambda p: edits.assign(p, "module_name", "head", config))
+    qtbot.waitUntil(lambda: is_planned(opened))
+
+
+def is_measured(opened):
+    return opened.session.stage("evaluate").state == "cached" and not opened.runner.running
+
+
+def test_that_nothing_runs_by_itself_while_the_switch_is_off(opened, engines, qtbot):
+    edit(opened, qtbot, "a16w8")
+    assert not engines.commands
+
+
+def test_that_an_edit_refreshes_quality_and_cost(opened, engines, qtbot):
+    opened.runs.live.action.trigger()
+    qtbot.waitUntil(lambda: is_measured(opened))
+    edit(opened, qtbot, "a16w8")
+    qtbot.waitUntil(lambda: is_measured(opened))
+    jobs = [c for c in engines.commands if isinstance(c, RunUntil)]
+    assert {job.until for job in jobs} == {"evaluate", "lower"}
+    assert jobs[-1].project == opened.document.project
+
+
+def test_that_the_newest_edit_wins(opened, engines, qtbot):
+    engines.plays = [Play(hold="calibrate")]
+    opened.runs.live.action.trigger()
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
+    engines.made[0]._play = Play()
+    edit(opened, qtbot, "float")
+    qtbot.waitUntil(lambda: is_measured(opened))
+    states = [opened.runner.job(c.job).state for c in engines.commands if isinstance(c, RunUntil)]
+    assert states[0] == "cancelled"
+    assert set(states[1:]) == {"done"}
+
+
+def test_that_what_was_cancelled_waits_for_the_user(opened, engines, qtbot):
+    engines.plays = [Play(hold="calibrate")]
+    opened.runs.live.action.trigger()
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
+    opened.runs.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    qtbot.waitUntil(lambda: is_planned(opened))
+    assert len([c for c in engines.commands if isinstance(c, RunUntil)]) == 1
+
+
+def test_that_the_switch_is_remembered(opened):
+    opened.runs.live.action.trigger()
+    assert opened.settings.live
+
+
+@pytest.fixture
+def ahead(opened):
+    """The window with lowering ahead of the user switched on, as it is at first."""
+    opened.settings.lower_ahead = True
+    return opened
+
+
+def evaluate(window, qtbot):
+    window.runs.run_to("evaluate")
+    qtbot.waitUntil(lambda: window.session.stage("evaluate").state == "cached")
+
+
+def stages_asked(engines):
+    return [command.until for command in engines.commands if isinstance(command, RunUntil)]
+
+
+def test_that_an_evaluated_project_is_lowered_before_anybody_asks(ahead, engines, qtbot):
+    evaluate(ahead, qtbot)
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "cached")
+    assert stages_asked(engines) == ["evaluate", "lower"]
+    ahead.runs.run_to("lower")
+    assert stages_asked(engines) == ["evaluate", "lower"]
+
+
+def test_that_nothing_is_lowered_ahead_where_it_is_switched_off(opened, engines, qtbot):
+    evaluate(opened, qtbot)
+    qtbot.wait(QUIET_MS + 200)
+    assert stages_asked(engines) == ["evaluate"]
+
+
+def test_that_an_edit_ends_lowering_ahead_without_a_message(ahead, engines, qtbot, notices):
+    engines.plays = [Play(), Play(hold="lower")]
+    evaluate(ahead, qtbot)
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
+    edit(ahead, qtbot, "float")
+    qtbot.waitUntil(lambda: not ahead.runner.running)
+    jobs = [c for c in engines.commands if isinstance(c, RunUntil)]
+    assert [(c.until, ahead.runner.job(c.job).state) for c in jobs] == [
+        ("evaluate", "done"), ("lower", "cancelled")
+    ]  # fmt: skip
+
+
+def test_that_a_failure_of_lowering_ahead_is_shown_in_the_stage_alone(
+    ahead, engines, qtbot, notices
+):
+    refused = ErrorInfo(message="Vela refuses", hint="Choose", code="vela-refused")
+    engines.plays = [Play(), Play(fail="lower", infos=[refused])]
+    evaluate(ahead, qtbot)
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "failed")
+    assert not notices.posted
+
+
+def test_that_a_study_does_not_wait_for_lowering_ahead(ahead, engines, qtbot):
+    engines.plays = [Play(), Play(hold="lower"), Play()]
+    evaluate(ahead, qtbot)
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
+    ahead.runner.run_study(
+        "sweep", ahead.document.project, ahead.document.folder,
+        {"targets": ["ethos-u55-128"], "axes": {}},
+    )  # fmt: skip
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state != "running")
+    assert any(isinstance(command, RunStudy) for command in engines.commands)
+
+
+def test_that_a_window_closes_without_a_question_while_it_lowers_ahead(ahead, engines, qtbot):
+    engines.plays = [Play(), Play(hold="lower")]
+    evaluate(ahead, qtbot)
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
+    ahead.window.close()
+    assert all(engine.stopped for engine in engines.made)

@@ -1,0 +1,502 @@
+"""Corrections that change the graph of a delegate after ExecuTorch's passes, before Vela gets it.
+
+Most are for faults of Vela. It leaves out slices, joins and changes of layout: the operators beside
+them read and write in place, and some do so at a wrong place. A copy, or another order of the
+operators, avoids that.
+
+This file stands on torch and ExecuTorch alone, because a generated script carries it along. What
+each correction is about, and for which versions it was proven, stands in
+``workbench.targets.ethos_u.corrections``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
+from executorch.backends.arm._passes.arm_pass_utils import (
+    get_constant_placeholder_kind,
+    get_param_tensor,
+    is_param_node,
+    is_persistent_buffer,
+)
+from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
+from executorch.backends.transforms.utils import (
+    create_constant_placeholder,
+    delete_constant_placeholder,
+)
+from executorch.exir.dialects._ops import ops as exir_ops
+from torch import fx
+
+_OPS = exir_ops.backend.tosa
+_MOVING = (_OPS.TRANSPOSE.default, _OPS.REVERSE.default)
+_IN_PLACE = (_OPS.TRANSPOSE.default, _OPS.RESHAPE.default, _OPS.RESCALE.default)
+_JOINING = (_OPS.CONCAT.default, _OPS.PAD.default)
+_CONVOLUTIONS = (
+    _OPS.CONV2D.default,
+    _OPS.CONV3D.default,
+    _OPS.DEPTHWISE_CONV2D.default,
+    _OPS.TRANSPOSE_CONV2D.default,
+    _OPS.MATMUL.default,
+)
+_ACTIVATIONS = (_OPS.CLAMP.default, _OPS.TABLE.default)
+_READING_SLICES = (
+    _OPS.TRANSPOSE_CONV2D.default,
+    _OPS.MATMUL.default,
+    _OPS.REDUCE_SUM.default,
+    _OPS.REDUCE_MAX.default,
+    _OPS.REDUCE_MIN.default,
+)
+
+
+@contextmanager
+def outputs_kept() -> Iterator[list[str]]:
+    """Let no change of layout read another one that is an output, while the block runs.
+
+    Vela joins two changes of layout in a row and forgets that the first is an output: the delegate
+    has an output less than the program reads.
+
+    Yields:
+        The names of the outputs that would be lost.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55, program
+        for node in list(graph.nodes):
+            first: Any = node.args[0] if _is_transpose(node) else None
+            if not _is_transpose(first) or all(user.op != "output" for user in first.users):
+                continue
+            source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
+            if order == sorted(order):
+                node.replace_all_uses_with(source)
+                graph.erase_node(node)
+            else:
+                node.args = (source, order)
+            yield first.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def constants_rearranged() -> Iterator[list[str]]:
+    """Transpose constants ahead of time, while the block runs.
+
+    Stock moves changes of layout across operators after it has folded constants, so that some end
+    behind a constant. For U55 Vela lets the program write the transposed constant into the
+    constants, which are read-only.
+
+    Yields:
+        The names of the transposes that were computed.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55
+        for node in list(graph.nodes):
+            source: Any = node.args[0] if _is_transpose(node) else None
+            if source is None or not _is_constant(program, source):
+                continue
+            with graph.inserting_before(source):
+                constant = create_constant_placeholder(
+                    program,
+                    graph,
+                    f"{node.name}_constant",
+                    get_constant_placeholder_kind(program, source),
+                    get_param_tensor(program, source).permute(node.args[1]).contiguous(),
+                    is_persistent_buffer(program, source),
+                )
+            constant.meta = {**source.meta, "val": constant.meta["val"]}
+            node.replace_all_uses_with(constant)
+            graph.erase_node(node)
+            if not source.users:
+                delete_constant_placeholder(program, source)
+            yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def clamps_before_transposes() -> Iterator[list[str]]:
+    """Clamp before a transpose in place of behind it, while the block runs.
+
+    Vela joins a convolution, the transpose behind it and the clamp behind that, and loses the place
+    of the result where it is joined with others.
+
+    Yields:
+        The names of the clamps.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55, program
+        for node in list(graph.nodes):
+            turn: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
+            if not _is_transpose(turn) or len(turn.users) > 1:
+                continue
+            if any(user.target == _OPS.CONCAT.default for user in node.users):
+                _swap(graph, turn, node)
+                yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def rescales_joined() -> Iterator[list[str]]:
+    """Join rescales of one value that are equal, while the block runs.
+
+    Stock computes a convolution once that is called twice with one input, and rescales it twice.
+    Vela rejects a convolution of 16 bits with two rescales for U55 and U65.
+
+    Yields:
+        The names of the rescales that were left out.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55, program
+        known: dict[str, fx.Node] = {}
+        for node in list(graph.nodes):
+            if node.target != _OPS.RESCALE.default or node.args[0].target not in _CONVOLUTIONS:
+                continue
+            first = known.setdefault(f"{node.args} {node.kwargs}", node)
+            if first is not node:
+                node.replace_all_uses_with(first)
+                graph.erase_node(node)
+                yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def slices_computed() -> Iterator[list[str]]:
+    """Copy a slice before readers that lose its offset, while the block runs.
+
+    Vela lets the reader read the sliced tensor in place. Transposed and depthwise convolutions,
+    reductions and matrix products then read with the wrong offset or shape.
+
+    Yields:
+        The names of the slices.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55, program
+        for node in list(graph.nodes):
+            if node.target == _OPS.SLICE.default and _loses_its_offset(node):
+                readers = list(node.users)
+                if copied := _copied(graph, node, readers[0]):
+                    _redirect(readers, node, copied)
+                    yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def joined_computed() -> Iterator[list[str]]:
+    """Copy what would be written at a wrong place of a joined tensor, while the block runs.
+
+    Vela lets an operator write its part of a joined or padded tensor in place. A depthwise
+    convolution with several outputs a channel then loses its place, or is refused; a resize on U55
+    and U65 reads beyond its input.
+
+    Yields:
+        The names of the joining operators.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del program
+        for node in list(graph.nodes):
+            if node.target not in _JOINING:
+                continue
+            inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
+            for value in dict.fromkeys(inputs):
+                if _loses_its_place(value, is_u55) and (copied := _copied(graph, value, node)):
+                    node.replace_input_with(value, copied)
+                    yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def flips_of_copies() -> Iterator[list[str]]:
+    """Copy matrix products before they are flipped, on U85, while the block runs.
+
+    Vela joins both, and its process ends for devices of 1,024 and 2,048 MACs.
+
+    Yields:
+        The names of the flips.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del program
+        for node in list(graph.nodes):
+            if is_u55 or node.target != _OPS.REVERSE.default:
+                continue
+            value: Any = node.args[0]
+            if _source(value, _IN_PLACE).target == _OPS.MATMUL.default and (
+                copied := _copied(graph, value, node)
+            ):
+                node.replace_input_with(value, copied)
+                yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def activations_before_layouts() -> Iterator[list[str]]:
+    """Compute activations before changes of layout, on U85, while the block runs.
+
+    Vela joins an operator, its activation, a change of layout and the activation behind it, and
+    computes the first activation alone.
+
+    Yields:
+        The names of the activations.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del program
+        for node in list(graph.nodes):
+            if is_u55 or node.target not in _ACTIVATIONS:
+                continue
+            layouts = 0
+            while (layout := _layout_behind_activation(node)) is not None:
+                _swap(graph, layout, node)
+                layouts += 1
+                # The 32 bits of a table of 16-bit values are taken back before the layout.
+                for reader in list(node.users):
+                    for rescale in list(reader.users):
+                        if rescale.target == _OPS.RESCALE.default:
+                            _swap(graph, reader, rescale)
+            if layouts:
+                yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def pools_padded() -> Iterator[list[str]]:
+    """Pad before a maximum over windows with a large stride, on U85, while the block runs.
+
+    Vela splits a pool with a stride above three, and loses its padding.
+
+    Yields:
+        The names of the pools.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del program
+        for node in list(graph.nodes):
+            if is_u55 or node.target != _OPS.MAX_POOL2D.default:
+                continue
+            value, kernel, strides, pads = node.args
+            if max(strides) > _MOST_STRIDE and any(pads):
+                with graph.inserting_before(node):
+                    padded = _padded(graph, value, pads)
+                node.args = (padded, kernel, strides, [0, 0, 0, 0])
+                yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def clamps_over_rows() -> Iterator[list[str]]:
+    """Clamp the batches of a convolution as rows of one image, while the block runs.
+
+    Vela computes a pointwise convolution over a batch as one over an image, which is what a linear
+    over rows is. A clamp of its own behind it keeps the shape of the batch, and the convolution
+    then reads all batches but the first at a wrong place.
+
+    Yields:
+        The names of the clamps.
+    """
+
+    def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
+        del is_u55, program
+        for node in list(graph.nodes):
+            value: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
+            if value is None or _source(value, _IN_PLACE[-1:]).target not in _CONVOLUTIONS:
+                continue
+            held = value.meta["val"]
+            shape = [*held.shape]
+            if len(shape) != _RANK or shape[0] == 1:
+                continue
+            with graph.inserting_before(node):
+                flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
+            node.replace_input_with(value, flat)
+            readers = list(node.users)
+            node.meta = {**node.meta, "val": flat.meta["val"]}
+            with graph.inserting_before(readers[0]):
+                _redirect(readers, node, _reshaped(graph, node, shape))
+            yield node.name
+
+    with _after_stock(change) as places:
+        yield places
+
+
+@contextmanager
+def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iterator[list[str]]:
+    """Change the graph of each delegate after stock's passes, while the block runs.
+
+    Args:
+        change: Gets the graph, whether the device is a U55 or U65, and the program of the
+            delegate; yields names of nodes.
+    """
+    stock = ArmPassManager.transform_to_backend_pipeline
+    places: list[str] = []
+
+    def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
+        made = stock(self, exported_program, graph_module)
+        is_u55 = bool(self.tosa_spec.is_U55_subset)
+        places.extend(change(made.graph, is_u55, exported_program))
+        made.recompile()
+        return made
+
+    ArmPassManager.transform_to_backend_pipeline = transform
+    try:
+        yield places
+    finally:
+        ArmPassManager.transform_to_backend_pipeline = stock
+
+
+def _is_transpose(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.target == _OPS.TRANSPOSE.default
+
+
+def _is_constant(program: Any, node: fx.Node) -> bool:
+    """Return whether a node is a constant of the program that no branch or loop is given."""
+    return is_param_node(program, node) and not node.meta.get("is_input", False)
+
+
+def _redirect(readers: list[fx.Node], value: fx.Node, other: fx.Node) -> None:
+    for reader in readers:
+        reader.replace_input_with(value, other)
+
+
+def _copied(graph: fx.Graph, value: fx.Node, reader: fx.Node) -> fx.Node | None:
+    """Return a copy of a tensor of 8 or 16 bits before its reader; None for any other value.
+
+    A largest value over windows of one element is the element, and Vela leaves no pool out.
+    """
+    held = value.meta["val"]
+    if held.dtype not in {torch.int8, torch.int16} or held.dim() > _MOST_DIMENSIONS:
+        return None
+    shape = [*held.shape]
+    flat = [1, *[1] * (_RANK - 1 - len(shape)), *shape][-_RANK:]
+    if len(shape) >= _RANK:
+        flat = [1, int(held.numel() // (shape[-1] * shape[-2])), *shape[-2:]]
+    with graph.inserting_before(reader):
+        source = value if flat == shape else _reshaped(graph, value, flat)
+        pool = graph.call_function(_OPS.MAX_POOL2D.default, (source, [1, 1], [1, 1], [0, 0, 0, 0]))
+        pool.meta = dict(source.meta)
+        return pool if flat == shape else _reshaped(graph, pool, shape)
+
+
+_RANK, _MOST_DIMENSIONS = 4, 6
+
+
+def _padded(graph: fx.Graph, value: fx.Node, pads: list[int]) -> fx.Node:
+    """Return an image with rows and columns of the least integer around it."""
+    held = value.meta["val"]
+    top, bottom, left, right = pads
+    sizes = _sizes(graph, value, [0, 0, top, bottom, left, right, 0, 0])
+    made = graph.call_function(_OPS.PAD.default, (value, sizes))
+    made.kwargs = {"value": torch.iinfo(held.dtype).min}
+    n, height, width, channels = held.shape
+    shape = n, height + top + bottom, width + left + right, channels
+    made.meta = {**value.meta, "val": held.new_empty(shape)}
+    return made
+
+
+def _sizes(graph: fx.Graph, value: fx.Node, sizes: list[int]) -> fx.Node:
+    """Return a constant of integers that an operator on a value takes."""
+    made = graph.call_function(_OPS.CONST_SHAPE.default, (sizes,))
+    made.meta = {**value.meta, "val": sizes, TosaSpecialDtype.meta_key(): TosaSpecialDtype.SHAPE}
+    return made
+
+
+def _reshaped(graph: fx.Graph, value: fx.Node, shape: list[int]) -> fx.Node:
+    made = graph.call_function(_OPS.RESHAPE.default, (value, _sizes(graph, value, shape)))
+    made.meta = {**value.meta, "val": value.meta["val"].reshape(shape)}
+    return made
+
+
+def _source(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:
+    """Return the operator behind others that only pass its elements on."""
+    while value.target in passed:
+        value = value.all_input_nodes[0]
+    return value
+
+
+def _loses_its_offset(value: fx.Node) -> bool:
+    """Return whether an operator that reads a value, also in another layout, reads wrongly."""
+    return any(
+        _loses_its_offset(reader) if reader.target in _IN_PLACE else _reads_wrongly(reader)
+        for reader in value.users
+    )
+
+
+def _reads_wrongly(reader: fx.Node) -> bool:
+    """Return whether an operator reads a slice with a wrong offset or shape."""
+    if reader.target == _OPS.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
+        return True
+    return reader.target in _READING_SLICES or max(_strides(reader)) > _MOST_STRIDE
+
+
+# Vela splits windows with a larger stride for U85; U55 and U65 leave them to the CPU.
+_MOST_STRIDE = 3
+
+
+def _strides(node: fx.Node) -> tuple[int, ...]:
+    """Return the strides of a convolution or pool; 1 for other operators."""
+    at = _STRIDE_AT.get(node.target)
+    return tuple(node.args[at]) if at is not None else (1,)  # type: ignore[arg-type]
+
+
+_STRIDE_AT = {
+    _OPS.CONV2D.default: 3,
+    _OPS.DEPTHWISE_CONV2D.default: 3,
+    _OPS.MAX_POOL2D.default: 2,
+    _OPS.AVG_POOL2D.default: 4,
+}
+
+
+def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
+    """Return whether the operator of a value would write it at a wrong place."""
+    maker = _source(value, (*_IN_PLACE, *_ACTIVATIONS))
+    if maker.target == _OPS.RESIZE.default:
+        return is_u55
+    return bool(maker.target == _OPS.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
+
+
+def _has_several_outputs(node: fx.Node) -> bool:
+    """Return whether a depthwise convolution has several outputs a channel."""
+    return bool(node.args[0].meta["val"].shape[-1] != node.meta["val"].shape[-1])
+
+
+def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
+    """Return the change of layout before an activation, if there is another activation behind."""
+    layout: Any = node.args[0]
+    if layout.target not in _MOVING:
+        return None
+    maker = _source(layout, (*_MOVING, _OPS.RESHAPE.default, _OPS.RESCALE.default))
+    return layout if maker.target in _ACTIVATIONS else None
+
+
+def _swap(graph: fx.Graph, layout: fx.Node, node: fx.Node) -> None:
+    """Let an operator on single elements read what a change of layout reads, and be read by it."""
+    source: Any = layout.args[0]
+    readers = list(node.users)
+    node.replace_input_with(layout, source)
+    with graph.inserting_after(node):
+        moved = graph.call_function(layout.target, (node, *layout.args[1:]), layout.kwargs)
+    moved.meta = dict(node.meta)
+    node.meta = {**node.meta, "val": node.meta["val"].new_empty(source.meta["val"].shape)}
+    _redirect(readers, node, moved)
+    if not layout.users:
+        graph.erase_node(layout)

@@ -1,0 +1,296 @@
+"""Wrong or rejected programs, predicted from the float graph where a correction is switched off.
+
+Each forecast is the fault of one row of ``corrections``. It is told from operators and the order in
+which they read each other, so that it also names a few programs that Vela happens to compile
+rightly; *verify* decides. Source: the smallest programs of ``resources/guide/reference/
+compiler-faults.md`` and ``corrections.md``, compiled with ExecuTorch 1.5.1 and Vela 5.1.0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from workbench.errors import ErrorInfo, Place
+from workbench.targets.ethos_u.corrections import (
+    CLAMPS,
+    CORRECTIONS_BY_ID,
+    FLIPPED,
+    JOINED,
+    LAYOUTS,
+    MINIMA,
+    NEGATED,
+    ONES,
+    PIXELS,
+    POOLS,
+    RESCALED,
+    ROWS,
+    SLICES,
+    is_wanted,
+)
+from workbench.targets.ethos_u.devices import family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from workbench.graph.snapshot import GraphSnapshot, Node
+    from workbench.project.model import TargetChoice
+
+_SLICING = ("slice", "narrow", "chunk", "split", "split_with_sizes", "tensor_split", "unbind")
+_REDUCING = ("amax", "amin", "max", "min", "sum", "mean", "var")
+_PRODUCTS = ("matmul", "bmm", "scaled_dot_product_attention")
+_GROWING = ("conv_transpose1d", "conv_transpose2d")
+_CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
+_POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
+_LINEAR = (*_CONVOLUTIONS, "linear")
+_JOINING = ("cat", "concat", "stack", "pad", "constant_pad_nd", "zero_pad2d")
+_RESIZING = ("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d")
+_CLAMPING = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min")
+_FUNCTIONS = (
+    *_CLAMPING, "sigmoid", "tanh", "exp", "log", "sin", "cos", "gelu", "silu", "silu_", "elu",
+    "hardsigmoid", "hardswish", "rsqrt", "sqrt", "erf", "softplus", "mish", "leaky_relu",
+)  # fmt: skip
+_TURNING = ("flip", "transpose", "permute", "t", "roll")
+_SHAPING = (
+    "view", "reshape", "transpose", "permute", "t", "expand", "unsqueeze", "squeeze", "flatten",
+    "unflatten", "contiguous", "clone", "dropout", "getitem", "batch_norm", "alias", "detach",
+)  # fmt: skip
+_NOT_NEGATIVE = (
+    "relu",
+    "relu_",
+    "relu6",
+    "sigmoid",
+    "hardsigmoid",
+    "softmax",
+    "abs",
+    "exp",
+    "sqrt",
+)
+# Operators whose result has the range of their input.
+_KEEPING_RANGE = (*_SHAPING, *_SLICING, "max_pool2d", "max_pool1d", "upsample_nearest2d", "flip")
+
+
+class Forecast(NamedTuple):
+    """A fault that returns where a correction is off.
+
+    Attributes:
+        correction: The id of the correction.
+        happens: What happens, as a sentence with ``{}`` for the operator.
+        families: The devices that have the fault.
+        shows: Whether an operator shows it.
+    """
+
+    correction: str
+    happens: str
+    families: tuple[str, ...]
+    shows: Callable[[_Reading, Node], bool]
+
+
+class _Reading:
+    """A float graph, with the precisions of its operators.
+
+    Args:
+        graph: The exported float program.
+        wide: The nodes with 16-bit activations.
+        macs: MAC units of the device.
+    """
+
+    def __init__(self, graph: GraphSnapshot, wide: Collection[str], macs: int) -> None:
+        self.wide, self.macs, self._graph = wide, macs, graph
+
+    def name(self, node: Node) -> str:
+        """Return the name of a node's operator, e.g. ``add`` of ``aten.add.Tensor``."""
+        parts = node.op.split(".")
+        return parts[1] if len(parts) > 1 else node.op.rpartition(".")[2]
+
+    def inputs(self, node: Node) -> tuple[Node, ...]:
+        """Return what a node reads."""
+        return self._graph.producers(node.id)
+
+    def comes_from(
+        self, node: Node, makers: Collection[str], passed: Collection[str] = _SHAPING
+    ) -> bool:
+        """Return whether a node reads what such an operator makes, also behind others."""
+        return any(
+            self.name(each) in makers
+            or (self.name(each) in passed and self.comes_from(each, makers, passed))
+            for each in self.inputs(node)
+        )
+
+    def others(self, node: Node) -> tuple[Node, ...]:
+        """Return the nodes that read what a node makes."""
+        return self._graph.consumers(node.id)
+
+    def is_multiplied(self, node: Node) -> bool:
+        """Return whether a convolution in groups has several outputs for each channel."""
+        groups = int(node.attrs.get("groups", "1")) if self.name(node) in _CONVOLUTIONS else 1
+        sizes = [o.shape for o in self.inputs(node)[0].outputs[:1]] if groups > 1 else []
+        is_depthwise = bool(sizes) and len(sizes[0]) > 1 and sizes[0][1] == groups
+        return is_depthwise and bool(node.outputs) and node.outputs[0].shape[1] != groups
+
+    def joins_multiplied(self, node: Node) -> bool:
+        """Return whether a node joins what such a convolution makes."""
+        return any(
+            self.is_multiplied(each)
+            or (self.name(each) in (*_SHAPING, *_FUNCTIONS) and self.joins_multiplied(each))
+            for each in self.inputs(node)
+        )
+
+    def is_not_negative(self, node: Node) -> bool:
+        """Return whether all values of a node are zero or more."""
+        if self.name(node) in _NOT_NEGATIVE:
+            return True
+        before = self.inputs(node)
+        return self.name(node) in _KEEPING_RANGE and all(map(self.is_not_negative, before[:1]))
+
+    def shares_range(self, node: Node) -> bool:
+        """Return whether a node is joined with values that may be negative."""
+        for reader in self.others(node):
+            name = self.name(reader)
+            if name in {"cat", "concat", "stack"} and not all(
+                self.is_not_negative(each) for each in self.inputs(reader)
+            ):
+                return True
+            if name in _KEEPING_RANGE and self.shares_range(reader):
+                return True
+        return False
+
+
+def _reads_slices(reading: _Reading, node: Node) -> bool:
+    is_reader = reading.name(node) in (*_REDUCING, *_PRODUCTS, *_GROWING)
+    return (is_reader or reading.is_multiplied(node)) and reading.comes_from(node, _SLICING)
+
+
+def _strides(node: Node) -> list[int]:
+    text = node.attrs.get("stride", "").strip("[]")
+    return [int(word) for word in text.split(",")] if text.replace(",", "").split() else [1]
+
+
+def _pads_with_large_stride(reading: _Reading, node: Node) -> bool:
+    is_padded = any(digit in node.attrs.get("padding", "") for digit in "123456789")
+    return reading.name(node).startswith("max_pool") and max(_strides(node)) > 3 and is_padded
+
+
+def _has_large_stride(reading: _Reading, node: Node) -> bool:
+    return reading.name(node) in (*_CONVOLUTIONS, *_POOLS) and max(_strides(node)) > 3
+
+
+def _joins(reading: _Reading, node: Node) -> bool:
+    return reading.name(node) in _JOINING and reading.joins_multiplied(node)
+
+
+def _joins_resized(reading: _Reading, node: Node) -> bool:
+    return reading.name(node) in _JOINING and reading.comes_from(node, _RESIZING[:1])
+
+
+def _flips_product(reading: _Reading, node: Node) -> bool:
+    is_large = reading.macs >= 1024
+    return is_large and reading.name(node) == "flip" and reading.comes_from(node, _PRODUCTS)
+
+
+def _follows_layout(reading: _Reading, node: Node) -> bool:
+    if reading.name(node) not in _FUNCTIONS:
+        return False
+    return any(
+        reading.name(each) in _TURNING and reading.comes_from(each, _FUNCTIONS)
+        for each in reading.inputs(node)
+    )
+
+
+def _resizes_one(reading: _Reading, node: Node) -> bool:
+    before = [o.shape for each in reading.inputs(node)[:1] for o in each.outputs]
+    is_one = bool(before) and all(size == 1 for size in before[0])
+    return reading.name(node) == _RESIZING[0] and is_one and node.id in reading.wide
+
+
+def _is_called_twice(reading: _Reading, node: Node) -> bool:
+    if reading.name(node) not in _CONVOLUTIONS or node.id not in reading.wide:
+        return False
+    before = reading.inputs(node)
+    again = [each for each in reading.others(before[0]) if each.id != node.id] if before else []
+    return any(each.op == node.op and reading.inputs(each) == before for each in again)
+
+
+def _loses_clamp(reading: _Reading, node: Node) -> bool:
+    is_fused = reading.comes_from(node, _LINEAR, ("batch_norm",))
+    return reading.name(node) in _CLAMPING and is_fused and reading.shares_range(node)
+
+
+def _clamps_rows(reading: _Reading, node: Node) -> bool:
+    """Return whether a clamp of its own lies between two linears or convolutions."""
+    is_own = node.id in reading.wide or not reading.name(node).startswith("relu")
+    if reading.name(node) not in _CLAMPING or not is_own:
+        return False
+    is_behind = reading.comes_from(node, _LINEAR, ("batch_norm",))
+    is_rows = bool(node.outputs) and any(size != 1 for size in node.outputs[0].shape[:-1])
+    return is_behind and is_rows and any(reading.name(n) in _LINEAR for n in reading.others(node))
+
+
+def _is(*names: str) -> Callable[[_Reading, Node], bool]:
+    return lambda reading, node: reading.name(node) in names
+
+
+def _reduces_one(reading: _Reading, node: Node) -> bool:
+    before = [o.shape for each in reading.inputs(node)[:1] for o in each.outputs]
+    sizes = [size for size in before[0] if size != 1] if before else []
+    after = [size for o in node.outputs[:1] for size in o.shape if size != 1]
+    return reading.name(node) in _REDUCING[:4] and bool(before) and sizes == after
+
+
+_ALL, _SMALL, _LARGE = ("u55", "u65", "u85"), ("u55", "u65"), ("u85",)
+FORECASTS: tuple[Forecast, ...] = (
+    Forecast(SLICES, "{} reads a slice with a wrong offset or shape.", _ALL, _reads_slices),
+    Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
+             "left over behind the last window.", _LARGE, _has_large_stride),
+    Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
+             _pads_with_large_stride),
+    Forecast(ROWS, "{} clamps rows or a batch between two linears or convolutions, and all but the "
+             "first are wrong.", _ALL, _clamps_rows),
+    Forecast(JOINED, "{} joins a depthwise convolution with several outputs a channel, which loses "
+             "its place or is rejected.", _ALL, _joins),
+    Forecast(JOINED, "{} joins a resized tensor, which is read beyond its end.", _SMALL,
+             _joins_resized),
+    Forecast(FLIPPED, "Vela's process ends at {}, which flips a matrix product.", _LARGE,
+             _flips_product),
+    Forecast(LAYOUTS, "{} follows a change of layout of another function, and is not computed.",
+             _LARGE, _follows_layout),
+    Forecast(NEGATED, "{} gives its result the step of its input, and is wrong where calibration "
+             "finds another one.", _ALL, _is("neg")),
+    Forecast(PIXELS, "Vela's process ends at {}, which resizes one element of 16 bits.", _SMALL,
+             _resizes_one),
+    Forecast(RESCALED, "{} is called twice with one input in 16 bits, and Vela rejects the "
+             "program.", _SMALL, _is_called_twice),
+    Forecast(MINIMA, "{} is computed with a constant of a wrong shape.", _SMALL, _is("amin")),
+    Forecast(ONES, "{} reduces one element, and what joins it reads with a wrong shape.", _ALL,
+             _reduces_one),
+    Forecast(CLAMPS, "{} shares its range with values below zero, and the compiled program lets "
+             "negative values pass.", _ALL, _loses_clamp),
+)  # fmt: skip
+
+
+def faults_without_corrections(
+    choice: TargetChoice, graph: GraphSnapshot, integer: Collection[str], wide: Collection[str]
+) -> Iterator[ErrorInfo]:
+    """Yield what goes wrong because a correction is off, with the option that switches it on.
+
+    Args:
+        choice: The device with its options.
+        graph: The exported float program.
+        integer: The nodes that are quantized and may run on the NPU.
+        wide: Those of them with 16-bit activations.
+    """
+    family = family_of(choice.id).name
+    reading = _Reading(graph, wide, int(choice.id.rsplit("-", 1)[-1]))
+    for forecast in FORECASTS:
+        if is_wanted(forecast.correction, choice.options) or family not in forecast.families:
+            continue
+        title = CORRECTIONS_BY_ID[forecast.correction].title
+        for node in graph.nodes:
+            if node.kind == "call" and node.id in integer and forecast.shows(reading, node):
+                place = f"{node.id} in {node.module or 'forward'}"
+                yield ErrorInfo(
+                    message=forecast.happens.format(place),
+                    hint=f"Switch on the correction {title!r} "
+                    f"(workbench target PROJECT {forecast.correction}=true).",
+                    where=Place(kind="option", id=f"target.options.{forecast.correction}"),
+                    code="correction-switched-off",
+                )
