@@ -11,6 +11,7 @@ from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistent
 
 from ui.shared.chip import WISH_ROLE
 from ui.shared.labels import literal
+from ui.shared.theme import DIFFERS
 from workbench.graph.labels import natural
 from workbench.graph.snapshot import Module
 from workbench.project.rules import Effective
@@ -200,7 +201,8 @@ class ModuleTreeModel(QAbstractItemModel):
             case Column.PARAMETERS:
                 return f"{module.parameters:,}" if module.parameters else ""
             case Column.CONFIG:
-                mark = " \u2260" if module.path in self._marks else ""
+                is_told = bool(config and config.wish) and module.path not in self._inside
+                mark = DIFFERS if module.path in self._marks and not is_told else ""
                 chip = MIXED if module.path in self._inside else config.chip if config else ""
                 return f"{chip}{mark}" if chip else ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSplitter, QTabBar, QTabWidget, QToolButton, QVBoxLayout, QWidget
 
@@ -53,6 +53,9 @@ class SplitOrTabs(QWidget):
         super().__init__(parent)
         self._parts, self._wide_px = list(parts), wide_px
         self._shown = [True] * len(self._parts)
+        # Parts do not move while the window is being laid out.
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self._fit)
         self._split = QSplitter(Qt.Orientation.Horizontal, self)
         self.tabs = Tabs(self)
         self.tabs.hide()
@@ -90,6 +93,9 @@ class SplitOrTabs(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._soon.start()
+
+    def _fit(self) -> None:
         is_wide = self.width() >= self._wide_px or sum(self._shown) < 2
         if is_wide != self.is_split:
             self._arrange(is_wide)

@@ -102,6 +102,7 @@ def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
 
 
 def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
+    nnpa.window.resize(1900, 1000)
     panel = nnpa.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("verify"))
     assert f"SQNR: 34.50 dB, {EMULATED}" in panel.cards.texts()
@@ -158,6 +159,7 @@ def test_that_runs_have_no_cost():
 
 
 def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, monkeypatch):
+    opened.window.resize(1900, 1000)
     rows = tuple(
         TensorRange(
             id=f"o{i}", node=name, origin=name, op=name, module="", kind="activation", index=i,

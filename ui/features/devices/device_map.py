@@ -342,6 +342,7 @@ class HeatMap(QWidget):
         self.figure.addItems(figures)
         self.figure.activated.connect(self.figure_chosen)
         self.view = QTableView(self)
+        self.view.setTabKeyNavigation(False)
         self.view.setAccessibleName("Heat map of devices and memory modes")
         self.view.setModel(model)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)

@@ -507,9 +507,10 @@ class GraphBar(QWidget):
         for level in LEVELS:
             self.tabs.addTab(level.title)
             self.tabs.setTabToolTip(self.tabs.count() - 1, level.words)
+        # The Tab key follows the order in which widgets are made.
+        self.tool_row = ToolRow(self)
         self.search = GraphSearch(self)
         self.overlay = OverlayBar(self)
-        self.tool_row = ToolRow(self)
         self.tools = {name: self.tool_row.add_tool(text) for name, text in TOOLS}
         self.menus: dict[str, QMenu] = {}
         for name, text in MENUS:

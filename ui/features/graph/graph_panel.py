@@ -171,9 +171,9 @@ class GraphPanel(Panel):
         self._chosen: tuple[str, frozenset[str]] = (FLOAT, frozenset())
         self._sought = ""
         self._wanted: Bookmark | None = None
+        self.bar = GraphBar(self)
         self.view = GraphView(context.theme, self)
         self.view.groups.flow = context.settings.graph_flow
-        self.bar = GraphBar(self)
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
         self.note = GraphNote(self)

@@ -110,14 +110,14 @@ class SuggestionCards(QScrollArea):
             show.clicked.connect(lambda: self.show_asked.emit(suggestion))
             buttons.append(show)
         if suggestion.edit is not None:
-            apply = QPushButton("Apply", parent)
-            apply.setAccessibleName(f"Apply: {suggestion.title}")
-            apply.setToolTip("One undo step")
-            apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             preview = QPushButton("Preview", parent)
             preview.setAccessibleName(f"Preview: {suggestion.title}")
             preview.setToolTip("Measure the figures with it. The project does not change.")
             preview.clicked.connect(lambda: self.preview_asked.emit(suggestion))
+            apply = QPushButton("Apply", parent)
+            apply.setAccessibleName(f"Apply: {suggestion.title}")
+            apply.setToolTip("One undo step")
+            apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             buttons += [preview, apply]
         card, column = _frame(suggestion.title, parent)
         column.addWidget(_text(suggestion.evidence, card))
