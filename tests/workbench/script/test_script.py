@@ -128,3 +128,17 @@ def test_that_compression_and_trained_weights_are_written_in_their_order(written
     places = [text.index(step) for step in steps]
     assert places == sorted(places)
     assert "def prune(" not in written(make_project())
+
+
+def test_that_no_two_parts_of_a_script_have_the_same_name_for_different_things(written):
+    project = edits.compress(make_project(), "", clusters=15)
+    options = {**project.target.options, "integer_io": True}
+    project = edits.set_target(project, TargetChoice(id="ethos-u55-128", options=options))
+    project = edits.assign(project, "module_name", "body", "cpu")
+    known = {}
+    for node in ast.parse(written(project)).body:
+        names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        if isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        for name in names:
+            assert known.setdefault(name, ast.dump(node)) == ast.dump(node), name

@@ -23,13 +23,13 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-_ATEN = torch.ops.aten
-_CONVOLUTIONS = {
-    _ATEN.conv1d.default: 6, _ATEN.conv2d.default: 6, _ATEN.conv3d.default: 6,
-    _ATEN.conv_transpose2d.input: 6,
+_TORCH_OPS = torch.ops.aten
+_GROUPS_AT = {
+    _TORCH_OPS.conv1d.default: 6, _TORCH_OPS.conv2d.default: 6, _TORCH_OPS.conv3d.default: 6,
+    _TORCH_OPS.conv_transpose2d.input: 6,
 }  # fmt: skip
-_TRANSPOSED = {_ATEN.conv_transpose2d.input}
-_LINEAR, _NORM = _ATEN.linear.default, _ATEN.batch_norm.default
+_COLUMNS_FIRST = {_TORCH_OPS.conv_transpose2d.input}
+_LINEAR, _NORM = _TORCH_OPS.linear.default, _TORCH_OPS.batch_norm.default
 # Operators that compute every channel from the same channel of their first input.
 _ALONE = {
     "relu", "relu_", "relu6", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "hardsigmoid",
@@ -45,7 +45,7 @@ _SPATIAL = {
 }  # fmt: skip
 _RECURRENT = {"gru", "lstm", "rnn_tanh", "rnn_relu"}
 _JOINS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "maximum", "minimum"}
-_REDUCTIONS = {"mean", "sum", "amax", "amin"}
+_REDUCING = {"mean", "sum", "amax", "amin"}
 _MOVES = {
     "view", "reshape", "flatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "cat",
     "expand", "slice", "select", "stack", "unflatten",
@@ -56,7 +56,7 @@ _Labels = tuple[int, torch.Tensor]
 
 
 # Steps of k-means; it ends earlier when nothing moves.
-_ROUNDS = 100
+_MOST_STEPS = 100
 
 
 class NotPrunableError(ValueError):
@@ -153,32 +153,32 @@ def channels_of(module: fx.GraphModule) -> Channels:
                 if given in labels:
                     channels.fix(labels[given][1], "makes an output of the model")
         elif node.op == "call_function":
-            found = _labels(module, channels, labels, node)
+            found = _labels_of(module, channels, labels, node)
             if found is not None:
                 labels[node] = found
     return channels
 
 
-def _kind(node: fx.Node) -> str:
+def _operator_name(node: fx.Node) -> str:
     """Return the name of an ATen operator without its overload."""
     parts = str(node.target).split(".")
     return parts[1] if parts[0] == "aten" and len(parts) > 1 else ""
 
 
-def _labels(
+def _labels_of(
     module: fx.GraphModule, channels: Channels, labels: dict[fx.Node, _Labels], node: fx.Node
 ) -> _Labels | None:
     """Return the labels of a node's value; None if it has none."""
-    if node.target in _CONVOLUTIONS or node.target is _LINEAR:
+    if node.target in _GROUPS_AT or node.target is _LINEAR:
         return _of_layer(module, channels, labels, node)
     tracked = [given for given in node.all_input_nodes if given in labels]
-    kind = _kind(node)
+    kind = _operator_name(node)
     if not tracked:
         return None
     if kind in _RECURRENT:
         _read_recurrently(channels, labels, node)
         return None
-    found = _followed(module, channels, labels, node)
+    found = _passed_on(module, channels, labels, node)
     if found is None:
         for given in tracked:
             why = f"is read by {kind or node.target}, which mixes channels"
@@ -186,11 +186,11 @@ def _labels(
     return found
 
 
-def _followed(
+def _passed_on(
     module: fx.GraphModule, channels: Channels, labels: dict[fx.Node, _Labels], node: fx.Node
 ) -> _Labels | None:
     """Return the labels that an operator passes on; None if it mixes channels."""
-    kind, first = _kind(node), node.args[0]
+    kind, first = _operator_name(node), node.args[0]
     if kind in _JOINS:
         return _of_join(module, channels, labels, node)
     if kind in _MOVES:
@@ -204,17 +204,17 @@ def _followed(
     if node.target is _NORM and mine[0] == 1:
         return _of_norm(channels, node, mine)
     if kind in _SPATIAL:
-        return mine if mine[0] < _value(node).dim() - _SPATIAL[kind] else None
-    return _of_reduction(node, mine) if kind in _REDUCTIONS else None
+        return mine if mine[0] < _example(node).dim() - _SPATIAL[kind] else None
+    return _of_reduction(node, mine) if kind in _REDUCING else None
 
 
-def _value(node: fx.Node) -> torch.Tensor:
+def _example(node: fx.Node) -> torch.Tensor:
     value = node.meta["val"]
     assert isinstance(value, torch.Tensor)
     return value
 
 
-def _constant(node: object) -> str | None:
+def _constant_name(node: object) -> str | None:
     """Return the name of a constant; None for other nodes."""
     return str(node.target) if isinstance(node, fx.Node) and node.op == "get_attr" else None
 
@@ -225,14 +225,14 @@ def _of_layer(
     source, weight, bias = (*node.args[:3], None)[:3]
     assert isinstance(source, fx.Node)
     mine = labels.get(source)
-    dimension = _value(node).dim() - 1 if node.target is _LINEAR else 1
-    name, bias_name = _constant(weight), _constant(bias)
+    dimension = _example(node).dim() - 1 if node.target is _LINEAR else 1
+    name, bias_name = _constant_name(weight), _constant_name(bias)
     if name is None or (bias is not None and bias_name is None):
         if mine is not None:
             channels.fix(mine[1], "is read by a layer with computed weights")
         return None
-    groups = _groups(node)
-    rows, columns = (1, 0) if node.target in _TRANSPOSED else (0, 1)
+    groups = _groups_of(node)
+    rows, columns = (1, 0) if node.target in _COLUMNS_FIRST else (0, 1)
     tensor = operator.attrgetter(name)(module)
     if groups > 1:
         return _of_groups(channels, node, mine, (name, bias_name, tensor))
@@ -251,8 +251,8 @@ def _of_layer(
     return dimension, made
 
 
-def _groups(node: fx.Node) -> int:
-    at = _CONVOLUTIONS.get(node.target, 99)
+def _groups_of(node: fx.Node) -> int:
+    at = _GROUPS_AT.get(node.target, 99)
     return int(str(node.args[at])) if len(node.args) > at else 1
 
 
@@ -264,7 +264,7 @@ def _of_groups(
     name, bias, tensor = constants
     if mine is None:
         return None
-    is_depthwise = tensor.shape[1] == 1 and len(mine[1]) == _groups(node) == tensor.shape[0]
+    is_depthwise = tensor.shape[1] == 1 and len(mine[1]) == _groups_of(node) == tensor.shape[0]
     if mine[0] != 1 or not is_depthwise:
         channels.fix(mine[1], "is read by a grouped convolution")
         return None
@@ -288,7 +288,7 @@ def _read_recurrently(channels: Channels, labels: dict[fx.Node, _Labels], node: 
     step = len(weights) // int(str(count))
     both = step > (4 if biases else 2)
     firsts = [0, step // 2] if both else [0]
-    names = [_constant(weights[at]) for at in firsts]
+    names = [_constant_name(weights[at]) for at in firsts]
     if mine[0] != 2 or None in names:
         channels.fix(mine[1], "is read by a recurrent layer along another dimension")
         return
@@ -298,7 +298,7 @@ def _read_recurrently(channels: Channels, labels: dict[fx.Node, _Labels], node: 
 
 def _of_norm(channels: Channels, node: fx.Node, mine: _Labels) -> _Labels:
     for given in node.args[1:5]:
-        name = _constant(given)
+        name = _constant_name(given)
         if name is not None:
             channels.cut(name, 0, mine[1])
     return mine
@@ -308,11 +308,11 @@ def _of_join(
     module: fx.GraphModule, channels: Channels, labels: dict[fx.Node, _Labels], node: fx.Node
 ) -> _Labels | None:
     """Return the labels of an operator with two inputs; None if they do not fit together."""
-    rank = _value(node).dim()
+    rank = _example(node).dim()
     found: _Labels | None = None
     for given in node.args[:2]:
         if isinstance(given, fx.Node) and given in labels:
-            place = labels[given][0] + rank - _value(given).dim()
+            place = labels[given][0] + rank - _example(given).dim()
             if found is not None and (found[0] != place or len(found[1]) != len(labels[given][1])):
                 return None
             if found is not None:
@@ -322,8 +322,8 @@ def _of_join(
     for given in node.args[:2]:
         if not isinstance(given, fx.Node) or given in labels:
             continue
-        name = _constant(given)
-        shape = operator.attrgetter(name)(module).shape if name else _value(given).shape
+        name = _constant_name(given)
+        shape = operator.attrgetter(name)(module).shape if name else _example(given).shape
         place = found[0] - (rank - len(shape))
         if place < 0 or shape[place] == 1:
             continue
@@ -336,12 +336,12 @@ def _of_join(
 def _of_reduction(node: fx.Node, mine: _Labels) -> _Labels | None:
     given = node.args[0]
     assert isinstance(given, fx.Node)
-    rank = _value(given).dim()
+    rank = _example(given).dim()
     dims = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], list | tuple) else ()
     reduced = sorted({int(str(dim)) % rank for dim in dims})
     if not reduced or mine[0] in reduced:
         return None
-    kept = _value(node).dim() == rank
+    kept = _example(node).dim() == rank
     return mine[0] - (0 if kept else sum(dim < mine[0] for dim in reduced)), mine[1]
 
 
@@ -349,8 +349,8 @@ def _moved(module: fx.GraphModule, labels: dict[fx.Node, _Labels], node: fx.Node
     """Return the labels after a move of values, by moving labels; None if dimensions mix."""
 
     def spread(given: fx.Node) -> torch.Tensor:
-        name = _constant(given)
-        shape = tuple(operator.attrgetter(name)(module).shape if name else _value(given).shape)
+        name = _constant_name(given)
+        shape = tuple(operator.attrgetter(name)(module).shape if name else _example(given).shape)
         if given not in labels:
             return torch.full(shape, -1, dtype=torch.int64)
         dimension, mine = labels[given]
@@ -380,7 +380,7 @@ def scores(module: fx.GraphModule, channels: Channels) -> dict[int, float]:
     Learning Efficient Convolutional Networks through Network Slimming, 2017 (scales of norms).
     """
     parts: list[dict[int, float]] = [{}, {}, {}]
-    scales = {_constant(n.args[1]) for n in module.graph.nodes if n.target is _NORM}
+    scales = {_constant_name(n.args[1]) for n in module.graph.nodes if n.target is _NORM}
     for (name, dimension), labels in channels.slices.items():
         tensor = operator.attrgetter(name)(module).detach().float()
         if tensor.dim() < 2 and name not in scales:
@@ -428,12 +428,12 @@ def prune(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[int
     before = {name: len(labels) for name, labels in channels.made.items()}
     if gone:
         _cut(module, channels, set(gone))
-    after = {name: int(_kept(channels, labels, set(gone)).sum())
+    after = {name: int(_stays(channels, labels, set(gone)).sum())
              for name, labels in channels.made.items()}  # fmt: skip
     return {n: (before[n], after[n]) for n in before if before[n] != after[n]}
 
 
-def _kept(channels: Channels, labels: torch.Tensor, gone: set[int]) -> torch.Tensor:
+def _stays(channels: Channels, labels: torch.Tensor, gone: set[int]) -> torch.Tensor:
     """Return which positions stay, as booleans."""
     return torch.tensor([x < 0 or channels.root(x) not in gone for x in labels.tolist()])
 
@@ -441,7 +441,7 @@ def _kept(channels: Channels, labels: torch.Tensor, gone: set[int]) -> torch.Ten
 def _cut(module: fx.GraphModule, channels: Channels, gone: set[int]) -> None:
     """Remove channels from constants and arguments, and compute the example values anew."""
     for (name, dimension), labels in channels.slices.items():
-        kept = _kept(channels, labels, gone)
+        kept = _stays(channels, labels, gone)
         if bool(kept.all()):
             continue
         path, _, attribute = name.rpartition(".")
@@ -452,12 +452,12 @@ def _cut(module: fx.GraphModule, channels: Channels, gone: set[int]) -> None:
             smaller = torch.nn.Parameter(smaller, requires_grad=tensor.requires_grad)
         setattr(owner, attribute, smaller)
     for node, labels in channels.groups:
-        groups = int(_kept(channels, labels, gone).sum())
+        groups = int(_stays(channels, labels, gone).sum())
         node.args = (*node.args[:6], groups, *node.args[7:])
     for node, dimension, labels in channels.sizes:
         sizes = list(node.args[1])  # type: ignore[arg-type]
         if sizes[dimension] != -1:
-            sizes[dimension] = int(_kept(channels, labels, gone).sum())
+            sizes[dimension] = int(_stays(channels, labels, gone).sum())
         node.args = (node.args[0], sizes, *node.args[2:])
     module.recompile()
     inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
@@ -500,14 +500,14 @@ def layer_weights(module: fx.GraphModule) -> dict[str, int]:
     """Return the dimension of the output channels of each weight of a layer, by its name."""
     found: dict[str, int] = {}
     for node in module.graph.nodes:
-        if node.target in _CONVOLUTIONS or node.target is _LINEAR:
+        if node.target in _GROUPS_AT or node.target is _LINEAR:
             weights = [node.args[1]]
-        elif _kind(node) in _RECURRENT:
+        elif _operator_name(node) in _RECURRENT:
             weights = [n for n in node.args[2] if operator.attrgetter(n.target)(module).dim() > 1]
         else:
             continue
-        rows = 1 if node.target in _TRANSPOSED else 0
-        found |= {name: rows for name in map(_constant, weights) if name is not None}
+        rows = 1 if node.target in _COLUMNS_FIRST else 0
+        found |= {name: rows for name in map(_constant_name, weights) if name is not None}
     return found
 
 
@@ -548,7 +548,7 @@ def _levels(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
     start = (shares + torch.quantile(magnitudes[:: max(1, len(magnitudes) >> 20)], shares)) / 2
     levels = torch.cat([torch.zeros(1).to(start), start])
     levels[-1] = 1
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_STEPS):
         nearest = torch.bucketize(magnitudes, (levels[1:] + levels[:-1]) / 2)
         sums = torch.zeros_like(levels).index_add_(0, nearest, magnitudes)
         counts = torch.bincount(nearest, minlength=len(levels))
