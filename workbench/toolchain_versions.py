@@ -19,9 +19,10 @@ from workbench.project.frozen import Frozen
 PACKAGES = ("torch", "torchao", "executorch")
 PROVE = "python -m workbench.engine.toolchain_patches"
 
-# Proven byte for byte by tests/engine/toolchain_patches/test_lowering.py.
-PROVEN: tuple[dict[str, str], ...] = (
-    {"python": "3.11", "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.5.1"},
+# Proven byte for byte by tests/engine/toolchain_patches, slow tests included.
+PROVEN: tuple[dict[str, str], ...] = tuple(
+    {"python": python, "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.5.1"}
+    for python in ("3.11", "3.12")
 )
 
 _SAME, _DIFFERENT = b"same", b"different"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING
 
 from workbench.graph.hierarchy import ROOT, Hierarchy
@@ -13,25 +13,36 @@ from workbench.graph.layout import Layout
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from workbench.graph.layout import Flow, Route
+
 Point = tuple[float, float]
 Segment = tuple[Point, Point, tuple[object, object]]
 
-BAND = 60.0
+CELL = 60.0
 INCH = 72.0
 
 
-def ours(tree: Hierarchy) -> int:
+def ours(tree: Hierarchy, flow: Flow = "down") -> int:
     """Return the crossings of the drawing with every group open."""
-    placement = Layout(tree).arrange(frozenset(tree.groups))
+    placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))
     boxes = placement.boxes
     segments: list[Segment] = []
     for key, inside in placement.insides.items():
         left, top = boxes[key][:2] if key != ROOT else (0.0, 0.0)
-        for route in inside.routes:
-            if not route.is_stub:
-                points = [(left + x, top + y) for x, y in route.points]
-                segments += _segments(points, (route.source, route.target))
+        segments += route_segments(inside.routes, left, top)
     return crossings(segments)
+
+
+def route_segments(routes: Iterable[Route], left: float = 0.0, top: float = 0.0) -> list[Segment]:
+    """Return the segments of drawn routes, moved by ``left`` and ``top``."""
+    return [
+        segment
+        for route in routes
+        if not route.is_stub
+        for segment in _segments(
+            [(left + x, top + y) for x, y in route.points], (route.source, route.target)
+        )
+    ]
 
 
 def dot(tree: Hierarchy, seconds: float) -> int | None:
@@ -86,13 +97,15 @@ def _segments(points: list[Point], ends: tuple[object, object]) -> list[Segment]
 
 def crossings(segments: list[Segment]) -> int:
     """Return the pairs of edges without a common end that cross, each pair once."""
-    bands: dict[int, list[Segment]] = defaultdict(list)
+    cells: dict[tuple[int, int], list[Segment]] = defaultdict(list)
     for segment in segments:
-        low, high = sorted((segment[0][1], segment[1][1]))
-        for band in range(int(low // BAND), int(high // BAND) + 1):
-            bands[band].append(segment)
+        (west, east), (north, south) = (
+            sorted(int(end[axis] // CELL) for end in segment[:2]) for axis in (0, 1)
+        )
+        for cell in product(range(west, east + 1), range(north, south + 1)):
+            cells[cell].append(segment)
     found = set()
-    for inside in bands.values():
+    for inside in cells.values():
         for one, other in combinations(inside, 2):
             if not set(one[2]) & set(other[2]) and _cross(one, other):
                 found.add(frozenset((one[2], other[2])))

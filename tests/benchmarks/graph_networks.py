@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -116,6 +118,7 @@ class Inception(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
+@cache
 def real_graph(name: str) -> GraphSnapshot:
     """Return the exported graph of one of ``NETWORKS`` of the benchmark."""
     torch.manual_seed(0)
@@ -123,7 +126,7 @@ def real_graph(name: str) -> GraphSnapshot:
     if name == "mobilenet_v2":
         network, example = MobileNetV2(), torch.zeros(1, 3, 96, 96)
     elif name == "transformer":
-        network, example = Encoder(layers=24), torch.zeros(1, 32, 64)
+        network, example = Encoder(layers=12), torch.zeros(1, 32, 64)
     elif name == "resnet":
         network, example = resnext()[0], torch.zeros(1, 3, 32, 32)
     elif name == "u_net":
@@ -131,7 +134,8 @@ def real_graph(name: str) -> GraphSnapshot:
     elif name == "inception":
         network, example = Inception(), torch.zeros(1, 3, 32, 32)
     else:
-        network, example = Decoder(), torch.zeros(1, 16, dtype=torch.long)
+        layers = 4 if name == "decoder_4" else 96
+        network, example = Decoder(layers), torch.zeros(1, 16, dtype=torch.long)
     with torch.no_grad():
         program = torch.export.export(network.eval(), (example,))
     return snapshot(program, "float", network)

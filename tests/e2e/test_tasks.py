@@ -1,7 +1,11 @@
-"""Five tasks in the real window with real engines, clicked as a person does; clicks are counted."""
+"""Five tasks in the real window with real engines, clicked as a person does; clicks are counted.
+
+``.ci/watch`` plays them slowly on the screen, or without one keeps a picture after every step.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -20,14 +24,25 @@ pytestmark = pytest.mark.e2e
 SAMPLE = Path(__file__).parents[2] / "resources" / "samples" / "digits"
 LONG_MS = 240_000
 SWEEP_MS = 900_000
+# Rest after every step [ms], and the folder of its picture; both are set by .ci/watch.
+PAUSE_MS, PICTURES = int(os.environ.get("WATCH_PAUSE_MS", "0")), os.environ.get("WATCH_PICTURES")
 
 
 class Person:
     """Clicks and drops in a window, and counts both."""
 
-    def __init__(self, workbench, qtbot):
-        self.workbench, self.qtbot = workbench, qtbot
-        self.clicks = self.drops = 0
+    def __init__(self, workbench, qtbot, task=""):
+        self.workbench, self.qtbot, self._task = workbench, qtbot, task
+        self.clicks = self.drops = self._steps = 0
+
+    def _rest(self):
+        """Let somebody watch: pause, and keep a picture of the window."""
+        if PAUSE_MS:
+            self.qtbot.wait(PAUSE_MS)
+        if PICTURES:
+            self._steps += 1
+            path = Path(PICTURES) / f"{self._task}-{self._steps:02}.png"
+            self.workbench.window.grab().save(str(path))
 
     def click(self, widget, place=None):
         assert widget.isVisible()
@@ -36,6 +51,7 @@ class Person:
         self.qtbot.mouseClick(
             widget, Qt.MouseButton.LeftButton, pos=place or widget.rect().center()
         )
+        self._rest()
 
     def click_row(self, table, row):
         place = table.visualRect(table.model().index(row, 0)).center()
@@ -44,6 +60,7 @@ class Person:
     def press(self, widget, key):
         self.clicks += 1
         QTest.keyClick(widget, key)
+        self._rest()
 
     def drop(self, widget, path, over):
         """Drop a file on a window, over one of its widgets."""
@@ -55,6 +72,7 @@ class Person:
         event = QDropEvent(place, kind, data, Qt.MouseButton.LeftButton, none)
         event.setAccepted(False)
         widget.dropEvent(event)
+        self._rest()
 
     def choose_folder(self, folder):
         """Accept the folder dialog as a click on its button does."""
@@ -73,6 +91,7 @@ class Person:
 
     def wait(self, holds, timeout_ms=LONG_MS):
         self.qtbot.waitUntil(holds, timeout=timeout_ms)
+        self._rest()
 
     def start(self):
         self.clicks = self.drops = 0
@@ -85,14 +104,14 @@ def kept_results(tmp_path_factory):
 
 
 @pytest.fixture
-def person(qtbot, notices, monkeypatch, kept_results):
+def person(qtbot, notices, monkeypatch, kept_results, request):
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(kept_results))
     made = Workbench(QApplication.instance())
     made.notices.posted.connect(notices.posted.append)
     made.start(None)
     made.window.resize(1280, 720)
     qtbot.waitExposed(made.window)
-    yield Person(made, qtbot)
+    yield Person(made, qtbot, request.node.name.removeprefix("test_that_"))
     made.stop()
     notices.posted.clear()
     made.window.deleteLater()

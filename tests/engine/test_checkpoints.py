@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.nn.utils import prune
 
 from tests.problems import refused
 from workbench import api
@@ -141,6 +142,18 @@ SHAPES = {
     "by_parts.pt": saver(
         lambda n: {"body": n.body.state_dict(), "head": n.head.state_dict(), "step": 1}
     ),
+    "average_beside_trained.pt": saver(
+        lambda n: (
+            renamed(n, "ema_model.{}".format)
+            | {f"online_model.{k}": torch.zeros_like(v) for k, v in n.state_dict().items()}
+        )
+    ),
+    "average_in_module.pt": saver(
+        lambda n: {"model": net(9).state_dict(), "model_ema": {"module": n.state_dict()}}
+    ),
+    "parallel_inside.pt": saver(lambda n: {"net": renamed(n, "module.{}".format), "acc": 91.2}),
+    "model_in_state.pt": saver(lambda n: {"model": {STATE: n.state_dict(), "name": "net"}}),
+    "optimizer_beside.pt": saver(lambda n: {**n.state_dict(), "optimizer": {}, "lr": 0.1}),
     "half.pt": saver(lambda n: {k: v.half() for k, v in n.state_dict().items()}),
     "module.pt": saver(lambda n: n),
     "module_inside.pt": saver(lambda n: {"model": n, "epoch": 1}),
@@ -233,7 +246,7 @@ def test_that_tied_weights_may_be_stored_once(tmp_path):
         (lambda: {**net().state_dict(), "aux.weight": torch.ones(2)}, ("aux", "remove them")),
         (lambda: {"conv.weight": torch.ones(3)}, ("different model",)),
         (lambda: {STATE: {k: v for k, v in net().state_dict().items() if "head" not in k}},
-         ("different model",)),
+         ("no weights for head",)),
     ],
 )  # fmt: skip
 def test_that_weights_that_do_not_fit_say_what_would(tmp_path, state, words):
@@ -332,3 +345,54 @@ def test_that_a_file_that_is_no_model_gets_the_sentence_that_helps(tmp_path, nam
         model_reference(name, tmp_path)
     assert caught.value.codes == (code,) if name != "net.onnx" else True
     assert caught.value.infos[0].hint
+
+
+def quantized(trained):
+    state = trained.state_dict()
+    head = torch.ao.nn.quantized.Linear(4, 4).weight()
+    return state | {"head.weight": head}
+
+
+def adapted(trained):
+    state = trained.state_dict()
+    state["head.base_layer.weight"] = state.pop("head.weight")
+    return state | {"head.lora_A.weight": torch.zeros(2, 4)}
+
+
+def masked(trained):
+    prune.l1_unstructured(trained.head, "weight", 0.5)
+    return trained.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        (quantized, "weights-quantized", "dequantize"),
+        (adapted, "weights-unfit", "merge_and_unload"),
+        (masked, "weights-unfit", "prune.remove"),
+        (lambda n: (3, n.state_dict()), "weights-not-state-dict", "element 1"),
+        (lambda n: n.body.state_dict(prefix="body."), "weights-unfit", "no weights for head"),
+        (lambda n: {"state": {0: {"step": torch.ones(1)}}}, "weights-unfit", "optimizer"),
+    ],
+)
+def test_that_weights_of_other_tools_get_the_call_that_helps(tmp_path, make, code, words):
+    torch.save(make(net(1)), tmp_path / "w.pt")
+    with refused(code) as caught:
+        load_weights(net(2), tmp_path / "w.pt")
+    assert words in caught.value.infos[0].hint
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "empty"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>Sign in</html>", "web page"),
+        (b"\x1f\x8b\x08\x00", "gunzip"),
+    ],
+)
+def test_that_downloads_that_are_no_weights_are_told_by_their_begin(tmp_path, content, word):
+    (tmp_path / "w.pt").write_bytes(content)
+    with refused("weights-unreadable") as caught:
+        load_weights(net(2), tmp_path / "w.pt")
+    assert word in caught.value.infos[0].hint

@@ -32,6 +32,7 @@ def own_observers_and_integer_io(folder):
     made = edits.assign(made, "module_type", "torch.nn.modules.activation.ReLU",
                         observed("moving_average"))  # fmt: skip
     made = edits.assign(made, "io", "", observed("minmax"))
+    made = edits.compress(edits.compress(made, "conv", channels=6), "", clusters=15)
     options = {
         "integer_io": True,
         "optimise": "Size",
@@ -40,6 +41,19 @@ def own_observers_and_integer_io(folder):
         "positive_infinity": 200.0,
     }
     return edits.set_target(made, TargetChoice(id="ethos-u55-64", options=options))
+
+
+def compressed_and_trained(folder):
+    """Weights as training leaves them: every tensor of the compressed program, changed a little."""
+    from safetensors.torch import save_file
+
+    model, _ = networks.small()
+    state = {k: v for k, v in model.state_dict().items() if v.is_floating_point()}
+    narrow = {k: v[:6] if len(v) == 8 else v[:, :6] for k, v in state.items() if k != "fc.bias"}
+    save_file({k: 1.1 * v.contiguous() for k, v in narrow.items()}, folder / "trained.safetensors")
+    made = edits.compress(project("small", **CALIBRATED), "conv", channels=6)
+    made = edits.compress(made, "fc", clusters=15)
+    return edits.use_trained(made, "trained.safetensors")
 
 
 def program_and_arrays(folder):
@@ -169,8 +183,9 @@ def caches_handed_on(folder):
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
-                own_observers_and_integer_io, program_and_arrays, corrections,
-                corrections_in_16_bits, without_out_variant, pictures_and_own_ini, shared_weights,
+                own_observers_and_integer_io, compressed_and_trained, program_and_arrays,
+                corrections, corrections_in_16_bits, without_out_variant, pictures_and_own_ini,
+                shared_weights,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

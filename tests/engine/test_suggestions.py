@@ -6,7 +6,7 @@ from tests.engine.in_process import CALIBRATED, project, without
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
-from workbench.suggestions import Gain, suggest
+from workbench.suggestions import Gain, Measurements, suggest
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +21,9 @@ def suggested(engine, made):
     program, edge = (
         GraphSnapshot.load(engine.path(made, stage) / GRAPH_FILE) for stage in ("export", "lower")
     )
-    found = suggest(made, result, program, edge, engine.result(made, "prepare"))
+    found = suggest(
+        made, result, program, edge, Measurements(prepared=engine.result(made, "prepare"))
+    )
     return {each.id: each for each in found}
 
 

@@ -12,6 +12,7 @@ from workbench.results import (
     GRAPH_FILE,
     AgainstFloat,
     CalibrateResult,
+    ChannelLayer,
     CompiledProgram,
     ConvertResult,
     CpuNode,
@@ -91,7 +92,11 @@ def result_of(stage):
         "import_model": ImportResult(
             model_class="net.Net", parameters=420, parameter_bytes=1680, inputs=(_IN,)
         ),
-        "export": ExportResult(nodes=6, inputs=(_IN,), outputs=(_IN,)),
+        "export": ExportResult(
+            nodes=6, inputs=(_IN,), outputs=(_IN,),
+            layers=(ChannelLayer(module="stem.conv", channels=16, partners=("body.conv",)),
+                    ChannelLayer(module="head", channels=4, fixed="makes an output")),
+        ),
         "prepare": PrepareResult(observers=3, annotations=tuple(notes)),
         "calibrate": CalibrateResult(
             samples=16, calibrated_on="data.npz",

@@ -1,6 +1,9 @@
 """Make deliverables of a real project, compile them for a Cortex-M55, and run them under QEMU.
 
-Usage: python check.py FOLDER. Every step that cannot be made ends the check with an error.
+Usage: python check.py FOLDER [EXECUTORCH]. Every step that cannot be made ends the check with an
+error. EXECUTORCH is a checkout with its submodules flatbuffers, flatcc, gflags, json and FXdiv; it
+must be named executorch. With it, ExecuTorch's runner is built by ``workbench fvp build``, with a
+stand-in for the NPU's driver and platform where ``examples/arm/setup.sh`` was not run.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ import numpy as np
 from PIL import Image
 
 import workbench.api as wb
+from workbench.deploy.simulators.log_parser import UartReader
+from workbench.pte.description import describe
+from workbench.pte.program import decode
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -59,6 +65,74 @@ def fnv(data: bytes) -> int:
     return value
 
 
+def deliver_float(folder: Path) -> Path:
+    """Return the deliverables of the digits network in float: a program without a delegate."""
+    shutil.copytree(ROOT / "resources" / "samples" / "digits", folder / "float")
+    path = folder / "float" / "digits.qwb"
+    opened = wb.open(path)
+    for rule in opened.project.rules:
+        opened = wb.remove_rule(opened, rule.id)
+    wb.run(opened, out=folder / "float-dist", trust=True).raise_for_errors()
+    return folder / "float-dist"
+
+
+def prepared(checkout: Path) -> None:
+    """Put the stand-in where the driver and platform of the NPU would be."""
+    scratch = checkout / "examples" / "arm" / "arm-scratch"
+    if (scratch / "setup_path.sh").exists() and not (scratch / "stand-in").exists():
+        return
+    scratch.mkdir(parents=True, exist_ok=True)
+    (scratch / "stand-in").touch()
+    stand_in = HERE / "stand_in"
+    shutil.copy(stand_in / "setup_path.sh", scratch)
+    for part in ("core_platform", "core_software"):
+        shutil.copytree(stand_in / part, scratch / "ethos-u" / part, dirs_exist_ok=True)
+
+
+def execute(runner: Path, program: Path, data: bytes, folder: Path) -> str:
+    """Run a program on a runner under QEMU; outputs are in ``out-0.bin``."""
+    folder.mkdir()
+    shutil.copy(program, folder / "program.pte")
+    (folder / "input.bin").write_bytes(data)
+    words = ["executor_runner", "-m", "program.pte", "-i", "input.bin", "-o", "out"]
+    given = ",".join(f"arg={word}" for word in words)
+    command = [*QEMU[:4], "-semihosting-config", f"enable=on,target=native,{given}", "-kernel"]
+    done = subprocess.run(
+        [*command, str(runner)], cwd=folder, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def check_runner(folder: Path, checkout: Path, delegated: Path) -> None:
+    """Build ExecuTorch's runner, run a program without a delegate, and try one with one."""
+    prepared(checkout)
+    dist = deliver_float(folder)
+    words = [sys.executable, "-m", "workbench", "fvp", "build", dist / "digits.pte", "--checkout",
+             checkout, "--target", "ethos-u55-128", "--out", folder / "runner"]  # fmt: skip
+    done = subprocess.run(list(map(str, words)), cwd=ROOT, timeout=7200, check=False)
+    if done.returncode:
+        raise SystemExit("The runner was not built.")
+    runner = folder / "runner" / "arm_executor_runner"
+    case = decode((dist / "digits.bpte").read_bytes()).cases[0]
+    said = execute(runner, dist / "digits.pte", bytes(case.inputs[0].data), folder / "plain")
+    outputs = np.fromfile(folder / "plain" / "out-0.bin", np.float32)
+    apart = np.abs(outputs - np.frombuffer(case.expected[0].data, np.float32)).max()
+    reader = UartReader()
+    reader.feed(said)
+    pool = describe((dist / "digits.pte").read_bytes())["memory"]["method_pool_bytes"]
+    used = reader.pools["method"].used or pool + 1
+    if not reader.completed or apart > 1e-5 or used > pool:
+        raise SystemExit(f"The runner differs by {apart}, uses {used} of {pool} bytes:\n{said}")
+    print(f"ok  runner: outputs differ by {apart:.1g}, method pool {used} of {pool} bytes used")
+    case = decode((delegated / "model.bpte").read_bytes()).cases[0]
+    said = execute(
+        runner, delegated / "model.pte", bytes(case.inputs[0].data), folder / "delegated"
+    )
+    if "ethosu_reserve_driver_ex failed" in said:
+        print("not built here: the NPU's driver; a program with a delegate ends where it is asked")
+
+
 def main() -> None:
     """Make, compile and run; print one line for every deliverable that held."""
     if missing := [name for name in NEEDED if shutil.which(name) is None]:
@@ -92,7 +166,11 @@ def main() -> None:
     if not re.search(r"pool \d{3,}", said):
         raise SystemExit(f"model.cmake sets no pool:\n{said}")
     print("ok  model.cmake: read by CMake")
-    print("not built here: model.conf (Zephyr), model.cproject.yml (CMSIS-Toolbox), a runner")
+    print("not built here: model.conf (Zephyr), model.cproject.yml (CMSIS-Toolbox)")
+    if len(sys.argv) > 2:
+        check_runner(folder, Path(sys.argv[2]).absolute(), dist)
+    else:
+        print("not built here: a runner; name a checkout of ExecuTorch for it")
 
 
 if __name__ == "__main__":

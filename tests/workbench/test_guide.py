@@ -92,6 +92,13 @@ def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+def test_that_the_performance_page_has_the_figures_that_were_kept():
+    from tests.benchmarks import bars
+
+    assert bars.PAGE.read_text(encoding="utf-8") == bars.page()
+    assert bars.kept().keys() <= bars.BARS.keys()
+
+
 def test_that_every_link_and_anchor_leads_somewhere():
     dead = [
         f"{page.relative_to(ROOT)}: {path.name}#{mark}"

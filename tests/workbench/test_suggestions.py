@@ -2,15 +2,17 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
+from workbench.deploy.boards import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import ModelSource, Rule
-from workbench.results import CpuNode
-from workbench.suggestions import Gain, suggest
+from workbench.results import CalibrateResult, CpuNode, TensorRange
+from workbench.suggestions import Gain, Measurements, Spared, suggest
 
 PICTURE = (TensorInfo((1, 3, 8, 8), "float32"),)
 
@@ -122,3 +124,66 @@ def test_that_a_gain_counts_and_estimates_and_names_both_versions():
     assert "1,000 → 1,500 (+50.0 %), estimated (Vela 5.1.0 and 5.2.0)" in said
     nothing = before.model_copy(update={"vela": (), "delegates": 0})
     assert "NPU cycles 0 → 1,500, estimated" in Gain(nothing, after).sentence
+
+
+def spared(name, gain):
+    return Spared(name, "module_name", (name,), gain, 32)
+
+
+def test_that_the_largest_gain_comes_first():
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    lowered = result_of("lower").model_copy(
+        update={"cpu_nodes": (cpu("lin", "float", "head"),) * 4}
+    )
+    known = Measurements(spared=(spared("stem", 1.0), spared("stem.conv", 30.0)))
+    order = [s.id for s in suggest(project, lowered, snapshot(), CHAIN, known)]
+    assert order[0] == "wide:stem.conv"
+    assert order.index("wide:stem.conv") < order.index("wide:stem")
+    shares = [s.gain.share(lowered) for s in suggest(project, lowered, snapshot(), CHAIN, known)]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0 <= share <= 1 for share in shares)
+
+
+def test_that_a_module_in_16_bits_or_float_gets_no_wider():
+    known = Measurements(spared=(spared("stem", 9.0), spared("head", 0.2)))
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    project = make_project()
+    assert [s.id for s in suggest(project, lowered, snapshot(), CHAIN, known)] == ["wide:stem"]
+    (suggestion,) = suggest(project, lowered, snapshot(), CHAIN, known)
+    wider = suggestion.edit(project)
+    assert wider.rules[-1].config == "a16w8"
+    assert suggest(wider, lowered, snapshot(), CHAIN, known) == ()
+
+
+def test_that_outliers_of_a_tensor_are_suggested_to_be_clipped():
+    values = np.random.default_rng(1).normal(0, 0.1, 100_000)
+    counts, edges = np.histogram(np.append(values, 40.0), 2048)
+    scale = (edges[-1] - edges[0]) / 255
+    row = TensorRange(
+        id="o", node="conv2d", op="aten.conv2d.default", module="stem", kind="activation", index=0,
+        minimum=edges[0], maximum=40.0, p_low=-0.3, p_high=0.3, dtype="int8", qmin=-128, qmax=127,
+        scale=scale, zero_point=-128, observer="MinMax", mean_square=0.026,
+    )  # fmt: skip
+    arrays = {"histogram": counts[None], "edges": np.array([[edges[0], edges[-1]]])}
+    calibrated = CalibrateResult(samples=1, calibrated_on="", ranges=(row,))
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    known = Measurements(calibrated=calibrated, arrays=arrays)
+    (suggestion,) = suggest(make_project(), lowered, snapshot(), CHAIN, known)
+    assert suggestion.id == "clip:conv2d"
+    assert suggestion.gain.sqnr_db > 3
+    project = suggestion.edit(make_project())
+    assert [(m.scope, m.match, m.method) for m in project.range_methods] == [
+        ("tensor", "conv2d", "mse")
+    ]
+    assert suggest(project, lowered, snapshot(), CHAIN, known) == ()
+
+
+def test_that_a_program_too_large_for_its_board_is_first_compiled_for_size():
+    demand = Demand(what="SRAM of the NPU", bytes=9_000, kinds=(), origin="Vela")
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    known = Measurements(
+        spared=(spared("stem", 9.0),), fit=Fit(board="small", fillings=(), homeless=(demand,))
+    )
+    first, *_ = suggest(make_project(), lowered, snapshot(), CHAIN, known)
+    assert first.id == "optimise_size"
+    assert first.edit(make_project()).target.options["optimise"] == "Size"

@@ -64,8 +64,6 @@ def stylesheet_of(theme: Theme) -> str:
     """Return the stylesheet with the theme's colours."""
     values = {f.name: getattr(theme, f.name) for f in fields(theme) if f.type == "str"}
     values["icons"] = ICONS.as_posix()
-    # The theme whose icons stand out on the accent colour.
-    values["other"] = "light" if theme.dark else "dark"
     values["selected"] = _mixed(theme.accent, theme.surface, 0.30)
     values["hover"] = _mixed(theme.text, theme.surface, 0.06)
     values["pressed"] = _mixed(theme.text, theme.surface, 0.12)

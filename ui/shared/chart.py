@@ -26,6 +26,8 @@ _TICK_PX = 11
 _LEAST_PX = 120
 _STALE = 0.4
 _AIR = 0.05
+# Ticks with more decimals, or from this size on, have an exponent.
+_MOST_PLACES, _LARGEST, _ROUNDING = 5, 1e9, 1e-9
 
 
 class BrushBox(pg.ViewBox):  # type: ignore[misc]
@@ -62,6 +64,21 @@ class BrushBox(pg.ViewBox):  # type: ignore[misc]
             self.picked.emit(place.x(), place.y(), adds)
 
 
+class GroupedAxis(pg.AxisItem):  # type: ignore[misc]
+    """An axis whose ticks have thousands separators."""
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        if self.logMode or not values:
+            texts: list[str] = super().tickStrings(values, scale, spacing)
+            return texts
+        step = spacing * scale
+        places = max(0, math.ceil(-math.log10(step) - _ROUNDING)) if step > 0 else 0
+        sizes = [abs(value * scale) for value in values]
+        if places > _MOST_PLACES or max(sizes) >= _LARGEST:
+            return [f"{value * scale:.4g}" for value in values]
+        return [f"{value * scale:,.{places}f}" for value in values]
+
+
 class Chart(QWidget):
     """A plot with one pair of axes.
 
@@ -74,7 +91,8 @@ class Chart(QWidget):
     ) -> None:  # fmt: skip
         super().__init__(parent)
         self.box = BrushBox(is_upright=is_upright)
-        self.view = pg.PlotWidget(parent=self, viewBox=self.box)
+        axes = {side: GroupedAxis(orientation=side) for side in ("bottom", "left")}
+        self.view = pg.PlotWidget(parent=self, viewBox=self.box, axisItems=axes)
         self.view.setAccessibleName(name)
         self.view.setFrameShape(self.view.Shape.NoFrame)
         self.plot = self.view.getPlotItem()

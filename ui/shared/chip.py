@@ -11,7 +11,9 @@ from PySide6.QtWidgets import QListView, QStyledItemDelegate, QStyleOptionViewIt
 from ui.shared.theme import Theme
 
 HEIGHT_PX = 18.0
-_PAD_PX = 7.0
+_PAD_PX, _GAP_PX = 7.0, 6.0
+# The label that was asked for and not applied.
+WISH_ROLE = int(Qt.ItemDataRole.UserRole) + 40
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 
@@ -23,13 +25,18 @@ def chip_font(font: QFont) -> QFont:
     return small
 
 
-def chip_width(label: str, font: QFont) -> float:
-    """Return the width of a chip [px]."""
-    return QFontMetricsF(chip_font(font)).horizontalAdvance(label) + 2 * _PAD_PX
+def chip_width(label: str, font: QFont, wish: str = "") -> float:
+    """Return the width of a chip, with a struck-out wish behind it [px]."""
+    metrics = QFontMetricsF(chip_font(font))
+    beside = metrics.horizontalAdvance(wish) + _GAP_PX if wish else 0.0
+    return metrics.horizontalAdvance(label) + 2 * _PAD_PX + beside
 
 
-def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme) -> None:
-    """Draw a chip at the left of ``place``, clipped to its width."""
+def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme, wish: str = "") -> None:
+    """Draw a chip at the left of ``place``, clipped to its width.
+
+    A ``wish`` that was not applied is struck out behind it, if there is room.
+    """
     colour = QColor(theme.precision_colour(label))
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -47,6 +54,13 @@ def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme) -> Non
     metrics = QFontMetricsF(painter.font())
     text = metrics.elidedText(label, Qt.TextElideMode.ElideRight, width - 2 * _PAD_PX + 3)
     painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    rest = place.adjusted(width + _GAP_PX, 0, 0, 0)
+    if wish and metrics.horizontalAdvance(wish) <= rest.width():
+        struck = painter.font()
+        struck.setStrikeOut(True)
+        painter.setFont(struck)
+        painter.setPen(QColor(theme.muted))
+        painter.drawText(rest, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, wish)
     painter.restore()
 
 
@@ -68,12 +82,14 @@ class ChipDelegate(QStyledItemDelegate):
             return
         painter.save()
         painter.setFont(bare.font)
-        draw_chip(painter, QRectF(bare.rect).adjusted(4, 0, -4, 0), label, self._theme())
+        wish = str(index.data(WISH_ROLE) or "")
+        draw_chip(painter, QRectF(bare.rect).adjusted(4, 0, -4, 0), label, self._theme(), wish)
         painter.restore()
 
     def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
         label = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
-        return QSize(round(chip_width(label, option.font)) + 8, round(HEIGHT_PX) + 6)
+        wish = str(index.data(WISH_ROLE) or "")
+        return QSize(round(chip_width(label, option.font, wish)) + 8, round(HEIGHT_PX) + 6)
 
 
 class LineDelegate(QStyledItemDelegate):

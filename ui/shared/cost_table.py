@@ -140,7 +140,7 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
            lambda r: r.bandwidth, "Traffic of all memories"),
     Column("Weights", lambda r: count(r.operation.weights) if r.operation.weights else DASH,
            lambda r: r.operation.weights, "Number of weights before encoding"),
-    Column("Encoded", lambda r: size(r.operation.weight_bytes) if r.operation.weight_bytes
+    Column("Encoded [B]", lambda r: count(r.operation.weight_bytes) if r.operation.weight_bytes
            else DASH, lambda r: r.operation.weight_bytes, "Size of the encoded weights"),
     Column("NPU cycles", lambda r: count(r.operation.npu_cycles),
            lambda r: r.operation.npu_cycles, "Without memory stalls"),
@@ -148,7 +148,7 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
            lambda r: r.operation.sram_cycles, "Cycles with SRAM accesses"),
     Column("External cycles", lambda r: count(r.operation.external_cycles),
            lambda r: r.operation.external_cycles, "Cycles with flash or DRAM accesses"),
-    Column("Staging", lambda r: size(r.operation.staging_bytes),
+    Column("Staging [B]", lambda r: count(r.operation.staging_bytes),
            lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
     Column("TOSA", lambda r: operator_name(r.operation.tosa) or DASH),
@@ -164,7 +164,7 @@ CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
 )
 FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
     Column("File", lambda r: r.name),
-    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
+    Column("Size [B]", lambda r: count(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
     Column("Description", lambda r: r.purpose),
     Column("SHA-256", lambda r: r.sha256),
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind, name_of
 from workbench.project.rules import Effective
 
 if TYPE_CHECKING:
-    from workbench.results import NodeAnnotation
+    from workbench.results import NodeAnnotation, PrepareResult
+
+FLOAT = "float"
 
 
 def rule_numbers(rules: Sequence[Rule]) -> dict[str, int]:
@@ -51,10 +54,13 @@ def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
     if winner is None:
         return f"{effective.label}: no rule matches{place}"
     deeper = ".*" if winner.kind == "module_name" and module != winner.match else ""
-    text = f"{effective.label} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
+    asked = effective.wish or effective.label
+    text = f"{asked} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
     beaten = [str(numbers[r]) for r in effective.overridden if r in numbers]
     if beaten:
         text += f", overrides rule{'s' if len(beaten) > 1 else ''} {', '.join(beaten)}"
+    if effective.wish:
+        text = f"{effective.label}; not applied: {text}"
     return text + place
 
 
@@ -79,3 +85,70 @@ def differences(
             continue
         rows.setdefault(note.module, f"{note.node} ({note.op}): {note.reason}")
     return rows
+
+
+def applied(
+    annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
+) -> dict[str, Effective]:
+    """Return the configs of nodes, float with their wish where the quantizer applied none.
+
+    Args:
+        annotations: The quantizer's report.
+        predicted: What the rules ask for, by node of the exported graph.
+    """
+    configs = dict(predicted)
+    for note in annotations:
+        name = note.node if note.node in configs else note.origin
+        config = configs.get(name)
+        if config is not None and _is_missed(note, config):
+            configs[name] = replace(config, label=FLOAT, wish=config.label)
+    return configs
+
+
+def applied_to_modules(
+    annotations: Sequence[NodeAnnotation],
+    predicted: Mapping[str, Effective],
+    modules: Mapping[str, Effective],
+) -> dict[str, Effective]:
+    """Return the configs of modules, float with their wish where none of their nodes has it."""
+    missed: dict[str, bool] = {}
+    for note in annotations:
+        config = predicted.get(note.node) or predicted.get(note.origin)
+        if config is not None and config.label != FLOAT:
+            missed[note.module] = missed.get(note.module, True) and _is_missed(note, config)
+    return {
+        path: replace(config, label=FLOAT, wish=config.label)
+        if missed.get(path) and config.label != FLOAT
+        else config
+        for path, config in modules.items()
+    }
+
+
+def _is_missed(note: NodeAnnotation, config: Effective) -> bool:
+    return bool(note.reason) and not note.quantized and config.label != FLOAT
+
+
+class QuantizerReport:
+    """The quantizer's annotations that still belong to the rules of the project.
+
+    Rules are edited before the quantizer runs again: what is asked for then has no report yet.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: PrepareResult | None = None
+        self._asked: dict[str, str] = {}
+
+    def update(self, prepared: PrepareResult | None, predicted: Mapping[str, Effective]) -> None:
+        """Take over the result of the stage Prepare, which is that of the present rules if new."""
+        if prepared is not self._prepared:
+            self._prepared = prepared
+            self._asked = {name: config.label for name, config in predicted.items()}
+
+    def notes(self, predicted: Mapping[str, Effective]) -> list[NodeAnnotation]:
+        """Return the annotations of nodes whose config is the one that was asked for."""
+        return [
+            note
+            for note in (self._prepared.annotations if self._prepared else ())
+            for name in (note.node if note.node in predicted else note.origin,)
+            if name in predicted and predicted[name].label == self._asked.get(name)
+        ]

@@ -217,6 +217,8 @@ class FigureView(QTableView):
         self.setModel(model)
         self.setAccessibleName(name)
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        # Arrow keys move inside; Tab goes on to the next widget.
+        self.setTabKeyNavigation(False)
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setHorizontalScrollMode(QTableView.ScrollMode.ScrollPerPixel)

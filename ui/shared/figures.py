@@ -53,6 +53,11 @@ def size(count_bytes: int | None) -> str:
     return f"{count_bytes / (_KIB * _KIB):,.2f} MiB"
 
 
+def kib(count_bytes: int) -> str:
+    """Return a number of bytes in KiB, for columns with one unit. A positive value is never 0."""
+    return "<0.1" if 0 < count_bytes < _KIB / 20 else f"{count_bytes / _KIB:,.1f}"
+
+
 def milliseconds(value: float | None) -> str:
     """Return a time in ms."""
     return DASH if value is None else f"{value:,.3f} ms" if value < 100 else f"{value:,.0f} ms"

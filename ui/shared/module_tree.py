@@ -9,7 +9,9 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ui.shared.chip import WISH_ROLE
 from ui.shared.labels import literal
+from ui.shared.theme import DIFFERS
 from workbench.graph.labels import natural
 from workbench.graph.snapshot import Module
 from workbench.project.rules import Effective
@@ -179,6 +181,10 @@ class ModuleTreeModel(QAbstractItemModel):
                 config = self._configs.get(module.path)
                 label = config.label if config else "no config"
                 value = f"{module.path or WHOLE_MODEL}, {module.type_name}, {label}"
+            case _ if role == WISH_ROLE:
+                config = self._configs.get(module.path)
+                is_shown = index.column() == Column.CONFIG and module.path not in self._inside
+                value = config.wish if config and is_shown else ""
             case Role.PATH:
                 value = module.path
             case Role.MARK:
@@ -195,7 +201,8 @@ class ModuleTreeModel(QAbstractItemModel):
             case Column.PARAMETERS:
                 return f"{module.parameters:,}" if module.parameters else ""
             case Column.CONFIG:
-                mark = " \u2260" if module.path in self._marks else ""
+                is_told = bool(config and config.wish) and module.path not in self._inside
+                mark = DIFFERS if module.path in self._marks and not is_told else ""
                 chip = MIXED if module.path in self._inside else config.chip if config else ""
                 return f"{chip}{mark}" if chip else ""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject
 
 from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, count, decibel, percent, size
+from ui.shared.figures import DASH, count, decibel, kib, percent, size
 from workbench.history.comparison import Change, rules_line
 from workbench.history.runs import Cost, Run
 
@@ -92,11 +92,11 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
            "Estimated by Vela; a dash before compilation"),
     Column("Measured", lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
-           lambda r: _measured(r.run), "NPU cycles measured on the simulator (FVP)"),
-    Column("SRAM", _cost(lambda c: c.sram_bytes, lambda v: size(int(v))),
+           lambda r: _measured(r.run), "NPU cycles measured on an FVP or a board"),
+    Column("SRAM [KiB]", _cost(lambda c: c.sram_bytes, lambda v: kib(int(v))),
            _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
     Column("Rules", lambda r: rules_line(r.run)),
-    Column("Constants", _cost(lambda c: c.flash_bytes, lambda v: size(int(v))),
+    Column("Constants [KiB]", _cost(lambda c: c.flash_bytes, lambda v: kib(int(v))),
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
     Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
            "Fraction of simulator output elements equal to the TOSA reference model"),

@@ -14,6 +14,8 @@ def origin_of(result: SimulationResult) -> str:
     """Return the origin of the figures."""
     if result.kind == "functional":
         return "computed (functional simulator, no device)"
+    if result.kind == "board":
+        return "measured (board)"
     return f"measured (FVP {result.report.version})".replace(" )", ")")
 
 
@@ -56,7 +58,8 @@ def _lines(result: SimulationResult) -> Iterator[str]:
     if result.kind == "functional":
         yield f"{report.exit_reason} Duration: {report.elapsed_s:.1f} s."
     else:
-        yield f"{report.exit_reason} {report.simulator}, {result.runner}, {report.elapsed_s:.1f} s."
+        source = ", ".join(filter(None, (report.simulator, result.runner)))
+        yield f"{report.exit_reason} {source}, {report.elapsed_s:.1f} s."
     yield from report.explanation
     pools = [
         f"{pool.name} {f'{size(pool.used)} of ' if pool.used is not None else ''}{size(pool.given)}"
@@ -69,9 +72,11 @@ def _lines(result: SimulationResult) -> Iterator[str]:
         yield _differences("quantized model", result.against_quantized)
     elif result.kind == "fvp":
         yield "Outputs not compared: this runner does not write outputs to files."
+    elif result.kind == "board":
+        yield "Outputs not compared: the firmware did not print all of them."
     if functional is not None:
         yield from _functional(functional, is_alone=result.kind == "functional")
-    if result.kind == "fvp":
+    if result.kind != "functional":
         yield from report.notes
 
 

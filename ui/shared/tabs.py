@@ -1,8 +1,12 @@
-"""Tab widgets whose scroll buttons have names."""
+"""Tab widgets whose scroll buttons have names, and parts that stand side by side or in tabs."""
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QTabBar, QTabWidget, QToolButton, QWidget
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSize, Qt, QTimer
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QSplitter, QTabBar, QTabWidget, QToolButton, QVBoxLayout, QWidget
 
 from ui.shared.labels import literal
 
@@ -30,3 +34,79 @@ def name_scroll_buttons(bar: QTabBar) -> None:
         text = _SCROLL_BUTTONS.get(button.objectName(), "")
         button.setToolTip(literal(text))
         button.setAccessibleName(text)
+
+
+class SplitOrTabs(QWidget):
+    """Two parts side by side, or in tabs while there is too little room for both.
+
+    Args:
+        parts: Title and widget of each part.
+        widths: The share of each part when they are side by side.
+        wide_px: The least width at which they are.
+        parent: The widget around it.
+    """
+
+    def __init__(
+        self, parts: Sequence[tuple[str, QWidget]], widths: Sequence[int], wide_px: int,
+        parent: QWidget,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self._parts, self._wide_px = list(parts), wide_px
+        self._shown = [True] * len(self._parts)
+        # Parts do not move while the window is being laid out.
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self._fit)
+        self._split = QSplitter(Qt.Orientation.Horizontal, self)
+        self.tabs = Tabs(self)
+        self.tabs.hide()
+        for number, (_, part) in enumerate(self._parts):
+            self._split.addWidget(part)
+            self._split.setStretchFactor(number, widths[number])
+            self._split.setCollapsible(number, False)
+        self._split.setSizes([100 * width for width in widths])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._split)
+        layout.addWidget(self.tabs)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the parts are side by side."""
+        return self.tabs.isHidden()
+
+    def show_part(self, part: QWidget) -> None:
+        """Show a part that may be behind another."""
+        if not self.is_split:
+            self.tabs.setCurrentWidget(part)
+
+    def set_part_visible(self, number: int, visible: bool) -> None:
+        """Show or hide one part."""
+        if self._shown[number] != visible:
+            self._shown[number] = visible
+            self._arrange(self.is_split)
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the minimum of the tabs, so that the parts may come to stand in them."""
+        hints = [part.minimumSizeHint() for _, part in self._parts]
+        bar = self.tabs.tabBar().minimumSizeHint().height()
+        return QSize(max(h.width() for h in hints), max(h.height() for h in hints) + bar)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._soon.start()
+
+    def _fit(self) -> None:
+        is_wide = self.width() >= self._wide_px or sum(self._shown) < 2
+        if is_wide != self.is_split:
+            self._arrange(is_wide)
+
+    def _arrange(self, is_split: bool) -> None:
+        is_split = is_split or sum(self._shown) < 2
+        for number, (title, part) in enumerate(self._parts):
+            if is_split:
+                self._split.insertWidget(number, part)
+                part.setVisible(self._shown[number])
+            elif self.tabs.indexOf(part) < 0:
+                self.tabs.addTab(part, title)
+        self._split.setVisible(is_split)
+        self.tabs.setVisible(not is_split)

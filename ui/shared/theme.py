@@ -12,6 +12,9 @@ from PySide6.QtSvg import QSvgRenderer
 from workbench.installation import resources
 from workbench.project.rules import ON_CPU
 
+# Behind a label whose config is applied to a part only.
+DIFFERS = " \u2260"
+
 STYLESHEET = resources() / "style.qss"
 
 # Okabe and Ito's palette for colour-blind readers (2008), darkened or lightened per theme.
@@ -61,7 +64,8 @@ class Theme:
 
     def precision_colour(self, label: str) -> str:
         """Return the chip colour of a config label; unknown labels get the colour of "custom"."""
-        return self.precision.get(label.removesuffix(f" {ON_CPU}"), self.precision["custom"])
+        plain = label.removesuffix(DIFFERS).removesuffix(f" {ON_CPU}")
+        return self.precision.get(plain, self.precision["custom"])
 
 
 DARK = Theme(

@@ -15,6 +15,10 @@ from ui.shared.theme import Theme
 
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
 _NEAR_PX = 14.0
+# What cycles are counted in, from ten of them on.
+_UNITS = ((1_000_000, "million "), (1_000, "thousand "))
+# Names of accuracies in [0, 1].
+_SHARES = ("top-1", "Top-1")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class TradeoffPlot(Chart):
         self.dots: tuple[Dot, ...] = ()
         self._describe = describe
         self._has_limits = has_limits
+        self._is_share = False
         self._chosen: frozenset[int] = frozenset()
         self._theme: Theme | None = None
         self.box.setMouseEnabled(x=False, y=False)
@@ -68,7 +73,12 @@ class TradeoffPlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_dots(self, dots: Sequence[Dot], accuracy: str) -> None:
-        """Show dots; ``accuracy`` is the label of the y axis."""
+        """Show dots; ``accuracy`` is the label of the y axis. Shares are shown in per cent."""
+        self._is_share = accuracy.startswith(_SHARES)
+        if self._is_share:
+            name, _, rest = accuracy.partition(",")
+            accuracy = f"{name} [%],{rest}"
+        self.plot.getAxis("left").setScale(100.0 if self._is_share else 1.0)
         had = bool(self.dots)
         self.dots = tuple(dots)
         self.set_empty(empty=not dots)
@@ -117,7 +127,11 @@ class TradeoffPlot(Chart):
     def _reach_all(self) -> None:
         cycles = np.asarray([d.cycles for d in self.dots])
         heights = np.asarray([d.accuracy for d in self.dots])
-        self.set_rise(*_air(float(heights.min()), float(heights.max())))
+        size, unit = next((u for u in _UNITS if float(cycles.max()) >= 10 * u[0]), (1, ""))
+        self.set_label("bottom", f"{unit}cycles, estimated (Vela)")
+        self.plot.getAxis("bottom").setScale(1.0 / size)
+        bottom, top = _air(float(heights.min()), float(heights.max()))
+        self.set_rise(bottom, min(top, 1.0) if self._is_share else top)
         low, high = _air(float(cycles.min()), float(cycles.max()))
         self.box.setXRange(low, high, padding=0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -21,6 +21,8 @@ from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme, icon
 
 TITLE_PX = 26
+# Widgets in a row of this height stand beside each other; a row is narrower than this.
+_ROW_PX, _FAR = 40, 100_000
 
 
 class _Title(QWidget):
@@ -160,3 +162,51 @@ def arrange(home: QMainWindow, state: QByteArray) -> None:
     home.restoreState(state)
     for bar in before:
         bar.hide()
+
+
+def next_by_tab(
+    window: QMainWindow, regions: Sequence[QWidget], by_place: Collection[QWidget], *,
+    forwards: bool,
+) -> QWidget | None:  # fmt: skip
+    """Return where the Tab key goes from the widget with the focus: through region after region.
+
+    Inside a region widgets follow in the order in which they were made, its tabs first and its
+    buttons of the title last; the widgets of ``by_place`` go from left to right. The order is
+    computed for every key, because panels make their contents when they have something to show.
+    """
+    chain: list[tuple[tuple[int, int, int], QWidget]] = []
+    for widget in window.findChildren(QWidget):
+        is_reached = widget.isVisible() and widget.isEnabled() and widget.focusProxy() is None
+        if not is_reached or not widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            continue
+        place = next((k for k, r in enumerate(regions) if r.isAncestorOf(widget)), len(regions))
+        rank, left = 1, 0
+        if isinstance(widget.parent(), _Title):
+            rank = 2
+        elif isinstance(widget, QTabBar) and isinstance(widget.parent(), QMainWindow):
+            if widget.visibleRegion().isEmpty():
+                continue
+            rank, place = 0, _place_of_tabs(widget, regions, place)
+        elif place < len(regions) and regions[place] in by_place:
+            corner = widget.mapTo(window, widget.rect().topLeft())
+            left = corner.x() + _FAR * (corner.y() // _ROW_PX)
+        chain.append(((place, rank, left), widget))
+    chain.sort(key=lambda each: each[0])
+    widgets = [widget for _, widget in chain]
+    if not widgets:
+        return None
+    present = window.focusWidget()
+    if present is None or present not in widgets:
+        return widgets[0 if forwards else -1]
+    return widgets[(widgets.index(present) + (1 if forwards else -1)) % len(widgets)]
+
+
+def _place_of_tabs(bar: QTabBar, regions: Sequence[QWidget], place: int) -> int:
+    """Return the place of the docks whose tabs these are."""
+    window = bar.parent()
+    titles = {bar.tabText(number) for number in range(bar.count())}
+    for number, region in enumerate(regions):
+        is_here = isinstance(region, QDockWidget) and region.parent() is window
+        if is_here and region.windowTitle() in titles:
+            return number
+    return place

@@ -21,13 +21,14 @@ from PySide6.QtWidgets import (
     QStackedWidget,
     QTabWidget,
     QToolBar,
+    QWidget,
 )
 
 from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
-from ui.shell.dock import Dock, arrange
+from ui.shell.dock import Dock, arrange, next_by_tab
 from ui.shell.file_controller import WelcomePage
 from ui.shell.panels import FIRST, PANELS, WORKSPACES, PanelRow, WorkspaceId
 from ui.shell.pipeline_bar import PipelineBar
@@ -408,6 +409,25 @@ class MainWindow(QMainWindow):
                 dock.is_alone = docked == [dock]
         for dock in self.docks.values():
             dock.show_title()
+
+    def focusNextPrevChild(self, forwards: bool) -> bool:
+        """Let the Tab key go through the window as it is read."""
+        sides: dict[str, list[QWidget]] = {"left": [], "right": [], "bottom": []}
+        for row in PANELS:
+            if row.area in sides:
+                sides[row.area] = [*sides[row.area], self.docks[row.id]]
+        bars = [self.pipeline, self.scoreboard, self.rail, self.statusBar()]
+        regions = [
+            *bars[:3], *sides["left"], self.welcome, self.workspaces, *sides["right"],
+            *sides["bottom"], bars[3],
+        ]  # fmt: skip
+        widget = next_by_tab(self, regions, bars, forwards=forwards)
+        if widget is not None:
+            reason = (
+                Qt.FocusReason.TabFocusReason if forwards else Qt.FocusReason.BacktabFocusReason
+            )
+            widget.setFocus(reason)
+        return widget is not None
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.may_close:

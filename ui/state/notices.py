@@ -121,6 +121,12 @@ class Notices(QObject):
         if self.open.pop(notice_id, None) is not None:
             self.closed.emit(notice_id)
 
+    def close_errors(self) -> None:
+        """Close all errors, e.g. because another project is open now."""
+        for notice in list(self.open.values()):
+            if notice.level == "error":
+                self.close(notice.id)
+
     def _post(self, notice: Notice) -> None:
         same = [
             n.id for n in self.open.values() if (n.level, n.text) == (notice.level, notice.text)

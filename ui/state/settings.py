@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import get_args
 
 from PySide6.QtCore import QByteArray, QSettings
 
+from workbench.graph.layout import Flow
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES
 from workbench.project.trust import default_store
 
@@ -86,6 +88,16 @@ class Settings:
     @live.setter
     def live(self, on: bool) -> None:
         self._store.setValue("live", "true" if on else "false")
+
+    @property
+    def graph_flow(self) -> Flow:
+        """The direction in which graphs are drawn."""
+        text = self._text("graph_flow", "down")
+        return next((flow for flow in get_args(Flow) if flow == text), "down")
+
+    @graph_flow.setter
+    def graph_flow(self, flow: Flow) -> None:
+        self._store.setValue("graph_flow", flow)
 
     @property
     def cache_limit_bytes(self) -> int:

@@ -95,6 +95,26 @@ def limit_text(limit: Limit) -> str:
     return f"{limit.name} {value}, limit {limit.limit}"
 
 
+_TITLES = {
+    "lsb": "Largest difference [LSB]", "sqnr": "SQNR of 16-bit outputs [dB]",
+    "argmax": "Same arg-max", "loss": "SQNR lost by integers [dB]",
+    "compiled": "Elements of the compiled program that differ",
+    "findings": "Faults of the compiled program", "quality": "SQNR [dB]", "cosine": "Cosine",
+    "top1": "Top-1", "metric": "Metric", "perplexity": "Perplexity", "cycles": "Cycles",
+    "ms": "Time [ms]", "sram": "SRAM [bytes]", "flash": "Constants [bytes]",
+    "cpu_ops": "CPU operators", "pte_bytes": "Program [bytes]",
+}  # fmt: skip
+
+
+def limit_words(limit: Limit) -> str:
+    """Return a limit for people, such as ``Largest difference [LSB]: 84, limit \u2264 3``."""
+    value = "unknown" if limit.value is None else f"{limit.value:,.4g}"
+    if limit.value is None and limit.held:
+        value = "equal"
+    bound = limit.limit.replace("<=", "\u2264").replace(">=", "\u2265")
+    return f"{_TITLES.get(limit.name, limit.name)}: {value}, limit {bound}"
+
+
 def verdict(
     gate: Gate,
     *,

@@ -11,6 +11,7 @@ import numpy as np
 
 from workbench.api.history import record_run
 from workbench.api.html import table
+from workbench.deploy.firmware_files import file_stem
 from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink, load_settings
 from workbench.errors import ErrorInfo, Place, failure
@@ -18,8 +19,7 @@ from workbench.history.runs import Simulated, run_of
 from workbench.npu.program import load
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
-from workbench.pte.description import describe
-from workbench.results import LowerResult, PackageResult, VerifyResult, load_result
+from workbench.results import LowerResult, VerifyResult, load_result
 from workbench.results.simulation import SimulationReport
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def run_on_board(
     cache = Cache(default_root())
     planned = plan(opened.project, opened.folder, cache)
     folder = _deliverables(cache, planned.key("package"))
-    program = _program(folder, known, opened.project.target.id)
+    stem = file_stem(opened.project.name)
+    program = board.program_of(folder, stem, known, opened.project.target.id)
     with tempfile.TemporaryDirectory(prefix="board-") as scratch:
         outcome = board.run(known, program, log or Path(scratch) / "uart.log", cancelled, live)
     board.require(outcome)
@@ -155,19 +156,6 @@ def _deliverables(cache: Cache, key: str) -> Path:
             code="package-missing",
         )
     return cache.folder(key)
-
-
-def _program(folder: Path, link: BoardLink, target: str) -> board.BoardProgram:
-    names = [file.name for file in load_result(PackageResult, folder).files]
-    files = {"folder": folder}
-    for name, end in (("pte", ".pte"), ("bpte", ".bpte"), ("header", ".h")):
-        names_of_program = [each for each in names if each.endswith(end) and "_input." not in each]
-        if names_of_program:
-            files[name] = folder / names_of_program[0]
-    if link.elf:
-        files["elf"] = Path(link.elf).expanduser().absolute()
-    outputs = describe(files["pte"].read_bytes())["outputs"]
-    return board.BoardProgram(files, outputs, target)
 
 
 def _compared(outcome: board.BoardOutcome, folder: Path) -> tuple[Difference, ...]:

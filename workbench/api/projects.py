@@ -25,12 +25,14 @@ from workbench.project.model import (
 from workbench.project.plugins import items_of
 from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore, demand, named_code
+from workbench.results import ExportResult, load_result
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from workbench.project.configs import Config, ImproverId
+    from workbench.results import ChannelLayer
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,43 @@ def set_board(opened: OpenProject, board: str, device: str = "") -> OpenProject:
 def set_improver(opened: OpenProject, improver: ImproverId, *, on: bool = True) -> OpenProject:
     """Switch a transformation of the float weights (``workbench.project.configs.IMPROVERS``)."""
     return opened.edited(lambda project: edits.set_improver(project, improver, on=on))
+
+
+def compress(
+    opened: OpenProject,
+    module: str,
+    *,
+    channels: int | None = None,
+    clusters: int | None = None,
+) -> OpenProject:
+    """Set how many output channels, and how many distinct weights, a layer keeps.
+
+    Args:
+        opened: The project.
+        module: A convolution or linear; "" for every other layer, which takes clusters only.
+        channels: The number of channels that stay; 0 for all, None for no change.
+        clusters: The number of distinct weights; 0 for no limit, None for no change.
+
+    Raises:
+        WorkbenchError: A number is out of range, or channels are set for no module.
+    """
+    return opened.edited(
+        lambda project: edits.compress(project, module, channels=channels, clusters=clusters)
+    )
+
+
+def clear_compression(opened: OpenProject) -> OpenProject:
+    """Let every layer keep its channels and weights."""
+    return opened.edited(lambda project: edits.revise(project, compressions=()))
+
+
+def channel_layers(opened: OpenProject, cache: Cache | None = None) -> tuple[ChannelLayer, ...]:
+    """Return the convolutions and linears of the exported model; empty before it was exported."""
+    results = cache or Cache(default_root())
+    exported = plan_of(opened.project, opened.folder, results).of("export")
+    if exported.state != "cached":
+        return ()
+    return load_result(ExportResult, results.folder(exported.key)).layers
 
 
 def add_plugin(opened: OpenProject, plugin: str) -> OpenProject:

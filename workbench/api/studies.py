@@ -18,7 +18,14 @@ from workbench.protocol import Event, LogLine, RunStudy
 from workbench.studies import sweep as sweeping
 from workbench.studies.documents import Blame, load_study, study_folder, study_key
 from workbench.studies.matrix import Placement, one_of_each_kind
-from workbench.studies.search import DEFAULT_TRIALS, Limits, SearchResult, with_choices
+from workbench.studies.search import (
+    DEFAULT_TRIALS,
+    Limits,
+    SearchResult,
+    take_weights,
+    width_options,
+    with_candidate,
+)
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
 from workbench.studies.sweep import SweepResult
 from workbench.studies.training import TrainingOptions, TrainingResult, keep_weights
@@ -129,6 +136,8 @@ def search(
     trials: int = DEFAULT_TRIALS,
     workers: int = 1,
     scheduler: str = "",
+    widths: bool = False,
+    train: int = 0,
     **how: Unpack[JobOptions],
 ) -> SearchResult:
     """Search precisions under limits; every candidate is quantized, measured and compiled.
@@ -141,6 +150,8 @@ def search(
         trials: How many candidates to evaluate.
         workers: How many processes.
         scheduler: The address of a Dask scheduler; "" runs on this machine.
+        widths: Search the numbers of channels too.
+        train: How many epochs a candidate with fewer channels is trained; needs one process.
         how: Trust, cache, acceleration and events.
 
     Raises:
@@ -153,35 +164,63 @@ def search(
         "trials": trials,
         "workers": workers,
         "scheduler": scheduler,
+        **width_options(widths=widths, train=train),
     }
     try:
         return study(opened, "search", SearchResult, asked, **how)
     finally:
-        for problem in _record_candidates(opened, cache):
+        for problem in _record_candidates(opened, cache, asked):
             if on_event := how.get("on_event"):
                 on_event(LogLine(level="warning", text=str(problem)))
 
 
-def _record_candidates(opened: OpenProject, cache: Cache) -> set[ErrorInfo]:
-    """Keep every candidate in the history beside the project file; return why it could not be."""
+def _record_candidates(
+    opened: OpenProject, cache: Cache, asked: Mapping[str, JsonValue]
+) -> set[ErrorInfo]:
+    """Keep every candidate in the history beside the project file; return why it could not be.
+
+    Trained candidates are left out: their weights are not beside the project before one is applied.
+    """
     project, folder = opened.project, opened.folder
-    key = study_key("search", project, folder, cache, {})
+    key = study_key("search", project, folder, cache, asked)
     result = load_study(SearchResult, study_folder(cache, key))
     if result is None or opened.path is None:
         return set()
     problems = set()
     for candidate in result.candidates:
-        chosen = with_choices(project, result.units, candidate.choices)
+        if candidate.weights:
+            continue
+        chosen = with_candidate(project, result, candidate)
         run = run_of(chosen, plan(chosen, folder, cache), cache, "search")
         if problem := record_run(opened.path, run):
             problems.add(problem)
     return problems
 
 
-def apply_candidate(opened: OpenProject, result: SearchResult, number: int) -> OpenProject:
-    """Return the project with the precisions of a candidate of a search."""
-    choices = next(c.choices for c in result.candidates if c.number == number)
-    return opened.edited(lambda project: with_choices(project, result.units, choices))
+def apply_candidate(
+    opened: OpenProject, result: SearchResult, number: int, *,
+    widths: bool = False, train: int = 0, cache: Cache | None = None,
+) -> OpenProject:  # fmt: skip
+    """Return the project with precisions, channels and weights of a candidate of a search.
+
+    Args:
+        opened: The project. Trained weights are copied into its folder.
+        result: What ``search`` returned.
+        number: The number of the candidate.
+        widths: As given to ``search``.
+        train: As given to ``search``.
+        cache: Where results are kept; by default the user's cache.
+
+    Raises:
+        WorkbenchError: The folder is not writable.
+    """
+    candidate = next(c for c in result.candidates if c.number == number)
+    if candidate.weights:
+        results = cache or Cache(default_root())
+        asked = width_options(widths=widths, train=train)
+        key = study_key("search", opened.project, opened.folder, results, asked)
+        take_weights(candidate, study_folder(results, key), opened.folder)
+    return opened.edited(lambda project: with_candidate(project, result, candidate))
 
 
 def sweep(

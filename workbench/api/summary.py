@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.analysis.ranges import HISTOGRAMS
 from workbench.deploy import boards
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     GRAPH_FILE,
     RESULTS,
+    CalibrateResult,
     ConvertResult,
     LowerResult,
     PackageResult,
     PrepareResult,
+    load_arrays,
     load_result,
 )
-from workbench.suggestions import suggest
+from workbench.suggestions import Measurements, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
 from workbench.toolchain_versions import status
@@ -74,7 +77,7 @@ def summary(
         if board is not None:
             document["board"] = boards.document(board)
         if document["lower"]["exported"] is None:
-            document["suggestions"] = _suggestions(project, folders)
+            document["suggestions"] = _suggestions(project, folders, board)
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -109,19 +112,28 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
     return document
 
 
-def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
-    """Return what would bring work from the CPU to the NPU, without the edits themselves."""
+def _suggestions(
+    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None
+) -> list[dict[str, Any]]:
+    """Return what would help, the largest gain first, without the edits themselves."""
+    calibrated = folders.get("calibrate")
     suggestions = suggest(
         project,
         load_result(LowerResult, folders["lower"]),
         GraphSnapshot.load(folders["export"] / GRAPH_FILE),
         GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
-        load_result(PrepareResult, folders["prepare"]),
+        Measurements(
+            prepared=load_result(PrepareResult, folders["prepare"]),
+            calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
+            arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},
+            fit=fit,
+        ),
     )
     return [
         {
             "id": suggestion.id, "title": suggestion.title, "evidence": suggestion.evidence,
-            "expected": suggestion.expected, "nodes": list(suggestion.nodes),
+            "expected": suggestion.expected, "gain": asdict(suggestion.gain),
+            "nodes": list(suggestion.nodes),
             "in_project": suggestion.edit is not None,
             "source": [asdict(line) for line in suggestion.written],
         }

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _FLASH = (
     "a command, run without a shell; {elf}, {pte}, {bpte}, {header} and {folder} stand for the "
-    "firmware and the deliverables, e.g. 'probe-rs download --chip CHIP {elf}'"
+    "firmware and the deliverables, {name} for the project, e.g. "
+    "'probe-rs download --chip CHIP {elf}'"
 )
 
 
@@ -43,6 +44,11 @@ def add(verbs: Any) -> None:
     run.set_defaults(perform=_run)
     put = actions.add_parser("set", help="remember the board of this machine")
     _add_link(put)
+    put.add_argument(
+        "--simulate",
+        choices=("on", "off"),
+        help="whether the stage Simulate runs on the board instead of an FVP; default: off",
+    )
     add_json(put)
     put.set_defaults(perform=_set)
 
@@ -51,7 +57,9 @@ def _add_link(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--port", metavar="PORT", help="serial port, e.g. /dev/ttyACM0 or COM3")
     verb.add_argument("--baud", type=int, metavar="N", help="default: 115200")
     verb.add_argument("--flash", metavar="COMMAND", help=_FLASH)
-    verb.add_argument("--elf", metavar="FILE", help="the firmware that {elf} stands for")
+    verb.add_argument(
+        "--elf", metavar="FILE", help="the firmware that {elf} stands for; may have {name} too"
+    )
     verb.add_argument("--timeout", type=float, metavar="S", help="default: 120")
 
 
@@ -82,6 +90,8 @@ def _link(options: argparse.Namespace) -> BoardLink:
 
 def _set(options: argparse.Namespace) -> int:
     link = _link(options)
+    if options.simulate is not None:
+        link = link.model_copy(update={"simulate": options.simulate == "on"})
     save_settings(load_settings().model_copy(update={"board": link}))
     if options.json:
         print_json(link.model_dump(mode="json"))

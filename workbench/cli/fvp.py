@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import Place, failure
 from workbench.files import write_file
+from workbench.pipeline.cache import default_root
 
 if TYPE_CHECKING:
     import argparse
@@ -45,6 +46,9 @@ def add_build(parts: Any) -> None:
         help="source of the program: semihosting (a file), embedded, or an address 0x...",
     )  # fmt: skip
     verb.add_argument("--etdump", action="store_true", help="record events (ETDump)")
+    verb.add_argument(
+        "--target", default="", metavar="T", help="the device, for a program that uses no NPU"
+    )
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the runner")
     verb.add_argument("--verbose", action="store_true", help="print the build log while building")
     add_json(verb)
@@ -52,7 +56,12 @@ def add_build(parts: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    from workbench.deploy.simulators.discovery import adopt_runner, load_settings, runners_folder
+    from workbench.deploy.simulators.discovery import (
+        adopt_runner,
+        device_of,
+        load_settings,
+        runners_folder,
+    )
     from workbench.deploy.simulators.runner_build import (
         Build,
         Watching,
@@ -63,12 +72,17 @@ def _perform(options: argparse.Namespace) -> int:
     wanted, address = _placement(options.placement)
     (checkout,) = known_checkouts(options.checkout or load_settings().executorch)
     build = Build(
-        checkout.absolute(), read_program(options.program), wanted, address, options.etdump
+        checkout.absolute(),
+        read_program(options.program),
+        wanted,
+        address,
+        options.etdump,
+        device_of(options.target).target if options.target else "",
     )
     place = options.out.absolute() if options.out else runners_folder() / build.name
     watching = Watching(_show_build if options.verbose else lambda _: None)
-    with tempfile.TemporaryDirectory(prefix="runner-") as tree, terminated_as_interrupted():
-        runner = build_runner(build, Path(tree), place, watching)
+    with terminated_as_interrupted():
+        runner = build_runner(build, default_root() / "builds" / build.name, place, watching)
     adopt_runner(runner.path, address if wanted == "address" else None)
     document = {
         "runner": str(runner.path), "target": build.target, "placement": runner.placement,

@@ -16,10 +16,13 @@ from workbench.cli.output import (
     print_json,
     print_table,
 )
+from workbench.errors import Place, failure
 from workbench.studies.search import DEFAULT_TRIALS, Candidate, Limits, SearchResult
 
 if TYPE_CHECKING:
     import argparse
+
+    from workbench.pipeline.cache import Cache
 
 _HEADER = ("no", "accuracy", "cycles", "SRAM [KiB]", "CPU", "limits", "origin", "precisions")
 
@@ -44,6 +47,18 @@ def add(verbs: Any) -> None:
         metavar="N",
         help=("not included in Vela's cycles; default: as many as with all modules in 8 bits"),
     )
+    _add_size(verb)
+    verb.add_argument(
+        "--apply",
+        action="store_true",
+        help="write the fastest candidate within the limits to the project",
+    )
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _add_size(verb: argparse.ArgumentParser) -> None:
+    """Add the options that say how much is searched, and by how many processes."""
     verb.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N")
     verb.add_argument(
         "--workers", type=int, default=1, metavar="N",
@@ -57,16 +72,28 @@ def add(verbs: Any) -> None:
         "under the same paths",
     )
     verb.add_argument(
-        "--apply",
+        "--widths",
         action="store_true",
-        help="write the fastest candidate within the limits to the project",
+        help="search the numbers of output channels too, in steps of the NPU's blocks of 8",
     )
-    add_engine(verb)
-    verb.set_defaults(perform=_perform)
+    verb.add_argument(
+        "--train",
+        type=int,
+        default=0,
+        metavar="EPOCHS",
+        help="with --widths: train every candidate with fewer channels before it is measured",
+    )
 
 
 def _perform(options: argparse.Namespace) -> int:
     opened = api.open(options.project)
+    if options.train < 0 or (options.train and not options.widths):
+        raise failure(
+            "--train needs --widths and a number of epochs.",
+            "Example: --widths --train 20",
+            Place(kind="option", id="train"),
+            code="search-training-without-widths",
+        )
     limits = Limits(
         accuracy=options.accuracy_at_least,
         cycles=options.cycles_at_most,
@@ -80,21 +107,29 @@ def _perform(options: argparse.Namespace) -> int:
             trials=options.trials,
             workers=options.workers,
             scheduler=options.scheduler,
+            widths=options.widths,
+            train=options.train,
             **job_options(options, cache),
         )
-    best = result.best()
+        best = result.best()
+        if options.apply and best is not None:
+            _apply(opened, result, best.number, options, cache)
     if options.json:
         document = result.model_dump(mode="json")
         print_json({**document, "front": [c.number for c in result.front()],
                     "best": best.number if best else None})  # fmt: skip
     else:
         _print(result, best)
-    if best is None:
-        return EXIT_FAILED
-    if options.apply:
-        number = best.number
-        api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number))
-    return EXIT_DONE
+    return EXIT_DONE if best is not None else EXIT_FAILED
+
+
+def _apply(
+    opened: api.OpenProject, result: SearchResult, number: int, options: argparse.Namespace,
+    cache: Cache,
+) -> None:  # fmt: skip
+    """Write a candidate to the project file."""
+    given = {"widths": options.widths, "train": options.train, "cache": cache}
+    api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number, **given))
 
 
 def _print(result: SearchResult, best: Candidate | None) -> None:
@@ -111,7 +146,8 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
     named = list(candidate.choices.values())
     general = max(dict.fromkeys(named), key=named.count)
     rest = [f"{n}: {c}" for n, c in candidate.choices.items() if c != general]
-    summary = candidate.problem or ", ".join([general, *rest])
+    channels = [f"{n}: {c} channels" for n, c in candidate.channels.items()]
+    summary = candidate.problem or ", ".join([general, *rest, *channels])
     figures = ["-"] * 4
     if candidate.accuracy is not None:
         figures = [

@@ -65,7 +65,8 @@ def sentences(found: PictureInput) -> list[str]:
             f"(height x width) with its aspect ratio kept, and cut out the centre "
             f"{height} x {width}"
         )
-    channels = {"auto": "gray for one channel, else RGB", "gray": "gray"}
+    known = {0: "gray for one channel, else RGB", 1: "gray"}.get(len(found.codes), "RGB")
+    channels = {"auto": known, "gray": "gray"}
     layout = channels.get(settings.layout, settings.layout.upper())
     lines = [f"{size}, {settings.filter}. Channels: {layout}."]
     if settings.dtype != "float32":

@@ -44,7 +44,10 @@ def read_checkpoint(path: Path) -> Any:
     if not files:
         raise failure(
             f"{path.name} contains no weights.",
-            "A folder needs model.safetensors, pytorch_model.bin or the index of one of them.",
+            "Convert a distributed checkpoint with torch.distributed.checkpoint.format_utils."
+            "dcp_to_torch_save."
+            if path.is_dir() and any(path.glob("*.distcp"))
+            else "A folder needs model.safetensors, pytorch_model.bin or the index of one of them.",
             WHERE,
             code="weights-not-state-dict",
         )
@@ -57,11 +60,48 @@ def read_checkpoint(path: Path) -> Any:
     except Exception as error:
         raise failure(
             f"{files[0].name} contains no weights that can be read without running code.",
-            "Save a safetensors file, or a state dict with torch.save. The file may be truncated.",
+            _remedy_for_bytes(files[0]),
             WHERE,
             details=str(error),
             code="weights-unreadable",
         ) from error
+
+
+# The first bytes of files that are taken for weights, and what to do.
+_NO_WEIGHTS = (
+    (b"version https://git-lfs", "It is a pointer of Git LFS: run git lfs pull in its folder."),
+    (b"<!DOCTYPE", "It is a web page: the download failed, perhaps for want of a login."),
+    (b"<html", "It is a web page: the download failed, perhaps for want of a login."),
+    (b"\x1f\x8b", "It is compressed: unpack it with gunzip."),
+    (b"7z\xbc\xaf", "It is compressed: unpack it."),
+)
+
+
+def _remedy_for_bytes(file: Path) -> str:
+    """Return what to do with a file that cannot be read, by how it begins."""
+    try:
+        with open_regular(file) as opened:
+            begin = opened.read(64)
+    except OSError:
+        return ""
+    if not begin:
+        return "The file is empty."
+    if begin.startswith(b"PK") and (inner := _packed_checkpoint(file)):
+        return f"It is an archive with {inner}: unpack it."
+    known = (remedy for start, remedy in _NO_WEIGHTS if begin.startswith(start))
+    usual = "Save a safetensors file, or a state dict with torch.save. The file may be truncated."
+    return next(known, usual)
+
+
+def _packed_checkpoint(file: Path) -> str:
+    """Return the first checkpoint in a zip archive, by its name; "" if there is none."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return ""
+    ends = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar")
+    return next((name for name in names if name.endswith(ends)), "")
 
 
 def _read_file(file: Path) -> Any:

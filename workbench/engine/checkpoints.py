@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 # Names that tools add to state dicts, which no model needs.
 _EXTRAS = ("n_averaged", "total_ops", "total_params", "num_batches_tracked")
 _EMA = ("ema", "averaged", "swa")
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg"}
+# Parts of names that other tools leave in weights, and what takes them out.
+_REMEDIES = (
+    ("lora_A", "The file has LoRA adapters: save the model after merge_and_unload() of PEFT."),
+    ("fake_quant", "The file is of a model prepared for quantization: give the float weights."),
+    ("activation_post_process",
+     "The file is of a model prepared for quantization: give the float weights."),
+    (".parametrizations.",
+     "Call torch.nn.utils.parametrize.remove_parametrizations on the layers, then save again."),
+    ("weight_mask", "Call torch.nn.utils.prune.remove on the layers, then save again."),
+    ("weight_g", "Call torch.nn.utils.remove_weight_norm on the layers, then save again."),
+)  # fmt: skip
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> WeightsTaken:
@@ -58,12 +70,13 @@ def load_weights(module: torch.nn.Module, path: Path) -> WeightsTaken:
     if not fits:
         raise failure(
             f"{path.name} contains no state dict.",
-            f"It contains {contents_of(content)}. Save model.state_dict() with torch.save.",
+            f"It contains {contents_of(content)}. {_remedy_for(content)}",
             WHERE,
             code="weights-not-state-dict",
         )
     best = max(fits, key=_Fit.rank)
     best.require(path.name)
+    _refuse_quantized(best)
     # Tensors that share memory are loaded through the one that is there.
     module.load_state_dict(best.matched, strict=False)
     others = {fit.entry for fit in fits if fit.is_whole} - {best.entry, ()}
@@ -77,6 +90,32 @@ def load_weights(module: torch.nn.Module, path: Path) -> WeightsTaken:
         others=tuple(sorted(".".join(entry) for entry in others)),
         dropped=tuple(best.dropped),
     )
+
+
+def _remedy_for(content: Any) -> str:
+    """Return what to do with a file that has no state dict: name the element that has one."""
+    if isinstance(content, list | tuple):
+        for number, element in enumerate(content):
+            if any(True for _ in state_dicts(element)):
+                return f"Save its element {number}, which has the weights, with torch.save."
+    return "Save model.state_dict() with torch.save."
+
+
+def _refuse_quantized(fit: _Fit) -> None:
+    """Raise for weights that are quantized: they have no float values to begin from."""
+    quantized = [
+        name
+        for name, value in fit.matched.items()
+        if value.is_quantized or type(value) not in {torch.Tensor, torch.nn.Parameter}
+    ]
+    if quantized:
+        raise failure(
+            f"The weights are quantized already: {', '.join(quantized[:3])}.",
+            "Give the float weights from before the quantization, or save name.dequantize() of "
+            "each tensor.",
+            WHERE,
+            code="weights-quantized",
+        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +145,7 @@ class _Fit:
 
     def rank(self) -> tuple[Any, ...]:
         """Return the order of preference: the greatest is taken."""
-        words = ".".join(self.entry).lower()
+        words = f"{'.'.join(self.entry)}.{self.prefix}".lower()
         averaged = any(word in words for word in _EMA)
         changes = sum(map(bool, (self.prefix, self.added, self.unwrapped, self.joined)))
         good = self.is_whole and not self.surplus
@@ -148,24 +187,41 @@ class _Fit:
             yield f"{len(self.misshapen) - 3} more have another shape"
 
     def _remedy(self) -> str:
+        names = " ".join((*self.surplus, *self.dropped))
+        known = [remedy for part, remedy in _REMEDIES if part in names]
+        if known:
+            return known[0]
         if self.misshapen and not self.missing and not self.surplus:
             return self._remedy_for_shapes()
-        if self.missing and self.surplus:
-            pairs = [
-                f"{have} (model: {need})"
-                for need in self.missing[:20]
-                if (close := difflib.get_close_matches(need, self.surplus, n=1, cutoff=0.8))
-                for have in close
-            ]
-            if pairs:
-                return f"Nearest names in the file: {', '.join(pairs[:3])}."
-        if self.surplus and not self.missing and not self.misshapen:
-            parts = sorted({name.partition(".")[0] for name in self.surplus})
+        return self._remedy_for_names() or (
+            "They belong to a different model, or to another version of its code."
+        )
+
+    def _remedy_for_names(self) -> str:
+        """Return what to do about missing and surplus tensors; "" if they tell nothing."""
+        if self.surplus and not self.matched and {*self.surplus} <= _MOMENTS:
+            return "These are an optimizer's moments: give the file with the model's weights."
+        pairs = [
+            f"{have} (model: {need})"
+            for need in self.missing[:20]
+            if (close := difflib.get_close_matches(need, self.surplus, n=1, cutoff=0.8))
+            for have in close
+        ]
+        if pairs:
+            return f"Nearest names in the file: {', '.join(pairs[:3])}."
+        if not self.matched or self.misshapen or (self.missing and self.surplus):
+            return ""
+        parts = sorted({name.partition(".")[0] for name in self.surplus or self.missing})
+        listed = ", ".join(parts[:4])
+        if self.surplus:
             return (
-                f"The file also has {', '.join(parts[:4])}: build the model with them as in "
-                "training, load the weights in the callable, and remove them after that."
+                f"The file also has {listed}: build the model with them as in training, load the "
+                "weights in the callable, and remove them after that."
             )
-        return "They belong to a different model, or to another version of its code."
+        return (
+            f"The file has no weights for {listed}: give the whole checkpoint, or the index if "
+            "this is one of several shards."
+        )
 
     def _remedy_for_shapes(self) -> str:
         """Return what differs: the number of classes or input channels, or a size."""

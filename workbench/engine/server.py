@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, assert_never
 
 from pydantic import ValidationError
@@ -75,6 +77,7 @@ class Server:
                 self._unfinished.remove(job)
             elapsed = time.monotonic() - begun
             self._wire.send(JobFinished(job=job.command.job, outcome=outcome, elapsed_s=elapsed))
+            _return_memory()
 
     def _read(self) -> None:
         for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
@@ -127,3 +130,13 @@ class Server:
             for job in self._unfinished:
                 if job_id in {None, job.command.job}:
                     job.cancelled.set()
+
+
+def _return_memory() -> None:
+    """Return freed memory to the system with glibc's ``malloc_trim``, in milliseconds.
+
+    A job frees many small blocks between those that stay; about 90 MB of two engines after
+    MobileNetV2.
+    """
+    with suppress(AttributeError):  # Another C library.
+        ctypes.CDLL(None).malloc_trim(0)

@@ -2,18 +2,29 @@
 
 Every group is laid out separately and cached by the sizes of its open children, so that opening or
 closing a group only recomputes that group and its ancestors.
+
+A drawing flows down, right, or down in columns side by side (``wrapped``). Positions are computed
+for a flow down, as ``across`` and ``along``; a flow to the right swaps both at the end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import ROOT, Ports
 from workbench.graph.labels import text_width
-from workbench.graph.ordering import Rows, build_rows, chain, order_rows, place_columns
+from workbench.graph.ordering import (
+    Rows,
+    Section,
+    chain,
+    ordered_rows,
+    place_columns,
+    section_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +40,16 @@ EMPTY_WIDTH = 80.0
 COLUMN_GAP = 24.0
 BEND_ROOM = 7.0
 STUB_LENGTH = 16.0
+# A flow to the right has room for a tensor's shape between two columns.
+RIGHT_GAP = 124.0
+# Groups are wrapped from this height on, into about this width per height [px].
+WRAPPED_FROM, WRAPPED_ASPECT = 700.0, 1.6
+MOST_COLUMNS = 40
+LANE = 12.0
+# A column may be this part of its height longer or shorter to end where fewer lines go on.
+TOLERATED = 0.3
 
+Flow = Literal["down", "right", "wrapped"]
 Rect = tuple[float, float, float, float]
 Point = tuple[float, float]
 Size = tuple[float, float]
@@ -38,6 +58,8 @@ Size = tuple[float, float]
 @dataclass(frozen=True, slots=True)
 class Route:
     """The line of one link, from its source's bottom to its target's top border.
+
+    In a flow to the right, from its source's right to its target's left border.
 
     A stub has a gap: it ends shortly below its source and continues at its target. A ``reversed``
     route runs upwards. Inside an open group, ``port`` tells a route from its upper border to a
@@ -58,7 +80,8 @@ class Route:
 class GroupLayout:
     """The layout inside one open group: sizes [px], children and routes relative to its corner.
 
-    ``entries`` and ``exits`` have the x [px] at which tensors cross its upper and lower border.
+    ``entries`` and ``exits`` have the x [px] at which tensors cross its upper and lower border;
+    in a flow to the right the y at its left and right border.
     """
 
     width: float
@@ -88,9 +111,9 @@ class Contents:
     inner: Mapping[str, GroupLayout] = field(default_factory=dict)
 
 
-def lay_out(contents: Contents, header: float = HEADER) -> GroupLayout:
+def lay_out(contents: Contents, header: float = HEADER, flow: Flow = "down") -> GroupLayout:
     """Lay out the children of one group; ``header`` is the space above the first row [px]."""
-    return _Drawing(contents, header).layout()
+    return _Drawing(contents, header, flow).layout()
 
 
 class _Drawing:
@@ -99,17 +122,22 @@ class _Drawing:
     The vertices are the entries, the children and the exits, in this order.
     """
 
-    def __init__(self, contents: Contents, header: float) -> None:
-        self._contents, self._header = contents, header
+    def __init__(self, contents: Contents, header: float, flow: Flow) -> None:
+        self._contents, self._flow = contents, flow
+        is_right = flow == "right"
+        # The space for the header, across and along the flow.
+        self._beside, self._before = (header, 0.0) if is_right else (0.0, header)
+        self._row_gap = RIGHT_GAP if is_right else ROW_GAP
         self._entries, self._exits = [*contents.ports.entries], [*contents.ports.exits]
         first = len(self._entries)
         children = contents.children
         self._index = {child: first + position for position, child in enumerate(children)}
         self._last = first + len(children)
         self._count = self._last + len(self._exits)
+        sizes = [contents.sizes[child] for child in children]
         self._sizes = (
             [(0.0, 0.0)] * first
-            + [contents.sizes[child] for child in children]
+            + [(size[1], size[0]) if is_right else size for size in sizes]
             + [(0.0, 0.0)] * len(self._exits)
         )
 
@@ -137,40 +165,165 @@ class _Drawing:
                 self._route(layout, rows, pair, "", carried)
         for child, position, tensor in leaving:
             self._route(layout, rows, (child, position), "exit", tensor)
-        return layout
+        return _swapped(layout) if self._flow == "right" else layout
 
     def _rows(self, edges: list[tuple[int, int]]) -> Rows:
         """Return the vertices in rows; a chain, the most common case, needs no ordering."""
         count = self._count
         if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):
             return chain(count)
-        rows = build_rows(count, edges, len(self._entries), len(self._exits))
-        order_rows(rows, thorough=self._contents.thorough)
-        return rows
+        return ordered_rows(
+            count, tuple(edges), len(self._entries), len(self._exits),
+            thorough=self._contents.thorough,
+        )  # fmt: skip
 
     def _place(self, rows: Rows) -> None:
         """Compute the middle [px] of every vertex, and the top and bottom of every row."""
         half = [width / 2 + (COLUMN_GAP / 2 if width else BEND_ROOM) for width, _ in self._sizes]
         half += [BEND_ROOM] * (len(rows.up) - self._count)
-        shift = PADDING - COLUMN_GAP / 2
-        self._xs = [x + shift for x in place_columns(rows, half)]
-        right = max((x + room for x, room in zip(self._xs, half, strict=True)), default=0.0)
-        self._width = right + shift if self._xs else EMPTY_WIDTH
-        self._bands: list[tuple[float, float]] = []
-        top = self._header if self._entries else self._header + PADDING / 2
-        for layer in rows.layers:
-            tall = max((self._sizes[v][1] for v in layer if v < self._count), default=0.0)
-            is_border = layer[0] < len(self._entries)
-            self._bands.append((top, top + tall))
-            top += tall + (PORT_GAP if is_border else ROW_GAP)
-        self._height = (self._bands[-1][1] if self._bands else self._header) + PADDING
+        self._xs = place_columns(rows, half)
+        self._band_of: dict[int, tuple[float, float]] = {}
+        self._turns: dict[int, list[Point]] = {}
+        left = self._beside + PADDING - COLUMN_GAP / 2
+        bottom = self._before
+        cuts = self._cuts(rows, half) if self._flow == "wrapped" else []
+        turning: list[tuple[int, Point]] = []
+        for first, last in pairwise([0, *cuts, len(rows.layers)]):
+            section = section_of(rows, first, last)
+            columns, room = self._xs, half
+            if cuts:
+                room = [half[v] for v in section.vertices] + [BEND_ROOM] * len(section.turns)
+                columns = place_columns(section.rows, room)
+            width = max((x + r for x, r in zip(columns, room, strict=True)), default=0.0)
+            left += self._turn_in(section, turning, columns, left)
+            for vertex, x in zip(section.vertices, [*columns], strict=False):
+                self._xs[vertex] = left + x
+            lower = self._stack(rows.layers[first:last], len(turning) * LANE)
+            left += width
+            if last < len(rows.layers):
+                turning = self._turn_out(rows, last, lower, left)
+                lower += PORT_GAP + len(turning) * LANE
+            bottom = max(bottom, lower)
+        self._width = max(left + PADDING - COLUMN_GAP / 2, self._beside + PADDING)
+        self._close(bottom)
+
+    def _close(self, bottom: float) -> None:
+        """Set the height, and the lower border where tensors leave."""
+        self._height = bottom + PADDING
+        if not self._xs and self._flow == "right":
+            self._height = EMPTY_WIDTH
+        elif not self._xs:
+            self._width = EMPTY_WIDTH
         if self._exits:
-            bottom = (self._bands[-2][1] if len(self._bands) > 1 else self._header) + PORT_GAP
-            self._bands[-1] = (bottom, bottom)
-            self._height = bottom
-        self._band_of = {
-            v: band for band, row in zip(self._bands, rows.layers, strict=True) for v in row
-        }
+            # The lower border is below the last row of every column.
+            self._height = bottom + PORT_GAP
+            for vertex in range(self._last, self._count):
+                self._band_of[vertex] = (self._height, self._height)
+
+    def _stack(self, layers: list[list[int]], before: float) -> float:
+        """Set the bands of consecutive rows; return the bottom of the last row of children.
+
+        ``before`` is the space for lines that come from another column.
+        """
+        top = self._before + before
+        if before:
+            top += PORT_GAP
+        elif not self._entries:
+            top += PADDING / 2
+        bottom = self._before
+        for layer in layers:
+            tall = max((self._sizes[v][1] for v in layer if v < self._count), default=0.0)
+            self._band_of.update(dict.fromkeys(layer, (top, top + tall)))
+            is_exit = self._last <= layer[0] < self._count
+            bottom = bottom if is_exit else top + tall
+            top += tall + (PORT_GAP if layer[0] < len(self._entries) else self._row_gap)
+        return bottom
+
+    def _turn_out(
+        self, rows: Rows, cut: int, bottom: float, right: float
+    ) -> list[tuple[int, Point]]:
+        """Lead the lines that leave a column to its right border.
+
+        The leftmost line is the lowest and takes the rightmost lane, so that none cross.
+
+        Returns:
+            The sources of the lines in their order, with the foot of their lanes.
+        """
+        sources = [vertex for vertex in rows.layers[cut - 1] if rows.down[vertex]]
+        turning = []
+        for position, vertex in enumerate(sources):
+            x, rest = self._way_out(vertex), len(sources) - position
+            y = bottom + PORT_GAP + (rest - 1) * LANE
+            lane = right + (rest - 1) * LANE
+            self._turns[vertex] = [(x, bottom + PORT_GAP), (x, y), (lane, y)]
+            turning.append((vertex, (lane, y)))
+        return turning
+
+    def _way_out(self, vertex: int) -> float:
+        """Return where most lines leave a vertex: the port of an open group with a single one."""
+        x = self._xs[vertex]
+        inner = self._contents.inner.get(self._name(vertex)) if self._is_child(vertex) else None
+        if inner is None or len(inner.exits) != 1:
+            return x
+        return x - self._sizes[vertex][0] / 2 + next(iter(inner.exits.values()))
+
+    def _turn_in(
+        self,
+        section: Section,
+        turning: list[tuple[int, Point]],
+        columns: list[float],
+        left: float,
+    ) -> float:
+        """Lead the lines from the former column up and into this one.
+
+        Returns:
+            The width of their lanes [px].
+        """
+        if not turning:
+            return 0.0
+        room = len(turning) * LANE + COLUMN_GAP / 2
+        for position, (vertex, (lane, _)) in enumerate(turning):
+            y = self._before + PADDING / 2 + (len(turning) - 1 - position) * LANE
+            x = left + room + columns[section.turns[vertex]]
+            bottom = self._before + PADDING / 2 + len(turning) * LANE
+            self._turns[vertex] += [(lane, y), (x, y), (x, bottom)]
+        return room
+
+    def _cuts(self, rows: Rows, half: list[float]) -> list[int]:
+        """Return the rows at which columns begin, for about the wanted width per height."""
+        layers = rows.layers
+        tall = [max((self._sizes[v][1] for v in w if v < self._count), default=0.0) for w in layers]
+        ends = list(accumulate(t + self._row_gap for t in tall))
+        first, last = 1 + bool(self._entries), len(layers) - bool(self._exits)
+        if not ends or ends[-1] < WRAPPED_FROM or last - first < 1:
+            return []
+        wide = [
+            (min(self._xs[v] - half[v] for v in w), max(self._xs[v] + half[v] for v in w))
+            for w in layers
+        ]
+        costs = [sum(bool(rows.down[v]) for v in layer) for layer in layers]
+        best: list[int] = []
+        best_error = _misfit(wide, ends, best)
+        for columns in range(2, MOST_COLUMNS + 1):
+            share = ends[-1] / columns
+            cuts: list[int] = []
+            for wanted in (share * k for k in range(1, columns)):
+                near = [
+                    row
+                    for row in range(first, last)
+                    if abs(ends[row - 1] - wanted) <= TOLERATED * share
+                    and (not cuts or row > cuts[-1])
+                ]
+                if near:
+                    cuts.append(
+                        min(near, key=lambda row: (costs[row - 1], abs(ends[row - 1] - wanted)))
+                    )
+            error = _misfit(wide, ends, cuts)
+            if error < best_error:
+                best, best_error = cuts, error
+            elif error > 2 * best_error:
+                break
+        return best
 
     def _sized(self) -> GroupLayout:
         layout = GroupLayout(self._width, self._height)
@@ -201,10 +354,11 @@ class _Drawing:
         upper, lower = edge = (min(pair), max(pair))
         names = [self._name(end) for end in pair]
         start, end = self._bottom(layout, upper, tensor), self._top(layout, lower, tensor)
-        points = [start, (start[0], self._band_of[upper][1])]
+        points = [start, (start[0], self._band_of[upper][1]), *self._turns.get(upper, ())]
         for bend in rows.chains.get(edge, ()):
             top, bottom = self._band_of[bend]
             points += [(self._xs[bend], top), (self._xs[bend], bottom)]
+            points += self._turns.get(bend, ())
         points += [(end[0], self._band_of[lower][0]), end]
         points = [p for k, p in enumerate(points) if k == 0 or p != points[k - 1]]
         is_stub, is_reversed = edge in rows.stubs, pair[0] > pair[1]
@@ -242,6 +396,23 @@ class _Drawing:
         return (x + width / 2 if at is None else x + at), y
 
 
+def _misfit(wide: list[tuple[float, float]], ends: list[float], cuts: list[int]) -> float:
+    """Return how far columns are from the wanted width per height, as a ratio of at least 1."""
+    across = down = 0.0
+    for first, last in pairwise([0, *cuts, len(ends)]):
+        across += max(w[1] for w in wide[first:last]) - min(w[0] for w in wide[first:last])
+        down = max(down, ends[last - 1] - (ends[first - 1] if first else 0.0))
+    ratio = (across + len(cuts) * COLUMN_GAP) / max(down, 1.0) / WRAPPED_ASPECT
+    return max(ratio, 1.0 / max(ratio, 1e-9))
+
+
+def _swapped(layout: GroupLayout) -> GroupLayout:
+    """Return a layout with x and y swapped."""
+    boxes = {child: (y, x, height, width) for child, (x, y, width, height) in layout.boxes.items()}
+    routes = [replace(r, points=tuple((y, x) for x, y in r.points)) for r in layout.routes]
+    return GroupLayout(layout.height, layout.width, boxes, routes, layout.entries, layout.exits)
+
+
 NODE_HEIGHT = 42.0
 PILL_HEIGHT = 22.0
 GROUP_HEIGHT = 50.0
@@ -262,6 +433,7 @@ class Placement:
 
     hierarchy: Hierarchy
     insides: dict[str, GroupLayout]
+    flow: Flow = "down"
 
     @property
     def width(self) -> float:
@@ -292,10 +464,15 @@ class Placement:
 
 
 class Layout:
-    """Lays out one hierarchy for any set of open groups."""
+    """Lays out one hierarchy in one flow for any set of open groups."""
 
-    def __init__(self, hierarchy: Hierarchy, cancelled: Callable[[], bool] | None = None) -> None:
-        self.hierarchy = hierarchy
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        cancelled: Callable[[], bool] | None = None,
+        flow: Flow = "down",
+    ) -> None:
+        self.hierarchy, self.flow = hierarchy, flow
         self._thorough = len(hierarchy.parent) <= THOROUGH_UP_TO
         self._cancelled = cancelled or (lambda: False)
         self._current: dict[str, GroupLayout] = {}
@@ -316,7 +493,7 @@ class Layout:
             self._current.pop(key, None)
         self._expanded, self._asked = wanted, expanded
         self._lay_out_all(wanted)
-        return Placement(self.hierarchy, dict(self._current))
+        return Placement(self.hierarchy, dict(self._current), self.flow)
 
     def size(self, item: str) -> tuple[float, float]:
         """Return the width and height [px] of an operation or a closed group."""
@@ -388,7 +565,7 @@ class Layout:
             contents = Contents(
                 group.children, links, sizes, key, group.ports, self._thorough, inner
             )
-            found = lay_out(contents, 0.0 if key == ROOT else HEADER)
+            found = lay_out(contents, 0.0 if key == ROOT else HEADER, self.flow)
             seen[tuple(signature)] = found
         return found
 

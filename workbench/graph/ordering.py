@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from bisect import bisect_right, insort
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 SWEEPS = 8
 PATIENCE = 3
 TRANSPOSE_UP_TO = 300
+ORDERS_KEPT = 1024
 # Orders tried at random: up to this many, for up to this many vertices.
 SHUFFLES, SHUFFLED_UP_TO = 10, 150
 
@@ -46,6 +48,20 @@ def order_rows(rows: Rows, *, thorough: bool = True) -> None:
             break
     if best is not None:
         rows.layers = best[1]
+
+
+@lru_cache(maxsize=ORDERS_KEPT)
+def ordered_rows(
+    count: int, edges: tuple[tuple[int, int], ...], entries: int, exits: int, *, thorough: bool
+) -> Rows:
+    """Return vertices in ordered rows; blocks of the same structure are ordered once.
+
+    The arguments are those of ``build_rows`` and ``order_rows``. The result is shared: it must not
+    be changed.
+    """
+    rows = build_rows(count, list(edges), entries, exits)
+    order_rows(rows, thorough=thorough)
+    return rows
 
 
 def _improve(rows: Rows) -> tuple[int, list[list[int]]]:
@@ -249,6 +265,42 @@ def chain(count: int) -> Rows:
         [[vertex - 1] if vertex else [] for vertex in vertices],
         [[vertex + 1] if vertex + 1 < count else [] for vertex in vertices],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Consecutive rows on their own, numbered anew.
+
+    ``vertices`` are the numbers in all rows. ``turns`` has the bend, in a row above the first one,
+    of every vertex above whose edges come in; there are none in the first section.
+    """
+
+    rows: Rows
+    vertices: list[int]
+    turns: dict[int, int]
+
+
+def section_of(rows: Rows, first: int, last: int) -> Section:
+    """Return the rows from ``first`` up to and without ``last``."""
+    layers = rows.layers[first:last]
+    if len(layers) == len(rows.layers):
+        return Section(rows, list(range(len(rows.up))), {})
+    vertices = sorted(vertex for layer in layers for vertex in layer)
+    number = {vertex: position for position, vertex in enumerate(vertices)}
+    part = Rows(sum(vertex < rows.count for vertex in vertices), [], [], [])
+    part.layers = [[number[vertex] for vertex in layer] for layer in layers]
+    part.up = [[number[v] for v in rows.up[vertex] if v in number] for vertex in vertices]
+    part.down = [[number[v] for v in rows.down[vertex] if v in number] for vertex in vertices]
+    above = [v for v in rows.layers[first - 1] if rows.down[v]] if first else []
+    turns = {vertex: len(vertices) + position for position, vertex in enumerate(above)}
+    for vertex, bend in turns.items():
+        part.up.append([])
+        part.down.append([])
+        for below in rows.down[vertex]:
+            _join(part, bend, number[below])
+    if turns:
+        part.layers.insert(0, list(turns.values()))
+    return Section(part, vertices, turns)
 
 
 def _add_bend(rows: Rows, row: int, above: int, trunk: list[int]) -> None:

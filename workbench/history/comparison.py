@@ -15,7 +15,7 @@ from workbench.results import LowerResult, load_result
 if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.pipeline.cache import Cache
-    from workbench.project.model import Rule
+    from workbench.project.model import Compression, Rule
 
 
 Point = tuple[float, float, float]
@@ -133,7 +133,15 @@ def rules_line(run: Run) -> str:
     trained = ["trained"] if run.trained_weights else []
     fixed = len(run.ranges)
     taken += [f"{fixed} fixed range{'s' if fixed != 1 else ''}"] if fixed else []
-    return ", ".join([*general, *rest, *run.improvers, *trained, *taken])
+    sizes = [size_line(entry) for entry in run.compressions]
+    return ", ".join([*general, *rest, *run.improvers, *sizes, *trained, *taken])
+
+
+def size_line(entry: Compression) -> str:
+    """Return a compression in a few words, e.g. "stem.conv: 12 channels, 16 weights"."""
+    channels = f"{entry.channels} channels" if entry.channels is not None else ""
+    clusters = f"{entry.clusters} weights" if entry.clusters is not None else ""
+    return f"{entry.module or 'all'}: {', '.join(filter(None, (channels, clusters)))}"
 
 
 def _is_general(rule: Rule) -> bool:
@@ -146,6 +154,7 @@ def facts_of_rules(run: Run) -> dict[str, str]:
     facts = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
     facts |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
     facts |= {f"improver {name}": "on" for name in run.improvers}
+    facts |= {f"size of {c.module or 'all'}": size_line(c) for c in run.compressions}
     facts |= {"weights": run.trained_weights} if run.trained_weights else {}
     facts |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}

@@ -13,7 +13,7 @@ from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
 from workbench.project.frozen import Frozen
-from workbench.project.model import Rule, TargetChoice
+from workbench.project.model import Compression, Rule, TargetChoice
 from workbench.results import (
     EvaluateResult,
     LowerResult,
@@ -95,6 +95,7 @@ class Run(Frozen):
     rules: tuple[Rule, ...]
     presets: dict[str, Config] = Field(default_factory=dict)
     improvers: tuple[ImproverId, ...] = ()
+    compressions: tuple[Compression, ...] = ()
     trained_weights: str | None = None
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
@@ -162,6 +163,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         rules=project.rules,
         presets=project.presets,
         improvers=project.improvers,
+        compressions=project.compressions,
         trained_weights=project.trained_weights,
         ranges=project.ranges,
         range_methods=project.range_methods,

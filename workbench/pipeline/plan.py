@@ -112,12 +112,15 @@ def _rules(reading: Reading) -> JsonValue:
 
 
 def _improvers(reading: Reading) -> JsonValue:
+    sizes = [entry.model_dump(mode="json") for entry in reading.project.compressions]
+    compressed: dict[str, JsonValue] = {"compressions": [*sizes]} if sizes else {}
     if trained := reading.project.trained_weights:
-        return {"trained": reading.digest(sources.absolute(reading.folder, trained))}
+        digest = reading.digest(sources.absolute(reading.folder, trained))
+        return {"trained": digest, **compressed}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = reading.data(reading.project.calibration, "calibration") if looks else None
-    return {"ids": [improver.id for improver in wanted], "data": data}
+    return {"ids": [improver.id for improver in wanted], "data": data, **compressed}
 
 
 def _training_start(reading: Reading) -> JsonValue:
@@ -188,6 +191,16 @@ def simulator_setup(project: Project) -> Setup | ErrorInfo:
 
 
 def _machine(reading: Reading) -> JsonValue:
+    # Imported late to keep the window's start fast.
+    from workbench.deploy.firmware_files import file_stem
+    from workbench.deploy.simulators.discovery import simulating_board
+
+    link = simulating_board()
+    if link is not None:
+        firmware = link.firmware(file_stem(reading.project.name))
+        is_there = firmware is not None and firmware.is_file()
+        elf = reading.digest(firmware) if firmware is not None and is_there else None
+        return {"board": link.model_dump(mode="json", exclude={"simulate"}), "elf": elf}
     setup = simulator_setup(reading.project)
     if isinstance(setup, ErrorInfo):
         return "functional"

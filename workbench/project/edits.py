@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import ValidationError
+
 from workbench.errors import Place, failure
 from workbench.project.configs import (
     IMPROVERS,
@@ -16,7 +18,15 @@ from workbench.project.configs import (
     RangeMethod,
     range_fault,
 )
-from workbench.project.model import DataSource, ModelSource, Project, Rule, RuleKind, TargetChoice
+from workbench.project.model import (
+    Compression,
+    DataSource,
+    ModelSource,
+    Project,
+    Rule,
+    RuleKind,
+    TargetChoice,
+)
 from workbench.project.sources import TEXT_SUFFIX
 
 if TYPE_CHECKING:
@@ -159,6 +169,38 @@ def set_improver(project: Project, improver: ImproverId, *, on: bool) -> Project
     """Return the project with an improver enabled or disabled."""
     wanted = {*project.improvers, improver} if on else {*project.improvers} - {improver}
     return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
+
+
+def compress(
+    project: Project, module: str, *, channels: int | None = None, clusters: int | None = None
+) -> Project:
+    """Return the project with another size of a layer.
+
+    Args:
+        project: The project.
+        module: A convolution or linear; "" for every other layer, which takes clusters only.
+        channels: The number of output channels that stay; 0 for all, None for no change.
+        clusters: The number of distinct weights; 0 for no limit, None for no change.
+
+    Raises:
+        WorkbenchError: A number is out of range, or channels are set for no module.
+    """
+    before = next((c for c in project.compressions if c.module == module), None)
+    others = [entry for entry in project.compressions if entry.module != module]
+    channels = before.channels if channels is None and before else channels
+    clusters = before.clusters if clusters is None and before else clusters
+    if channels or clusters:
+        try:
+            entry = Compression(module=module, channels=channels or None, clusters=clusters or None)
+        except ValidationError as error:
+            raise failure(
+                f"The size of {module or 'every layer'} is invalid: {error.errors()[0]['msg']}.",
+                "Channels are 1 or more, for one module; clusters are 3 to 255.",
+                Place(kind="option", id="compressions"),
+                code="compression-invalid",
+            ) from error
+        others.append(entry)
+    return revise(project, compressions=tuple(sorted(others, key=lambda entry: entry.module)))
 
 
 def train_by(project: Project, function: str | None) -> Project:
@@ -304,7 +346,7 @@ def set_notes(project: Project, notes: str) -> Project:
 
 
 # The fields that a run in the history restores.
-DECIDED = ("rules", "improvers", "trained_weights", "ranges", "range_methods")
+DECIDED = ("rules", "improvers", "compressions", "trained_weights", "ranges", "range_methods")
 
 
 class Kept(Protocol):

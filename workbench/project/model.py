@@ -25,7 +25,7 @@ from workbench.project.frozen import Frozen
 from workbench.project.gate import Gate
 
 QUERIES_AT_MOST = 8
-PROJECT_VERSION = 9
+PROJECT_VERSION = 10
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
@@ -207,6 +207,27 @@ class Rule(Frozen):
         return preset is not None and preset.places
 
 
+class Compression(Frozen):
+    """The size of one layer, a convolution or a linear.
+
+    ``channels`` is the number of output channels that stay; those of joined layers go with them.
+    ``clusters`` is the number of distinct weights, relative to the largest of their channel. The
+    empty ``module`` stands for every layer without an entry of its own, and takes clusters only.
+    """
+
+    module: str = ""
+    channels: int | None = Field(default=None, ge=1)
+    clusters: int | None = Field(default=None, ge=3, le=255)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Compression:
+        if self.channels is None and self.clusters is None:
+            raise ValueError("an entry needs channels or clusters")
+        if not self.module and self.channels is not None:
+            raise ValueError("channels need the name of a module")
+        return self
+
+
 class Verification(Frozen):
     """The number of samples on which the integer program is verified."""
 
@@ -253,7 +274,8 @@ class Project(Frozen):
     other ranges are computed from calibration data: pinned ranges take precedence over methods,
     narrow methods over wide ones. ``improvers`` change the float weights before quantization;
     ``trained_weights``, a .safetensors file written by training, replace the float weights and the
-    improvers. ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
+    improvers. ``compressions`` remove channels before, and make weights alike after that.
+    ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
     ``FILE.py``, that provide configs, observers, finders and quantizers. ``board`` is a board id or
     the path of a board file: it sets the target, and the program is checked against it.
     """
@@ -270,6 +292,7 @@ class Project(Frozen):
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     improvers: tuple[ImproverId, ...] = ()
+    compressions: tuple[Compression, ...] = ()
     training_function: str | None = None
     trained_weights: str | None = None
     plugins: tuple[str, ...] = ()
@@ -320,6 +343,21 @@ class Project(Frozen):
             elif isinstance(config, QuantConfig) and config.activation.observer.kind == "plugin":
                 references.append((rule.id, "observer", config.activation.observer.plugin))
         return references
+
+    @model_validator(mode="after")
+    def _compressed_once(self) -> Project:
+        names = [entry.module for entry in self.compressions]
+        if len(set(names)) < len(names):
+            raise ValueError("a module has more than one entry in compressions")
+        return self
+
+    def channels(self) -> dict[str, int]:
+        """Return the number of channels that stay, by module."""
+        return {c.module: c.channels for c in self.compressions if c.channels is not None}
+
+    def clusters(self) -> dict[str, int]:
+        """Return the number of distinct weights by module; "" is every other layer."""
+        return {c.module: c.clusters for c in self.compressions if c.clusters is not None}
 
     def kept_off(self) -> list[tuple[RuleKind, str]]:
         """Return kind and match of the rules that keep parts off the NPU, sorted."""

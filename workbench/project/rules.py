@@ -42,12 +42,14 @@ class Effective:
     """The result for a module or node: config label, deciding rule and overridden rules.
 
     ``kept_off`` is the rule that keeps it off the NPU; precision and placement are independent.
+    ``wish`` is the label that the rule asks for, if the target applied ``label`` instead.
     """
 
     label: str
     rule: str | None
     overridden: tuple[str, ...] = ()
     kept_off: str | None = None
+    wish: str = ""
 
     @property
     def chip(self) -> str:

@@ -70,9 +70,14 @@ def _from_8(raw: Raw) -> Raw:
     return raw
 
 
+def _from_9(raw: Raw) -> Raw:
+    """Version 9 has no compression; projects without it are unchanged."""
+    return raw
+
+
 MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
     0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6,
-    7: _from_7, 8: _from_8,
+    7: _from_7, 8: _from_8, 9: _from_9,
 }  # fmt: skip
 
 

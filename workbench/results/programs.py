@@ -53,10 +53,24 @@ class ImportResult(Frozen):
     warnings: tuple[str, ...] = ()
 
 
+class ChannelLayer(Frozen):
+    """A convolution or linear, and whether its output channels can be removed.
+
+    ``channels`` can be removed one by one; ``partners`` are the modules that lose the same ones.
+    ``fixed`` says why none can be removed; "" if they can.
+    """
+
+    module: str
+    channels: int
+    partners: tuple[str, ...] = ()
+    fixed: str = ""
+
+
 class ExportResult(Frozen):
     """Figures of the exported program; its graph is in graph.json.
 
-    ``state`` are the buffers that it mutates, i.e. its state between runs.
+    ``state`` are the buffers that it mutates, i.e. its state between runs; ``layers`` are its
+    convolutions and linears.
     """
 
     nodes: int
@@ -64,6 +78,7 @@ class ExportResult(Frozen):
     outputs: tuple[TensorSpec, ...]
     branches: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
+    layers: tuple[ChannelLayer, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -121,12 +136,25 @@ class AppliedCorrection(Frozen):
     places: tuple[str, ...] = ()
 
 
+class CompressedLayer(Frozen):
+    """What compression did to a layer; None where it did nothing.
+
+    ``channels`` are the output channels before and after, ``clusters`` the distinct weights,
+    relative to the largest of their channel.
+    """
+
+    module: str
+    channels: tuple[int, int] | None = None
+    clusters: tuple[int, int] | None = None
+
+
 class PrepareResult(Frozen):
-    """The quantizer's report, and the effects of improvers."""
+    """The quantizer's report, and the effects of improvers and of compression."""
 
     observers: int
     annotations: tuple[NodeAnnotation, ...]
     improvements: tuple[Improvement, ...] = ()
+    compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -157,9 +157,9 @@ class OperationCounters(Frozen):
 class FunctionalRun(Frozen):
     """The program on the functional simulator. Computed, no device, no cycles.
 
-    ``against_simulator`` compares with the outputs of the FVP, if there was one. ``operations``
-    and ``findings`` are those of the first sample. ``refused`` says why the program was not
-    executed; "" if it was.
+    ``against_simulator`` compares with the outputs of the FVP or board, if there was one.
+    ``operations`` and ``findings`` are those of the first sample. ``refused`` says why the program
+    was not executed; "" if it was.
     """
 
     samples: int
@@ -172,14 +172,14 @@ class FunctionalRun(Frozen):
 
 
 class SimulationResult(Frozen):
-    """A program on a simulator: an FVP, or without one the functional simulator.
+    """A program on a board, on an FVP, or without both on the functional simulator.
 
-    ``cycles`` are NPU cycles per inference, a mean, None if the simulator counts none;
-    ``estimated_cycles`` are Vela's. ``traced`` is empty without a trace, ``events`` if the runner
-    records none. ``functional`` is None for results of earlier versions.
+    A board computes the first sample only. ``cycles`` are NPU cycles per inference, a mean, None if
+    none are counted; ``estimated_cycles`` are Vela's. ``traced`` is empty without a trace,
+    ``events`` if the runner records none. ``functional`` is None for results of earlier versions.
     """
 
-    kind: Literal["fvp", "functional"] = "fvp"
+    kind: Literal["fvp", "functional", "board"] = "fvp"
     report: SimulationReport
     runner: str
     samples: int

@@ -14,10 +14,12 @@ from workbench.pipeline.plan import tool_versions
 from workbench.project import sources
 from workbench.script.model_and_data import (
     QUANTIZE,
+    compression_part,
     data_part,
     model_part,
     remembering_parts,
     steps_part,
+    weights_lines,
 )
 from workbench.script.quantizer import (
     corrections_part,
@@ -65,15 +67,6 @@ def script(
         WorkbenchError: the target does not create a ``.pte``.
     """
     demand_arm(project)
-    if project.trained_weights:
-        where = Place(kind="option", id="trained_weights")
-        raise failure(
-            "Projects with trained weights cannot be exported as a script: the script "
-            "would load the untrained model.",
-            "Use the model's own weights, or use the package created by the workbench.",
-            where,
-            code="script-trained-weights",
-        )
     if project.improvers:
         where = Place(kind="option", id="improvers")
         raise failure(
@@ -98,6 +91,7 @@ def script(
         out_variants_part(),
         *cpu_kernels_part(project),
         *own_quantizer_part(project),
+        *compression_part(project),
         quantizer_part(project, folder),
         _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
@@ -246,6 +240,7 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     owns = is_wanted(OWN_WEIGHTS, project.target.options)
     separate = "    separate_weights(module)\n" if owns else ""
+    separate += "".join(f"    {line}\n" for line in weights_lines(project))
     template = QUANTIZE if reads_text else _QUANTIZE
     quantize = filled(template, {"fix": fix, "separate": separate})
     values = {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Preprocess, Project
 
 
+_COMPRESSION = Path(__file__).parents[1] / "engine" / "quantization" / "compression.py"
 _BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "fx" / "branch_modules.py"
 
 
@@ -26,6 +27,28 @@ def load_callable(spec: str, folder: Path, option: str) -> str:
         return f"getattr(importlib.import_module({reference.module!r}), {reference.attribute!r})"
     file = spec.rpartition(":")[0]
     return f"from_file({file!r}, {reference.attribute!r})"
+
+
+def compression_part(project: Project) -> list[str]:
+    """Return the functions that remove channels and make weights alike, if the project does."""
+    if not project.compressions:
+        return []
+    text = _COMPRESSION.read_text()
+    return [text[text.index("import operator") :]]
+
+
+def weights_lines(project: Project) -> list[str]:
+    """Return the lines that compress ``module``, and put trained weights into it."""
+    lines = [f"prune(module, {project.channels()!r})"] if project.channels() else []
+    if project.trained_weights:
+        lines += [
+            f"trained = HERE / {project.trained_weights!r}",
+            "trained = importlib.import_module('safetensors.torch').load_file(trained)",
+            "held = {**dict(module.named_parameters()), **dict(module.named_buffers())}",
+            "for name, value in trained.items():",
+            "    held[name].data.copy_(value)",
+        ]
+    return lines + ([f"cluster(module, {project.clusters()!r})"] if project.clusters() else [])
 
 
 _FROM_FILE = """

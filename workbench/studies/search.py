@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field, JsonValue
+
+from workbench.errors import Place, failure
+from workbench.files import write_file
 from workbench.history.comparison import pareto_front
 from workbench.project import edits
 from workbench.project.frozen import Frozen
@@ -11,8 +15,10 @@ from workbench.studies.sensitivity import Unit, give
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from workbench.project.model import Project, Rule
+    from workbench.results import ChannelLayer
 
 CHOICES = ("a8w8", "a16w8", "a8w4", "float")
 DEFAULT_TRIALS = 40
@@ -52,12 +58,16 @@ class Limits(Frozen):
 class Candidate(Frozen):
     """One evaluated configuration: the config of each unit, and the figures.
 
-    ``choices`` maps unit names to configs; ``problem`` is why there are no figures.
+    ``choices`` maps unit names to configs, ``channels`` modules to the output channels that they
+    keep, if the search has widths; ``weights`` is a file in the study's folder, "" if the candidate
+    was not trained. ``problem`` is why there are no figures.
     """
 
     number: int
     origin: Origin
     choices: dict[str, str]
+    channels: dict[str, int] = Field(default_factory=dict)
+    weights: str = ""
     accuracy: float | None = None
     accuracy_name: str = ""
     cycles: int | None = None
@@ -77,11 +87,16 @@ class Candidate(Frozen):
 
 
 class SearchResult(Frozen):
-    """All candidates so far; the first one uses the first choice everywhere."""
+    """All candidates so far; the first one uses the first choice everywhere.
+
+    ``widths`` are the numbers of channels to choose from, by module, the present one first; empty
+    for a search of precisions alone.
+    """
 
     limits: Limits
     total: int
     units: tuple[Unit, ...]
+    widths: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
 
     def measured(self) -> list[Candidate]:
@@ -115,6 +130,71 @@ class SearchResult(Frozen):
         """Return the fastest candidate within the limits; ties go to the most accurate."""
         within = [candidate for candidate in self.measured() if candidate.is_within]
         return min(within, key=lambda c: (c.cycles or 0, -(c.accuracy or 0.0)), default=None)
+
+
+# The NPU computes output channels in blocks of this size (``suggestions`` has the measurement).
+_BLOCK = 8
+_MOST_WIDTHS = 4
+
+
+def widths_of(layers: tuple[ChannelLayer, ...]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of channels to try, by module; joined modules have one entry.
+
+    The present number, and up to three smaller multiples of the NPU's block.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in layers:
+        if layer.fixed or any(partner in found for partner in layer.partners):
+            continue
+        blocks = range((layer.channels - 1) // _BLOCK, 0, -1)
+        step = max(1, -(-len(blocks) // (_MOST_WIDTHS - 1)))
+        smaller = tuple(block * _BLOCK for block in blocks[::step])
+        if smaller:
+            found[layer.module] = (layer.channels, *smaller)
+    return found
+
+
+def width_options(*, widths: bool, train: int) -> dict[str, JsonValue]:
+    """Return the options of a search of channels; none for a search of precisions alone."""
+    return {"widths": True, "train": train} if widths else {}
+
+
+def take_weights(candidate: Candidate, study: Path, folder: Path) -> None:
+    """Copy the weights of a candidate from the study's folder beside a project.
+
+    Raises:
+        WorkbenchError: the folder is not writable, or the weights are gone.
+    """
+    try:
+        write_file(folder / candidate.weights, (study / candidate.weights).read_bytes())
+    except OSError as error:
+        raise failure(
+            f"The trained weights could not be copied: {error.strerror or error}.",
+            "Save the project in a writable folder; search again if the cache was emptied.",
+            Place(kind="option", id="trained_weights"),
+            code="trained-weights-not-writable",
+        ) from error
+
+
+def with_candidate(
+    project: Project, found: SearchResult, candidate: Candidate, folder: Path | None = None
+) -> Project:
+    """Return the project with the precisions, channels and weights of a candidate.
+
+    Args:
+        project: The project.
+        found: The search that the candidate is of.
+        candidate: The candidate.
+        folder: Where its weights are; None if they are beside the project.
+    """
+    made = with_choices(project, found.units, candidate.choices)
+    if not found.widths:
+        return made
+    for module, count in candidate.channels.items():
+        kept = count if count < found.widths[module][0] else 0
+        made = edits.compress(made, module, channels=kept)
+    weights = candidate.weights or None
+    return edits.use_trained(made, str(folder / weights) if folder and weights else weights)
 
 
 def with_choices(project: Project, units: tuple[Unit, ...], choices: Mapping[str, str]) -> Project:

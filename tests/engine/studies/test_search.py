@@ -7,8 +7,8 @@ from tests.problems import refused
 from workbench.engine.worker_processes import Workers
 from workbench.pipeline.cache import Cache
 from workbench.protocol import RunStudy, StudyProgress
-from workbench.studies.documents import load_study, study_folder
-from workbench.studies.search import SearchResult, with_choices
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.search import SearchResult, take_weights, with_candidate, with_choices
 
 pytestmark = pytest.mark.engine
 
@@ -40,6 +40,38 @@ def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
     assert engine.run(applied, "lower") == "done"
     assert engine.result(applied, "evaluate").top1_quantized == candidate.accuracy
     assert engine.computed == []
+
+
+def test_that_a_search_of_widths_tries_and_trains_fewer_channels(engine):
+    made = project("wide_networks.py:tabular", **CALIBRATED)
+    found = run(engine, made, trials=3, widths=True, train=1)
+    module, widths = next(iter(found.widths.items()))
+    assert [c.channels[module] for c in found.candidates[:2]] == list(widths[:2])
+    wide, narrow = found.candidates[:2]
+    assert narrow.cycles < wide.cycles
+    assert wide.weights == ""
+    assert narrow.weights.startswith("trained-")
+    options = {"widths": True, "train": 1}
+    key = study_key("search", made, engine.folder, engine.cache, options)
+    take_weights(narrow, study_folder(engine.cache, key), engine.folder)
+    applied = with_candidate(made, found, narrow)
+    assert applied.channels() == {module: widths[1]}
+    assert engine.run(applied, "lower", "evaluate") == "done", engine.failure
+    assert engine.result(applied, "lower").vela[0].cycles_total == narrow.cycles
+    # Without the option it is another search.
+    assert run(engine, made, trials=1).candidates[0].channels == {}
+
+
+def test_that_a_search_with_training_and_workers_is_refused(engine):
+    command = RunStudy(
+        job="test", study="search", project=project("small", **CALIBRATED),
+        folder=str(engine.folder), cache_root=str(engine.cache.root),
+        options={"trials": 2, "widths": True, "train": 1, "workers": 2},
+    )  # fmt: skip
+    engine.events = []
+    engine.send(command)
+    assert engine.follow() == "failed"
+    assert engine.failure.code == "search-training-in-workers"
 
 
 @pytest.mark.slow

@@ -163,10 +163,10 @@ def test_that_nothing_is_changed_when_switched_off_or_unproven(
         assert ids == {row.id for row in LOWERING}
     with accelerated(enabled=False) as ids:
         assert ids == set()
-    monkeypatch.setattr(toolchain_versions, "versions", lambda: {"python": "3.12"})
+    monkeypatch.setattr(toolchain_versions, "versions", lambda: {"python": "3.13"})
     with accelerated() as ids:
         assert ids == set()
-    assert "python 3.12" in toolchain_versions.status().reason
+    assert "python 3.13" in toolchain_versions.status().reason
 
 
 @pytest.mark.slow

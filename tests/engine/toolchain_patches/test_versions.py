@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
-NEWER = {"python": "3.12", "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.5.1"}
+NEWER = {"python": "3.13", "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.5.1"}
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def warnings_of_a_start() -> list[str]:
 @pytest.mark.usefixtures("newer_python")
 def test_that_an_engine_tells_once_at_its_start_that_nothing_is_proven() -> None:
     (line,) = warnings_of_a_start()
-    assert "python 3.12" in line
+    assert "python 3.13" in line
 
 
 def test_that_an_engine_with_proven_versions_has_nothing_to_tell(
@@ -59,7 +59,7 @@ def test_that_an_engine_with_proven_versions_has_nothing_to_tell(
 def test_that_the_doctor_finds_it() -> None:
     (found,) = [each for each in doctor.findings() if each.name == "acceleration"]
     assert found.state == "different"
-    assert "python 3.12" in found.why
+    assert "python 3.13" in found.why
     assert toolchain_versions.PROVE in found.remedy
 
 
@@ -69,7 +69,7 @@ def test_that_a_run_reports_it(tmp_path: Path) -> None:
 
     document = summary(make_project(), tmp_path, [], {}, None)
     assert document["acceleration"]["active"] is False
-    assert "python 3.12" in document["acceleration"]["reason"]
+    assert "python 3.13" in document["acceleration"]["reason"]
 
 
 def test_that_a_run_reports_accelerations_that_are_on_or_turned_off(

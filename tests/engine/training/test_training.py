@@ -8,10 +8,8 @@ from safetensors.torch import load_file, save
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from tests.problems import refused
 from workbench.project import edits
 from workbench.protocol import RunStudy, StudyProgress
-from workbench.script import script
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.training import TrainingResult, keep_weights
 
@@ -213,7 +211,28 @@ def test_that_weights_that_do_not_serve_are_named(engine, content, code):
     assert engine.failure.code == code
 
 
-def test_that_a_project_with_trained_weights_has_no_script(tmp_path):
-    made = edits.use_trained(project("careful"), "trained.safetensors")
-    with refused("script-trained-weights"):
-        script(made, tmp_path, tmp_path / "x.py")
+def test_that_training_restores_what_compression_lost(engine):
+    plain = project("small", **CALIBRATED)
+    small = edits.compress(edits.compress(plain, "conv", channels=5), "", clusters=7)
+    before = sqnr(engine, small)
+    result, better = trained(engine, small, epochs=6, learning_rate=0.003)
+    assert sqnr(engine, better) > before + 3
+    # What is trained is what is measured: the same channels, and weights as much alike.
+    assert abs(result.best_db - sqnr(engine, better)) < 2
+    layers = {layer.module: layer for layer in engine.result(better, "prepare").compressed}
+    assert layers["conv"].channels == (8, 5)
+    assert layers["conv"].clusters[1] <= 7
+    assert layers["fc"].clusters[1] <= 7
+    weights = load_file(engine.folder / better.trained_weights)
+    assert weights["conv.weight"].shape == (5, 3, 3, 3)
+    assert engine.run(edits.compress(better, "conv", channels=6), "prepare") == "failed"
+    assert engine.failure.code == "trained-weights-unfit"
+
+
+def test_that_a_size_that_a_layer_cannot_have_is_refused_by_name(engine):
+    made = project("small", **CALIBRATED)
+    assert engine.run(edits.compress(made, "fc", channels=2), "prepare") == "failed"
+    assert engine.failure.code == "channels-not-compressible"
+    assert engine.failure.where.id == "fc"
+    assert engine.run(edits.compress(made, "bn", clusters=15), "prepare") == "failed"
+    assert engine.failure.code == "clusters-not-compressible"

@@ -58,6 +58,7 @@ def panel(opened, qtbot, monkeypatch):
 
 
 def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
+    opened.window.resize(1900, 1000)
     panel = opened.window.reveal("accuracy")
     quality, verify = (panel.frames[s].note for s in ("evaluate", "verify"))
     qtbot.waitUntil(lambda: quality.button.isVisible() and verify.button.isVisible())
@@ -68,6 +69,7 @@ def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
 
 
 def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot):
+    opened.window.resize(1900, 1000)
     panel = shown(opened, qtbot, "evaluate")
     assert panel.frames["evaluate"].content.isVisible()
     assert panel.frames["verify"].note.isVisible()
@@ -133,6 +135,7 @@ def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
 
 def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
     opened.context.assigner.modules(["stem"], "a16w8")
+    opened.window.resize(1900, 1000)
     banners = [panel.frames[stage].banner for stage in ("evaluate", "verify")]
     qtbot.waitUntil(lambda: all(banner.isVisible() for banner in banners))
     assert "Quality: outdated" in banners[0].label.text()
@@ -210,7 +213,7 @@ def test_that_the_verdict_is_shown_with_its_limits(opened, qtbot):
     qtbot.waitUntil(lambda: panel.has("verify"))
     told = panel.comparison.verdict.text().splitlines()
     assert told[0].startswith("Verdict: right")
-    assert "held: lsb 1, limit <= 3" in told
+    assert "\u2713 Largest difference [LSB]: 1, limit \u2264 3" in told
     assert opened.window.pipeline.button("verify").view.differs == ""
 
 
@@ -228,7 +231,9 @@ def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(
     monkeypatch.setattr("tests.fakes.engine.write_result", leave)
     panel = shown(opened, qtbot)
     qtbot.waitUntil(lambda: panel.has("verify"))
-    assert "broken: compiled 40, limit <= 0" in panel.comparison.verdict.text()
+    assert "\u2717 Elements of the compiled program that differ: 40" in (
+        panel.comparison.verdict.text()
+    )
     button = opened.window.pipeline.button("verify")
     qtbot.waitUntil(lambda: button.second_line() == "differs")
     opened.window.actions_by_id["run_all"].trigger()
@@ -251,8 +256,23 @@ def test_that_a_finished_result_that_is_not_shown_yet_is_loading(opened, qtbot):
 
 
 def test_that_a_target_without_a_program_has_no_comparison(opened, qtbot):
+    opened.window.resize(1900, 1000)
     panel = opened.window.reveal("accuracy")
-    assert not panel.frames["verify"].isHidden()
+    qtbot.waitUntil(lambda: not panel.frames["verify"].isHidden())
     choice = TargetChoice(id="formats")
     opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
     qtbot.waitUntil(panel.frames["verify"].isHidden)
+
+
+def test_that_a_narrow_panel_has_tabs_and_a_wide_one_both_parts(panel, opened, qtbot):
+    opened.window.resize(1900, 1000)
+    qtbot.waitUntil(lambda: panel.parts.is_split)
+    both = [panel.frames[stage] for stage in ("evaluate", "verify")]
+    qtbot.waitUntil(lambda: all(frame.isVisible() for frame in both))
+    opened.window.resize(1024, 700)
+    qtbot.waitUntil(lambda: not panel.parts.is_split)
+    assert [frame.isVisible() for frame in both] == [True, False]
+    panel.parts.tabs.setCurrentIndex(1)
+    assert [frame.isVisible() for frame in both] == [False, True]
+    panel.show_worst()
+    assert both[0].isVisible()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QUrl
-from PySide6.QtWidgets import QMenu
+from PySide6.QtCore import QCoreApplication, QEvent, QUrl
+from PySide6.QtWidgets import QInputDialog, QMenu
 
 from tests.ui.shell.test_window import run_to
 from ui.features.project.project_settings import ProjectSettingsDialog
@@ -59,3 +59,25 @@ def test_that_the_precision_of_a_module_is_set_in_the_inspector(inspector, opene
     next(action for action in menu.actions() if "a16w8" in action.text()).trigger()
     assert opened.document.project.rules[-1].match == "head"
     menu.close()
+
+
+def test_that_the_channels_of_a_layer_are_set_in_the_inspector(inspector, opened):
+    opened.context.selection.choose_modules(["stem.conv"])
+    inspector.flush()
+    for kind, number in (("channels", 8), ("clusters", 15)):
+        inspector.page.anchorClicked.emit(QUrl(f"{kind}:stem.conv"))
+        dialog = inspector.findChild(QInputDialog)
+        dialog.setIntValue(number)
+        dialog.accept()
+        dialog.deleteLater()
+        QCoreApplication.sendPostedEvents(dialog, QEvent.Type.DeferredDelete)
+    project = opened.document.project
+    assert (project.channels(), project.clusters()) == ({"stem.conv": 8}, {"stem.conv": 15})
+    inspector.flush()
+    assert "16 \u2192 8" in inspector.page.toPlainText()
+    assert "module:body.conv" in links(inspector)
+    opened.document.undo_stack.undo()
+    assert opened.document.project.clusters() == {}
+    opened.context.selection.choose_modules(["head"])
+    inspector.flush()
+    assert "channels:head" not in links(inspector)

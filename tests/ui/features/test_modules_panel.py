@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
 
+from ui.shared.chip import WISH_ROLE
 from ui.shared.module_tree import Column
 
 
@@ -63,9 +64,11 @@ def test_that_a_leaf_of_a_fused_group_offers_the_group(panel, qtbot, notices):
 
 
 def test_that_what_the_quantizer_left_alone_is_marked_with_the_reason(panel, qtbot):
-    qtbot.waitUntil(lambda: "\u2260" in chip(panel, "head"))
+    qtbot.waitUntil(lambda: chip(panel, "head") == "float")
     said = panel.model.index_of("head").data(Qt.ItemDataRole.ToolTipRole)
     assert "no pattern takes it" in said
+    cell = panel.model.index_of("head").siblingAtColumn(Column.CONFIG)
+    assert cell.data(WISH_ROLE) == "a8w8"
 
 
 def test_that_nodes_chosen_elsewhere_are_found_in_the_tree(panel):

@@ -16,6 +16,8 @@ from workbench.project.model import DataSource
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
     let_calibrate(monkeypatch, write_ranges)
+    # Wide enough for the tensors beside the selected one.
+    opened.window.resize(1900, 1000)
     return shown(opened, qtbot)
 
 

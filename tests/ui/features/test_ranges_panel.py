@@ -13,6 +13,8 @@ from workbench.results import EXAMPLE_ONLY, save_result
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
     let_calibrate(monkeypatch, write_ranges)
+    # Wide enough for the tensors beside the selected one.
+    opened.window.resize(1900, 1000)
     return shown(opened, qtbot)
 
 
@@ -141,3 +143,15 @@ def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
     lines = lane.multiples.getData()[1]
     assert lines.size == 2 * 2 * 63 * 2
     assert lines.max() < 8.0
+
+
+def test_that_a_narrow_panel_fits_and_shows_the_selected_tensor_in_a_tab(panel, opened, qtbot):
+    opened.window.resize(1280, 720)
+    qtbot.waitUntil(lambda: not panel.parts.is_split)
+    assert panel.minimumSizeHint().width() <= panel.width()
+    click(panel, qtbot, 0)
+    assert not panel.side.isVisible()
+    place = panel.table.visualRect(panel.model.index(0, 0)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    qtbot.mouseDClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    qtbot.waitUntil(panel.side.isVisible)

@@ -2,11 +2,13 @@
 
 import pytest
 
-from tests.fakes import checkout, fvp, runner_elf
+from tests.fakes import checkout, fvp, results, runner_elf
 from tests.fakes.engine import Play
+from ui.features.simulator.board_dialog import BoardDialog
 from ui.features.simulator.run_view import OPERATIONS, OUTPUTS
 from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.log_lines import Role
+from ui.shared.simulation_text import simulation_cards
 from workbench.deploy.simulators.discovery import load_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
@@ -160,3 +162,33 @@ def test_that_an_address_must_be_one(panel, tmp_path):
     dialog.address.textEdited.emit("nowhere")
     assert "0x62000000" in dialog.state.text()
     assert not dialog.build.isEnabled()
+
+
+def test_that_a_board_is_set_up_and_takes_the_place_of_the_simulator(named, opened, qtbot):
+    with_fvp = opened.session.stage("run").key
+    assert not named.machine.on_board.isEnabled()
+    named.machine.set_board.click()
+    dialog = named.findChild(BoardDialog)
+    dialog.port.setEditText(" ")
+    assert not dialog.save.isEnabled()
+    dialog.port.setEditText("/dev/ttyACM7")
+    dialog.flash.setText("probe-rs download {elf}")
+    dialog.elf.set_text("build/{name}.elf")
+    dialog.save.click()
+    qtbot.waitUntil(lambda: opened.session.stage("run").key != with_fvp)
+    link = load_settings().board
+    assert (link.port, link.flash, link.elf) == (
+        "/dev/ttyACM7", "probe-rs download {elf}", "build/{name}.elf",
+    )  # fmt: skip
+    assert named.machine.board.text() == "/dev/ttyACM7"
+    assert named.machine.on_board.isChecked()
+    assert not named.machine.trace.isEnabled()
+    named.machine.on_board.click()
+    qtbot.waitUntil(lambda: opened.session.stage("run").key == with_fvp)
+    assert named.machine.trace.isEnabled()
+
+
+def test_that_figures_of_a_board_are_measured():
+    result = results.result_of("run").model_copy(update={"kind": "board"})
+    origins = {card.title: card.origin for card in simulation_cards(result)}
+    assert origins["NPU cycles"] == "measured (board)"

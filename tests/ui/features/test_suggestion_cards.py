@@ -8,8 +8,9 @@ from PySide6.QtWidgets import QPushButton
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
-from ui.features.suggestions.suggestion_cards import UNKNOWN, WAITING
+from ui.features.suggestions.suggestion_cards import UNKNOWN, WAITING, GainFigures
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION, STALE
+from ui.shared.labels import Label
 from workbench.project import edits
 from workbench.results import CpuNode, save_result
 
@@ -110,3 +111,11 @@ def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):
     panel = suggestions(opened, qtbot)
     qtbot.waitUntil(lambda: panel.cards.note.text() == NO_SUGGESTION)
     assert panel.cards.texts() == []
+
+
+def test_that_a_card_shows_its_gain_in_the_columns_of_all_cards(cards):
+    (figures,) = cards.cards[0].findChildren(GainFigures)
+    texts = [label.text() for label in figures.findChildren(Label)]
+    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR"]
+    assert texts[1] == "0"
+    assert texts[3::2] == ["\u2013", "\u2013"]

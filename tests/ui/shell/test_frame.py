@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QAbstractButton
+from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
@@ -25,6 +25,13 @@ def done(opened, qtbot):
     qtbot.waitUntil(lambda: any(score.id == "cycles" for score in opened.scores.values))
     qtbot.waitUntil(lambda: opened.window.scoreboard.tiles["cycles"].score.value != "\u2013")
     return opened
+
+
+MOST_TABS = 300
+
+
+def is_reached(widget):
+    return widget.isVisible() and bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 
 def tile(workbench, name):
@@ -253,3 +260,31 @@ def test_that_a_failed_stage_is_named_in_the_bar(opened, qtbot, engines, notices
     run_to(opened, qtbot, "lower")
     notices.take("Too wide.")
     assert opened.window.pipeline.status.text() == "Lower failed"
+
+
+@pytest.mark.parametrize("workspace", ["model", "accuracy", "performance", "explore", "deliver"])
+def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot, workspace):
+    window = opened.window
+    run_to(opened, qtbot, "")
+    window.show_workspace(workspace)
+    window.reveal("problems")
+    qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
+    area = window.workspaces.homes[workspace]
+    qtbot.waitUntil(lambda: any(map(is_reached, area.findChildren(QWidget))))
+    window.pipeline.run.setFocus(Qt.FocusReason.TabFocusReason)
+    regions = [
+        window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
+        window.docks["rules"], window.workspaces, window.docks["problems"], window.statusBar(),
+    ]  # fmt: skip
+    passed = []
+    widget = window.pipeline.run
+    # A text with links takes the key several times.
+    for _ in range(MOST_TABS):
+        passed += [k for k, region in enumerate(regions) if region.isAncestorOf(widget)]
+        qtbot.keyClick(widget, Qt.Key.Key_Tab)
+        widget = window.focusWidget()
+        if widget is window.pipeline.run:
+            break
+    assert passed == sorted(passed)
+    assert set(passed) == set(range(len(regions)))
+    assert widget is window.pipeline.run

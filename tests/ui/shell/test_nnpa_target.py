@@ -9,14 +9,14 @@ from tests.fakes.ranges import let_calibrate
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
 from ui.shared.config_form import ConfigDialog
-from ui.shared.explanations import differences
+from ui.shared.explanations import applied, applied_to_modules, differences, why
 from ui.shared.target_form import TargetForm
 from ui.shell.main_window import DRAWER
 from ui.state.assigner import preset_ids
 from workbench.history.runs import cost_of
 from workbench.project import edits
 from workbench.project.configs import DynamicConfig
-from workbench.project.model import TargetChoice
+from workbench.project.model import Rule, TargetChoice
 from workbench.project.rules import Effective
 from workbench.results import (
     ARRAYS_FILE,
@@ -102,6 +102,7 @@ def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
 
 
 def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
+    nnpa.window.resize(1900, 1000)
     panel = nnpa.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("verify"))
     assert f"SQNR: 34.50 dB, {EMULATED}" in panel.cards.texts()
@@ -158,6 +159,7 @@ def test_that_runs_have_no_cost():
 
 
 def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, monkeypatch):
+    opened.window.resize(1900, 1000)
     rows = tuple(
         TensorRange(
             id=f"o{i}", node=name, origin=name, op=name, module="", kind="activation", index=i,
@@ -225,6 +227,28 @@ def test_that_what_is_never_quantized_is_no_problem_and_the_rest_is():
     ]  # fmt: skip
     wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
     assert list(differences(notes, wanted)) == ["conv2d"]
+
+
+def test_that_what_is_applied_is_shown_with_the_wish_struck_out():
+    notes = [
+        NodeAnnotation(node=n, op=n, module=m, config="", quantized=quantized, reason=reason)
+        for n, m, quantized, reason in (
+            ("conv", "stem", False, "Convolutions are never quantized."),
+            ("linear", "head", True, ""), ("add", "head", False, "y"),
+        )
+    ]  # fmt: skip
+    wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
+    nodes = applied(notes, wanted)
+    assert {n: (e.label, e.wish) for n, e in nodes.items()} == {
+        "conv": ("float", "int8-dyn"), "linear": ("int8-dyn", ""), "add": ("float", "int8-dyn"),
+    }  # fmt: skip
+    modules = dict.fromkeys(("stem", "head"), Effective("int8-dyn", "r1"))
+    shown = applied_to_modules(notes, wanted, modules)
+    assert {m: (e.label, e.wish) for m, e in shown.items()} == {
+        "stem": ("float", "int8-dyn"), "head": ("int8-dyn", ""),
+    }  # fmt: skip
+    rules = [Rule(id="r1", kind="global", config="int8-dyn")]
+    assert why(shown["stem"], rules) == ("float; not applied: int8-dyn from rule 1 whole model")
 
 
 def test_that_the_inspector_says_the_targets_options_in_words(opened, qtbot):

@@ -53,3 +53,12 @@ def test_that_cancelling_is_offered_while_there_is_work(opened, qtbot, engines):
     qtbot.waitUntil(action.isEnabled)
     action.trigger()
     qtbot.waitUntil(lambda: not action.isEnabled())
+
+
+def test_that_an_error_of_a_file_goes_away_when_another_project_opens(opened, notices, tmp_path):
+    (tmp_path / "bad.qwb").write_bytes(b"")
+    opened.files.open_path(tmp_path / "bad.qwb")
+    notice = notices.take("bad.qwb cannot be opened.")
+    assert notice.id in opened.notices.open
+    opened.files.open_path(write_project(tmp_path / "other", make_project()))
+    assert notice.id not in opened.notices.open

@@ -3,7 +3,7 @@
 import json
 
 from workbench.cli import main
-from workbench.deploy.simulators.discovery import load_settings
+from workbench.deploy.simulators.discovery import load_settings, simulating_board
 
 
 def test_that_the_board_of_the_machine_is_remembered(tmp_path, codes, capsys, project_file):
@@ -13,6 +13,9 @@ def test_that_the_board_of_the_machine_is_remembered(tmp_path, codes, capsys, pr
     known = load_settings().board
     assert (known.port, known.baud, known.flash) == ("/dev/x", 9600, "west flash")
     assert main(["board", "set", "--timeout", "0"]) == 2
+    assert simulating_board() is None
+    assert main(["board", "set", "--simulate", "on"]) == 0
+    assert simulating_board().port == "/dev/x"
     assert main(["board", "run", str(project_file)]) == 2
     assert codes == ["board-not-configured", "board-option-invalid", "package-missing"]
     assert json.loads(capsys.readouterr().out.split("Written")[0])["port"] == "/dev/x"

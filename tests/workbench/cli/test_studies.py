@@ -288,6 +288,25 @@ def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
     history.close()
 
 
+def test_that_layers_are_compressed_and_listed(asked, project_file, codes):
+    assert asked("compress")[1] == {"version": 1, "compressions": [], "layers": []}
+    given = ["--channels", "body.conv=8", "--clusters", "15", "--clusters", "head=31"]
+    code, document = asked("compress", *given)
+    assert code == 0
+    assert document["compressions"] == [
+        {"module": "", "channels": None, "clusters": 15},
+        {"module": "body.conv", "channels": 8, "clusters": None},
+        {"module": "head", "channels": None, "clusters": 31},
+    ]
+    assert store.load(project_file).channels() == {"body.conv": 8}
+    lines = asked("compress", as_json=False)[1]
+    assert any(line.startswith("body.conv 8") for line in lines)
+    for wrong in (["--channels", "8"], ["--clusters", "many"], ["--clusters", "2"]):
+        assert asked("compress", *wrong)[0] == 2
+    assert codes == ["compression-unreadable", "compression-unreadable", "compression-invalid"]
+    assert asked("compress", "--clear")[1]["compressions"] == []
+
+
 def test_that_improvers_are_switched_and_listed(asked, project_file):
     assert asked("improve")[1] == {"version": 1, "improvers": []}
     assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}

@@ -72,6 +72,19 @@ def test_that_the_boards_of_the_issue_are_there_and_say_what_is_not_confirmed():
     assert {"himax-we2", "infineon-psoc-edge-e84", "nuvoton-m55m1", "nxp-imx93"} <= set(doubtful)
 
 
+def test_that_the_guide_lists_every_figure_that_is_not_confirmed():
+    page = (Path(__file__).parents[3] / "resources" / "guide" / "user" / "boards.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    for board in all_boards().values():
+        name = board.title.split(" (")[0].split()[-1]
+        mine = [row for row in rows if name in row.split("|")[1]]
+        for npu in board.npu:
+            assert npu.confirmed or any(npu.devices[0] in row for row in mine), board.title
+        for area in board.memory:
+            is_listed = any(area.name in row for row in mine)
+            assert area.confirmed or is_listed, (board.title, area.name)
+
+
 def test_that_choosing_a_board_sets_everything_and_keeps_what_no_board_decides(tmp_path):
     before = make_project()
     own = {**before.target.options, "integer_io": True, "arena_cache_bytes": 1024}

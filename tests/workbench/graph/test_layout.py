@@ -7,12 +7,15 @@ from itertools import pairwise
 
 import pytest
 
+from tests.benchmarks.crossings import crossings, route_segments
 from tests.fakes.drawings import drawn_group, struck_boxes
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy
-from workbench.graph.layout import COLUMN_GAP, Layout, Placement
+from workbench.graph.layout import COLUMN_GAP, Flow, Layout, Placement
 from workbench.graph.ordering import build_rows, count_crossings, order_rows
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+
+FLOWS: tuple[Flow, ...] = ("down", "right", "wrapped")
 
 
 def nested(count: int, seed: int = 1) -> GraphSnapshot:
@@ -107,9 +110,11 @@ def test_that_opening_step_by_step_gives_the_same_drawing_as_at_once() -> None:
     assert contents(layout.arrange(frozenset(opened))) == contents(fresh)
 
 
-def test_that_children_lie_inside_of_their_group() -> None:
+@pytest.mark.parametrize("flow", FLOWS)
+def test_that_children_lie_inside_of_their_group(flow: Flow) -> None:
     tree = Hierarchy(nested(200))
-    placement = Layout(tree).arrange(frozenset(tree.groups))
+    placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))
+    assert overlaps([placement.boxes[node.id] for node in tree.snapshot.nodes]) == 0
     for item, (x, y, width, height) in placement.boxes.items():
         holder = placement.boxes.get(tree.parent[item])
         if holder:
@@ -117,6 +122,34 @@ def test_that_children_lie_inside_of_their_group() -> None:
             assert x + width <= holder[0] + holder[2]
             assert holder[1] < y
             assert y + height <= holder[1] + holder[3]
+
+
+def test_that_data_flows_to_the_right_on_demand() -> None:
+    tree = Hierarchy(nested(60))
+    placement = Layout(tree, flow="right").arrange(frozenset(tree.groups))
+    for inside in placement.insides.values():
+        for route in inside.routes:
+            back = [after[0] < before[0] - 1e-6 for before, after in pairwise(route.points)]
+            assert all(back) if route.is_reversed else not any(back)
+
+
+def test_that_a_long_chain_is_wrapped_into_columns_as_wide_as_a_window() -> None:
+    names = [str(number) for number in range(200)]
+    links = [*pairwise(names)]
+    layout = drawn_group(names, links, dict.fromkeys(names, (120.0, 42.0)), flow="wrapped")
+    assert 1.2 <= layout.width / layout.height <= 2.0
+    tops = [layout.boxes[name][:2] for name in names]
+    assert all(x > a or y > b for (a, b), (x, y) in pairwise(tops))
+    assert drawn_group(names, links, dict.fromkeys(names, (120.0, 42.0))).width < 200
+
+
+def test_that_wrapping_adds_no_crossing() -> None:
+    # Five chains side by side: no line ever has to cross another.
+    names = [f"{chain}.{step}" for step in range(80) for chain in range(5)]
+    links = [(f"{c}.{k}", f"{c}.{k + 1}") for c in range(5) for k in range(79)]
+    layout = drawn_group(names, links, dict.fromkeys(names, (90.0, 42.0)), flow="wrapped")
+    assert layout.width > layout.height
+    assert crossings(route_segments(layout.routes)) == 0
 
 
 def test_that_a_node_with_two_thousand_users_is_laid_out() -> None:
@@ -154,25 +187,27 @@ def branching(seed: int) -> GraphSnapshot:
     return GraphSnapshot("float", tuple(nodes), tuple(edges))
 
 
+@pytest.mark.parametrize("flow", FLOWS)
 @pytest.mark.parametrize("seed", range(60))
-def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int) -> None:
+def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int, flow: Flow) -> None:
     tree = Hierarchy(branching(seed))
-    layout, rng = Layout(tree), random.Random(seed)
+    layout, rng = Layout(tree, flow=flow), random.Random(seed)
     for opened in (frozenset(tree.groups), frozenset(rng.sample([*tree.groups], 1)), frozenset()):
         assert struck_boxes(layout.arrange(opened)) == []
 
 
-def test_that_lines_meet_at_the_borders_of_open_groups() -> None:
+@pytest.mark.parametrize("flow", FLOWS)
+def test_that_lines_meet_at_the_borders_of_open_groups(flow: Flow) -> None:
     tree = Hierarchy(nested(120))
-    placement = Layout(tree).arrange(frozenset(tree.groups))
-    boxes, met = placement.boxes, 0
+    placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))
+    boxes, met, axis = placement.boxes, 0, int(flow == "right")
     for key, inside in placement.insides.items():
-        left = boxes[key][0] if key in boxes else 0.0
+        corner = boxes[key][axis] if key in boxes else 0.0
         for route in inside.routes:
             child = placement.insides.get(route.target)
             if route.port == "exit" or child is None or route.is_reversed:
                 continue
-            assert left + route.points[-1][0] - boxes[route.target][0] in [
+            assert corner + route.points[-1][axis] - boxes[route.target][axis] in [
                 pytest.approx(x) for x in child.entries.values()
             ]
             met += 1

@@ -93,7 +93,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
         "calibration": None, "evaluation": {"data": None, "metric": None, "limit": 256},
         "target": {"id": "ethos-u55-128", "options": {}}, "board": "", "rules": [],
         "presets": {}, "ranges": [], "range_methods": [], "improvers": [],
-        "training_function": None, "trained_weights": None, "plugins": [],
+        "compressions": [], "training_function": None, "trained_weights": None, "plugins": [],
         "verification": {"samples": 16},
         "gate": {"lsb": 3, "sqnr": 40, "argmax": 0.95, "loss": 3, "compiled": True,
                  "fail_if": []},
@@ -406,3 +406,20 @@ def test_that_a_new_file_has_the_mode_of_the_users_mask_and_an_old_one_keeps_its
     write_file(tmp_path / "new", b"2")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o604
     assert [f.name for f in tmp_path.iterdir()] == ["new"]
+
+
+def test_that_a_layer_has_one_size_and_zero_restores_it():
+    made = edits.compress(make_project(), "a.conv", channels=8)
+    made = edits.compress(edits.compress(made, "a.conv", clusters=15), "", clusters=31)
+    assert (made.channels(), made.clusters()) == ({"a.conv": 8}, {"": 31, "a.conv": 15})
+    made = edits.compress(made, "a.conv", channels=0)
+    assert (made.channels(), made.clusters()["a.conv"]) == ({}, 15)
+    made = edits.compress(edits.compress(made, "a.conv", clusters=0), "", clusters=0)
+    assert made == make_project()
+    for wrong in ({"module": "", "channels": 8}, {"module": "a", "clusters": 2}):
+        with refused("compression-invalid"):
+            edits.compress(make_project(), **wrong)
+    raw = json.loads(store.dump(make_project()))
+    raw["compressions"] = [{"module": "a", "channels": 8}, {"module": "a", "clusters": 15}]
+    with pytest.raises(WorkbenchError):
+        store.parse(json.dumps(raw).encode(), "net.qwb")

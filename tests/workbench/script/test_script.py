@@ -107,11 +107,10 @@ def test_that_the_model_of_a_python_file_is_imported_from_it(written, tmp_path):
 @pytest.mark.parametrize(
     "project",
     [
-        make_project().model_copy(update={"trained_weights": "w.safetensors"}),
         edits.set_improver(make_project(), "equalize", on=True),
         make_project().model_copy(update={"target": TargetChoice(id="formats")}),
     ],
-    ids=["trained", "improved", "formats"],
+    ids=["improved", "formats"],
 )
 def test_that_a_project_without_a_script_is_refused(written, project):
     from workbench.errors import WorkbenchError
@@ -119,3 +118,27 @@ def test_that_a_project_without_a_script_is_refused(written, project):
     with pytest.raises(WorkbenchError) as caught:
         written(project)
     assert caught.value.infos[0].where.kind == "option"
+
+
+def test_that_compression_and_trained_weights_are_written_in_their_order(written):
+    project = edits.compress(make_project(), "body.conv", channels=8)
+    project = edits.use_trained(edits.compress(project, "", clusters=15), "w.safetensors")
+    text = written(project)
+    steps = ["prune(module, {'body.conv': 8})", "'w.safetensors'", "cluster(module, {'': 15})"]
+    places = [text.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "def prune(" not in written(make_project())
+
+
+def test_that_no_two_parts_of_a_script_have_the_same_name_for_different_things(written):
+    project = edits.compress(make_project(), "", clusters=15)
+    options = {**project.target.options, "integer_io": True}
+    project = edits.set_target(project, TargetChoice(id="ethos-u55-128", options=options))
+    project = edits.assign(project, "module_name", "body", "cpu")
+    known = {}
+    for node in ast.parse(written(project)).body:
+        names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        if isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        for name in names:
+            assert known.setdefault(name, ast.dump(node)) == ast.dump(node), name

@@ -31,7 +31,7 @@ from ui.shared.quality_cards import (
     quality_origin,
 )
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
-from ui.shared.tabs import Tabs
+from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import Place
@@ -49,6 +49,7 @@ NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
 NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
 Key = tuple[Path, bool]
 _SQNR = 1
+_WIDE_PX = 820
 
 
 class AccuracyPanel(ResultPanel):
@@ -62,15 +63,13 @@ class AccuracyPanel(ResultPanel):
         self._keys: dict[StageId, Key | None] = {"evaluate": None, "verify": None}
         self.frames["evaluate"] = StageFrame("Quality", NO_QUALITY, self._make_quality, self)
         self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
-        split = QSplitter(Qt.Orientation.Horizontal, self)
-        for number, stage in enumerate(self.frames):
-            split.addWidget(self.frames[stage])
-            split.setStretchFactor(number, 5 - 2 * number)
-            split.setCollapsible(number, False)
-        split.setSizes([560, 370])
+        self.parts = SplitOrTabs(
+            (("Quantized model", self.frames["evaluate"]), ("Program", self.frames["verify"])),
+            (3, 2), _WIDE_PX, self,
+        )  # fmt: skip
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
-        layout.addWidget(split)
+        layout.addWidget(self.parts)
 
     def set_theme(self, theme: Theme) -> None:
         if self.has("evaluate"):
@@ -85,7 +84,7 @@ class AccuracyPanel(ResultPanel):
         super().refresh()
         # A target without a program has nothing to compare with.
         project = self.context.document.project
-        self.frames["verify"].setVisible(project is None or has_stage(project, "verify"))
+        self.parts.set_part_visible(1, project is None or has_stage(project, "verify"))
 
     def show_results(self) -> None:
         evaluated = self.read(EvaluateResult, "evaluate")
@@ -108,6 +107,7 @@ class AccuracyPanel(ResultPanel):
         if not self.worst_first.isChecked():
             self.worst_first.setChecked(True)
             self._on_worst_first(True)
+        self.parts.show_part(self.frames["evaluate"])
         self.pages.setCurrentIndex(0)
         self._choose(self._order[:1])
 

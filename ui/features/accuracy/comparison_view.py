@@ -21,7 +21,7 @@ from ui.shared.quality_cards import (
 )
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
-from workbench.analysis.gate import GateResult, limit_text
+from workbench.analysis.gate import GateResult, limit_words
 from workbench.results import VerifyResult
 from workbench.results.quality import TokenStep
 
@@ -105,8 +105,8 @@ class ComparisonView(QWidget):
         """Show the verdict of the gate with all limits; nothing without one."""
         self.verdict.setVisible(gate is not None)
         if gate is not None:
-            held = {True: "held", False: "broken", None: "not checked"}
-            limits = [f"{held[limit.held]}: {limit_text(limit)}" for limit in gate.limits]
+            signs = {True: "\u2713", False: "\u2717", None: "?"}
+            limits = [f"{signs[limit.held]} {limit_words(limit)}" for limit in gate.limits]
             self.verdict.setText("\n".join([f"Verdict: {gate.sentence}", *limits]))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:

@@ -26,7 +26,7 @@ from ui.shared.labels import Label, literal
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
-from workbench.analysis.gate import limit_text
+from workbench.analysis.gate import limit_words
 from workbench.errors import Place
 from workbench.results import PackageResult
 
@@ -120,6 +120,8 @@ class DeliverPanel(ResultPanel):
         for action in ("deliver", "inside"):
             self.buttons[action].setEnabled(package.current)
             self.buttons[action].setToolTip("" if package.current else "Run Package first")
+        is_program = any(file.name.endswith(".pte") for file in package.value.files)
+        self.buttons["inside"].setVisible(is_program)
         self.fit.render_fit(self._fits.read(), self.context.theme)
         key = (package.folder, package.current)
         if key != self._key:
@@ -170,7 +172,10 @@ class DeliverPanel(ResultPanel):
             self.verdict.setText(NOT_VERIFIED)
             self.verdict.setStyleSheet(f"color: {theme.muted};")
             return
-        lines = [f"Verdict: {gate.sentence}.", *(limit_text(limit) for limit in gate.limits)]
+        lines = [
+            f"Verdict: {gate.sentence.rstrip('.')}.",
+            *(limit_words(limit) for limit in gate.limits),
+        ]
         if gate.execution is not None:
             lines.insert(1, gate.execution.sentence)
         self.verdict.setText(lines[0])

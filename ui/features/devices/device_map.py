@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chip import AnyIndex
 from ui.shared.figure_table import ROOT, Column, FigureTableModel
-from ui.shared.figures import DASH, count, milliseconds, size
+from ui.shared.figures import DASH, count, kib, milliseconds, size
 from ui.shared.labels import literal
 from ui.shared.theme import Theme
 from workbench.deploy.boards import Board, why_not_on
@@ -158,11 +158,11 @@ DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("Time", _text(lambda t: t.inference_ms, milliseconds), _value(lambda t: t.inference_ms),
            "Cycles divided by the clock of the system configuration, estimated by Vela",
            lambda r: r.time_share),
-    Column("SRAM", _text(lambda t: t.sram_bytes, lambda v: size(int(v))),
+    Column("SRAM [KiB]", _text(lambda t: t.sram_bytes, lambda v: kib(int(v))),
            _value(lambda t: t.sram_bytes), "Peak, estimated by Vela", lambda r: r.sram_share),
     Column("Cycles", _text(lambda t: t.cycles_total, count), _value(lambda t: t.cycles_total),
            "Estimated by Vela"),
-    Column("Constants", _text(lambda t: t.flash_bytes, lambda v: size(int(v))),
+    Column("Constants [KiB]", _text(lambda t: t.flash_bytes, lambda v: kib(int(v))),
            _value(lambda t: t.flash_bytes), "Weights and commands, estimated by Vela"),
     Column("SRAM limit", lambda r: option(r.point, "arena_cache_bytes")),
     Column("Optimise", lambda r: option(r.point, "optimise")),
@@ -342,6 +342,7 @@ class HeatMap(QWidget):
         self.figure.addItems(figures)
         self.figure.activated.connect(self.figure_chosen)
         self.view = QTableView(self)
+        self.view.setTabKeyNavigation(False)
         self.view.setAccessibleName("Heat map of devices and memory modes")
         self.view.setModel(model)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)

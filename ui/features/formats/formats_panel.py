@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -37,6 +38,7 @@ from workbench.targets.formats.values import Prediction, predict
 
 NOTHING = "Run Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
+_WIDE_PX = 640
 _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
 
 
@@ -110,7 +112,7 @@ class FormatsPanel(Panel):
             part.setAutoFillBackground(False)
             part.setStyleSheet("background: transparent;")
         buttons = QHBoxLayout()
-        buttons.addWidget(self.summary, 1)
+        buttons.addStretch(1)
         buttons.addWidget(self.back)
         buttons.addWidget(self.apply)
         seen = QWidget(self)
@@ -118,8 +120,9 @@ class FormatsPanel(Panel):
         right.setContentsMargins(4, 8, 8, 8)
         right.addWidget(self.none, 1)
         right.addWidget(self.chart, 1)
+        right.addWidget(self.summary)
         right.addLayout(buttons)
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(scroll)
         split.addWidget(seen)
         split.setStretchFactor(1, 1)
@@ -127,6 +130,15 @@ class FormatsPanel(Panel):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(split)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the form above the histogram where there is too little room beside it."""
+        super().resizeEvent(event)
+        is_wide = self.width() >= _WIDE_PX
+        orientation = Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
+        if self._split.orientation() != orientation:
+            self._split.setOrientation(orientation)
+            self._split.setSizes([370, 560] if is_wide else [200, 260])
 
     def _read(self, folder: Path | None) -> None:
         calibrated = self.context.load(CalibrateResult, "calibrate")

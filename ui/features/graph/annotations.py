@@ -14,9 +14,10 @@ from ui.features.graph.graph_results import (
     OverlayRequest,
     float_configs,
     measure_id,
+    wishes_of,
 )
 from ui.features.graph.marks import Overlay
-from ui.shared.explanations import why
+from ui.shared.explanations import QuantizerReport, applied, why
 from workbench.ids import StageId
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ui.shared.panel import PanelContext
     from ui.state.background import Background
     from workbench.graph.numbers_file import NumbersFile
+    from workbench.project.rules import Effective
 
 TOPIC = "survey"
 STAGES: tuple[StageId, ...] = ("prepare", "evaluate", "lower", "run")
@@ -61,6 +63,7 @@ class Annotations(QObject):
         self._unreported: list[NumbersFile] = []
         self._asked = 0
         self.data = OverlayData()
+        self._report = QuantizerReport()
         background.done.connect(self._on_done)
         bar.overlay.changed.connect(self.show_overlay)
         context.document.opened.connect(self._forget)
@@ -77,7 +80,7 @@ class Annotations(QObject):
             level, dict(files), {s: f for s, f in results.items() if f},
             context.model_index.snapshot, context.model_index.resolution.nodes,
             project.rules if project else (), self._dropped,
-            beside.results if beside else {},
+            beside.results if beside else {}, self._configs(),
         )  # fmt: skip
         self._asked += 1
         self._background.submit(TOPIC, partial(self._answer, self._asked, request))
@@ -93,15 +96,21 @@ class Annotations(QObject):
         project, model_index = self._context.document.project, self._context.model_index
         if project is None or model_index.snapshot is None:
             return
-        mine, known = (
-            float_configs(model_index.snapshot, model_index.resolution.nodes),
-            model_index.snapshot,
-        )
-        nodes = known.nodes_by_id
-        self._view.surface.set_chips({i: e.chip for i, e in mine.items()})
+        mine = float_configs(model_index.snapshot, self._configs())
+        nodes = model_index.snapshot.nodes_by_id
+        self._view.surface.set_chips({i: e.chip for i, e in mine.items()}, wishes_of(mine))
         self._view.surface.set_tooltips(
             {i: why(e, project.rules, nodes[i].module) for i, e in mine.items()}
         )
+
+    def _configs(self) -> Mapping[str, Effective]:
+        """Return the configs as applied if they are known, else as the rules ask for."""
+        from workbench.results import PrepareResult
+
+        prepared = self._context.load(PrepareResult, "prepare")
+        predicted = self._context.model_index.resolution.nodes
+        self._report.update(prepared, predicted)
+        return applied(self._report.notes(predicted), predicted)
 
     def show_overlay(self) -> None:
         """Colour the view by the selected number. The brush is kept for the same number."""
@@ -130,8 +139,10 @@ class Annotations(QObject):
         answer: OverlayData = answered[1]
         self.data = answer
         self._view.surface.set_reasons(answer.reasons)
-        if answer.level != FLOAT:
-            self._view.surface.set_chips(answer.chips)
+        if answer.level == FLOAT:
+            self.show_configs()
+        else:
+            self._view.surface.set_chips(answer.chips, answer.wishes)
             self._view.surface.set_tooltips(answer.tips)
         measures = answer.measures.values()
         self._overlay.offer([(m.id, m.title, m.how, m.log) for m in measures])

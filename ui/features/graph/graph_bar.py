@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import (
     QActionGroup,
     QColor,
@@ -463,6 +464,7 @@ TOOLS = (
 )
 MENUS = (
     ("nest", "Grouping"),
+    ("flow", "Direction"),
     ("beside", "Compare side by side"),
     ("bookmark", "Bookmarks"),
     ("save", "Save image"),
@@ -473,6 +475,11 @@ SHAPES = (
     ("flat", "No grouping"),
 )
 FIRST_SHAPE = "folded"
+FLOWS = (
+    ("down", "Top to bottom"),
+    ("right", "Left to right"),
+    ("wrapped", "Wrapped into columns"),
+)
 
 
 class GraphBar(QWidget):
@@ -481,10 +488,12 @@ class GraphBar(QWidget):
     Signals:
         picture_asked: ``png`` or ``svg``.
         shape_asked: ``modules``, ``folded`` or ``flat``.
+        flow_asked: ``down``, ``right`` or ``wrapped``.
     """
 
     picture_asked = Signal(str)
     shape_asked = Signal(str)
+    flow_asked = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -498,9 +507,10 @@ class GraphBar(QWidget):
         for level in LEVELS:
             self.tabs.addTab(level.title)
             self.tabs.setTabToolTip(self.tabs.count() - 1, level.words)
+        # The Tab key follows the order in which widgets are made.
+        self.tool_row = ToolRow(self)
         self.search = GraphSearch(self)
         self.overlay = OverlayBar(self)
-        self.tool_row = ToolRow(self)
         self.tools = {name: self.tool_row.add_tool(text) for name, text in TOOLS}
         self.menus: dict[str, QMenu] = {}
         for name, text in MENUS:
@@ -542,16 +552,24 @@ class GraphBar(QWidget):
         for suffix in ("png", "svg"):
             action = self.menus["save"].addAction(f"Save as {suffix.upper()}\u2026")
             action.triggered.connect(lambda _=False, s=suffix: self.picture_asked.emit(s))
-        choice = QActionGroup(self)
-        for shape, words in SHAPES:
-            action = choice.addAction(words)
-            action.setCheckable(True)
-            action.setChecked(shape == FIRST_SHAPE)
-            action.setData(shape)
-            action.triggered.connect(lambda _=False, s=shape: self.shape_asked.emit(s))
-            self.menus["nest"].addAction(action)
+        for name, choices, asked in (
+            ("nest", SHAPES, self.shape_asked), ("flow", FLOWS, self.flow_asked)
+        ):  # fmt: skip
+            group = QActionGroup(self)
+            for value, words in choices:
+                action = group.addAction(words)
+                action.setCheckable(True)
+                action.setData(value)
+                action.triggered.connect(partial(_emit, asked, value))
+                self.menus[name].addAction(action)
+        self.render_choices(FIRST_SHAPE, FLOWS[0][0])
 
-    def render_shape(self, shape: str) -> None:
-        """Check the action of the present grouping."""
-        for action in self.menus["nest"].actions():
-            action.setChecked(action.data() == shape)
+    def render_choices(self, shape: str, flow: str) -> None:
+        """Check the actions of the present grouping and direction."""
+        for name, present in (("nest", shape), ("flow", flow)):
+            for action in self.menus[name].actions():
+                action.setChecked(action.data() == present)
+
+
+def _emit(signal: SignalInstance, value: str, _checked: bool = False) -> None:
+    signal.emit(value)

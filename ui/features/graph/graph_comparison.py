@@ -143,7 +143,11 @@ class Comparison(QObject):
         self._other: ComparedGraph | None = None
         self._place = -1
         self._is_leading = False
+        self._is_first = True
+        # Whether a pending layout of a side follows the other side.
+        self._left_follows = self._right_follows = False
         background.done.connect(self._on_done)
+        view.groups.laid_out.connect(self._on_left_laid_out)
 
     @property
     def other(self) -> ComparedGraph | None:
@@ -177,6 +181,7 @@ class Comparison(QObject):
             self.pane.close_asked.connect(self.close)
             self.pane.step_asked.connect(self.step)
             self.pane.view.selection.changed.connect(self._on_right_chosen)
+            self.pane.view.groups.laid_out.connect(self._on_right_laid_out)
             self._splitter.addWidget(self.pane)
             half = self._splitter.width() // 2
             self._splitter.setSizes([half, half])
@@ -258,6 +263,7 @@ class Comparison(QObject):
             self.failed.emit(answer.problem)
             return
         self.pairing, self._place = answer.pairing, -1
+        self._is_first = True
         self.pane.view.groups.render_snapshot(answer.right)
         pairing = answer.pairing
         mine: dict[str, Difference] = dict.fromkeys(pairing.removed, "removed")
@@ -268,6 +274,24 @@ class Comparison(QObject):
         self.pane.view.surface.set_differences(theirs, pairing.changed_right)
         self.pane.show_pairing(self._other.title if self._other else "", pairing)
         self.select(self._view.surface.selected)
+
+    def _on_left_laid_out(self) -> None:
+        """Open the same groups at the right, in the same grouping and flow."""
+        follows, self._left_follows = self._left_follows, False
+        if self.pane is not None and not follows and not self._view.groups.isolated:
+            self._right_follows = self.pane.view.groups.follow(self._view.groups)
+
+    def _on_right_laid_out(self) -> None:
+        """Open at the left what was opened at the right; at first the left one leads."""
+        follows, self._right_follows = self._right_follows, False
+        if self.pane is None or follows or self._view.groups.isolated:
+            return
+        right = self.pane.view.groups
+        if self._is_first:
+            self._is_first = False
+            self._right_follows = right.follow(self._view.groups)
+        else:
+            self._left_follows = self._view.groups.follow(right)
 
     def _on_right_chosen(self, node_ids: frozenset[str]) -> None:
         if self.pairing is not None:

@@ -14,7 +14,8 @@ from workbench.graph.hierarchy import isolate
 if TYPE_CHECKING:
     from ui.features.graph.graph_surface import GraphSurface
     from ui.features.graph.scene import Scene
-    from workbench.graph.hierarchy import Shape
+    from workbench.graph.hierarchy import Hierarchy, Shape
+    from workbench.graph.layout import Flow
     from workbench.graph.snapshot import GraphSnapshot
 
 
@@ -23,11 +24,12 @@ class GraphGroups(QObject):
 
     Attributes:
         shape: How operations are grouped.
+        flow: The direction of the drawing.
         expanded: The open groups of the last requested layout.
 
     Signals:
         leaving: the open groups or the grouping are about to change.
-        regrouped: another grouping was requested.
+        regrouped: another grouping or flow was requested.
         isolated_part: another part of the graph was requested.
         scene_shown: the former scene or None, the new one, and the group that was toggled or "".
         laid_out: a new scene is shown and the camera has moved.
@@ -44,6 +46,7 @@ class GraphGroups(QObject):
     def __init__(self, surface: GraphSurface, parent: QObject) -> None:
         super().__init__(parent)
         self.shape: Shape = "folded"
+        self.flow: Flow = "down"
         self.expanded: frozenset[str] = frozenset()
         self._surface = surface
         self._snapshot: GraphSnapshot | None = None
@@ -63,6 +66,11 @@ class GraphGroups(QObject):
     def snapshot(self) -> GraphSnapshot | None:
         """The shown graph, or the isolated part of it."""
         return self._snapshot
+
+    @property
+    def hierarchy(self) -> Hierarchy | None:
+        """The groups of the shown scene; None before the first one."""
+        return None if self._surface.scene is None else self._surface.scene.hierarchy
 
     @property
     def isolated(self) -> bool:
@@ -135,9 +143,9 @@ class GraphGroups(QObject):
             self.expanded = expanded
             self._request(self._new_order(expanded))
 
-    def restore(self, expanded: frozenset[str], shape: Shape) -> None:
-        """Open exactly these groups in this grouping, as an earlier place has them."""
-        self.expanded, self.shape = expanded, shape
+    def restore(self, expanded: frozenset[str], shape: Shape, flow: Flow) -> None:
+        """Open exactly these groups in this grouping and flow, as an earlier place has them."""
+        self.expanded, self.shape, self.flow = expanded, shape, flow
         self._request(self._new_order(expanded))
 
     def set_shape(self, shape: Shape) -> None:
@@ -151,6 +159,37 @@ class GraphGroups(QObject):
         self.shape = shape
         self._anchor = ""
         self._request(self._new_order(None))
+        self.regrouped.emit()
+
+    def follow(self, other: GraphGroups) -> bool:
+        """Open the groups that are open in another view, with its grouping and flow.
+
+        Groups that only this graph has stay as they are. Return whether anything changes.
+        """
+        theirs = other.hierarchy
+        if self._snapshot is None or theirs is None:
+            return False
+        shape, flow = other.shape, other.flow
+        expanded = other.expanded | {key for key in self.expanded if key not in theirs.groups}
+        if (shape, flow) == (self.shape, self.flow):
+            mine = self.hierarchy
+            known = expanded if mine is None else expanded & mine.groups.keys()
+            if known == self.expanded:
+                return False
+        self.restore(expanded, shape, flow)
+        return True
+
+    def set_flow(self, flow: Flow) -> None:
+        """Set the direction of the drawing; the open groups stay open."""
+        if flow == self.flow:
+            return
+        if self._snapshot is None:
+            self.flow = flow
+            return
+        self.leaving.emit()
+        self.flow = flow
+        self._anchor = ""
+        self._request(self._new_order(self.expanded))
         self.regrouped.emit()
 
     def isolate_selection(self) -> None:
@@ -185,7 +224,8 @@ class GraphGroups(QObject):
 
     def _new_order(self, expanded: frozenset[str] | None) -> Order:
         assert self._snapshot is not None
-        return Order(self._snapshot, expanded, area=self._surface.area(), shape=self.shape)
+        area = self._surface.area()
+        return Order(self._snapshot, expanded, area=area, shape=self.shape, flow=self.flow)
 
     def _request(self, order: Order) -> None:
         self._order, self._surface.is_waiting = order, True

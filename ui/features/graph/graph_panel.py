@@ -39,6 +39,7 @@ from workbench.graph.numbers_file import SUFFIXES, read_numbers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workbench.graph.layout import Flow
     from workbench.graph.numbers_file import NumbersFile
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Bookmark
@@ -170,8 +171,9 @@ class GraphPanel(Panel):
         self._chosen: tuple[str, frozenset[str]] = (FLOAT, frozenset())
         self._sought = ""
         self._wanted: Bookmark | None = None
-        self.view = GraphView(context.theme, self)
         self.bar = GraphBar(self)
+        self.view = GraphView(context.theme, self)
+        self.view.groups.flow = context.settings.graph_flow
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
         self.note = GraphNote(self)
@@ -225,7 +227,7 @@ class GraphPanel(Panel):
         view.menu_asked.connect(self._precisions.add_to)
         view.search_requested.connect(self.search.ask)
         view.groups.isolation_changed.connect(self.note.show_isolation)
-        view.groups.laid_out.connect(lambda: bar.render_shape(view.groups.shape))
+        view.groups.laid_out.connect(self._render_choices)
         self.note.whole_asked.connect(view.groups.show_all)
         self.tabs.tabBarClicked.connect(self._on_tab_clicked)
         self.tabs.currentChanged.connect(self._on_level_changed)
@@ -246,6 +248,7 @@ class GraphPanel(Panel):
             bar.tools[name].clicked.connect(act)
         bar.picture_asked.connect(self._ask_file)
         bar.shape_asked.connect(view.groups.set_shape)
+        bar.flow_asked.connect(self._on_flow_asked)
         bar.menus["beside"].aboutToShow.connect(self._fill_beside)
         for keys, act in (
             (QKeySequence(QKeySequence.StandardKey.Find), self.search.ask),
@@ -389,6 +392,13 @@ class GraphPanel(Panel):
             self._show_chosen()
         else:
             self.show_level(target)
+
+    def _render_choices(self) -> None:
+        self.bar.render_choices(self.view.groups.shape, self.view.groups.flow)
+
+    def _on_flow_asked(self, flow: Flow) -> None:
+        self.context.settings.graph_flow = flow
+        self.view.groups.set_flow(flow)
 
     def _on_place_asked(self, bookmark: Bookmark) -> None:
         """Go to a bookmark, at its level if that exists."""

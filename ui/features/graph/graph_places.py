@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QPointF, QRectF
+from PySide6.QtCore import QObject, QPointF, QRectF, QSizeF
 
 from ui.features.graph.picture import Camera, fit
 from workbench.graph.layout import HEADER
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ui.features.graph.graph_surface import GraphSurface
     from ui.features.graph.scene import Scene
     from workbench.graph.hierarchy import Shape
+    from workbench.graph.layout import Flow
 
 
 PLACES_KEPT = 100
@@ -25,8 +26,9 @@ REVEALED_AT_MOST = 60
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A visited place: the open groups, the camera and the grouping.
+    """A visited place: the open groups, the camera, the grouping and the flow.
 
+    Without a ``flow``, the present one stays.
     With an ``anchor``, the camera's x and y are the offset from that item's corner to the middle
     of the widget, which stays valid when the layout changes.
     """
@@ -35,6 +37,7 @@ class Place:
     camera: Camera
     shape: Shape = "folded"
     anchor: str = ""
+    flow: Flow | None = None
 
 
 class History:
@@ -83,16 +86,19 @@ class GraphPlaces(QObject):
         groups.scene_shown.connect(self._on_scene_shown)
 
     def fit(self) -> None:
-        """Show the whole scene; of a very tall scene the top at a readable scale."""
+        """Show the whole scene; of a very long scene the start at a readable scale."""
         scene, size = self._surface.scene, self._surface.size()
         if scene is not None:
             self._leave()
-            tall = scene.bounds.height() > 12 * size.height()
-            self._surface.look(fit(scene.bounds, size, SHOWN_SCALE if tall else 0.0))
+            bounds = scene.bounds
+            long = bounds.height() > 12 * size.height() or bounds.width() > 12 * size.width()
+            least = SHOWN_SCALE if long else 0.0
+            self._surface.look(fit(bounds, size, least, scene.flow))
 
     def here(self) -> Place:
         """Return the present place."""
-        return Place(self._groups.expanded, self._surface.camera, self._groups.shape)
+        groups = self._groups
+        return Place(groups.expanded, self._surface.camera, groups.shape, flow=groups.flow)
 
     def item_near(self, point: QPointF) -> str:
         """Return an item at or near a scene position; "" if there is none."""
@@ -160,12 +166,14 @@ class GraphPlaces(QObject):
         groups = self._groups
         if place is None or groups.snapshot is None:
             return
-        is_same = (place.expanded, place.shape) == (groups.expanded, groups.shape)
+        flow = place.flow or groups.flow
+        present = (groups.expanded, groups.shape, groups.flow)
+        is_same = (place.expanded, place.shape, flow) == present
         if is_same and not self._surface.is_waiting:
             self._land(place)
             return
         self._target = place
-        groups.restore(place.expanded, place.shape)
+        groups.restore(place.expanded, place.shape, flow)
 
     def _land(self, place: Place) -> None:
         """Set the camera of a place; if its anchor no longer exists, fit the scene."""
@@ -190,7 +198,7 @@ class GraphPlaces(QObject):
         is_same = former is not None and former.hierarchy is scene.hierarchy
         is_other = former is not None and _kind(former) != _kind(scene)
         if former is None or (is_other and self._target is None):
-            surface.look(fit(scene.bounds, surface.size(), FIRST_SCALE))
+            surface.look(_first(scene, surface.size()))
         elif is_same and self._target is None:
             self._keep_in_place(former, scene, anchor)
         if self._target is not None:
@@ -223,6 +231,14 @@ def _around(point: QPointF) -> QRectF:
     return QRectF(point.x() - 400, point.y() - 300, 800, 600)
 
 
-def _kind(scene: Scene) -> tuple[str, str]:
-    """Return the level and the grouping of a scene. If they change, the camera is reset."""
-    return scene.hierarchy.snapshot.level, scene.hierarchy.shape
+def _kind(scene: Scene) -> tuple[str, str, str]:
+    """Return level, grouping and flow of a scene. If they change, the camera is reset."""
+    return scene.hierarchy.snapshot.level, scene.hierarchy.shape, scene.flow
+
+
+def _first(scene: Scene, size: QSizeF) -> Camera:
+    """Return the camera of a new scene: legible, or all of a wrapped one that is nearly so."""
+    whole = fit(scene.bounds, size)
+    if scene.flow == "wrapped" and whole.scale >= SHOWN_SCALE:
+        return whole
+    return fit(scene.bounds, size, FIRST_SCALE, scene.flow)

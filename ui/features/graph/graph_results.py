@@ -262,6 +262,11 @@ def chips(lineage: Lineage, level: str, nodes: Mapping[str, Effective]) -> dict[
     return chips_by_node
 
 
+def wishes_of(configs: Mapping[str, Effective]) -> dict[str, str]:
+    """Return the labels that were asked for and not applied, by operation."""
+    return {name: effective.wish for name, effective in configs.items() if effective.wish}
+
+
 def reasons(
     prepared: PrepareResult | None,
     lowered: LowerResult | None,
@@ -310,19 +315,21 @@ class OverlayRequest:
     rules: Sequence[Rule] = ()
     dropped: Sequence[NumbersFile] = ()
     against: Mapping[str, Path] = field(default_factory=dict)
+    applied: Mapping[str, Effective] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class OverlayData:
     """Overlay data: the lineage of all levels, and annotations of the shown level.
 
-    ``chips`` and ``tips`` are the config label and description of operations; ``numbers`` has
-    the values of each measure.
+    ``chips`` and ``tips`` are the config label and description of operations, ``wishes`` the
+    labels that were asked for and not applied; ``numbers`` has the values of each measure.
     """
 
     level: str = FLOAT
     lineage: Lineage = field(default_factory=lambda: Lineage({}))
     chips: Mapping[str, str] = field(default_factory=dict)
+    wishes: Mapping[str, str] = field(default_factory=dict)
     tips: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     rows: tuple[CompiledRow, ...] | None = None
@@ -367,11 +374,14 @@ class OverlayLoader:
             found += differences(found, self._against(request, lineage))
         found += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
-        mine = self._configs(request, lineage)
+        nodes = request.applied
+        mine = (
+            float_configs(request.first, nodes) if level == FLOAT else chips(lineage, level, nodes)
+        )
         known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
         tips = {i: why(e, request.rules, known[i].module) for i, e in mine.items() if i in known}
         return OverlayData(
-            level, lineage, {i: e.chip for i, e in mine.items()}, tips,
+            level, lineage, {i: e.chip for i, e in mine.items()}, wishes_of(mine), tips,
             reasons(prepared, lowered, lineage, level, request.nodes), rows,
             {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
         )  # fmt: skip
@@ -387,11 +397,6 @@ class OverlayLoader:
             *(quality(evaluated, lineage) if evaluated else ()),
             *cost(rows or (), lineage.first, _peak(lowered)),
         ]
-
-    def _configs(self, request: OverlayRequest, lineage: Lineage) -> Mapping[str, Effective]:
-        if request.level != FLOAT:
-            return chips(lineage, request.level, request.nodes)
-        return float_configs(request.first, request.nodes)
 
     def _relate(self, request: OverlayRequest, outdated: Callable[[], bool]) -> Lineage:
         """Return the lineage of the levels; unreadable levels are skipped."""

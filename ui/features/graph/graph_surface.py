@@ -88,9 +88,9 @@ class GraphSurface(QObject):
         self._backing = Backing(self._painter)
         self.update()
 
-    def set_chips(self, chips: Mapping[str, str]) -> None:
-        """Set the config label of each operation."""
-        self.marks.chips = chips
+    def set_chips(self, chips: Mapping[str, str], wishes: Mapping[str, str] | None = None) -> None:
+        """Set the config label of each operation, and labels that were asked for in vain."""
+        self.marks.chips, self.marks.wishes = chips, wishes or {}
         self._remark()
 
     def set_reasons(self, reasons: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from workbench.graph.snapshot import collection_paused
 
 if TYPE_CHECKING:
     from workbench.graph.hierarchy import Shape
+    from workbench.graph.layout import Flow
     from workbench.graph.snapshot import GraphSnapshot
 
 LAYOUTS_KEPT = 6
@@ -29,7 +30,7 @@ class Order:
     """A layout request. ``expanded`` None opens groups to a readable depth.
 
     ``everything`` opens all groups. ``area`` is the visible area, which is prepared first.
-    ``shape`` is how operations are grouped.
+    ``shape`` is how operations are grouped, ``flow`` the direction of the drawing.
     """
 
     snapshot: GraphSnapshot
@@ -37,6 +38,7 @@ class Order:
     everything: bool = False
     area: QRectF = field(default_factory=QRectF)
     shape: Shape = "folded"
+    flow: Flow = "down"
 
 
 class LayoutThread(OrderThread[Order]):
@@ -50,7 +52,7 @@ class LayoutThread(OrderThread[Order]):
         self._running: Order | None = None
         # Freeing a large scene is slow, so the last scenes are kept and freed by this thread.
         self._made: list[Scene] = []
-        self._layouts: OrderedDict[tuple[int, Shape], Layout] = OrderedDict()
+        self._layouts: OrderedDict[tuple[int, Shape, Flow], Layout] = OrderedDict()
 
     def submit(self, order: Order) -> None:
         """Compute this layout next; cancel the former order."""
@@ -87,7 +89,7 @@ class LayoutThread(OrderThread[Order]):
             return is_current
 
     def _make(self, order: Order) -> Scene | None:
-        layout = self._layout(order.snapshot, order.shape)
+        layout = self._layout(order.snapshot, order.shape, order.flow)
         hierarchy = layout.hierarchy
         expanded = hierarchy.opening() if order.expanded is None else order.expanded
         if order.everything:
@@ -100,10 +102,10 @@ class LayoutThread(OrderThread[Order]):
         scene.visible_cells(order.area)
         return scene
 
-    def _layout(self, snapshot: GraphSnapshot, shape: Shape) -> Layout:
-        key = (id(snapshot), shape)
+    def _layout(self, snapshot: GraphSnapshot, shape: Shape, flow: Flow) -> Layout:
+        key = (id(snapshot), shape, flow)
         if key not in self._layouts:
-            layout = Layout(Hierarchy(snapshot, shape), self._is_outdated)
+            layout = Layout(Hierarchy(snapshot, shape), self._is_outdated, flow)
             self._layouts[key] = layout
             while len(self._layouts) > LAYOUTS_KEPT:
                 self._layouts.popitem(last=False)

@@ -128,10 +128,14 @@ SIGNS: dict[Difference, str] = {"added": "+", "removed": "\u2212", "changed": "\
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """The config chip of an item: its label, which sets the colour, and its text."""
+    """The config chip of an item: its label, which sets the colour, and its text.
+
+    ``wish`` is the label that was asked for and not applied, "" if there is none.
+    """
 
     label: str
     text: str
+    wish: str = ""
 
 
 class Marks:
@@ -139,6 +143,7 @@ class Marks:
 
     def __init__(self) -> None:
         self.chips: Mapping[str, str] = {}
+        self.wishes: Mapping[str, str] = {}
         self.reasons: Mapping[str, str] = {}
         self.tooltips: Mapping[str, str] = {}
         self.differences: Mapping[str, Difference] = {}
@@ -166,12 +171,17 @@ class Marks:
     def _find_chip(self, item: str, hierarchy: Hierarchy) -> Chip | None:
         if item not in hierarchy.groups:
             label = self.chips.get(item)
-            return Chip(label, label) if label else None
-        labels = Counter(self.chips[leaf] for leaf in hierarchy.leaves(item) if leaf in self.chips)
+            return Chip(label, label, self.wishes.get(item, "")) if label else None
+        leaves = [leaf for leaf in hierarchy.leaves(item) if leaf in self.chips]
+        labels = Counter(self.chips[leaf] for leaf in leaves)
         if not labels:
             return None
         (label, count), *others = labels.most_common()
-        return Chip(MIXED, MIXED) if others else Chip(label, f"{label} {TIMES}{count}")
+        if others:
+            return Chip(MIXED, MIXED)
+        wishes = {self.wishes.get(leaf, "") for leaf in leaves}
+        wish = wishes.pop() if len(wishes) == 1 else ""
+        return Chip(label, f"{label} {TIMES}{count}", wish)
 
     def amount(self, item: str, hierarchy: Hierarchy) -> float | None:
         """Return an operation's overlay value; of a group the sum, or the lowest or highest."""

@@ -18,14 +18,21 @@ if TYPE_CHECKING:
 
 
 JOINTS_SHOWN = 400
+TURNED = {
+    Qt.Key.Key_Right: Qt.Key.Key_Down, Qt.Key.Key_Left: Qt.Key.Key_Up,
+    Qt.Key.Key_Down: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Left,
+}  # fmt: skip
 
 
 def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
     """Return the item that an arrow key moves to.
 
     Down and up follow edges. Down on an open group enters it; up from its first child leaves
-    it. Left and right move to neighbours in the same row and group.
+    it. Left and right move to neighbours in the same row and group. In a flow to the right, the
+    keys are turned: right follows edges.
     """
+    if scene.flow == "right":
+        key = TURNED[key]
     if current is None or not scene.has(current):
         return next(iter(scene.hierarchy.groups[ROOT].children), None)
     if key == Qt.Key.Key_Down:
@@ -60,8 +67,12 @@ def _neighbour(scene: Scene, current: str, direction: int) -> str | None:
     best: tuple[float, str] | None = None
     for sibling in siblings:
         other = scene.rect(sibling)
-        distance = (other.center().x() - rect.center().x()) * direction
-        in_row = other.top() < rect.bottom() and rect.top() < other.bottom()
+        if scene.flow == "right":
+            distance = (other.center().y() - rect.center().y()) * direction
+            in_row = other.left() < rect.right() and rect.left() < other.right()
+        else:
+            distance = (other.center().x() - rect.center().x()) * direction
+            in_row = other.top() < rect.bottom() and rect.top() < other.bottom()
         if sibling != current and in_row and distance > 0 and (not best or distance < best[0]):
             best = (distance, sibling)
     return best[1] if best else None

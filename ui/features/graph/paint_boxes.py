@@ -257,19 +257,29 @@ class BoxPainter:
         chip = marks.chip(item, hierarchy) if marks.chips else None
         if chip is not None and marks.overlay is None:
             colour = QColor(self._palette.theme.precision_colour(chip.label))
-            self._chip(painter, rect, chip.text, colour)
+            self._chip(painter, rect, chip.text, colour, chip.wish)
 
-    def _chip(self, painter: QPainter, rect: QRectF, text: str, colour: QColor) -> None:
+    def _chip(
+        self, painter: QPainter, rect: QRectF, text: str, colour: QColor, wish: str = ""
+    ) -> None:
+        """Paint a chip on the border of a box; a wish that was not applied is struck out."""
         static = self._palette.static_text(text, is_title=False)
-        width = static.size().width() + 10
-        # The chip is on the border, so that it covers no text of a narrow box.
-        body = QRectF(rect.right() - width + 6, rect.y() - 6, width, CHIP_HEIGHT)
+        struck = self._palette.static_text(wish, is_title=False) if wish else None
+        asked = struck.size().width() + 6 if struck is not None else 0.0
+        width = static.size().width() + 10 + asked
+        # The chip is on the border, so that it covers no text of a narrow box; a longer one above.
+        top = rect.y() - (CHIP_HEIGHT - 2 if wish else 6)
+        body = QRectF(rect.right() - width + 6, top, width, CHIP_HEIGHT)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(colour)
         painter.drawRoundedRect(body, 4, 4)
         painter.setPen(ink_on(colour))
         painter.setFont(self._palette.small_font)
         painter.drawStaticText(QPointF(body.x() + 5, body.y() - 0.5), static)
+        if struck is not None:
+            left, middle = body.right() - asked + 1, body.center().y()
+            painter.drawStaticText(QPointF(left, body.y() - 0.5), struck)
+            painter.drawLine(QPointF(left - 1, middle), QPointF(body.right() - 4, middle))
 
     def paint_outlines(self, painter: QPainter, picture: Picture, shown: list[str]) -> None:
         """Outline the selected items."""

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF, QStaticText
 
-from ui.features.graph.picture import CLOSE, bottom_middle, top_middle
+from ui.features.graph.picture import CLOSE, way_in, way_out
 from ui.features.graph.scene import SHORT, curve, pieces
 from workbench.graph.labels import dtype_label, elide
-from workbench.graph.layout import STUB_LENGTH
+from workbench.graph.layout import RIGHT_GAP, STUB_LENGTH
 
 if TYPE_CHECKING:
     from ui.features.graph.palette import Palette
     from ui.features.graph.picture import Picture
     from ui.features.graph.scene import Cell, Line, Piece, Scene
     from workbench.graph.hierarchy import Hierarchy
-    from workbench.graph.layout import Route
+    from workbench.graph.layout import Flow, Route
 
 LABELS_FROM = 0.7
 # Shorter lines between rows are invisible when zoomed out [px].
@@ -58,15 +58,15 @@ class EdgePainter:
         """Paint the line pieces of the cells, except very short ones."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.faint_edge)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         for cell in cells:
-            if cell.lines:
-                painter.drawLines(cell.lines)
-            if cell.short_lines and scale * SHORT >= SEEN_PX:
-                painter.drawLines(cell.short_lines)
+            painter.drawPath(cell.lines)
+            if scale * SHORT >= SEEN_PX:
+                painter.drawPath(cell.short_lines)
 
     def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
         """Paint curves, with arrow heads and shapes if legible."""
-        area, still = picture.area, picture.progress >= 1.0
+        area, still, flow = picture.area, picture.progress >= 1.0, picture.scene.flow
         north, south = area.top(), area.bottom()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setPen(self._palette.edge)
@@ -83,7 +83,7 @@ class EdgePainter:
                 self._stub(painter, picture, route, points)
                 stubs.append((route, points[0]))
                 continue
-            for piece in line.pieces() if still else pieces(points):
+            for piece in line.pieces(flow) if still else pieces(points, flow):
                 if piece.south >= north and piece.north <= south:
                     ways.add(piece)
             if north - NEAR <= points[-1].y() <= south + NEAR:
@@ -93,7 +93,7 @@ class EdgePainter:
         painter.drawLines(ways.lines)
         painter.drawPath(ways.curves)
         if picture.camera.scale >= CLOSE:
-            self._arrows(painter, heads)
+            self._arrows(painter, heads, flow)
             self._beginnings(painter, picture, stubs)
         if picture.camera.scale >= LABELS_FROM:
             self._labels(painter, picture, list(labels.values()))
@@ -102,17 +102,25 @@ class EdgePainter:
         route = line.route
         if picture.progress >= 1.0 or route.port:
             return line.points()
-        ends = [bottom_middle(picture.rect(route.source)), top_middle(picture.rect(route.target))]
+        flow = picture.scene.flow
+        ends = [
+            way_out(picture.rect(route.source), flow), way_in(picture.rect(route.target), flow)
+        ]  # fmt: skip
         return ends if not route.is_reversed else line.points()
 
-    def _arrows(self, painter: QPainter, heads: list[tuple[QPointF, float]]) -> None:
+    def _arrows(self, painter: QPainter, heads: list[tuple[QPointF, float]], flow: Flow) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._palette.edge.color())
         for tip, size in heads:
             if not size:
                 continue
-            x, y = tip.x(), tip.y() - 1.6 * size
-            painter.drawPolygon(QPolygonF([tip, QPointF(x - size, y), QPointF(x + size, y)]))
+            if flow == "right":
+                x, y = tip.x() - 1.6 * size, tip.y()
+                corners = [QPointF(x, y - size), QPointF(x, y + size)]
+            else:
+                x, y = tip.x(), tip.y() - 1.6 * size
+                corners = [QPointF(x - size, y), QPointF(x + size, y)]
+            painter.drawPolygon(QPolygonF([tip, *corners]))
         painter.setBrush(Qt.BrushStyle.NoBrush)
 
     def _labels(
@@ -126,8 +134,15 @@ class EdgePainter:
             text = tensor_text(picture.scene, route)
             if not text:
                 continue
-            static = self._palette.static_text(text, is_title=False)
             x, y = points[0].x(), points[0].y()
+            if picture.scene.flow == "right":
+                room = RIGHT_GAP - 10
+                static = self._palette.fitting_text(text, room, is_title=False)
+                goes_up = min(points[-1].y(), points[min(2, len(points) - 1)].y()) < y - 2
+                high = y + 1 if goes_up else y - 1 - static.size().height()
+                labels.append((QPointF(x + 5, high), static))
+                continue
+            static = self._palette.static_text(text, is_title=False)
             goes_right = max(points[-1].x(), points[min(2, len(points) - 1)].x()) > x + 2
             left = x - 5 - static.size().width() if goes_right else x + 5
             labels.append((QPointF(left, y + 3), static))
@@ -145,7 +160,9 @@ class EdgePainter:
     ) -> None:
         """Paint the two stubs of a line that is too long to draw."""
         start, end = points[0], points[-1]
-        painter.drawLine(start, QPointF(start.x(), start.y() + STUB_LENGTH))
+        is_right = picture.scene.flow == "right"
+        out = QPointF(STUB_LENGTH, 0.0) if is_right else QPointF(0.0, STUB_LENGTH)
+        painter.drawLine(start, start + out)
         painter.drawLine(QPointF(end.x() - 10, end.y() - STUB_LENGTH), end)
         if picture.camera.scale >= CLOSE:
             source = route.tensor[0] if route.tensor and route.port else route.source
@@ -171,7 +188,9 @@ class EdgePainter:
             title = elide(picture.scene.hierarchy.title(targets[0]), 16)
             text = f"to {title}" if len(targets) == 1 else f"to {len(targets)} operations"
             static = self._palette.static_text(text, is_title=False)
-            painter.drawStaticText(start + QPointF(6, STUB_LENGTH - 4), static)
+            is_right = picture.scene.flow == "right"
+            corner = QPointF(4, 0) if is_right else QPointF(6, STUB_LENGTH - 4)
+            painter.drawStaticText(start + corner, static)
 
     def paint_joints(self, painter: QPainter, picture: Picture) -> None:
         """Paint the edges of the selection on top, across group borders."""
@@ -187,7 +206,7 @@ class EdgePainter:
                     continue
                 points = self._points(picture, line)
                 if _bounds(points).intersects(area):
-                    painter.drawPath(curve(points))
+                    painter.drawPath(curve(points, picture.scene.flow))
 
 
 def _head(route: Route) -> float:

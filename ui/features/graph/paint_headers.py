@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 READABLE = CLOSE / 1.5
 PORTS_ROOM = 96.0
+LEAST = 160.0
 PORTS_FROM = 330.0
 PORTS_COUNTED = 400
 
@@ -30,7 +31,7 @@ def header_rects(scene: Scene, area: QRectF, frames: Iterable[str]) -> dict[str,
     """Return the rectangles of the headers of open groups in an area of the scene.
 
     A header above the area sticks to its upper edge, below the headers of the groups around
-    it, while its group is visible.
+    it, while its group is visible. A header wider than the area is cut to it.
     """
     strips: dict[str, QRectF] = {}
     held: dict[str, int] = {}
@@ -43,7 +44,9 @@ def header_rects(scene: Scene, area: QRectF, frames: Iterable[str]) -> dict[str,
         if is_held and top > rect.bottom() - HEADER:
             held[item] = above
             continue
-        strip = QRectF(rect.x(), top, rect.width(), HEADER)
+        left = min(max(rect.left(), area.left()), max(rect.right() - LEAST, rect.left()))
+        right = max(min(rect.right(), area.right()), min(left + LEAST, rect.right()))
+        strip = QRectF(left, top, right - left, HEADER)
         if strip.intersects(area):
             strips[item] = strip
     return strips

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF
 if TYPE_CHECKING:
     from ui.features.graph.marks import Marks
     from ui.features.graph.scene import Scene
+    from workbench.graph.layout import Flow
 
 
 TINY, FAR, CLOSE = 0.02, 0.25, 0.45
@@ -67,13 +68,17 @@ class Picture:
         )
 
 
-def bottom_middle(rect: QRectF) -> QPointF:
+def way_out(rect: QRectF, flow: Flow) -> QPointF:
     """Return the point where lines leave a box."""
+    if flow == "right":
+        return QPointF(rect.right(), rect.center().y())
     return QPointF(rect.center().x(), rect.bottom())
 
 
-def top_middle(rect: QRectF) -> QPointF:
+def way_in(rect: QRectF, flow: Flow) -> QPointF:
     """Return the point where lines enter a box."""
+    if flow == "right":
+        return QPointF(rect.left(), rect.center().y())
     return QPointF(rect.center().x(), rect.top())
 
 
@@ -122,13 +127,24 @@ class Camera:
         )
 
 
-def fit(rect: QRectF, size: QSizeF, smallest: float = SMALLEST) -> Camera:
-    """Return the camera that shows all of ``rect``, or its top if the scale would be too small."""
+def fit(rect: QRectF, size: QSizeF, smallest: float = SMALLEST, flow: Flow = "down") -> Camera:
+    """Return the camera that shows all of ``rect``, or its start if the scale would be too small.
+
+    The start is the top across its width, in a flow to the right the left side across its height,
+    and the upper left corner of a wrapped drawing.
+    """
     width, height = max(rect.width(), 1.0), max(rect.height(), 1.0)
     room = QSizeF(size.width() - 2 * FIT_MARGIN, size.height() - 2 * FIT_MARGIN)
     scale = min(room.width() / width, room.height() / height, 1.25)
     if scale >= smallest:
         return Camera(max(scale, SMALLEST)).centred(rect, size)
-    scale = min(max(smallest, SMALLEST), max(room.width() / width, SMALLEST))
+    left, top = rect.left() - FIT_MARGIN / smallest, rect.top() - FIT_MARGIN / smallest
+    if flow == "wrapped":
+        return Camera(smallest, left, top)
+    across = room.height() / height if flow == "right" else room.width() / width
+    scale = min(max(smallest, SMALLEST), max(across, SMALLEST))
+    if flow == "right":
+        top = rect.center().y() - size.height() / 2 / scale
+        return Camera(scale, rect.left() - FIT_MARGIN / scale, top)
     left = rect.center().x() - size.width() / 2 / scale
     return Camera(scale, left, rect.top() - FIT_MARGIN / scale)

@@ -14,13 +14,13 @@ from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
 from workbench.graph.hierarchy import ROOT
-from workbench.graph.layout import HEADER, STUB_LENGTH
+from workbench.graph.layout import HEADER, RIGHT_GAP, STUB_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from workbench.graph.hierarchy import Hierarchy, Tensor
-    from workbench.graph.layout import GroupLayout, Placement, Point, Route
+    from workbench.graph.layout import Flow, GroupLayout, Placement, Point, Route
 
 
 SIDE = 40.0
@@ -31,33 +31,37 @@ STRAIGHT = 0.5
 class Piece:
     """One segment of a route. ``north`` and ``south`` are its vertical extent.
 
-    A straight segment has a ``line``, a curved one the four points of a Bezier ``curve``.
+    A straight segment has a ``line``, a curved one the four points of a Bezier ``curve``, which
+    leaves and arrives in the direction of the flow.
     """
 
     __slots__ = ("curve", "key", "line", "north", "south")
 
-    def __init__(self, start: QPointF, end: QPointF) -> None:
+    def __init__(self, start: QPointF, end: QPointF, flow: Flow) -> None:
         x, y, to_x, to_y = start.x(), start.y(), end.x(), end.y()
         self.key = (x, y, to_x, to_y)
         self.north, self.south = (y, to_y) if y <= to_y else (to_y, y)
         self.line: QLineF | None = None
         self.curve: tuple[QPointF, QPointF, QPointF, QPointF] | None = None
-        if abs(x - to_x) < STRAIGHT:
+        if abs(x - to_x) < STRAIGHT or abs(y - to_y) < STRAIGHT:
             self.line = QLineF(start, end)
+        elif flow == "right":
+            bow = (to_x - x) * CURVE
+            self.curve = (start, QPointF(x + bow, y), QPointF(to_x - bow, to_y), end)
         else:
             bow = (to_y - y) * CURVE
             self.curve = (start, QPointF(x, y + bow), QPointF(to_x, to_y - bow), end)
 
 
-def pieces(points: list[QPointF]) -> list[Piece]:
+def pieces(points: list[QPointF], flow: Flow) -> list[Piece]:
     """Return the segments between corners."""
-    return [Piece(start, end) for start, end in pairwise(points)]
+    return [Piece(start, end, flow) for start, end in pairwise(points)]
 
 
-def curve(points: list[QPointF]) -> QPainterPath:
-    """Return a smooth path through corners, vertical at each row."""
+def curve(points: list[QPointF], flow: Flow) -> QPainterPath:
+    """Return a smooth path through corners, at each row in the direction of the flow."""
     path = QPainterPath(points[0])
-    for piece in pieces(points):
+    for piece in pieces(points, flow):
         if piece.curve is None:
             path.lineTo(piece.line.p2() if piece.line else points[-1])
         else:
@@ -77,8 +81,9 @@ class Line:
         (x, y), (to_x, to_y) = route.points[0], route.points[-1]
         self.north, self.south = (top + y, top + to_y) if y <= to_y else (top + to_y, top + y)
         if len(route.points) > 4:
-            xs = [point[0] for point in route.points]
+            xs, ys = zip(*route.points, strict=True)
             x, to_x = min(xs), max(xs)
+            self.north, self.south = top + min(ys), top + max(ys)
         elif x > to_x:
             x, to_x = to_x, x
         self.west, self.east = left + x - SIDE, left + to_x + SIDE
@@ -89,10 +94,10 @@ class Line:
             self._points = [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
         return self._points
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self, flow: Flow) -> list[Piece]:
         """Return the segments from corner to corner."""
         if self._pieces is None:
-            self._pieces = pieces(self.points())
+            self._pieces = pieces(self.points(), flow)
         return self._pieces
 
     def crosses(self, area: QRectF) -> bool:
@@ -108,9 +113,12 @@ class Line:
 CELL = 2000.0
 SHORT = 45.0
 TOGGLE = 26.0
-# Offsets of stubs and their labels from the ends of a line.
-STUB_ABOVE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
-STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
+# Offsets of stubs and their labels from the ends of a line; to the right at its start.
+STUB_BEFORE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
+STUB_AFTER = {
+    "down": QRectF(-4, 2, 134, STUB_LENGTH + 10),
+    "right": QRectF(0, -12, RIGHT_GAP, 24),
+}
 
 Part = Literal["node", "group", "header", "toggle", "ports"]
 
@@ -124,8 +132,8 @@ class Cell:
 
     items: list[tuple[str, QRectF]] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
-    lines: list[QLineF] = field(default_factory=list)
-    short_lines: list[QLineF] = field(default_factory=list)
+    lines: QPainterPath = field(default_factory=QPainterPath)
+    short_lines: QPainterPath = field(default_factory=QPainterPath)
     routes: list[Line] = field(default_factory=list)
     batches: dict[str, list[QRectF]] | None = None
     batched_for: int = 0
@@ -135,7 +143,13 @@ def is_direct(points: tuple[Point, ...]) -> bool:
     """Return whether a line has no bends between its two rows."""
     if len(points) > 4:
         return False
-    return len(points) < 4 or (points[0][0] == points[1][0] and points[2][0] == points[3][0])
+    return len(points) < 4 or (
+        _is_aligned(points[0], points[1]) and _is_aligned(points[2], points[3])
+    )
+
+
+def _is_aligned(one: Point, other: Point) -> bool:
+    return one[0] == other[0] or one[1] == other[1]
 
 
 class Scene:
@@ -148,6 +162,7 @@ class Scene:
         self.number = next(_NUMBERS)
         self.placement = placement
         self.hierarchy: Hierarchy = placement.hierarchy
+        self.flow = placement.flow
         self.bounds = QRectF(0, 0, placement.width, placement.height)
         self.tensor_texts: dict[tuple[str, str], str] = {}
         self._cells: dict[tuple[int, int], Cell] = {}
@@ -237,14 +252,17 @@ class Scene:
             return found
         cell = Cell()
         bounds = QRectF(column * CELL, row * CELL, CELL, CELL)
+        axis = 0 if self.flow == "right" else 1
         waiting = [(self.placement.insides[ROOT], 0.0, 0.0)]
         while waiting:
             inside, left, top = waiting.pop()
             self._add_boxes(cell, bounds, inside, left, top, waiting)
-            north, south = bounds.top() - top, bounds.bottom() - top
+            low = bounds.left() - left if axis == 0 else bounds.top() - top
+            high = low + CELL
             for route in inside.routes:
-                start, end = route.points[0][1], route.points[-1][1]
-                if (start <= south or end <= south) and (start >= north or end >= north):
+                start, end = route.points[0][axis], route.points[-1][axis]
+                turns = self.flow == "wrapped" and len(route.points) > 4
+                if turns or ((start <= high or end <= high) and (start >= low or end >= low)):
                     line = Line(route, left, top)
                     if line.crosses(bounds):
                         _add_line(cell, line, bounds)
@@ -310,16 +328,17 @@ class Scene:
     def stub_at(self, point: QPointF) -> tuple[str, tuple[str, ...]] | None:
         """Return the stub at a position: its item, and the items at the other end."""
         starts: dict[str, list[str]] = {}
+        after = STUB_AFTER["right" if self.flow == "right" else "down"]
         for cell in self.visible_cells(QRectF(point.x() - 1, point.y() - 1, 2, 2)):
             for line in cell.routes:
                 if not line.route.is_stub:
                     continue
                 start, *_, end = line.points()
                 route = line.route
-                if STUB_ABOVE.translated(end).contains(point) and route.port != "exit":
+                if STUB_BEFORE.translated(end).contains(point) and route.port != "exit":
                     source = route.tensor[0] if route.port and route.tensor else route.source
                     return route.target, (source,)
-                if STUB_BELOW.translated(start).contains(point) and not route.port:
+                if after.translated(start).contains(point) and not route.port:
                     starts.setdefault(line.route.source, []).append(line.route.target)
         found = next(iter(starts.items()), None)
         return (found[0], tuple(dict.fromkeys(found[1]))) if found else None
@@ -356,11 +375,18 @@ def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
         if abs(to_y - y) > CELL or abs(to_x - x) > CELL:
             piece = _clipped(x, y, to_x, to_y, bounds)
             if piece is not None:
-                cell.lines.append(piece)
+                _add_piece(cell.lines, piece)
         elif bounds.contains((x + to_x) / 2, (y + to_y) / 2):
             is_short = abs(to_y - y) + abs(to_x - x) <= SHORT
-            (cell.short_lines if is_short else cell.lines).append(QLineF(x, y, to_x, to_y))
+            _add_piece(cell.short_lines if is_short else cell.lines, QLineF(x, y, to_x, to_y))
         x, y = to_x, to_y
+
+
+def _add_piece(path: QPainterPath, piece: QLineF) -> None:
+    """Add a straight piece; it goes on from the last one if it starts there."""
+    if path.isEmpty() or path.currentPosition() != piece.p1():
+        path.moveTo(piece.p1())
+    path.lineTo(piece.p2())
 
 
 def _clipped(x: float, y: float, to_x: float, to_y: float, bounds: QRectF) -> QLineF | None:

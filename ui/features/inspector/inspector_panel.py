@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import escape
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QMenu, QTextBrowser, QVBoxLayout
+from PySide6.QtWidgets import QInputDialog, QMenu, QTextBrowser, QVBoxLayout
 
 from ui.shared.explanations import call_text, rule_name, why
 from ui.shared.panel import Panel
@@ -21,6 +22,9 @@ from workbench.project import edits
 from workbench.project.configs import AnyConfig, DynamicConfig, PluginConfig, QuantConfig
 from workbench.project.model import Project, Rule
 from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from workbench.results import ChannelLayer
 
 Facts = list[tuple[str, str]]
 
@@ -158,6 +162,7 @@ class InspectorPanel(Panel):
             ("Parameters", f"{module.parameters:,}"),
             ("Operations", str(calls)),
         ])  # fmt: skip
+        yield from self._size(project, path)
         effective = self.context.model_index.effective(path)
         if effective is not None:
             yield "<h4>Precision</h4>"
@@ -166,6 +171,61 @@ class InspectorPanel(Panel):
         if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)
             yield f"<h4>Fused group</h4><p>{links} are fused into one operator.</p>"
+
+    def _size(self, project: Project, path: str) -> Iterator[str]:
+        """Yield the channels and distinct weights of a layer, with links that change them."""
+        layer = self._layer(path)
+        if layer is None:
+            return
+        kept, clusters = project.channels().get(path), project.clusters()
+        channels = f"{layer.channels} \u2192 {kept}" if kept else str(layer.channels)
+        if not layer.fixed:
+            channels += f' <a href="channels:{escape(path)}">Change\u2026</a>'
+        weights = clusters.get(path, clusters.get("")) or "no limit"
+        facts: Facts = [
+            ("Output channels", channels),
+            ("Distinct weights", f'{weights} <a href="clusters:{escape(path)}">Change\u2026</a>'),
+        ]
+        yield "<h4>Size</h4>"
+        yield _table(facts)
+        if layer.fixed:
+            yield f"<p>The channels stay: the layer {escape(layer.fixed)}.</p>"
+        elif layer.partners:
+            links = ", ".join(_link("module", partner) for partner in layer.partners)
+            yield f"<p>Channels are removed together with those of {links}.</p>"
+
+    def _layer(self, path: str) -> ChannelLayer | None:
+        from workbench.results import ExportResult
+
+        exported = self.context.load(ExportResult, "export")
+        layers = exported.layers if exported else ()
+        return next((layer for layer in layers if layer.module == path), None)
+
+    def _ask_size(self, kind: str, path: str) -> None:
+        """Ask for the channels or the distinct weights of a layer; 0 keeps all."""
+        project, layer = self.context.document.project, self._layer(path)
+        if project is None or layer is None:
+            return
+        is_channels = kind == "channels"
+        present = (project.channels() if is_channels else project.clusters()).get(path, 0)
+        dialog = QInputDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setInputMode(QInputDialog.InputMode.IntInput)
+        dialog.setWindowTitle("Output channels" if is_channels else "Distinct weights")
+        dialog.setLabelText(f"{path}; 0 for {'all' if is_channels else 'no limit'}")
+        dialog.setIntRange(0, layer.channels if is_channels else 255)
+        dialog.setIntValue(present)
+        dialog.intValueSelected.connect(lambda value: self._set_size(kind, path, value))
+        dialog.open()
+
+    def _set_size(self, kind: str, path: str, value: int) -> None:
+        sizes = {kind: value}
+        try:
+            self.context.document.apply(
+                f"Compress {path}", lambda project: edits.compress(project, path, **sizes)
+            )
+        except WorkbenchError as error:
+            self.context.notices.error(error)
 
     def _node(self, project: Project, node_id: str) -> Iterator[str]:
         snapshot = self.context.model_index.snapshot
@@ -268,6 +328,8 @@ class InspectorPanel(Panel):
             self.context.notices.place_asked.emit(Place(kind="option", id=name))
         elif kind == "switch":
             self._switch(name)
+        elif kind in {"channels", "clusters"}:
+            self._ask_size(kind, name)
         elif kind == "precision":
             menu = QMenu(self)
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -57,6 +57,7 @@ class JobsPanel(Panel):
 
     def build(self) -> None:
         self.table = QTableView(self)
+        self.table.setTabKeyNavigation(False)
         self.table.setModel(self.context.jobs)
         self.table.setAccessibleName("Jobs")
         self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)

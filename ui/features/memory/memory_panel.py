@@ -13,7 +13,7 @@ from ui.features.memory.sram_budget import SramBudget
 from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
-from ui.shared.figures import DASH, size
+from ui.shared.figures import DASH, count, size
 from ui.shared.forms import WrappedLabel
 from ui.shared.memory_plot import MemoryPlot
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
@@ -60,7 +60,7 @@ def describe_tensor(tensor: LiveRange) -> str:
 LIVE_COLUMNS: tuple[Column[LiveRow], ...] = (
     Column("At peak", lambda r: "\u25cf" if r.at_peak else "", None,
            "Live at peak usage"),
-    Column("Size", lambda r: size(r.tensor.bytes), lambda r: r.tensor.bytes,
+    Column("Size [B]", lambda r: count(r.tensor.bytes), lambda r: r.tensor.bytes,
            "Estimated by Vela", lambda r: r.share),
     Column("Tensor", lambda r: r.tensor.name),
     Column("Module", lambda r: r.tensor.module),

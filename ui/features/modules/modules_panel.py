@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.chip import ChipDelegate, chip_width
-from ui.shared.explanations import differences, why
+from ui.shared.chip import WISH_ROLE, ChipDelegate, chip_width
+from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, why
 from ui.shared.module_tree import Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
@@ -28,7 +28,7 @@ from ui.shared.theme import Theme
 from ui.state.selection import Selected
 
 EMPTY_TEXT = "Run Export to see the modules."
-_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
+_LEAST_PX = {Column.MODULE: 92, Column.CONFIG: 58, Column.TYPE: 38, Column.PARAMETERS: 58}
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
@@ -112,6 +112,7 @@ class ModulesPanel(Panel):
         self._shown: tuple[object, ...] = ()
         self._widths = dict.fromkeys(Column, 0.0)
         self._differing: dict[str, str] = {}
+        self._report = QuantizerReport()
 
     def refresh(self) -> None:
         modules = self.context.model_index.modules
@@ -190,6 +191,7 @@ class ModulesPanel(Panel):
 
         prepared = self.context.load(PrepareResult, "prepare")
         nodes = self.context.model_index.resolution.nodes
+        self._report.update(prepared, nodes)
         self._differing = differences(prepared.annotations, nodes) if prepared else {}
         self._show_configs()
 
@@ -197,8 +199,10 @@ class ModulesPanel(Panel):
         project = self.context.document.project
         resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
-        reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
-        self.model.set_configs(resolution.modules, reasons, self._differing)
+        notes = self._report.notes(resolution.nodes)
+        configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
+        reasons = {path: why(e, rules, path) for path, e in configs.items()}
+        self.model.set_configs(configs, reasons, self._differing)
         self._fit_columns()
 
     def _measure_modules(self) -> None:
@@ -216,8 +220,9 @@ class ModulesPanel(Panel):
     def _fit_columns(self) -> None:
         """Fit the columns, with the present chips."""
         paths = self.context.model_index.resolution.modules
-        chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
-        wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
+        cells = [self.model.index_of(path).siblingAtColumn(Column.CONFIG) for path in paths]
+        chips = {(str(cell.data() or ""), str(cell.data(WISH_ROLE) or "")) for cell in cells}
+        wide = (chip_width(chip, self.tree.font(), wish) for chip, wish in chips)
         # Names below collapsed parents do not count.
         names = min(self._widths[Column.MODULE], _NAMES_PX)
         config = max(wide, default=0.0)

@@ -42,6 +42,7 @@ class ProblemsPanel(Panel):
         self._marked = _WithIcons(self)
         self._marked.setSourceModel(self.context.problems)
         self.table = QTableView(self)
+        self.table.setTabKeyNavigation(False)
         self.table.setModel(self._marked)
         self.table.setAccessibleName("Problems")
         self.table.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)

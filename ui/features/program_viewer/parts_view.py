@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 
 from ui.features.program_viewer.program_contents import Contents
 from ui.features.program_viewer.program_tables import shape_text
-from ui.shared.figures import count, size
+from ui.shared.figures import count
 from ui.shared.labels import literal
 from workbench.errors import WorkbenchError
 from workbench.pte import npu_commands, vela_stream
@@ -34,7 +34,7 @@ class PartsView(QTreeWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setAccessibleName("Program parts")
-        self.setHeaderLabels(["Part", "Size", "Description"])
+        self.setHeaderLabels(["Part", "Size [B]", "Description"])
         self.setUniformRowHeights(True)
         self.setEditTriggers(QTreeWidget.EditTrigger.NoEditTriggers)
         header = self.header()
@@ -53,11 +53,11 @@ class PartsView(QTreeWidget):
             self._add_delegate(delegates, number, delegate)
         named = contents.program.named
         if named:
-            self._branch("Named data", [(name, size(n), "") for name, n in named.items()])
+            self._branch("Named data", [(name, count(n), "") for name, n in named.items()])
         self.expandToDepth(0 if len(method.delegates) > _OPENED else 1)
 
     def _add_delegate(self, under: QTreeWidgetItem, number: int, delegate: Delegate) -> None:
-        held = size(len(delegate.data))
+        held = count(len(delegate.data))
         parts, what = _delegate_parts(delegate)
         item = self._add(under, (f"{number}: {delegate.backend or '(no name)'}", held, what))
         for row in parts[:_MOST]:
@@ -88,7 +88,7 @@ class PartsView(QTreeWidget):
 
 
 def _value_row(number: int, value: Value) -> Row:
-    return (str(number), size(value.bytes) if value.bytes else "", in_words(value))
+    return (str(number), count(value.bytes) if value.bytes else "", in_words(value))
 
 
 def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
@@ -97,7 +97,7 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
         return [], "other backend than Ethos-U; data not decoded"
     blocks = vela_stream.blocks(delegate.data)
     rows = [
-        (name, size(len(block.data)), _block_words(block))
+        (name, count(len(block.data)), _block_words(block))
         for name, block in blocks.items()
         if not name.startswith("vela_")
     ]
@@ -105,9 +105,9 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
         for number, port in enumerate(vela_stream.ports(blocks, side)):
             place = f"{region_name(port.region)} at {port.offset:#x}"
             rows.append(
-                (f"{side[:-1]} {number}", size(port.bytes), f"{shape_text(port.shape)} in {place}")
+                (f"{side[:-1]} {number}", count(port.bytes), f"{shape_text(port.shape)} in {place}")
             )
-    rows.append(("scratch", size(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
+    rows.append(("scratch", count(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
     return rows, _made_for(vela_stream.commands(blocks))
 
 

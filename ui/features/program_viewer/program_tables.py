@@ -78,7 +78,7 @@ COMMAND_COLUMNS: tuple[Column[CommandRow], ...] = (
 NPU_TENSOR_COLUMNS: tuple[Column[NpuTensor], ...] = (
     Column("Tensor", lambda r: r.name),
     Column("Address", lambda r: r.place),
-    Column("Size", lambda r: size(r.area.bytes), lambda r: r.area.bytes,
+    Column("Size [B]", lambda r: count(r.area.bytes), lambda r: r.area.bytes,
            "Exact for inputs and outputs; for others the span of their rows or columns"),
     Column("Written", lambda r: count(len(r.written)), lambda r: len(r.written),
            "Operations that write it"),
@@ -95,7 +95,7 @@ PLAN_COLUMNS: tuple[Column[Planned], ...] = (
     Column("Role", lambda r: r.role),
     Column("Type", lambda r: r.dtype),
     Column("Shape", lambda r: shape_text(r.shape)),
-    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes),
+    Column("Size [B]", lambda r: count(r.bytes), lambda r: r.bytes),
     Column("Memory", lambda r: str(r.memory), lambda r: r.memory),
     Column("Address", lambda r: f"{r.address:#x}", lambda r: r.address),
     Column("From", lambda r: str(r.first), lambda r: r.first, "First instruction that accesses it"),
@@ -103,7 +103,7 @@ PLAN_COLUMNS: tuple[Column[Planned], ...] = (
 )  # fmt: skip
 CONSTANT_COLUMNS: tuple[Column[Constant], ...] = (
     Column("Buffer", lambda r: str(r.index), lambda r: r.index),
-    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes),
+    Column("Size [B]", lambda r: count(r.bytes), lambda r: r.bytes),
     Column("Type", lambda r: r.dtype or DASH),
     Column("Shape", lambda r: shape_text(r.shape)),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 
 from PySide6.QtCore import QSize, QStandardPaths, Qt, Signal
 from PySide6.QtWidgets import (
@@ -23,6 +24,8 @@ from workbench.samples import SAMPLES, Sample
 _COLUMNS = 3
 _PICTURE = QSize(48, 48)
 _TILE_PX = (176, 118)
+# Longest line of a sample's purpose.
+_LINE = 31
 
 
 def documents() -> Path:
@@ -50,16 +53,20 @@ class SampleGallery(QWidget):
         for place, sample in enumerate(SAMPLES):
             tile = QToolButton(self)
             tile.setObjectName("SampleTile")
-            tile.setText(f"{sample.title}\n{sample.purpose}")
+            purpose = "\n".join(wrap(sample.purpose, _LINE))
+            tile.setText(f"{sample.title}\n{purpose}")
             tile.setToolTip(f"{sample.purpose}. Copies the sample to a folder that you choose.")
             tile.setAccessibleName(f"Sample {sample.title}")
             tile.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextUnderIcon)
             tile.setIconSize(_PICTURE)
             tile.setMinimumSize(*_TILE_PX)
-            tile.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+            tile.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             tile.clicked.connect(partial(self._on_clicked, sample))
             grid.addWidget(tile, place // _COLUMNS, place % _COLUMNS)
             self.tiles.append(tile)
+        for column in range(_COLUMNS):
+            grid.setColumnStretch(column, 1)
+            grid.setColumnMinimumWidth(column, _TILE_PX[0])
         self.set_theme(theme())
 
     def set_theme(self, theme: Theme) -> None:

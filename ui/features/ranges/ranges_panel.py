@@ -32,6 +32,7 @@ from ui.shared.range_table import (
     read_histograms,
 )
 from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
+from ui.shared.tabs import SplitOrTabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
@@ -43,6 +44,7 @@ EMPTY_TEXT = "Run Calibrate to see the ranges."
 EXAMPLE_TEXT = "Calibrated on the example input only. Add calibration data and run Calibrate again."
 STAGE: StageId = "calibrate"
 _SLICE_S = 0.006
+_WIDE_PX = 760
 
 
 class RangesPanel(ResultPanel):
@@ -158,6 +160,7 @@ class RangesPanel(ResultPanel):
         self.origin.setObjectName("Hint")
         self.legend = Label(parent)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
+        self.legend.setWordWrap(True)
         self.legend.setToolTip(
             "Drag to select tensors, Ctrl+click to add one, wheel to zoom, Shift+drag to pan"
         )
@@ -172,20 +175,19 @@ class RangesPanel(ResultPanel):
         rows.setColumnStretch(0, 1)
         return rows
 
-    def _built_split(self, parent: QWidget) -> QSplitter:
+    def _built_split(self, parent: QWidget) -> SplitOrTabs:
         all_of_them = QSplitter(Qt.Orientation.Vertical, parent)
-        split = QSplitter(Qt.Orientation.Horizontal, parent)
-        for splitter, parts in (
-            (all_of_them, (self.plot, self.table)),
-            (split, (all_of_them, self._built_side(parent))),
-        ):
-            for part, stretch in zip(parts, (5, 3), strict=True):
-                splitter.addWidget(part)
-                splitter.setStretchFactor(splitter.count() - 1, stretch)
-                splitter.setCollapsible(splitter.count() - 1, False)
+        for number, part in enumerate((self.plot, self.table)):
+            all_of_them.addWidget(part)
+            all_of_them.setStretchFactor(number, 5 - 2 * number)
+            all_of_them.setCollapsible(number, False)
         all_of_them.setSizes([420, 240])
-        split.setSizes([600, 380])
-        return split
+        self.parts = SplitOrTabs(
+            (("All tensors", all_of_them), ("Selected tensor", self._built_side(parent))),
+            (8, 5), _WIDE_PX, parent,
+        )  # fmt: skip
+        self.table.activated.connect(lambda _index: self.parts.show_part(self.side))
+        return self.parts
 
     def _built_side(self, parent: QWidget) -> QWidget:
         from ui.features.ranges.tensor_view import TensorSide

@@ -157,9 +157,10 @@ class SamplePanel(Panel):
         right: tuple[QWidget, ...] = (Label("Channel", self), self.channel, self.difference)
         for part in left:
             bar.addWidget(part)
-        bar.addWidget(self.chosen, 1)
+        bar.addStretch(1)
         for part in right:
             bar.addWidget(part)
+        self.chosen.setContentsMargins(8, 0, 8, 0)
         sides = QWidget(self)
         row = QHBoxLayout(sides)
         row.setContentsMargins(8, 0, 8, 0)
@@ -178,6 +179,7 @@ class SamplePanel(Panel):
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(2)
         layout.addLayout(bar)
+        layout.addWidget(self.chosen)
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
 

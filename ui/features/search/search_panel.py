@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from PySide6.QtCore import QLocale, Qt
 from PySide6.QtGui import QDoubleValidator
 from PySide6.QtWidgets import (
+    QCheckBox,
     QHBoxLayout,
     QLineEdit,
     QPushButton,
@@ -24,7 +25,16 @@ from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
-from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
+from workbench.errors import WorkbenchError
+from workbench.studies.documents import study_folder
+from workbench.studies.search import (
+    DEFAULT_TRIALS,
+    Candidate,
+    SearchResult,
+    take_weights,
+    width_options,
+    with_candidate,
+)
 from workbench.targets import why_unestimated
 
 _KIB = 1024.0
@@ -51,6 +61,13 @@ class LimitForm(QWidget):
         self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
+        self.widths = QCheckBox("Channels", self)
+        self.widths.setToolTip("Search the numbers of output channels too, in blocks of 8")
+        self._row.addWidget(self.widths)
+        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0)
+        self.train.setToolTip("Train every candidate with fewer channels; needs one process")
+        self.train.setEnabled(False)
+        self.widths.toggled.connect(self.train.setEnabled)
         self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
         self._row.addStretch(1)
 
@@ -63,6 +80,7 @@ class LimitForm(QWidget):
             "sram": None if sram is None else sram * _KIB,
             "trials": self.trials.value(),
             "workers": self.workers.value(),
+            **width_options(widths=self.widths.isChecked(), train=self.train.value()),
         }
 
     def _field(self, label: str, meaning: str) -> QLineEdit:
@@ -190,7 +208,7 @@ class SearchPanel(Panel):
         ]
         if new:
             self._kept.update((key, candidate.number) for candidate in new)
-            projects = [with_choices(project, result.units, candidate.choices) for candidate in new]
+            projects = [with_candidate(project, result, c) for c in new if not c.weights]
             self.context.history.keep(projects, self.context.document.folder, "search")
 
     def _show_found(self) -> None:
@@ -270,6 +288,13 @@ class SearchPanel(Panel):
             now = labels.get(units[name].matches[0]) if name in units else None
             if now is None or now.label != config:
                 changed.append(f"{name}: {now.label if now else '?'} \u2192 {config}")
+        kept = result.widths if result else {}
+        changed += [
+            f"{name}: {kept[name][0]} \u2192 {number} channels"
+            for name, number in candidate.channels.items()
+            if number < kept[name][0]
+        ]
+        changed += ["trained weights"] if candidate.weights else []
         return lines + (changed or ["nothing"])
 
     def _describe(self, dot: int) -> str:
@@ -289,11 +314,19 @@ class SearchPanel(Panel):
 
     def _on_apply(self) -> None:
         result, candidate = self.study.found, self._chosen
-        if result is not None and candidate is not None:
-            self.context.document.apply(
-                f"Apply candidate {candidate.number}",
-                lambda project: with_choices(project, result.units, candidate.choices),
-            )
+        if result is None or candidate is None:
+            return
+        if candidate.weights:
+            cache, folder = self.context.session.cache, self.context.document.folder
+            try:
+                take_weights(candidate, study_folder(cache, self.study.key), folder)
+            except WorkbenchError as error:
+                self.context.notices.error(error)
+                return
+        self.context.document.apply(
+            f"Apply candidate {candidate.number}",
+            lambda project: with_candidate(project, result, candidate),
+        )
 
 
 def _text(parent: QWidget, *, hint: bool = False) -> Label:

@@ -75,7 +75,7 @@ class EventTableModel(FigureTableModel[RuntimeEvent]):
     """The events that the runtime recorded."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (FVP, ETDump)", parent)
+        super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (ETDump)", parent)
 
 
 @dataclass(frozen=True)

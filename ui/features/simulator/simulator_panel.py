@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.features.simulator.board_dialog import BoardDialog
 from ui.features.simulator.run_log import TextFileModel
 from ui.features.simulator.run_view import SimulationView
 from ui.features.simulator.runner_dialog import RunnerDialog
@@ -37,12 +38,14 @@ from ui.state.jobs import Job
 from ui.state.selection import Selected
 from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for
 from workbench.deploy.simulators.discovery import (
+    BoardLink,
     MachineSettings,
     adopt_runner,
     device_of,
     find,
     load_settings,
     save_settings,
+    simulating_board,
 )
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.runner_build import known_checkouts
@@ -54,9 +57,11 @@ from workbench.targets import target_of
 
 
 class SimulatorFiles(QWidget):
-    """Path fields for simulator and runner, and the simulation switches.
+    """Path fields for simulator and runner, the board, and the simulation switches.
 
     Signals:
+        board_asked: the port and command of the board are to be set.
+        board_switched: whether the board takes the place of the simulator.
         simulator_chosen: path of a simulator.
         runner_chosen: path of a runner.
         fast_switched: whether to simulate without cycle counts.
@@ -69,6 +74,8 @@ class SimulatorFiles(QWidget):
     runner_chosen = Signal(str)
     fast_switched = Signal(bool)
     trace_switched = Signal(bool)
+    board_asked = Signal()
+    board_switched = Signal(bool)
     build_asked = Signal()
     build_stopped = Signal()
 
@@ -92,6 +99,21 @@ class SimulatorFiles(QWidget):
         self.choose_runner.clicked.connect(
             lambda: self._ask("Runner (arm_executor_runner)", self.runner_chosen.emit)
         )
+        self._add_board(grid, 2)
+        self._add_switches(grid, 3)
+        self.hint = Label(self)
+        self.hint.setObjectName("Hint")
+        self.hint.setWordWrap(True)
+        self.hint.setTextFormat(Qt.TextFormat.RichText)
+        self.hint.setOpenExternalLinks(True)
+        grid.addWidget(self.hint, 4, 0, 1, 4)
+        self.progress = QProgressBar(self)
+        self.progress.setAccessibleName("Building a runner")
+        self.progress.setFormat("Building a runner: %p %")
+        self.progress.hide()
+        grid.addWidget(self.progress, 5, 0, 1, 4)
+
+    def _add_switches(self, grid: QGridLayout, row: int) -> None:
         self.fast = QCheckBox("Functional only (faster, no cycles)", self)
         self.fast.clicked.connect(self.fast_switched)
         self.trace = QCheckBox("Cycles by operation (PMU trace)", self)
@@ -101,18 +123,18 @@ class SimulatorFiles(QWidget):
         for switch in (self.fast, self.trace):
             switches.addWidget(switch)
         switches.addStretch(1)
-        grid.addLayout(switches, 2, 1, 1, 3)
-        self.hint = Label(self)
-        self.hint.setObjectName("Hint")
-        self.hint.setWordWrap(True)
-        self.hint.setTextFormat(Qt.TextFormat.RichText)
-        self.hint.setOpenExternalLinks(True)
-        grid.addWidget(self.hint, 3, 0, 1, 4)
-        self.progress = QProgressBar(self)
-        self.progress.setAccessibleName("Building a runner")
-        self.progress.setFormat("Building a runner: %p %")
-        self.progress.hide()
-        grid.addWidget(self.progress, 4, 0, 1, 4)
+        grid.addLayout(switches, row, 1, 1, 3)
+
+    def _add_board(self, grid: QGridLayout, row: int) -> None:
+        self.board = Label(self)
+        self.on_board = QCheckBox("Run on the board", self)
+        self.on_board.clicked.connect(self.board_switched)
+        self.set_board = QPushButton("Set up\u2026", self)
+        self.set_board.setAccessibleName("Set up board")
+        self.set_board.clicked.connect(self.board_asked)
+        parts = (Label("Board", self), self.board, self.set_board, self.on_board)
+        for column, part in enumerate(parts):
+            grid.addWidget(part, row, column)
 
     def render_machine(
         self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool, trace: bool
@@ -128,6 +150,18 @@ class SimulatorFiles(QWidget):
         self.trace.setToolTip("Not available in functional mode" if fast else "")
         self.hint.setText(hint)
         self.hint.setVisible(bool(hint))
+
+    def render_board(self, link: BoardLink | None) -> None:
+        """Show the board of this machine; None if there is none."""
+        self.board.setText(link.port if link else "not set")
+        self.board.setToolTip(literal(link.flash if link else ""))
+        self.on_board.setEnabled(link is not None)
+        self.on_board.setChecked(link is not None and link.simulate)
+        if link is not None and link.simulate:
+            self.fast.setEnabled(False)
+            self.trace.setEnabled(False)
+        else:
+            self.fast.setEnabled(True)
 
     def render_build(self, share: float | None) -> None:
         """Show the progress of a build in [0, 1]; None if no build is running."""
@@ -162,8 +196,8 @@ def _short(path: Path | None) -> str:
 
 
 NOTHING = (
-    "Run Simulate to execute the compiled program: on the functional simulator, and on an FVP if "
-    "one is set, which also measures cycles."
+    "Run Simulate to execute the compiled program: on the functional simulator, and on an FVP or a "
+    "board if one is set, which also measure cycles."
 )
 LOG_FILE = "uart.log"
 
@@ -184,6 +218,8 @@ class SimulatorPanel(ResultPanel):
             lambda on: self._change(lambda s: s.model_copy(update={"trace": on}))
         )
         self.machine.build_asked.connect(self._on_build_asked)
+        self.machine.board_asked.connect(self._on_board_asked)
+        self.machine.board_switched.connect(self._on_board_switched)
         self._build_job = self._running = ""
         self._shown_log: Path | None = None
         self.machine.build_stopped.connect(lambda: self.context.runner.cancel(self._build_job))
@@ -216,7 +252,7 @@ class SimulatorPanel(ResultPanel):
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
         text = simulation_text(shown.value)
-        if shown.value.kind == "fvp":
+        if shown.value.kind != "functional":
             self._show_printed(shown.folder / LOG_FILE)
             text += f"\nFull output: {shown.folder / LOG_FILE}"
         self.view.render_result(
@@ -285,7 +321,7 @@ class SimulatorPanel(ResultPanel):
         setup = simulator_setup(project)
         hint = (
             ""
-            if isinstance(setup, Setup)
+            if isinstance(setup, Setup) or simulating_board() is not None
             else f"Simulate runs functionally, without cycles. {_remedy(setup)}"
         )
         settings, installed, runner = MachineSettings(), None, None
@@ -298,6 +334,27 @@ class SimulatorPanel(ResultPanel):
             installed.path if installed else None, runner.path if runner else None, hint,
             fast=settings.fast, trace=settings.trace,
         )  # fmt: skip
+        self.machine.render_board(settings.board)
+
+    def _on_board_asked(self) -> None:
+        link = None
+        with contextlib.suppress(WorkbenchError):
+            link = load_settings().board
+        dialog = BoardDialog(link, self)
+        dialog.wanted.connect(self._on_board_wanted)
+        dialog.open()
+
+    def _on_board_wanted(self, link: BoardLink) -> None:
+        self._change(lambda settings: settings.model_copy(update={"board": link}))
+
+    def _on_board_switched(self, on: bool) -> None:
+        def switch(settings: MachineSettings) -> MachineSettings:
+            if settings.board is None:
+                return settings
+            board = settings.board.model_copy(update={"simulate": on})
+            return settings.model_copy(update={"board": board})
+
+        self._change(switch)
 
     def _on_simulator_chosen(self, path: str) -> None:
         project = self.context.document.project

@@ -1,15 +1,16 @@
-"""Cards of suggestions against CPU operators, and of the gains of applied suggestions."""
+"""Cards of suggestions, the largest gain first, and of the gains of applied suggestions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
+    QGridLayout,
     QHBoxLayout,
     QPushButton,
     QScrollArea,
@@ -17,12 +18,30 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.labels import Label
+from ui.shared.board_fit import BoardFitReader
+from ui.shared.labels import Label, literal
 from ui.shared.panel import PanelContext
+from ui.shared.study_controller import StudyController
+from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
-from workbench.results import GRAPH_FILE, LowerResult, PrepareResult
-from workbench.suggestions import Gain, Suggestion, Written, suggest
+from workbench.results import (
+    GRAPH_FILE,
+    CalibrateResult,
+    LowerResult,
+    PrepareResult,
+    load_arrays,
+)
+from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
+from workbench.suggestions import (
+    ExpectedGain,
+    Gain,
+    Measurements,
+    Spared,
+    Suggestion,
+    Written,
+    suggest,
+)
 
 
 class SuggestionCards(QScrollArea):
@@ -91,19 +110,20 @@ class SuggestionCards(QScrollArea):
             show.clicked.connect(lambda: self.show_asked.emit(suggestion))
             buttons.append(show)
         if suggestion.edit is not None:
-            apply = QPushButton("Apply", parent)
-            apply.setAccessibleName(f"Apply: {suggestion.title}")
-            apply.setToolTip("One undo step")
-            apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             preview = QPushButton("Preview", parent)
             preview.setAccessibleName(f"Preview: {suggestion.title}")
             preview.setToolTip("Measure the figures with it. The project does not change.")
             preview.clicked.connect(lambda: self.preview_asked.emit(suggestion))
+            apply = QPushButton("Apply", parent)
+            apply.setAccessibleName(f"Apply: {suggestion.title}")
+            apply.setToolTip("One undo step")
+            apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             buttons += [preview, apply]
         card, column = _frame(suggestion.title, parent)
         column.addWidget(_text(suggestion.evidence, card))
         for line in suggestion.written:
             column.addLayout(_line(line, card))
+        column.addWidget(GainFigures(suggestion.gain, card))
         expected = _text(f"Expected: {suggestion.expected}", card)
         expected.setObjectName("Hint")
         column.addWidget(expected)
@@ -127,6 +147,42 @@ class SuggestionCards(QScrollArea):
         column.addLayout(_foot(buttons))
         card.setAccessibleName(f"Applied: {title}. {sentence}")
         return card
+
+
+class GainFigures(QWidget):
+    """The expected gain in columns that are the same on every card, one unit in each."""
+
+    def __init__(self, gain: ExpectedGain, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Expected gain")
+        alone = " of this tensor alone" if gain.of_tensors > 1 else ""
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 2, 0, 2)
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(0)
+        for column, (name, unit, text, tip) in enumerate((
+            ("CPU ops", "", _change(gain.cpu_operators), "Operators on the CPU"),
+            ("NPU cycles", "", _change(gain.cycles), "NPU cycles"),
+            (
+                "Tensor SQNR" if alone else "SQNR", " dB",
+                "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
+                f"Signal to quantization noise ratio{alone}",
+            ),
+        )):  # fmt: skip
+            title, figure = Label(name, self), Label(text + unit if text else "\u2013", self)
+            title.setObjectName("Hint")
+            figure.setToolTip(literal(tip if text else f"{tip}: not known"))
+            for row, label in enumerate((title, figure)):
+                label.setAlignment(Qt.AlignmentFlag.AlignRight)
+                grid.addWidget(label, row, column)
+            grid.setColumnStretch(column, 1)
+
+
+def _change(saved: int | None) -> str:
+    """Return what is saved as a change, e.g. ``-1,200``; "" if unknown."""
+    if saved is None:
+        return ""
+    return f"{-saved:+,}".replace("-", "\u2212") if saved else "0"
 
 
 def _frame(title: str, parent: QWidget) -> tuple[QFrame, QVBoxLayout]:
@@ -206,14 +262,28 @@ class _CompiledState:
     project: Project
     program: LowerResult
     suggestions: tuple[Suggestion, ...]
+    studied: SensitivityResult | None = None
 
 
 class SuggestionController(QObject):
-    """Computes and applies suggestions, and measures their gains."""
+    """Computes and applies suggestions, and measures their gains.
+
+    Signals:
+        changed: a sensitivity study has measured more.
+    """
+
+    changed = Signal()
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
         self._context = context
+        self._fit = BoardFitReader(context)
+        self.study = StudyController(
+            "sensitivity", SensitivityResult, context.document, context.runner,
+            context.session.cache, self,
+        )  # fmt: skip
+        self.study.options = {"samples": DEFAULT_SAMPLES}
+        self.study.changed.connect(self._on_studied)
         self._seen: _CompiledState | None = None
         self._applied: list[Applied] = []
         context.document.opened.connect(self._forget)
@@ -225,10 +295,20 @@ class SuggestionController(QObject):
             return ()
         if last is not None and last.folder == folder and _same(last.project, project):
             return last.suggestions
-        self._seen = _CompiledState(folder, project, program, self._found(project, program, folder))
+        self.study.look()
+        found = self._found(project, program, folder)
+        self._seen = _CompiledState(folder, project, program, found, self.study.found)
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
+
+    def _on_studied(self) -> None:
+        """Compute the suggestions anew when the study has other figures."""
+        seen = self._seen
+        if seen is not None and self.study.found is not seen.studied:
+            found = self._found(seen.project, seen.program, seen.folder)
+            self._seen = replace(seen, suggestions=found, studied=self.study.found)
+            self.changed.emit()
 
     def apply(self, suggestion: Suggestion) -> None:
         """Apply a suggestion as one undo step."""
@@ -267,8 +347,34 @@ class SuggestionController(QObject):
             edge = self._context.session.parsed.graph(folder / GRAPH_FILE)
         except WorkbenchError:
             return ()
-        prepared = self._context.load(PrepareResult, "prepare")
-        return suggest(project, program, exported, edge, prepared)
+        return suggest(project, program, exported, edge, self._measurements())
+
+    def _measurements(self) -> Measurements:
+        context = self._context
+        folder = context.result("calibrate")
+        calibrated = context.load(CalibrateResult, "calibrate")
+        try:
+            arrays = load_arrays(folder, HISTOGRAMS) if folder and calibrated else {}
+        except WorkbenchError:
+            calibrated, arrays = None, {}
+        return Measurements(
+            prepared=context.load(PrepareResult, "prepare"),
+            calibrated=calibrated,
+            arrays=arrays,
+            spared=self._spared(),
+            fit=self._fit.read(),
+        )
+
+    def _spared(self) -> tuple[Spared, ...]:
+        """Return what the sensitivity study of the present configuration measured."""
+        found = self.study.found if self.study.is_current else None
+        if found is None:
+            return ()
+        return tuple(
+            Spared(each.unit.name, each.unit.kind, each.unit.matches, gain, found.samples)
+            for each in found.units
+            if (gain := found.gain_db(each)) is not None
+        )
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""

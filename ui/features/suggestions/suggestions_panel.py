@@ -24,6 +24,7 @@ class SuggestionsPanel(ResultPanel):
     def build_frames(self) -> None:
         context = self.context
         self.suggesting = SuggestionController(context, self)
+        self.suggesting.changed.connect(lambda: self._mark("state"))
         self.preview = CandidatePreview(context.document, context.runner, context.history, self)
         self.preview.changed.connect(lambda: self._mark("state"))
         self.frames["lower"] = StageFrame("Suggestions", NOTHING, self._make, self)

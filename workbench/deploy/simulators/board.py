@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from workbench.deploy.simulators.counters import printed_events
 from workbench.deploy.simulators.discovery import BoardLink
 from workbench.deploy.simulators.log_parser import UartReader
 from workbench.deploy.simulators.process import Hooks, Log, execute
 from workbench.deploy.simulators.run import as_standing
 from workbench.errors import Place, failure
 from workbench.files import open_log
+from workbench.pte.description import describe
 from workbench.results.simulation import SimulationReport
 from workbench.text import plural
 
@@ -51,20 +53,55 @@ _START = re.compile(r"\bPTE (?:@|in|size)|Model in |executor_runner.*(?:start|St
 class BoardProgram:
     """What is written to the board: files by the names that the flash command may use.
 
-    ``outputs`` describe the program's outputs: ``dtype``, ``shape`` and ``dim_order``.
+    ``outputs`` describe the program's outputs: ``dtype``, ``shape`` and ``dim_order``; ``stem`` is
+    the project's name as in the names of the deliverables.
     """
 
     files: Mapping[str, Path]
     outputs: Sequence[Mapping[str, Any]]
     target: str
+    stem: str
+
+
+def program_of(folder: Path, stem: str, link: BoardLink, target: str) -> BoardProgram:
+    """Return the program in a folder with ``STEM.pte``, ``STEM.bpte`` and ``STEM.h``.
+
+    Args:
+        folder: The folder; files that it lacks have no name for the flash command.
+        stem: The project's name as in the names of the files.
+        link: The board, for its firmware.
+        target: The device that the program is for.
+
+    Raises:
+        WorkbenchError: There is no program for an Ethos-U in the folder.
+    """
+    named = {"pte": f"{stem}.pte", "bpte": f"{stem}.bpte", "header": f"{stem}.h"}
+    files = {key: folder / name for key, name in named.items() if (folder / name).is_file()}
+    if "pte" not in files:
+        raise failure(
+            f"There is no {stem}.pte to run on a board.",
+            "Boards run programs for an Ethos-U: choose such a target.",
+            _WHERE,
+            code="board-program-missing",
+        )
+    firmware = link.firmware(stem)
+    if firmware is not None:
+        files["elf"] = firmware
+    outputs = describe(files["pte"].read_bytes())["outputs"]
+    return BoardProgram({"folder": folder, **files}, outputs, target, stem)
 
 
 @dataclass(frozen=True)
 class BoardOutcome:
-    """The report of a run, and the outputs that the board printed; None if one is incomplete."""
+    """The report of a run, and what the board printed.
+
+    ``outputs`` has None for an output that is incomplete; ``events`` are the ETDump data, empty if
+    the firmware prints none.
+    """
 
     report: SimulationReport
     outputs: tuple[Array | None, ...]
+    events: bytes = b""
 
 
 def flash_command(link: BoardLink, program: BoardProgram) -> list[str]:
@@ -75,9 +112,10 @@ def flash_command(link: BoardLink, program: BoardProgram) -> list[str]:
     """
     try:
         words = shlex.split(link.flash)
-        return [word.format_map({k: str(v) for k, v in program.files.items()}) for word in words]
+        values = {"name": program.stem, **{k: str(v) for k, v in program.files.items()}}
+        return [word.format_map(values) for word in words]
     except (ValueError, KeyError, IndexError, AttributeError) as error:
-        known = ", ".join(f"{{{name}}}" for name in program.files)
+        known = ", ".join(f"{{{name}}}" for name in ("name", *program.files))
         raise failure(
             f"The flash command cannot be used: {error}.",
             f"Known names: {known}. Example: probe-rs download --chip CHIP {{elf}}",
@@ -123,7 +161,14 @@ def run(
     elif not reading.values:
         notes.append("The firmware prints no outputs: build it with ET_LOG_DUMP_OUTPUT.")
     update = {"elapsed_s": round(time.monotonic() - begun, 3), "notes": tuple(notes)}
-    return BoardOutcome(report.model_copy(update=update), outputs)
+    return BoardOutcome(report.model_copy(update=update), outputs, printed_events(log))
+
+
+def serial_ports() -> list[str]:
+    """Return the serial ports of this machine that a device is behind."""
+    from serial.tools.list_ports import comports
+
+    return sorted(port.device for port in comports() if port.hwid != "n/a")
 
 
 # Ports of another machine, by pyserial's URL handlers.

@@ -261,6 +261,11 @@ def recorded(folder: Path, log: Path) -> bytes:
     """
     with contextlib.suppress(OSError):
         return read_limited(folder / FILE, _MOST_EVENT_BYTES)
+    return printed_events(log)
+
+
+def printed_events(log: Path) -> bytes:
+    """Return the ETDump data that a runner printed in base64; empty if there is none."""
     value = None
     # An empty log cannot be memory-mapped.
     with (

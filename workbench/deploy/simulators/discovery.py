@@ -277,8 +277,9 @@ class BoardLink(Frozen):
     """How a board is reached: its serial port, and the user's command that flashes it.
 
     The command runs without a shell; ``{elf}``, ``{pte}``, ``{bpte}``, ``{header}`` and
-    ``{folder}`` stand for the firmware and the deliverables. Without a command, the board is only
-    read.
+    ``{folder}`` stand for the firmware and the deliverables, ``{name}`` for the project as in their
+    names; ``elf`` may have ``{name}`` too. Without a command, the board is only read. ``simulate``
+    makes the stage *Simulate* run on the board instead of an FVP.
     """
 
     port: str = Field(min_length=1)
@@ -286,6 +287,17 @@ class BoardLink(Frozen):
     flash: str = ""
     elf: str = ""
     timeout_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    simulate: bool = False
+
+    def firmware(self, stem: str) -> Path | None:
+        """Return the path of the firmware for a project; None if there is none.
+
+        Args:
+            stem: The project's name as in the names of its deliverables.
+        """
+        if not self.elf:
+            return None
+        return Path(self.elf.replace("{name}", stem)).expanduser().absolute()
 
 
 class MachineSettings(Frozen):
@@ -341,6 +353,15 @@ def save_settings(settings: MachineSettings) -> None:
     path = settings_path()
     make_private_folder(path.parent)
     write_file(path, settings.model_dump_json(indent=1).encode())
+
+
+def simulating_board() -> BoardLink | None:
+    """Return the board that *Simulate* runs on; None for a simulator, or if the file is damaged."""
+    try:
+        link = load_settings().board
+    except WorkbenchError:
+        return None
+    return link if link is not None and link.simulate else None
 
 
 def adopt_runner(path: Path, address: int | None = None) -> MachineSettings:

@@ -134,6 +134,7 @@ class Build:
     """The parameters of a runner build.
 
     ``wanted`` is the source of its program: a file at run time, built in, or at ``address``.
+    ``npu`` is the device of a program without delegates, which names none.
     """
 
     checkout: Path
@@ -141,6 +142,7 @@ class Build:
     wanted: Wanted = "semihosting"
     address: int = 0
     etdump: bool = False
+    npu: str = ""
 
     def __post_init__(self) -> None:
         """Refuse names of the program that would become something else in a script.
@@ -174,9 +176,11 @@ class Build:
             npu = delegate.get("npu", {})
             if npu.get("macs"):
                 return f"{npu['family']}-{npu['macs']}"
+        if self.npu:
+            return self.npu
         raise failure(
             f"{self.program.name} does not name the Ethos-U it was compiled for.",
-            "A runner is built for one NPU. Compile the program for an Ethos-U.",
+            "A runner is built for one NPU. Compile the program for an Ethos-U, or add --target.",
             Place(kind="file", id=self.program.name),
             code="program-npu-unknown",
         )
@@ -252,6 +256,14 @@ def check(build: Build) -> None:
             "Move the checkout to a path of letters, digits and - _ .",
             build.checkout,
             code="checkout-path-invalid",
+        )
+    if build.checkout.resolve().name != "executorch":
+        raise _refused(
+            f"ExecuTorch's build needs a folder that is named executorch, not "
+            f"{build.checkout.resolve().name}.",
+            "Rename the checkout, or clone it without another name.",
+            build.checkout,
+            code="checkout-name-invalid",
         )
     for tool, why in (("bash", "runs the build script"), ("cmake", "configures the build")):
         if shutil.which(tool) is None:

@@ -51,7 +51,8 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     # With guards the module contains a call_module node on which the Arm passes fail.
     separates = correction_state(OWN_WEIGHTS, context.project.target.options) == "on"
     make = partial(_module, program, separates=separates)
-    changed = context.project.improvers or context.project.trained_weights
+    project = context.project
+    changed = project.improvers or project.trained_weights or project.compressions
     remembers = program.graph_signature.buffers_to_mutate
     usual = changed or remembers or programs.has_control_flow(program)
     if usual or not _allowed(context):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -11,10 +11,12 @@ from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
 from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code
 from workbench.errors import Place, failure
 from workbench.results import (
     GRAPH_FILE,
+    ChannelLayer,
     ExportResult,
     ImportResult,
     TensorSpec,
@@ -53,10 +55,25 @@ def run(context: StageContext) -> None:
         outputs=tuple(_outputs(program)),
         branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
         state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
+        layers=tuple(_layers(program)),
         warnings=tuple(_UNNAMED.format(name) for name in _branches(program, unnamed)),
     )
     save_result(result, context.out)
     context.keep(program)
+
+
+def _layers(program: torch.export.ExportedProgram) -> Iterator[ChannelLayer]:
+    """Yield the layers of a program without branches, and which channels can be removed."""
+    if programs.has_control_flow(program):
+        return
+    channels = channels_of(cast("torch.fx.GraphModule", program.module(check_guards=False)))
+    for name, labels in channels.made.items():
+        try:
+            count, why = len(channels.roots_of(name)), ""
+        except NotPrunableError as error:
+            count, why = len(labels), str(error)
+        partners = () if why else tuple(channels.partners(name))
+        yield ChannelLayer(module=name, channels=count, partners=partners, fixed=why)
 
 
 def _branches(program: torch.export.ExportedProgram, graphs: Sequence[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import keep_origins, with_origins
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
+from workbench.engine.quantization import compression
 from workbench.engine.quantization.observers import branches_of
 from workbench.engine.quantization.weight_transforms import improve
 from workbench.engine.targets.base import toolchain_of
@@ -29,6 +31,7 @@ from workbench.project.sources import absolute
 from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
+    CompressedLayer,
     Improvement,
     NodeAnnotation,
     PrepareResult,
@@ -57,6 +60,7 @@ class Prepared:
     module: torch.fx.GraphModule
     annotations: tuple[NodeAnnotation, ...]
     improvements: tuple[Improvement, ...] = ()
+    compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
 
 
@@ -81,7 +85,8 @@ def run(context: StageContext) -> None:
         warnings.append(_HANDED_IN)
     result = PrepareResult(
         observers=len(observers), annotations=with_origins(context, prepared.annotations),
-        improvements=prepared.improvements, corrections=prepared.corrections,
+        improvements=prepared.improvements, compressed=prepared.compressed,
+        corrections=prepared.corrections,
         warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
@@ -100,7 +105,9 @@ def _prepare(context: StageContext) -> Prepared:
         accelerated(context.accelerate),
         toolchain.float_module(context) as floating,
     ):
-        module, done = changed(context, floating)
+        narrow, channels = pruned(context, floating)
+        module, done = changed(context, narrow)
+        module, clusters = clustered(context, module)
         with plain_attention(when=bool(programs.written_buffers(module))):
             prepared = toolchain.prepare(module, quantizer)
         annotations = toolchain.report(quantizer, prepared, project)
@@ -108,7 +115,51 @@ def _prepare(context: StageContext) -> Prepared:
             report = toolchain.report(quantizer, part, project)
             annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in report]
     corrections = tuple(getattr(quantizer, "corrections", ()))
-    return Prepared(prepared, tuple(annotations), tuple(done), corrections)
+    layers = tuple(
+        CompressedLayer(module=name, channels=channels.get(name), clusters=clusters.get(name))
+        for name in sorted({*channels, *clusters})
+    )
+    return Prepared(prepared, tuple(annotations), tuple(done), layers, corrections)
+
+
+def pruned(
+    context: StageContext, module: torch.fx.GraphModule
+) -> tuple[torch.fx.GraphModule, dict[str, tuple[int, int]]]:
+    """Return the float module, or a copy with fewer channels, with those of changed layers."""
+    wanted = context.project.channels()
+    if not wanted:
+        return module, {}
+    mine = copy.deepcopy(module)
+    with _refused("channels"):
+        _refuse_branches(mine, "compressions")
+        return mine, compression.prune(mine, wanted)
+
+
+def clustered(
+    context: StageContext, module: torch.fx.GraphModule
+) -> tuple[torch.fx.GraphModule, dict[str, tuple[int, int]]]:
+    """Return the float module, or a copy with fewer distinct weights, with those of each layer."""
+    wanted = context.project.clusters()
+    if not wanted:
+        return module, {}
+    mine = copy.deepcopy(module)
+    with _refused("clusters"):
+        return mine, compression.cluster(mine, wanted)
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Raise a problem for a module that cannot be compressed."""
+    try:
+        yield
+    except compression.NotPrunableError as error:
+        name, reason = error.args
+        raise failure(
+            f"The {what} of {name} cannot be set: it {reason}.",
+            "Remove the entry, or set another module: workbench compress PROJECT lists them.",
+            Place(kind="module", id=name),
+            code=f"{what}-not-compressible",
+        ) from error
 
 
 def changed(
@@ -127,13 +178,7 @@ def improved(
     context: StageContext, module: torch.fx.GraphModule
 ) -> tuple[torch.fx.GraphModule, list[Improvement]]:
     """Return a copy of the float module with improved weights, with a report."""
-    if programs.has_control_flow(module):
-        raise failure(
-            "Weight transforms do not support models with branches or loops.",
-            "Disable the improvers.",
-            Place(kind="option", id="improvers"),
-            code="improvers-branches-not-supported",
-        )
+    _refuse_branches(module, "improvers")
     refuse_memory(module, calibration_samples(context), "An improver", "prepare")
 
     def samples() -> Iterator[tuple[torch.Tensor, ...]]:
@@ -155,6 +200,16 @@ def improved(
     for name in done:
         context.log(f"{titles[name.improver]}: {name.sentence}")
     return mine, done
+
+
+def _refuse_branches(module: torch.fx.GraphModule, option: str) -> None:
+    if programs.has_control_flow(module):
+        raise failure(
+            "Changes of the float weights do not support models with branches or loops.",
+            f"Remove the {option}.",
+            Place(kind="option", id=option),
+            code="improvers-branches-not-supported",
+        )
 
 
 def _prepared_branches(

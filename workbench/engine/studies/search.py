@@ -14,14 +14,15 @@ from optuna.trial import TrialState
 
 from workbench.engine.cluster import CLUSTER_LOST
 from workbench.engine.context import StageContext
-from workbench.engine.studies import sensitivity
+from workbench.engine.studies import sensitivity, training
 from workbench.engine.studies.candidates import evaluate, means_of
 from workbench.engine.studies.study import StudyContext
 from workbench.engine.worker_processes import Workers
-from workbench.errors import WorkbenchError
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID
+from workbench.results import ExportResult
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import (
     CHOICES,
@@ -29,13 +30,18 @@ from workbench.studies.search import (
     Candidate,
     Limits,
     SearchResult,
-    with_choices,
+    widths_of,
+    with_candidate,
 )
 from workbench.studies.sensitivity import SensitivityResult, Unit
+from workbench.studies.training import TrainingResult, keep_weights
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from workbench.history.runs import Run
+    from workbench.ids import StudyId
     from workbench.project.model import Project
 
 _ORDER_SAMPLES = 8
@@ -52,12 +58,21 @@ def run(study: StudyContext) -> None:
     result = load_study(SearchResult, study.folder)
     if result is None:
         study.report(0, total, "ordering modules by sensitivity")
-        result = SearchResult(limits=limits, total=total, units=_ordered_units(study))
+        result = SearchResult(
+            limits=limits, total=total, units=_ordered_units(study), widths=_widths(study)
+        )
     result = result.model_copy(update={"limits": limits, "total": total})
     again = tuple(_judged(candidate, result.enforced) for candidate in result.candidates)
     result = result.model_copy(update={"candidates": again})
     study.tell(result, len(result.candidates), total, "")
     _Search(study, result).run()
+
+
+def _widths(study: StudyContext) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of channels to choose from, if the search has widths."""
+    if not study.options.get("widths"):
+        return {}
+    return widths_of(study.stage.result("export", ExportResult).layers)
 
 
 def _judged(candidate: Candidate, limits: Limits) -> Candidate:
@@ -71,18 +86,23 @@ def _plain(project: Project) -> Project:
     return edits.assign(edits.revise(project, rules=()), "global", "", CHOICES[0])
 
 
+def _inner(context: StageContext, study: StudyId, project: Project) -> StageContext:
+    """Return the context of a study of another project inside of this one."""
+    planned = plan(project, context.folder, context.cache)
+    return StageContext(
+        stage=study, project=project, folder=context.folder, plan=planned,
+        cache=context.cache, store=context.store, out=context.out,
+        accelerate=context.accelerate, report=context.report, write_log=context.write_log,
+        cancelled=context.cancelled,
+    )  # fmt: skip
+
+
 def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     """Return the units of modules by sensitivity, most sensitive first."""
     context = study.stage
     project = _plain(context.project)
     evaluate(project, means_of(context))
-    planned = plan(project, context.folder, context.cache)
-    inner = StageContext(
-        stage="sensitivity", project=project, folder=context.folder, plan=planned,
-        cache=context.cache, store=context.store, out=context.out,
-        accelerate=context.accelerate, report=context.report, write_log=context.write_log,
-        cancelled=context.cancelled,
-    )  # fmt: skip
+    inner = _inner(context, "sensitivity", project)
     key = study_key("sensitivity", project, context.folder, context.cache, {})
     place = study_folder(context.cache, key)
     sensitivity.run(StudyContext(inner, place, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
@@ -90,6 +110,16 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     assert ordered is not None
     units = [row.unit for row in ordered.worst_first()]
     return tuple(unit for unit in units if unit.kind == "module_name")
+
+
+def _param(module: str) -> str:
+    """Return the name of Optuna's parameter for the channels of a module."""
+    return f"channels of {module}"
+
+
+def _params(candidate: Candidate) -> dict[str, str]:
+    """Return what decides a candidate, as Optuna's parameters."""
+    return candidate.choices | {_param(n): str(c) for n, c in candidate.channels.items()}
 
 
 class _Search:
@@ -103,7 +133,8 @@ class _Search:
             if not target.refusal(choice, PRESETS_BY_ID[name].config, "module_name")
         ]
         self._optuna = self._opened()
-        self._running: dict[Any, tuple[optuna.Trial, dict[str, str]]] = {}
+        self._running: dict[Any, tuple[optuna.Trial, Candidate]] = {}
+        self._epochs = int(str(study.options.get("train") or 0))
 
     def run(self) -> None:
         """Ask Optuna, evaluate and tell, until the requested number is reached."""
@@ -111,6 +142,13 @@ class _Search:
         count = int(str(self._study.options.get("workers") or 1))
         count = max(1, min(count, os.cpu_count() or 1))
         scheduler = str(self._study.options.get("scheduler") or "")
+        if self._epochs and (count > 1 or scheduler):
+            raise failure(
+                "A search that trains its candidates runs in one process.",
+                "Leave out the workers and the scheduler, or the training.",
+                Place(kind="option", id="train"),
+                code="search-training-in-workers",
+            )
         made = (
             Workers(
                 count, context.folder, context.cache, accelerate=context.accelerate,
@@ -151,67 +189,109 @@ class _Search:
         return made
 
     def _staircase(self) -> list[dict[str, str]]:
-        """Return configurations that relax one module after the other, the worst first."""
+        """Return configurations that change one thing after the other.
+
+        First every layer alone with fewer channels, which gives the cycles of each step, then one
+        layer after the other, the last first, then the modules in a better precision, the worst
+        first.
+        """
         better = "a16w8" if "a16w8" in self._choices else "float"
-        step = {unit.name: self._choices[0] for unit in self._found.units}
-        steps = [dict(step)]
+        widths = {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
+        plain = {unit.name: self._choices[0] for unit in self._found.units}
+        plain |= {name: numbers[0] for name, numbers in widths.items()}
+        steps = [dict(plain)]
+        steps += [{**plain, name: numbers[1]} for name, numbers in widths.items()]
+        narrow = dict(plain)
+        for place in range(1, max(map(len, widths.values()), default=0)):
+            for name, numbers in reversed(widths.items()):
+                narrow[name] = numbers[min(place, len(numbers) - 1)]
+                steps.append(dict(narrow))
         for unit in self._found.units:
-            step[unit.name] = better
-            steps.append(dict(step))
-        return steps[: max(2, self._found.total // 2)]
+            plain[unit.name] = better
+            steps.append(dict(plain))
+        return steps[: max(2, self._found.total // 2 + 2 * len(widths))]
 
     def _tell_former(self, made: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures
-        names = {unit.name for unit in self._found.units}
-        is_known = names == candidate.choices.keys() and all(
-            choice in self._choices for choice in candidate.choices.values()
+        kinds = {unit.name: self._choices for unit in self._found.units}
+        kinds |= {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
+        params = _params(candidate)
+        is_known = kinds.keys() == params.keys() and all(
+            value in kinds[name] for name, value in params.items()
         )
         if figures is None or not is_known or not all(map(math.isfinite, figures)):
             return
-        kind = optuna.distributions.CategoricalDistribution(self._choices)
+        categories = optuna.distributions.CategoricalDistribution
         excesses = self._found.enforced.excesses(figures)
         made.add_trial(
             optuna.trial.create_trial(
-                params=candidate.choices,
-                distributions=dict.fromkeys(candidate.choices, kind),
+                params=params,
+                distributions={name: categories(kind) for name, kind in kinds.items()},
                 values=list(figures[:3]),
                 user_attrs={_CONSTRAINTS: excesses},
                 system_attrs={_CONSTRAINTS: excesses},
             )
         )
 
-    def _asked(self) -> tuple[optuna.Trial, dict[str, str], Candidate | None]:
+    def _asked(self) -> tuple[optuna.Trial, Candidate, Candidate | None]:
+        """Return a trial, its candidate without figures, and the same one if it was evaluated."""
         trial = self._optuna.ask()
         choices = {
             unit.name: str(trial.suggest_categorical(unit.name, self._choices))
             for unit in self._found.units
         }
-        known = {tuple(sorted(c.choices.items())): c for c in self._found.candidates}
-        return trial, choices, known.get(tuple(sorted(choices.items())))
+        channels = {
+            name: int(str(trial.suggest_categorical(_param(name), [*map(str, widths)])))
+            for name, widths in self._found.widths.items()
+        }
+        asked = Candidate(
+            number=len(self._found.candidates) + 1, origin="search", choices=choices,
+            channels=channels,
+        )  # fmt: skip
+        known = (c for c in self._found.candidates if _params(c) == _params(asked))
+        return trial, asked, next(known, None)
 
-    def _project(self, choices: dict[str, str]) -> Project:
-        return with_choices(self._study.stage.project, self._found.units, choices)
+    def _project(self, candidate: Candidate) -> Project:
+        return with_candidate(self._study.stage.project, self._found, candidate, self._study.folder)
 
     def _try(self) -> bool:
         """Evaluate one candidate in this process; return False if it was evaluated before."""
-        trial, choices, known = self._asked()
+        trial, asked, known = self._asked()
         if known is not None:
             self._tell(trial, known)
             return False
-        context = self._study.stage
         try:
-            run = evaluate(self._project(choices), means_of(context))
-            self._add(trial, choices, run, "")
+            trained = self._trained(asked)
+            run = evaluate(self._project(trained), means_of(self._study.stage))
+            self._add(trial, trained, run, "")
         except WorkbenchError as error:
-            self._add(trial, choices, None, error.infos[0].message)
+            self._add(trial, asked, None, error.infos[0].message)
         return True
 
+    def _trained(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with trained weights in the study's folder, if it lost channels."""
+        context, project = self._study.stage, self._project(candidate)
+        if not self._epochs or not project.channels():
+            return candidate
+        options: dict[str, JsonValue] = {"epochs": self._epochs}
+        key = study_key("training", project, context.folder, context.cache, options)
+        place = study_folder(context.cache, key)
+        inner = _inner(context, "training", project)
+        training.run(StudyContext(inner, place, options, lambda *_said: None))
+        result = load_study(TrainingResult, place)
+        if result is None or not result.best:
+            return candidate
+        self._study.folder.mkdir(parents=True, exist_ok=True)
+        return candidate.model_copy(
+            update={"weights": keep_weights(result, place, self._study.folder)}
+        )
+
     def _submit(self, workers: Workers) -> bool:
-        trial, choices, known = self._asked()
+        trial, asked, known = self._asked()
         if known is not None:
             self._tell(trial, known)
             return False
-        self._running[workers.submit(self._project(choices))] = trial, choices
+        self._running[workers.submit(self._project(asked))] = trial, asked
         return True
 
     def _collect(self) -> None:
@@ -221,23 +301,22 @@ class _Search:
             self._study.stage.check_cancelled()
             done, _ = wait(self._running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
         for future in done:
-            trial, choices = self._running.pop(future)
+            trial, asked = self._running.pop(future)
             try:
-                self._add(trial, choices, future.result(), "")
+                self._add(trial, asked, future.result(), "")
             except WorkbenchError as error:
                 if CLUSTER_LOST in error.codes:
                     raise
-                self._add(trial, choices, None, error.infos[0].message)
+                self._add(trial, asked, None, error.infos[0].message)
 
-    def _add(
-        self, trial: optuna.Trial, choices: dict[str, str], run: Run | None, problem: str
-    ) -> None:
-        staircase = self._staircase()
+    def _add(self, trial: optuna.Trial, asked: Candidate, run: Run | None, problem: str) -> None:
         number = len(self._found.candidates) + 1
         candidate = Candidate(
             number=number,
-            origin="staircase" if choices in staircase else "search",
-            choices=choices,
+            origin="staircase" if _params(asked) in self._staircase() else "search",
+            choices=asked.choices,
+            channels=asked.channels,
+            weights=asked.weights,
             accuracy=run.accuracy if run else None,
             accuracy_name=run.accuracy_name if run else "",
             cycles=run.cost.cycles if run and run.cost else None,

@@ -15,7 +15,7 @@ from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import refuse_memory
-from workbench.engine.stages.prepare import improved
+from workbench.engine.stages.prepare import improved, pruned
 from workbench.engine.targets.base import toolchain_of
 from workbench.engine.training.dataset import Lessons
 from workbench.engine.training.model import take_batches
@@ -92,6 +92,8 @@ class _Training:
                 Place(kind="stage", id="export"),
                 code="training-without-weights",
             )
+        if clusters := context.project.clusters():
+            self._student.cluster(clusters)
         study.report(0, options.epochs, "running the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
         self._optimizer = optimizer_of(
@@ -219,9 +221,10 @@ def _float_module(context: StageContext, device: str) -> torch.fx.GraphModule:
 
 def _start(context: StageContext, device: str) -> torch.fx.GraphModule:
     """Return the float module to train, with its own memory, after improvers."""
-    module = copy.deepcopy(_float_module(context, device))
+    module, _ = pruned(context, copy.deepcopy(_float_module(context, device)))
     if context.project.improvers:
-        better, _ = improved(context, _float_module(context, "cpu"))
+        narrow, _ = pruned(context, _float_module(context, "cpu"))
+        better, _ = improved(context, narrow)
         put_weights(module, {**dict(better.named_parameters()), **dict(better.named_buffers())})
     programs.write_nowhere(module)
     return module

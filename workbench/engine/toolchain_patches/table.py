@@ -465,7 +465,7 @@ PATCHES: tuple[Patch, ...] = (
         ("sys:modules", "sys:path", "sys:path_hooks", "sys:path_importer_cache"),
         "A user's file is a module of the bytes that were read; its folder is searched last.",
         "A name that an installed module has is refused.",
-        otherwise="refused", proven={"python": "3.11"},
+        otherwise="refused", proven={"python": "3.11, 3.12"},
     ),
     Patch(
         "no-unpickling", "Refuse pickles while a program that is not trusted is loaded",

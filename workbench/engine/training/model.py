@@ -27,10 +27,11 @@ from torchao.quantization.pt2e import (
 )
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
+from workbench.engine.quantization.compression import clustered, layer_weights
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from workbench.engine.training.weights import Weights
 
@@ -101,6 +102,7 @@ class Student:
 
     def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
         self._idle: Weights = fold_linear_norms(floating)
+        self._clustered = layer_weights(floating)
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
         norms = [node.args for node in norms_of(floating)]
         self.module = prepare_qat_pt2e(floating, quantizer)
@@ -148,6 +150,29 @@ class Student:
                 found[str(args[place].target)] = buffers[str(node.args[place].target)]
         self.module.recompile()
         return found
+
+    def cluster(self, wanted: Mapping[str, int]) -> None:
+        """Make the weights alike at every pass; gradients go to the weights as they are.
+
+        Args:
+            wanted: The number of distinct weights by module; "" is every other layer.
+        """
+        names = {t.data_ptr(): name for name, t in self.parameters.items()}
+        for node in list(self.module.graph.nodes):
+            weight = _tensor(self.module, node)
+            name = "" if weight is None else names.get(weight.data_ptr(), "")
+            if name not in self._clustered:
+                continue
+            count = wanted.get(name.rpartition(".")[0], wanted.get(""))
+            if count is None:
+                continue
+            with self.module.graph.inserting_after(node):
+                alike = self.module.graph.call_function(
+                    _alike, (node, count, self._clustered[name])
+                )
+            for user in [user for user in node.users if user is not alike]:
+                user.replace_input_with(node, alike)
+        self.module.recompile()
 
     def run_in_float(self, *inputs: torch.Tensor) -> Any:
         """Return the outputs without fake quantization."""
@@ -205,6 +230,11 @@ class Student:
             quantizer.activation_post_process.reset_min_max_vals()
 
 
+def _alike(weight: torch.Tensor, count: int, dimension: int) -> torch.Tensor:
+    """Return a weight with few distinct values, and the gradient of the weight itself."""
+    return weight + (clustered(weight, count, dimension) - weight).detach()
+
+
 def unrounded() -> WorkbenchError:
     """Return the error for a model without fake quantization."""
     return failure(
@@ -258,6 +288,7 @@ class EmulatedStudent(Student):
         rounds: Callable[[fx.Node], bool],
     ) -> None:
         self._idle = {}
+        self._clustered = layer_weights(floating)
         self._float = fx.GraphModule(floating, copy.deepcopy(floating.graph))
         self.module = emulate(floating)
         if not any(rounds(node) for node in self.module.graph.nodes):

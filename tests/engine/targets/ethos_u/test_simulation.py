@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.fakes import checkout, fvp, runner_elf
-from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
+from tests.fakes.board import FakeBoard, lines_of
+from workbench.deploy.simulators.discovery import (
+    BoardLink,
+    MachineSettings,
+    load_settings,
+    save_settings,
+)
+from workbench.npu.program import load
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.protocol import RunStudy, StageFailed
@@ -162,3 +172,55 @@ def test_that_recorded_events_are_read_by_executorchs_inspector(
     kernels = [event.name for event in result.events if event.kind == "cpu"]
     assert kernels == ["convolution.out", "relu.out", "mean.out", "permute_copy.out", "addmm.out"]
     assert all(event.cycles > 0 and event.calls == 1 for event in result.events)
+
+
+def bundled_outputs(bundle):
+    """Return what the program computes for its first test vector."""
+    program = load(bundle)
+    (output,) = program.run(list(program.cases[0].inputs)).outputs
+    return output.ravel().tolist()
+
+
+ETDUMP = Path(__file__).parents[3] / "data" / "etdump.bin"
+
+
+def test_that_simulate_runs_on_the_board_that_is_switched_on(engine, machine, tmp_path):
+    made = integer("small")
+    flashed = tmp_path / "flashed"
+    code = f"import shutil, sys; shutil.copy(sys.argv[1], {str(flashed)!r})"
+    flash = f"{sys.executable} -c {shlex.quote(code)} {{bpte}}"
+    with_fvp = plan(made, engine.folder, engine.cache).of("run").key
+    dump = base64.b64encode(ETDUMP.read_bytes()).decode()
+    values = [0]
+    for _ in range(2):
+        flashed.unlink(missing_ok=True)
+        lines = lines_of([("char", values)], cycles=4321)
+        lines.insert(-3, f'echo "{dump}" | base64 -d >etdump.bin')
+        with FakeBoard(flashed, lines, piece=512) as fake:
+            # Another limit, since a result of the same board would not be computed again.
+            limit = 60 + len(values)
+            link = BoardLink(port=fake.port, flash=flash, simulate=True, timeout_s=limit)
+            save_settings(load_settings().model_copy(update={"board": link}))
+            assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+        result = engine.result(made, "run")
+        assert (result.kind, result.samples, result.cycles) == ("board", 1, 4321)
+        if values == [0]:
+            # An incomplete output is not compared.
+            assert result.against_reference.elements == 0
+        values = bundled_outputs(flashed)
+    assert {"cpu"} <= {event.kind for event in result.events}
+    for found in (result.functional.against_simulator, result.against_reference):
+        assert found.exact == found.elements == len(values)
+    assert result.functional.samples == 2
+    assert "Output[0][1]" in (engine.path(made, "run") / "uart.log").read_text()
+    link = link.model_copy(update={"simulate": False})
+    save_settings(load_settings().model_copy(update={"board": link}))
+    assert plan(made, engine.folder, engine.cache).of("run").key == with_fvp
+
+
+def test_that_a_board_that_cannot_be_read_fails_simulate_with_its_cause(engine):
+    link = BoardLink(port="/dev/no-such-port", simulate=True)
+    save_settings(MachineSettings(board=link))
+    assert engine.run(integer("small"), "run", "evaluate", "verify") == "failed"
+    (info,) = next(e.infos for e in engine.events if isinstance(e, StageFailed))
+    assert info.code == "serial-port-unusable"

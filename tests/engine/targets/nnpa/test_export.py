@@ -316,3 +316,21 @@ def test_that_cancelling_ends_the_compiler(lane, tmp_path):
             break
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
+
+
+def test_that_channels_are_not_removed_for_nnpa_and_alike_weights_are_exported(lane):
+    made = ruled("nets.py:transformer", "sentences")
+    assert lane.run(made, "export") == "done", lane.failure
+    layers = lane.result(made, "export").layers
+    layer = next(layer for layer in layers if not layer.fixed and layer.channels > 1)
+    narrow = edits.compress(made, layer.module, channels=layer.channels - 1)
+    assert lane.run(narrow, "lower") == "failed"
+    assert lane.failure.code == "channels-not-supported"
+    model, _ = exported(lane, edits.compress(made, "", clusters=3))
+    weights = [onnx.numpy_helper.to_array(t) for t in model.graph.initializer if len(t.dims) == 2]
+
+    def distinct(weight, axis):
+        largest = np.maximum(np.abs(weight).max(axis, keepdims=True), 1e-9)
+        return len(np.unique(np.round(weight / largest, 3)))
+
+    assert any(min(distinct(w, 0), distinct(w, 1)) <= 3 for w in weights)

@@ -14,6 +14,7 @@ from tests.ui.shell.test_window import run_to
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_panel import save_picture
 from ui.features.graph.graph_results import LEVELS
+from ui.state.settings import Settings
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project.configs import PRESETS
 from workbench.results import DEVICE_GRAPH_FILE, save_result
@@ -33,7 +34,9 @@ def edge_level():
             names[node.id] = f"aten_{EDGE_OPS[node.id]}_default"
             op = f"aten.{EDGE_OPS[node.id]}.default"
             origin = {"origin": node.id}
-            nodes.append(Node(names[node.id], op, "call", node.module, attrs=origin))
+            nodes.append(
+                Node(names[node.id], op, "call", node.module, group=node.group, attrs=origin)
+            )
         elif node.id in names:
             nodes.insert(0 if node.id == "x" else len(nodes), node)
     edges = [Edge(a.id, b.id) for a, b in pairwise(nodes)]
@@ -286,6 +289,31 @@ def test_that_two_levels_stand_side_by_side_with_one_selection(graph, qtbot, ope
     pane.view.selection.changed.emit(frozenset({"aten_relu_default"}))
     assert opened.context.selection.value.nodes == {"relu"}
     assert graph.view.surface.selected == {"relu"}
+
+
+def test_that_groups_of_two_graphs_open_and_close_together(graph, qtbot):
+    pane = beside(qtbot, graph, "Edge level")
+    left, right = graph.view.groups, pane.view.groups
+    both = right.hierarchy.groups.keys() & left.hierarchy.groups.keys()
+    group = min(both - {"/"})
+    qtbot.waitUntil(lambda: (group in left.expanded) == (group in right.expanded))
+    was = group in left.expanded
+    right.toggle(group)
+    qtbot.waitUntil(lambda: (group in left.expanded) is not was)
+    left.toggle(group)
+    qtbot.waitUntil(lambda: (group in right.expanded) is was)
+    left.set_shape("flat")
+    qtbot.waitUntil(lambda: pane.view.surface.scene.hierarchy.shape == "flat")
+    graph.bar.flow_asked.emit("wrapped")
+    qtbot.waitUntil(lambda: pane.view.surface.scene.flow == "wrapped")
+
+
+def test_that_the_direction_of_the_drawing_is_remembered(graph, qtbot, opened):
+    (action,) = [a for a in graph.bar.menus["flow"].actions() if a.text() == "Left to right"]
+    action.trigger()
+    qtbot.waitUntil(lambda: graph.view.surface.scene.flow == "right")
+    assert action.isChecked()
+    assert Settings().graph_flow == "right"
 
 
 def test_that_differences_are_walked_and_the_pane_closes(graph, qtbot):

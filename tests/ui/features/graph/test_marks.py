@@ -85,6 +85,29 @@ def test_that_a_tooltip_tells_grid_rule_and_reason_and_no_markup() -> None:
     assert "a &lt; b" in tooltip("conv", tree, told)
 
 
+def test_that_a_wish_that_was_not_applied_stays_beside_what_was(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    tree = Hierarchy(layers)
+    chips, wishes = {"conv2d_0": "float", "relu_0": "float"}, {"conv2d_0": "a8w8", "relu_0": "a8w8"}
+    told = marks(chips=chips, wishes=wishes)
+    for item in ("conv2d_0", "layers/0/"):
+        chip = told.chip(item, tree)
+        assert chip is not None
+        assert (chip.label, chip.wish) == ("float", "a8w8")
+    view = show(layers)
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    assert view.surface.scene is not None
+    view.surface.look(
+        Camera(1.0).centred(view.surface.scene.rect("conv2d_0"), view.size().toSizeF())
+    )
+    view.surface.set_chips(chips)
+    plain = view.grab().toImage()
+    view.surface.set_chips(chips, wishes)
+    assert view.grab().toImage() != plain
+
+
 @pytest.mark.parametrize("theme", THEMES, ids=[theme.name for theme in THEMES])
 @pytest.mark.parametrize("scale", [0.01, 0.1, 0.35, 0.6, 1.5])
 def test_that_marks_show_at_every_distance(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
 
     from ui.features.graph.graph_view import GraphView
+    from workbench.graph.layout import Flow
 
     Show = Callable[[GraphSnapshot | None], GraphView]
 
@@ -365,3 +366,51 @@ def test_that_a_graph_opens_with_legible_titles(show: Show, layers: GraphSnapsho
     view = show(layers)
     # Titles have 12 px at scale 1.
     assert 12 * view.surface.camera.scale >= 10
+
+
+@pytest.mark.parametrize("flow", ["right", "wrapped"])
+def test_that_another_direction_keeps_open_groups_and_back_returns(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot, flow: Flow
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    opened = view.groups.expanded
+    assert opened
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.set_flow(flow)
+    assert view.surface.scene is not None
+    assert (view.surface.scene.flow, view.groups.expanded) == (flow, opened)
+    with qtbot.waitSignal(view.groups.laid_out):
+        qtbot.keyClick(view, Qt.Key.Key_Left, Qt.KeyboardModifier.AltModifier)
+    assert view.surface.scene.flow == "down"
+    view.grab()
+
+
+def test_that_arrow_keys_follow_edges_to_the_right(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.set_flow("right")
+    qtbot.keyClick(view, Qt.Key.Key_Right)
+    assert view.surface.current == "x"
+    assert view.surface.scene is not None
+    first = view.surface.scene.rect("x")
+    qtbot.keyClick(view, Qt.Key.Key_Right)
+    assert view.surface.current not in ("x", None)
+    assert view.surface.scene.rect(str(view.surface.current)).left() > first.right()
+    qtbot.keyClick(view, Qt.Key.Key_Left)
+    assert view.surface.current == "x"
+
+
+def test_that_a_long_drawing_to_the_right_starts_at_its_left_side(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    view.groups.set_flow("right")
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    qtbot.waitUntil(lambda: bool(view.surface.scene and view.surface.scene.expanded))
+    view.resize(400, 300)
+    view.places.fit()
+    assert view.surface.area().left() <= 0

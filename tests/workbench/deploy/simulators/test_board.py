@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tests.problems import refused
 from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink
 
+PROGRAM = Path(__file__).parents[3] / "data" / "programs" / "u55.pte"
 OUTPUTS = ({"dtype": "int8", "shape": [1, 10]},)
 VALUES = [3, -128, 127, 0, 1, 2, 3, 4, 5, 6]
 
@@ -24,7 +26,7 @@ def made(tmp_path):
     copy = f"import shutil; shutil.copy({{pte!r}}, {str(marker)!r})"
     code = copy.replace("{pte!r}", "sys.argv[1]").replace("import shutil", "import shutil, sys")
     flash = f"{sys.executable} -c {shlex.quote(code)} {{pte}}"
-    program = board.BoardProgram({"pte": pte, "folder": tmp_path}, OUTPUTS, "ethos-u55-128")
+    program = board.BoardProgram({"pte": pte, "folder": tmp_path}, OUTPUTS, "ethos-u55-128", "net")
 
     def link(port, **fields):
         return BoardLink(port=port, **{"flash": flash, "timeout_s": 30, **fields})
@@ -127,3 +129,15 @@ def test_that_a_board_that_prints_values_for_ever_is_bounded(made, monkeypatch):
     with FakeBoard(marker, lines_of([("char", VALUES)])) as fake:
         outcome = board.run(link(fake.port), program, log)
     assert outcome.outputs == (None,)
+
+
+def test_that_a_firmware_and_a_command_may_name_the_project(made, tmp_path):
+    *_, link, _ = made
+    named = link("/dev/x", flash="west flash -d build_{name} {elf}", elf="out/{name}.elf")
+    (tmp_path / "net.pte").write_bytes(PROGRAM.read_bytes())
+    found = board.program_of(tmp_path, "net", named, "ethos-u55-128")
+    firmware = str(Path("out/net.elf").absolute())
+    assert board.flash_command(named, found) == ["west", "flash", "-d", "build_net", firmware]
+    assert set(found.files) == {"folder", "pte", "elf"}
+    with refused("board-program-missing"):
+        board.program_of(tmp_path, "other", named, "ethos-u55-128")

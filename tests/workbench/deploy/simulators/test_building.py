@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.fakes import checkout
@@ -13,6 +15,8 @@ from workbench.deploy.simulators.discovery import Installed, device_of
 from workbench.deploy.simulators.run import Job, run
 from workbench.deploy.simulators.runner_build import SETUP, Build, Watching, arguments, build_runner
 from workbench.errors import Cancelled, WorkbenchError
+
+DATA = Path(__file__).parents[3] / "data" / "programs"
 
 
 @pytest.fixture
@@ -157,11 +161,11 @@ ODD = (
 @pytest.mark.parametrize("name", ODD)
 def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
-    sources = checkout.make(tmp_path / name)
+    sources = checkout.make(tmp_path / name / "executorch")
     program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
     with refused("checkout-path-invalid"):
         build_runner(Build(sources, program), tmp_path / "t", tmp_path / "r", Watching())
-    plain = checkout.make(tmp_path / "plain")
+    plain = checkout.make(tmp_path / "plain" / "executorch")
     with refused("build-folder-invalid"):
         build_runner(Build(plain, program), tmp_path / "t" / name, tmp_path / "r", Watching())
     assert not (tmp_path / "t").exists()
@@ -247,3 +251,20 @@ def test_that_a_program_for_no_npu_cannot_have_a_runner():
     program = Program("x.pte", (PROGRAMS.parent / "no_delegate.pte").read_bytes())
     with refused("program-npu-unknown"):
         _ = Build(PROGRAMS, program).target
+
+
+def test_that_a_checkout_of_another_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
+    program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
+    wanted = Build(checkout.make(tmp_path / "et"), program)
+    with refused("checkout-name-invalid"):
+        build_runner(wanted, tmp_path / "tree", tmp_path / "place", Watching())
+
+
+def test_that_a_program_without_delegates_is_built_for_the_device_that_is_named(tmp_path):
+    data = (DATA / "no_delegate.pte").read_bytes()
+    plain = Build(tmp_path, Program("program.pte", data))
+    with refused("program-npu-unknown"):
+        arguments(plain, tmp_path, tmp_path)
+    named = Build(tmp_path, Program("program.pte", data), npu="ethos-u55-128")
+    assert "--target=ethos-u55-128" in arguments(named, tmp_path, tmp_path)

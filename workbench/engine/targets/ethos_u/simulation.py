@@ -1,22 +1,28 @@
-"""The compiled program on simulators, compared to the predictions.
+"""The compiled program on simulators and boards, compared to the predictions.
 
-Figures of an FVP are measured, those of the functional simulator computed.
+Figures of an FVP and of a board are measured, those of the functional simulator computed.
 """
 
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.deploy.firmware_files import c_header, file_stem
+from workbench.deploy.simulators import board
 from workbench.deploy.simulators.compatibility import Program, Setup
 from workbench.deploy.simulators.counters import FILE as ETDUMP_FILE
 from workbench.deploy.simulators.counters import traced
+from workbench.deploy.simulators.discovery import simulating_board
 from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.run import Job, Outcome, run
+from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.passes import quantized_module
@@ -26,10 +32,13 @@ from workbench.engine.targets.ethos_u.grids import Grid, output_grids, runtime_v
 from workbench.engine.targets.ethos_u.reference_model import IntegerProgram, Tally
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
-from workbench.results import LowerResult, RuntimeEvent, SimulationResult
+from workbench.results import PROGRAM_FILE, LowerResult, RuntimeEvent, SimulationResult
 from workbench.results.simulation import Agreement, FunctionalRun, SimulationReport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from workbench.deploy.simulators.discovery import BoardLink
     from workbench.engine.context import StageContext
     from workbench.protocol import Level
     from workbench.results import VerifyResult
@@ -41,14 +50,20 @@ Tensors = list[torch.Tensor]
 
 
 def simulate(context: StageContext) -> SimulationResult:
-    """Run the evaluation samples on the functional simulator, and on this machine's FVP if any.
+    """Run the evaluation samples on the functional simulator, and on this machine's board or FVP.
+
+    A board that is switched on for *Simulate* takes the place of the FVP. It computes the first
+    sample only.
 
     Raises:
-        WorkbenchError: the FVP is incompatible or its run failed: the exit reason first, then
-            every recognised failure.
+        WorkbenchError: the FVP is incompatible, the board cannot be flashed or read, or the run
+            failed: the exit reason first, then every recognised failure.
     """
     samples = _Samples(context)
     functional = execute(context, samples.inputs)
+    link = simulating_board()
+    if link is not None:
+        return _board_result(context, samples, functional, link)
     setup = simulator_setup(context.project)
     if isinstance(setup, ErrorInfo):
         return _functional_result(context, samples, functional, setup)
@@ -59,7 +74,7 @@ def simulate(context: StageContext) -> SimulationResult:
     cycles = [m.cycles_per_inference for m in outcome.report.measurements]
     known = [c for c in cycles if c is not None] if not setup.settings.fast else []
     lowered = context.result("lower", LowerResult)
-    report, events = _with_events(context, outcome)
+    report, events = _with_events(context, outcome.report, outcome.events)
     computed = [samples.reals(sample) for sample in functional.outputs]
     return SimulationResult(
         report=report,
@@ -71,14 +86,54 @@ def simulate(context: StageContext) -> SimulationResult:
         events=events,
         against_quantized=samples.agreement(samples.quantized, outputs),
         against_reference=samples.agreement(samples.reference, outputs),
-        functional=_functional(samples, functional).model_copy(
-            update={
-                "against_simulator": samples.agreement(computed, outputs)
-                if computed and outputs
-                else None
-            }
-        ),
+        functional=_functional(samples, functional, computed, outputs),
     )
+
+
+def _board_result(
+    context: StageContext, samples: _Samples, computed: FunctionalOutputs, link: BoardLink
+) -> SimulationResult:
+    """Return the result of a board, beside what the functional simulator computed."""
+    outcome = _run_on_board(context, samples, link)
+    context.check_cancelled()
+    if not outcome.report.succeeded:
+        raise WorkbenchError(_failures(outcome.report))
+    cycles = [m.cycles_per_inference for m in outcome.report.measurements]
+    known = [cycle for cycle in cycles if cycle is not None]
+    printed = [torch.tensor(array) for array in outcome.outputs if array is not None]
+    outputs = [printed] if len(printed) == len(outcome.outputs) else []
+    first = [samples.reals(sample) for sample in computed.outputs[:1]]
+    lowered = context.result("lower", LowerResult)
+    report, events = _with_events(context, outcome.report, outcome.events)
+    return SimulationResult(
+        kind="board",
+        report=report,
+        runner=Path(link.elf).name if link.elf else "",
+        samples=1,
+        cycles=sum(known) / len(known) if known else None,
+        estimated_cycles=sum(report.cycles_total for report in lowered.vela),
+        events=events,
+        against_quantized=samples.agreement(samples.quantized[:1], outputs),
+        against_reference=samples.agreement(samples.reference[:1], outputs),
+        functional=_functional(samples, computed, first, outputs),
+    )
+
+
+def _run_on_board(context: StageContext, samples: _Samples, link: BoardLink) -> board.BoardOutcome:
+    """Flash the board with the program and the first sample as its test vector, and read it."""
+    stem = file_stem(context.project.name)
+    data = (context.path("lower") / PROGRAM_FILE).read_bytes()
+    context.progress(0, 1, f"board at {link.port}")
+    with tempfile.TemporaryDirectory(prefix="board-") as scratch:
+        folder = Path(scratch)
+        (folder / f"{stem}.pte").write_bytes(data)
+        (folder / f"{stem}.h").write_bytes(c_header(data, stem))
+        vector = (list(samples.inputs[0]), samples.expected[0])
+        (folder / f"{stem}.bpte").write_bytes(bundle(data, [vector]))
+        program = board.program_of(folder, stem, link, context.project.target.id)
+        return board.run(
+            link, program, context.out / _LOG, context.cancelled.is_set, _logger(context)
+        )
 
 
 def _functional_result(
@@ -112,12 +167,20 @@ def _functional_result(
     )
 
 
-def _functional(samples: _Samples, made: FunctionalOutputs) -> FunctionalRun:
+def _functional(
+    samples: _Samples,
+    made: FunctionalOutputs,
+    computed: Sequence[Tensors] = (),
+    measured: Sequence[Tensors] = (),
+) -> FunctionalRun:
+    """Return the functional run; ``computed`` real outputs are compared with ``measured`` ones."""
+    is_compared = bool(computed and measured)
     return FunctionalRun(
         samples=len(made.outputs),
         elapsed_s=made.elapsed_s,
         refused=made.refused,
         against_reference=samples.agreement(samples.reference, made.outputs),
+        against_simulator=samples.agreement(computed, measured) if is_compared else None,
         operations=made.operations,
         findings=made.findings,
     )
@@ -128,6 +191,7 @@ class _Samples:
 
     Attributes:
         inputs: In the types of the program.
+        expected: Outputs of the quantized model, in the types of the program.
         quantized: Outputs of the quantized model, as real numbers.
         reference: Outputs of the TOSA reference model, as real numbers.
     """
@@ -136,9 +200,9 @@ class _Samples:
         converted = context.hot("convert").module
         self._integer_io = bool(context.project.target.options.get("integer_io"))
         self._grids = output_grids(converted)
-        self.quantized, self.inputs, once = _samples(
-            context, converted, integer_io=self._integer_io
-        )
+        self.quantized, runtime, once = _samples(context, converted, integer_io=self._integer_io)
+        self.inputs = [inputs for inputs, _ in runtime]
+        self.expected = [outputs for _, outputs in runtime]
         kept = None if once else context.store.get("verify", context.plan.key("verify"))
         if kept is None or len(kept) != len(self.inputs):
             integer = IntegerProgram(context.hot("lower"))
@@ -153,20 +217,20 @@ class _Samples:
         pairs = zip(outputs, self._grids, strict=True)
         return [grid.reals(codes) if grid is not None else codes for codes, grid in pairs]
 
-    def agreement(self, expected: list[Tensors], outputs: list[Tensors]) -> Agreement:
+    def agreement(self, expected: Sequence[Tensors], outputs: Sequence[Tensors]) -> Agreement:
         """Return the differences of the program's outputs from real numbers."""
         return _agreement(expected, outputs, self._grids, integer_io=self._integer_io)
 
 
 def _samples(
     context: StageContext, converted: Any, *, integer_io: bool
-) -> tuple[list[Tensors], list[Tensors], bool]:
-    """Return the quantized model's outputs and the program's inputs for some samples.
+) -> tuple[list[Tensors], list[tuple[Tensors, Tensors]], bool]:
+    """Return the quantized model's outputs for some samples, and inputs and outputs of the program.
 
     The last is whether there is one sample only, because the program has state.
     """
     module = quantized_module(context)
-    outputs, inputs = [], []
+    outputs, runtime = [], []
     wanted, samples = context.project.verification.samples, evaluation_samples(context)
     once = False
     with torch.no_grad(), stepping(module) as steps:
@@ -176,9 +240,9 @@ def _samples(
         for sample in itertools.islice(samples, wanted):
             context.check_cancelled()
             outputs.append(tensors_of(module(*sample.inputs)))
-            given, _ = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
-            inputs.append(list(given))
-    return outputs, inputs, once
+            given, expected = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
+            runtime.append((list(given), list(expected)))
+    return outputs, runtime, once
 
 
 def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
@@ -189,17 +253,12 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
         fast=setup.settings.fast, trace=setup.settings.trace, timeout_s=setup.settings.timeout_s,
         address=setup.address,
     )  # fmt: skip
-    logged = done = 0
+    done, log = 0, _logger(context)
 
     def live(lines: list[str]) -> None:
-        nonlocal logged, done
-        for line in lines:
-            done += "inferences finished" in line
-            if logged < _LOGGED_LINES and not line.startswith("Output["):
-                logged += 1
-                context.log(line.strip(), _LEVELS.get(level_of(line), "info"))
-                if logged == _LOGGED_LINES:
-                    context.log(f"See {_LOG} for the rest of the simulator's output.", "warning")
+        nonlocal done
+        log(lines)
+        done += sum("inferences finished" in line for line in lines)
         context.progress(done, len(inputs), f"sample {min(done + 1, len(inputs))}")
 
     context.progress(0, len(inputs), f"starting {setup.device.simulator.binary}")
@@ -208,19 +267,34 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
     return outcome
 
 
+def _logger(context: StageContext) -> Callable[[list[str]], None]:
+    """Return what passes the first lines of a runner to the log; values of outputs are left out."""
+    logged = 0
+
+    def log(lines: list[str]) -> None:
+        nonlocal logged
+        for line in lines:
+            if line.strip() and logged < _LOGGED_LINES and not line.startswith("Output["):
+                logged += 1
+                context.log(line.strip(), _LEVELS.get(level_of(line), "info"))
+                if logged == _LOGGED_LINES:
+                    context.log(f"See {_LOG} for the rest of the output.", "warning")
+
+    return log
+
+
 def _with_events(
-    context: StageContext, outcome: Outcome
+    context: StageContext, report: SimulationReport, events: bytes
 ) -> tuple[SimulationReport, tuple[RuntimeEvent, ...]]:
     """Store the ETDump events for the user's own tools, and read them."""
-    if not outcome.events:
-        return outcome.report, ()
-    (context.out / ETDUMP_FILE).write_bytes(outcome.events)
+    if not events:
+        return report, ()
+    (context.out / ETDUMP_FILE).write_bytes(events)
     try:
-        return outcome.report, events_of(outcome.events)
+        return report, events_of(events)
     except ValueError:
-        note = "The runner's ETDump events cannot be read."
-        notes = (*outcome.report.notes, note)
-        return outcome.report.model_copy(update={"notes": notes}), ()
+        notes = (*report.notes, "The runner's ETDump events cannot be read.")
+        return report.model_copy(update={"notes": notes}), ()
 
 
 def _failures(report: SimulationReport) -> list[ErrorInfo]:
@@ -240,7 +314,11 @@ def _failures(report: SimulationReport) -> list[ErrorInfo]:
 
 
 def _agreement(
-    expected: list[Tensors], outputs: list[Tensors], grids: list[Grid | None], *, integer_io: bool
+    expected: Sequence[Tensors],
+    outputs: Sequence[Tensors],
+    grids: list[Grid | None],
+    *,
+    integer_io: bool,
 ) -> Agreement:
     """Return the differences of the outputs; none if the runner wrote no files."""
     histogram: Counter[int] = Counter()

@@ -161,7 +161,15 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 def float_program(context: StageContext) -> torch.export.ExportedProgram:
     """Return the float program with improved or trained weights."""
     program: torch.export.ExportedProgram = context.hot("export")
-    if not (context.project.improvers or context.project.trained_weights):
+    project = context.project
+    if project.channels():
+        raise failure(
+            "Channels cannot be removed for this target: ONNX is exported with all of them.",
+            "Remove the channels from the compressions.",
+            Place(kind="option", id="compressions"),
+            code="channels-not-supported",
+        )
+    if not (project.improvers or project.trained_weights or project.compressions):
         return program
     prepared = context.hot("calibrate").module
     held = {**dict(prepared.named_parameters()), **dict(prepared.named_buffers())}

@@ -1,19 +1,17 @@
-"""Suggestions that move work from the CPU to the NPU, with reasons and measured gains."""
+"""Suggestions that move operators from the CPU to the NPU."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from workbench.graph.labels import operator_name
 from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
-from workbench.project.model import TargetChoice
+from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import (
     CELLS,
@@ -26,52 +24,13 @@ from workbench.targets.ethos_u.corrections import (
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
-    from workbench.graph.snapshot import GraphSnapshot
-    from workbench.project.model import Project
-    from workbench.results import LowerResult, PrepareResult
-
-    Edit = Callable[[Project], Project]
     from collections.abc import Iterable, Iterator, Sequence
 
-    from workbench.graph.snapshot import Node
-    from workbench.project.model import ModelSource, Project, Rule, RuleKind
+    from workbench.graph.snapshot import GraphSnapshot, Node
+    from workbench.project.model import Project, Rule, RuleKind
     from workbench.project.rules import Effective
-    from workbench.results import CpuNode, VelaOperation
-
-
-@dataclass(frozen=True)
-class Written:
-    """A source line before and after the change; ``place`` is ``file.py:12``.
-
-    ``now`` is empty if the line is unknown.
-    """
-
-    place: str
-    now: str
-    instead: str
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """One suggestion.
-
-    Attributes:
-        id: Equal for the same suggestion about another result.
-        title: The action, and the name of its undo step.
-        evidence: The reason, in one or two sentences.
-        expected: The expected effect, and how it is known.
-        nodes: The CPU operators concerned, as named in the compiled program.
-        edit: The edit of the project; None if only the source can be changed.
-        written: The source lines to change.
-    """
-
-    id: str
-    title: str
-    evidence: str
-    expected: str
-    nodes: tuple[str, ...] = ()
-    edit: Edit | None = None
-    written: tuple[Written, ...] = ()
+    from workbench.results import CpuNode, LowerResult, PrepareResult
+    from workbench.suggestions.suggestion import Edit
 
 
 # The quantizer has a pattern for hardtanh (from nn.ReLU6) but not for relu6 (from the function).
@@ -102,6 +61,7 @@ def module_for_function(left: Left) -> Iterator[Suggestion]:
         "CPU and splits the program; it has one for the module.",
         expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, including "
         f"conversions: counted in the graph, {plural(len(lines), 'line')} to change.",
+        gain=ExpectedGain(cpu_operators=left.fewer(nodes)),
         nodes=nodes,
         written=tuple(_written(line) for line in lines),
     )
@@ -163,13 +123,9 @@ def _correct(project: Project, left: Left) -> Iterator[Suggestion]:
         row = CORRECTIONS_BY_ID[correction]
         yield _of_config(
             left, chosen, f"correction:{correction}", f"Switch on: {row.title}",
-            f"{row.fault} The correction is off.", partial(_switch_on, correction=correction),
+            f"{row.fault} The correction is off.",
+            partial(with_option, name=correction, value=True),
         )  # fmt: skip
-
-
-def _switch_on(project: Project, correction: str) -> Project:
-    options = {**project.target.options, correction: True}
-    return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
 
 
 def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -257,14 +213,10 @@ def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
         "in the manifest.",
         expected=f"{plural(number, 'operator')} fewer on the CPU of {left.total}: "
         "counted in the graph.",
+        gain=ExpectedGain(cpu_operators=number),
         nodes=left.border,
-        edit=_take_integers,
+        edit=partial(with_option, name=_INTEGER_IO, value=True),
     )
-
-
-def _take_integers(project: Project) -> Project:
-    options = {**project.target.options, _INTEGER_IO: True}
-    return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
 
 
 def _convertible(left: Left) -> bool:
@@ -304,6 +256,7 @@ def _of_config(
         else (
             f"{plural(len(nodes), 'operator')} move off the CPU, but as many conversions are added."
         ),
+        gain=ExpectedGain(cpu_operators=fewer),
         nodes=nodes,
         edit=edit,
     )
@@ -317,142 +270,6 @@ def _named(rule: Rule) -> str:
 
 def _number(project: Project, rule: Rule) -> int:
     return project.rules.index(rule) + 1
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Two compiled programs of one model, for one device."""
-
-    before: LowerResult
-    after: LowerResult
-
-    @property
-    def sentence(self) -> str:
-        """Return the change on the CPU, counted, and on the NPU, estimated."""
-        before, after = (len(figure.cpu_nodes) for figure in (self.before, self.after))
-        cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
-        delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
-        old, new = (_cycles(figure) for figure in (self.before, self.after))
-        change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
-        cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
-        return f"{cpu}; {delegates}; {cycles}. Cycles do not include the CPU."
-
-    def _vela(self) -> str:
-        versions = dict.fromkeys((self.before.vela_version, self.after.vela_version))
-        return f"Vela {' and '.join(versions)}"
-
-
-def _cycles(lowered: LowerResult) -> int:
-    return sum(report.cycles_total for report in lowered.vela)
-
-
-_PICTURE_RANK = 4
-_TRANSPOSE = "Transpose"
-
-
-def channels_last(
-    project: Project, lowered: LowerResult, program: GraphSnapshot
-) -> Iterator[Suggestion]:
-    """Yield the suggestion of channels-last example inputs if a delegate starts with transposes.
-
-    Without a callable that creates the example input there is no line to change.
-    """
-    rows = [
-        row
-        for report in lowered.vela
-        for row in _leading(report.operations, _readers(program), alone=len(lowered.vela) == 1)
-    ]
-    place = _place(project.model)
-    if not rows or not place:
-        return
-    cycles = sum(row.cycles for row in rows)
-    total = sum(report.cycles_total for report in lowered.vela)
-    yield Suggestion(
-        id="channels_last",
-        title="Use a channels-last example input",
-        evidence=f"{plural(len(rows), 'transpose')} at the input only change the memory "
-        "layout. The program is exported for the layout of the example input; the "
-        "application must then provide channels-last pixels.",
-        expected=f"These transposes take {cycles:,} of {total:,} cycles, estimated (Vela "
-        f"{lowered.vela_version}); the layout of later operators can change too.",
-        written=(Written(place, "", "x = x.to(memory_format=torch.channels_last)"),),
-    )
-
-
-def _readers(program: GraphSnapshot) -> frozenset[str]:
-    """Return the modules that read an input picture of the program."""
-    return frozenset(
-        user.module
-        for node in program.nodes
-        if node.kind == "input" and node.outputs and len(node.outputs[0].shape) == _PICTURE_RANK
-        for user in program.consumers(node.id)
-    )
-
-
-def _leading(
-    rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool
-) -> list[VelaOperation]:
-    """Return the transposes at the start of a delegate that reads an input."""
-    transposes = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
-    reads = any(row.module and row.module in readers for row in transposes)
-    return transposes if reads or (alone and "" in readers) else []
-
-
-def _place(model: ModelSource) -> str:
-    """Return where the example input is created; "" if not in code."""
-    if model.inputs or model.input_shapes or ".py:" not in model.spec:
-        return ""
-    return model.spec.replace(":", ", ", 1) + "()"
-
-
-_CONVOLUTION = "Conv2D"
-# The NPU computes output channels in blocks of 8. Measured with Vela 5.1.0 on U55-128 and U85-256:
-# a convolution with 9 to 16 output channels takes one number of cycles, with 17 to 24 the next.
-_BLOCK = 8
-_MOST_USED = 2
-_LEAST_SHARE = 0.01
-
-
-def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Suggestion]:
-    """Yield suggestions for convolutions whose last block of channels is nearly empty.
-
-    Channels of a result of the program stay, since they are its classes or boxes.
-    """
-    total = sum(report.cycles_total for report in lowered.vela)
-    for row in (row for report in lowered.vela for row in report.operations):
-        node = program.nodes_by_id.get(row.root)
-        if row.operator != _CONVOLUTION or row.bound != "MACs" or node is None:
-            continue
-        channels = node.outputs[0].shape[1] if node.outputs else 0
-        if not isinstance(channels, int):
-            continue
-        blocks, used = -(-channels // _BLOCK), channels % _BLOCK
-        saved = row.cycles // max(blocks, 1)
-        is_wasted = blocks > 1 and 0 < used <= _MOST_USED
-        if is_wasted and saved >= _LEAST_SHARE * total and _is_read(program, node.id):
-            yield Suggestion(
-                id=f"channels:{node.id}",
-                title=f"Use {channels - used} channels in {row.module or node.id}, not {channels}",
-                evidence=f"The NPU computes output channels in blocks of {_BLOCK}: {channels} take "
-                f"as long as {blocks * _BLOCK}.",
-                expected=f"Up to {saved:,} of {total:,} cycles less, estimated from its blocks "
-                f"(Vela {lowered.vela_version}). The network must be trained again.",
-                written=(Written(node.source.partition(": ")[0].split(" in ")[0], "",
-                                 f"{channels - used} output channels"),) if node.source else (),
-            )  # fmt: skip
-
-
-def _is_read(program: GraphSnapshot, node: str) -> bool:
-    """Return whether another convolution or linear reads a value, directly or not."""
-    seen, waiting = set[str](), [node]
-    while waiting:
-        for reader in program.consumers(waiting.pop()):
-            if operator_name(reader.op) in {"conv1d", "conv2d", "linear"}:
-                return True
-            if reader.id not in seen:
-                seen.add(reader.id)
-                waiting.append(reader.id)
-    return False
 
 
 # Reasons caused by a neighbour; its suggestion then covers these operators too.
@@ -566,25 +383,3 @@ def left_on_cpu(
         operators.append(Operator(cpu, origin, effective, module))
     border = tuple(node.node for node in lowered.cpu_nodes if node.cause == "border")
     return Left(tuple(operators), len(lowered.cpu_nodes), border, edge)
-
-
-def suggest(
-    project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
-    prepared: PrepareResult | None = None,
-) -> tuple[Suggestion, ...]:  # fmt: skip
-    """Return suggestions for CPU operators and for transposes at the inputs.
-
-    Args:
-        project: The compiled project.
-        lowered: The compiled program.
-        program: The exported float program, whose operations rules name.
-        edge: The program at the level of partitioning.
-        prepared: The quantizer's report; with it, operators that the quantizer created are known.
-    """
-    left = left_on_cpu(project, lowered, program, edge, prepared)
-    return (
-        *by_config(project, left),
-        *module_for_function(left),
-        *channels_last(project, lowered, program),
-        *wasted_channels(lowered, program),
-    )

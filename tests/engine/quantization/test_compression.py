@@ -1,0 +1,200 @@
+"""Channels are removed with everything that belongs to them, and weights are made alike."""
+
+import operator
+
+import pytest
+import torch
+from torch import nn
+
+from workbench.engine.quantization.compression import (
+    NotPrunableError,
+    channels_of,
+    cluster,
+    clustered,
+    prune,
+)
+
+pytestmark = pytest.mark.engine
+
+
+def exported(model, *shape):
+    """Return the module of an exported model with batch norms that are not the identity."""
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.data.uniform_(0.5, 1.5)
+            module.bias.data.uniform_(-0.5, 0.5)
+            module.running_mean.uniform_(-0.5, 0.5)
+            module.running_var.uniform_(0.5, 1.5)
+    model.eval().requires_grad_(False)
+    inputs = torch.randn(shape)
+    return torch.export.export(model, (inputs,)).module(check_guards=False), inputs
+
+
+def silence(module, name, channels, *others):
+    """Make channels of a layer and their norms zero, so that removing them changes nothing."""
+    for tensor in (f"{name}.weight", f"{name}.bias", *others):
+        value = operator.attrgetter(tensor)(module)
+        value.data[channels] = 0
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.norm = nn.BatchNorm2d(16)
+        self.wise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.last = nn.Conv2d(16, 8, 1)
+        self.head = nn.Linear(8 * 16, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.first(x)))
+        x = nn.functional.max_pool2d(torch.relu(self.wise(x)), 2)
+        return self.head(self.last(x).flatten(1))
+
+
+class Joined(nn.Module):
+    """Residuals, a concatenation, a gate over channels (squeeze and excite), and a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.inner = nn.Conv2d(16, 16, 3, padding=1)
+        self.side = nn.Conv2d(16, 8, 1)
+        self.squeeze = nn.Conv2d(24, 6, 1)
+        self.excite = nn.Conv2d(6, 24, 1)
+        self.scale = nn.Parameter(torch.rand(24, 1, 1))
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        x = x + self.inner(x)
+        x = torch.cat([x, torch.relu(self.side(x))], 1)
+        gate = torch.sigmoid(self.excite(torch.relu(self.squeeze(x.mean((2, 3), keepdim=True)))))
+        x = x * gate * self.scale
+        return self.head(x.mean((2, 3)))
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frames = nn.Conv1d(3, 12, 3, padding=1)
+        self.steps = nn.GRU(12, 6, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(12, 2)
+
+    def forward(self, x):
+        return self.head(self.steps(self.frames(x).transpose(1, 2))[0].mean(1))
+
+
+class Forward(nn.Module):
+    """A part of a transformer: its inner channels can go, those of its stream cannot."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def test_that_channels_that_are_zero_go_without_a_trace():
+    module, inputs = exported(Plain(), 1, 3, 8, 8)
+    silence(module, "first", slice(3, 7), "norm.weight", "norm.bias", "norm.running_mean")
+    silence(module, "wise", slice(3, 7))
+    before = module(inputs)
+    assert prune(module, {"first": 12}) == {"first": (16, 12)}
+    assert operator.attrgetter("wise.weight")(module).shape == (12, 1, 3, 3)
+    torch.testing.assert_close(module(inputs), before)
+
+
+def test_that_flattened_channels_go_with_all_their_columns():
+    module, inputs = exported(Plain(), 1, 3, 8, 8)
+    silence(module, "last", slice(2, 5))
+    before = module(inputs)
+    assert prune(module, {"last": 5}) == {"last": (8, 5)}
+    assert operator.attrgetter("head.weight")(module).shape == (5, 5 * 16)
+    torch.testing.assert_close(module(inputs), before)
+
+
+def test_that_joined_layers_lose_the_same_channels():
+    module, inputs = exported(Joined(), 1, 3, 8, 8)
+    channels = channels_of(module)
+    assert set(channels.partners("stem")) == {"inner", "excite"}
+    for name in ("stem", "inner"):
+        silence(module, name, slice(4, 12))
+    silence(module, "excite", slice(16, 20))
+    silence(module, "side", slice(0, 4))
+    before = module(inputs)
+    done = prune(module, {"stem": 8, "side": 4})
+    assert done == {"stem": (16, 8), "inner": (16, 8), "side": (8, 4), "excite": (24, 12)}
+    torch.testing.assert_close(module(inputs), before)
+
+
+def test_that_a_recurrent_layer_reads_fewer_channels():
+    module, inputs = exported(Steps(), 1, 3, 10)
+    silence(module, "frames", slice(0, 4))
+    before = module(inputs)
+    assert prune(module, {"frames": 8}) == {"frames": (12, 8)}
+    torch.testing.assert_close(module(inputs), before)
+
+
+def test_that_inner_channels_of_a_transformer_go():
+    module, inputs = exported(Forward(), 1, 5, 8)
+    silence(module, "up", slice(10, 20))
+    before = module(inputs)
+    assert prune(module, {"up": 22}) == {"up": (32, 22)}
+    torch.testing.assert_close(module(inputs), before)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "wanted"),
+    [
+        (Plain, (1, 3, 8, 8), {"head": 2}),
+        (Plain, (1, 3, 8, 8), {"nowhere": 2}),
+        (Plain, (1, 3, 8, 8), {"first": 17}),
+        (Joined, (1, 3, 8, 8), {"stem": 8, "inner": 12}),
+        (Forward, (1, 5, 8), {"down": 4}),
+    ],
+    ids=["output", "unknown", "too many", "two numbers", "layer norm"],
+)
+def test_that_channels_that_cannot_go_are_refused_by_name(model, shape, wanted):
+    module, inputs = exported(model(), *shape)
+    before = module(inputs)
+    with pytest.raises(NotPrunableError) as caught:
+        prune(module, wanted)
+    assert caught.value.args[0] in wanted
+    torch.testing.assert_close(module(inputs), before)
+
+
+def test_that_the_least_important_channels_go():
+    module, _ = exported(Plain(), 1, 3, 8, 8)
+    weight = operator.attrgetter("first.weight")(module)
+    weight.data[5] *= 1e-3
+    operator.attrgetter("wise.weight")(module).data[5] *= 1e-3
+    kept = torch.cat([weight[:5], weight[6:]]).clone()
+    prune(module, {"first": 15})
+    torch.testing.assert_close(operator.attrgetter("first.weight")(module), kept)
+
+
+@pytest.mark.parametrize("count", [3, 15, 31, 255])
+def test_that_weights_are_few_codes_in_every_channel(count):
+    torch.manual_seed(0)
+    weight = torch.randn(6, 4, 3, 3) * torch.tensor([1, 1e-3, 10, 1, 0, 2]).reshape(6, 1, 1, 1)
+    made = clustered(weight, count)
+    largest = weight.abs().amax((1, 2, 3), keepdim=True)
+    assert torch.equal(made.abs().amax((1, 2, 3), keepdim=True), largest)
+    codes = torch.round(127 * made / largest.clamp_min(1e-12))
+    assert len(torch.unique(codes)) <= count
+    assert bool((made * weight >= 0).all())
+    error = (made - weight).norm() / weight.norm()
+    assert error < {3: 0.7, 15: 0.12, 31: 0.06, 255: 0.02}[count]
+
+
+def test_that_clusters_of_a_module_go_before_those_of_every_layer():
+    module, _ = exported(Steps(), 1, 3, 10)
+    done = cluster(module, {"": 15, "frames": 7})
+    assert done["frames"][1] <= 7 < done["head"][1] <= 15
+    assert done["steps"][1] <= 15 < done["steps"][0]
+    with pytest.raises(NotPrunableError):
+        cluster(module, {"nowhere": 15})

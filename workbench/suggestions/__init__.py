@@ -1,0 +1,9 @@
+"""Suggestions of changes that would help a compiled program, with their expected gains."""
+
+from workbench.suggestions.accuracy import Spared as Spared
+from workbench.suggestions.ranking import Measurements as Measurements
+from workbench.suggestions.ranking import suggest as suggest
+from workbench.suggestions.suggestion import ExpectedGain as ExpectedGain
+from workbench.suggestions.suggestion import Gain as Gain
+from workbench.suggestions.suggestion import Suggestion as Suggestion
+from workbench.suggestions.suggestion import Written as Written

@@ -1,0 +1,111 @@
+"""Suggestions that lose less quality to quantization."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from workbench.analysis.ranges import (
+    activations,
+    choice_of,
+    histogram_of,
+    observed_grid,
+    predicted,
+)
+from workbench.project import edits
+from workbench.suggestions.suggestion import ExpectedGain, Suggestion
+from workbench.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from workbench.project.model import Project, RuleKind
+    from workbench.results import CalibrateResult, TensorRange
+
+_MODULES, _TENSORS = 3, 3
+# Less is within the noise of few samples.
+_LEAST_DB = 1.0
+# A normal distribution reaches 4 to 5 times its RMS in a million values.
+_OUTLIER_RATIO = 8.0
+_LEAST_TENSOR_DB = 3.0
+_WIDE = "a16w8"
+
+
+@dataclass(frozen=True)
+class Spared:
+    """Modules or operators that lose quality, as a sensitivity study measured them.
+
+    ``gain_db`` is the gain of the outputs' SQNR when only they stay in float [dB]; ``kind`` and
+    ``matches`` are the rules that match them.
+    """
+
+    name: str
+    kind: RuleKind
+    matches: tuple[str, ...]
+    gain_db: float
+    samples: int
+
+
+def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterator[Suggestion]:
+    """Yield suggestions of 16-bit activations for the modules that lose most quality.
+
+    Args:
+        spared: What a sensitivity study measured.
+        labels: The config of each module and operator, e.g. ``a8w8``.
+    """
+    worst = sorted(spared, key=lambda unit: -unit.gain_db)[:_MODULES]
+    for unit in worst:
+        narrow = all(labels.get(match, "a8w8") not in (_WIDE, "float") for match in unit.matches)
+        if unit.gain_db >= _LEAST_DB and narrow:
+            yield Suggestion(
+                id=f"wide:{unit.name}",
+                title=f"Assign {_WIDE} to {unit.name}",
+                evidence="Quantizing it to 8 bits costs more quality than most of the model.",
+                expected=f"Up to {unit.gain_db:+.1f} dB SQNR at the outputs: measured over "
+                f"{plural(unit.samples, 'sample')} with only it in float. It takes more cycles.",
+                gain=ExpectedGain(sqnr_db=unit.gain_db),
+                edit=partial(
+                    edits.assign_many, kind=unit.kind, matches=list(unit.matches), config=_WIDE
+                ),
+            )
+
+
+def clipped_outliers(
+    project: Project, calibrated: CalibrateResult, arrays: Mapping[str, NDArray[Any]]
+) -> Iterator[Suggestion]:
+    """Yield suggestions to clip tensors whose few large values take most of the grid."""
+    chosen = {fixed.tensor for fixed in project.ranges}
+    chosen |= {m.match for m in project.range_methods if m.scope == "tensor"}
+    rows = activations(calibrated.ranges)
+    far = [row for row in rows if row.node not in chosen and _peak(row) >= _OUTLIER_RATIO]
+    for row in sorted(far, key=_peak, reverse=True)[:_TENSORS]:
+        histogram, grid = histogram_of(row, arrays), observed_grid(row)
+        if histogram is None or grid is None:
+            continue
+        now, then = predicted(histogram, grid).sqnr_db, choice_of(row, histogram, "mse")
+        if now is None or then is None or then.sqnr_db is None:
+            continue
+        gain = then.sqnr_db - now
+        if gain >= _LEAST_TENSOR_DB:
+            yield Suggestion(
+                id=f"clip:{row.node}",
+                title=f"Clip the outliers of {row.node}",
+                evidence=f"Its largest value is {_peak(row):.0f} times its RMS, so that most "
+                "values share few steps.",
+                expected=f"{gain:+.1f} dB SQNR of this tensor alone, predicted from its "
+                f"histogram; {then.clipped:.3%} of its values are clipped.",
+                gain=ExpectedGain(sqnr_db=gain, of_tensors=len(rows)),
+                edit=partial(edits.choose_method, scope="tensor", match=row.node, method="mse"),
+            )
+
+
+def _peak(row: TensorRange) -> float:
+    """Return the largest magnitude over the RMS; 0 if unknown."""
+    if not row.mean_square or not math.isfinite(row.mean_square):
+        return 0.0
+    return max(abs(row.minimum), abs(row.maximum)) / math.sqrt(row.mean_square)

@@ -1,0 +1,149 @@
+"""Suggestions that save NPU cycles or SRAM."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from workbench.graph.labels import operator_name
+from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
+from workbench.text import listed, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workbench.deploy.boards import Fit
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.project.model import ModelSource, Project
+    from workbench.results import LowerResult, VelaOperation
+
+
+_PICTURE_RANK = 4
+_TRANSPOSE = "Transpose"
+
+
+def channels_last(
+    project: Project, lowered: LowerResult, program: GraphSnapshot
+) -> Iterator[Suggestion]:
+    """Yield the suggestion of channels-last example inputs if a delegate starts with transposes.
+
+    Without a callable that creates the example input there is no line to change.
+    """
+    rows = [
+        row
+        for report in lowered.vela
+        for row in _leading(report.operations, _readers(program), alone=len(lowered.vela) == 1)
+    ]
+    place = _place(project.model)
+    if not rows or not place:
+        return
+    cycles = sum(row.cycles for row in rows)
+    total = sum(report.cycles_total for report in lowered.vela)
+    yield Suggestion(
+        id="channels_last",
+        title="Use a channels-last example input",
+        evidence=f"{plural(len(rows), 'transpose')} at the input only change the memory "
+        "layout. The program is exported for the layout of the example input; the "
+        "application must then provide channels-last pixels.",
+        expected=f"These transposes take {cycles:,} of {total:,} cycles, estimated (Vela "
+        f"{lowered.vela_version}); the layout of later operators can change too.",
+        gain=ExpectedGain(cycles=cycles),
+        written=(Written(place, "", "x = x.to(memory_format=torch.channels_last)"),),
+    )
+
+
+def _readers(program: GraphSnapshot) -> frozenset[str]:
+    """Return the modules that read an input picture of the program."""
+    return frozenset(
+        user.module
+        for node in program.nodes
+        if node.kind == "input" and node.outputs and len(node.outputs[0].shape) == _PICTURE_RANK
+        for user in program.consumers(node.id)
+    )
+
+
+def _leading(
+    rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool
+) -> list[VelaOperation]:
+    """Return the transposes at the start of a delegate that reads an input."""
+    transposes = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
+    reads = any(row.module and row.module in readers for row in transposes)
+    return transposes if reads or (alone and "" in readers) else []
+
+
+def _place(model: ModelSource) -> str:
+    """Return where the example input is created; "" if not in code."""
+    if model.inputs or model.input_shapes or ".py:" not in model.spec:
+        return ""
+    return model.spec.replace(":", ", ", 1) + "()"
+
+
+_CONVOLUTION = "Conv2D"
+# The NPU computes output channels in blocks of 8. Measured with Vela 5.1.0 on U55-128 and U85-256:
+# a convolution with 9 to 16 output channels takes one number of cycles, with 17 to 24 the next.
+_BLOCK = 8
+_MOST_USED = 2
+_LEAST_SHARE = 0.01
+
+
+def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Suggestion]:
+    """Yield suggestions for convolutions whose last block of channels is nearly empty.
+
+    Channels of a result of the program stay, since they are its classes or boxes.
+    """
+    total = sum(report.cycles_total for report in lowered.vela)
+    for row in (row for report in lowered.vela for row in report.operations):
+        node = program.nodes_by_id.get(row.root)
+        if row.operator != _CONVOLUTION or row.bound != "MACs" or node is None:
+            continue
+        channels = node.outputs[0].shape[1] if node.outputs else 0
+        if not isinstance(channels, int):
+            continue
+        blocks, used = -(-channels // _BLOCK), channels % _BLOCK
+        saved = row.cycles // max(blocks, 1)
+        is_wasted = blocks > 1 and 0 < used <= _MOST_USED
+        if is_wasted and saved >= _LEAST_SHARE * total and _is_read(program, node.id):
+            yield Suggestion(
+                id=f"channels:{node.id}",
+                title=f"Use {channels - used} channels in {row.module or node.id}, not {channels}",
+                evidence=f"The NPU computes output channels in blocks of {_BLOCK}: {channels} take "
+                f"as long as {blocks * _BLOCK}.",
+                expected=f"Up to {saved:,} of {total:,} cycles less, estimated from its blocks "
+                f"(Vela {lowered.vela_version}). The network must be trained again.",
+                gain=ExpectedGain(cycles=saved),
+                written=(Written(node.source.partition(": ")[0].split(" in ")[0], "",
+                                 f"{channels - used} output channels"),) if node.source else (),
+            )  # fmt: skip
+
+
+def _is_read(program: GraphSnapshot, node: str) -> bool:
+    """Return whether another convolution or linear reads a value, directly or not."""
+    seen, waiting = set[str](), [node]
+    while waiting:
+        for reader in program.consumers(waiting.pop()):
+            if operator_name(reader.op) in {"conv1d", "conv2d", "linear"}:
+                return True
+            if reader.id not in seen:
+                seen.add(reader.id)
+                waiting.append(reader.id)
+    return False
+
+
+def compile_for_size(
+    project: Project, lowered: LowerResult, fit: Fit | None
+) -> Iterator[Suggestion]:
+    """Yield the suggestion to compile for size if the program does not fit the board's memory."""
+    options = project.target.options
+    if fit is None or fit.fits or not lowered.vela or options.get("optimise") == "Size":
+        return
+    lacking = sum(demand.bytes for demand in fit.homeless)
+    yield Suggestion(
+        id="optimise_size",
+        title="Compile for size",
+        evidence=f"The program does not fit the memory of {fit.board}: "
+        f"{listed([demand.what for demand in fit.homeless])} ({lacking:,} bytes) find no room. "
+        "Vela then takes a schedule with less SRAM, usually with more cycles.",
+        expected="Less SRAM, unknown before it is compiled: use Preview.",
+        edit=partial(with_option, name="optimise", value="Size"),
+    )

@@ -1,0 +1,122 @@
+"""A suggestion, its expected gain, and the gain of an applied one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+
+if TYPE_CHECKING:
+    from workbench.project.model import Project
+    from workbench.results import LowerResult
+
+    Edit = Callable[[Project], Project]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A source line before and after the change; ``place`` is ``file.py:12``.
+
+    ``now`` is empty if the line is unknown.
+    """
+
+    place: str
+    now: str
+    instead: str
+
+
+@dataclass(frozen=True)
+class ExpectedGain:
+    """What a suggestion is expected to save or to improve; None is unknown.
+
+    Attributes:
+        cpu_operators: Operators fewer on the CPU, including conversions.
+        cycles: NPU cycles fewer.
+        sqnr_db: Signal to quantization noise ratio gained [dB].
+        of_tensors: The number of tensors, if ``sqnr_db`` is that of one tensor alone; else 1, and
+            it is that of the outputs.
+    """
+
+    cpu_operators: int | None = None
+    cycles: int | None = None
+    sqnr_db: float | None = None
+    of_tensors: int = 1
+
+    def share(self, lowered: LowerResult) -> float:
+        """Return the largest share that goes away, in [0, 1], of what a program has.
+
+        Compared are operators on the CPU, NPU cycles, and the power of the quantization noise, of
+        which a gain of g dB removes 1 - 10^(-g / 10).
+        """
+        shares = [
+            _part(self.cpu_operators, len(lowered.cpu_nodes)),
+            _part(self.cycles, sum(report.cycles_total for report in lowered.vela)),
+        ]
+        if self.sqnr_db is not None and self.sqnr_db > 0:
+            shares.append((1.0 - 10.0 ** (-self.sqnr_db / 10.0)) / self.of_tensors)
+        return max(shares)
+
+
+def _part(saved: int | None, total: int) -> float:
+    return min(max(saved, 0) / total, 1.0) if saved is not None and total else 0.0
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One suggestion.
+
+    Attributes:
+        id: Equal for the same suggestion about another result.
+        title: The action, and the name of its undo step.
+        evidence: The reason, in one or two sentences.
+        expected: The expected effect, and how it is known.
+        gain: The expected effect in figures.
+        nodes: The CPU operators concerned, as named in the compiled program.
+        edit: The edit of the project; None if only the source can be changed.
+        written: The source lines to change.
+    """
+
+    id: str
+    title: str
+    evidence: str
+    expected: str
+    gain: ExpectedGain = ExpectedGain()
+    nodes: tuple[str, ...] = ()
+    edit: Edit | None = None
+    written: tuple[Written, ...] = ()
+
+
+def with_option(project: Project, name: str, value: bool | str) -> Project:
+    """Return the project with an option of its target."""
+    options = {**project.target.options, name: value}
+    return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Two compiled programs of one model, for one device."""
+
+    before: LowerResult
+    after: LowerResult
+
+    @property
+    def sentence(self) -> str:
+        """Return the change on the CPU, counted, and on the NPU, estimated."""
+        before, after = (len(figure.cpu_nodes) for figure in (self.before, self.after))
+        cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
+        delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
+        old, new = (_cycles(figure) for figure in (self.before, self.after))
+        change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
+        cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
+        return f"{cpu}; {delegates}; {cycles}. Cycles do not include the CPU."
+
+    def _vela(self) -> str:
+        versions = dict.fromkeys((self.before.vela_version, self.after.vela_version))
+        return f"Vela {' and '.join(versions)}"
+
+
+def _cycles(lowered: LowerResult) -> int:
+    return sum(report.cycles_total for report in lowered.vela)
