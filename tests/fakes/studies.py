@@ -189,7 +189,11 @@ def play(command, held_at=0):
         document = sensitivity(done, total)
         if command.study == "search":
             limits = Limits(accuracy=command.options["accuracy"])
-            document = search(done, total, limits)
+            document = search(done, total, limits, widths=bool(command.options.get("widths")))
+            if document.candidates[-1].weights:
+                study_folder(cache, key).mkdir(parents=True, exist_ok=True)
+                weights = study_folder(cache, key) / document.candidates[-1].weights
+                weights.write_bytes(b"trained")
             _leave_results(command, cache, document)
         save_study(document, study_folder(cache, key))
         yield StudyProgress(job=command.job, study=command.study, key=key, done=done, total=total)
@@ -207,18 +211,26 @@ def _leave_results(command, cache, found):
             write_result(stage, folder)
 
 
-def search(done, total, limits):
-    """Return candidates of which the second is quicker and the third more accurate."""
+def search(done, total, limits, *, widths=False):
+    """Return candidates of which the second is quicker and the third more accurate.
+
+    With ``widths``, the second lost channels and was trained.
+    """
     figures = ((0.90, 1000), (0.85, 800), (0.95, 1400))
     candidates = tuple(
         Candidate(
             number=number, origin="staircase" if number < 3 else "search",
             choices={"head": "a8w8" if number == 1 else "a16w8" if number == 3 else "a8w4",
                      "stem.conv": "a8w8"},
+            channels={"stem.conv": 8 if number == 2 else 16} if widths else {},
+            weights="trained-1.safetensors" if widths and number == 2 else "",
             accuracy=accuracy, accuracy_name="top-1", cycles=cycles, sram_bytes=4096,
             cpu_nodes=1, is_within=accuracy >= (limits.accuracy or 0.0),
         )
         for number, (accuracy, cycles) in enumerate(figures[:done], 1)
     )  # fmt: skip
     units = tuple(unit(name, 0.1, 0.1).unit for name in ("head", "stem.conv"))
-    return SearchResult(limits=limits, total=total, units=units, candidates=candidates)
+    return SearchResult(
+        limits=limits, total=total, units=units, candidates=candidates,
+        widths={"stem.conv": (16, 8)} if widths else {},
+    )  # fmt: skip

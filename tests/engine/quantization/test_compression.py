@@ -1,17 +1,22 @@
 """Channels are removed with everything that belongs to them, and weights are made alike."""
 
+import copy
+import inspect
 import operator
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
+from tests.zoo import vision_models
 from workbench.engine.quantization.compression import (
     NotPrunableError,
     channels_of,
     cluster,
     clustered,
     prune,
+    scores,
 )
 
 pytestmark = pytest.mark.engine
@@ -198,3 +203,57 @@ def test_that_clusters_of_a_module_go_before_those_of_every_layer():
     assert done["steps"][1] <= 15 < done["steps"][0]
     with pytest.raises(NotPrunableError):
         cluster(module, {"nowhere": 15})
+
+
+def zoo():
+    """Return the networks of the zoo that take no arguments."""
+    return [
+        name
+        for name, make in vars(vision_models).items()
+        if inspect.isfunction(make)
+        and make.__module__ == vision_models.__name__
+        and not name.startswith("_")
+        and not inspect.signature(make).parameters
+    ]
+
+
+def halved(module):
+    """Return half of the channels of every layer that can lose some, and the labels that go."""
+    channels = channels_of(module)
+    importance = scores(module, channels)
+    wanted, gone, seen = {}, set(), set()
+    for name in channels.made:
+        try:
+            roots = channels.roots_of(name)
+        except NotPrunableError:
+            continue
+        if len(roots) > 1 and not seen & set(roots):
+            seen |= set(roots)
+            wanted[name] = (len(roots) + 1) // 2
+            ordered = sorted(roots, key=lambda root: (-importance.get(root, 0.0), root))
+            gone |= set(ordered[wanted[name] :])
+    return channels, wanted, gone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo())
+def test_that_a_pruned_network_is_the_one_that_reads_no_removed_channel(name):
+    made = getattr(vision_models, name)()
+    if not isinstance(made, tuple):
+        pytest.skip("it is made with other arguments")
+    model, inputs = made
+    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    model.eval().requires_grad_(False)
+    module = torch.export.export(model, inputs).module(check_guards=False)
+    channels, wanted, gone = halved(module)
+    deaf = copy.deepcopy(module)
+    for (constant, dimension), labels in channels.slices.items():
+        tensor = operator.attrgetter(constant)(deaf)
+        makes = channels.made.get(constant.removesuffix(".weight")) is labels
+        if tensor.dim() > 1 and not makes:
+            out = [at for at, x in enumerate(labels.tolist()) if channels.root(x) in gone]
+            tensor.data.index_fill_(dimension, torch.tensor(out, dtype=torch.int64), 0)
+    before = tree_leaves(deaf(*inputs))
+    prune(module, wanted)
+    for mine, theirs in zip(tree_leaves(module(*inputs)), before, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)

@@ -8,8 +8,10 @@ from safetensors.torch import load_file, save
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.protocol import RunStudy, StudyProgress
+from workbench.results import GRAPH_FILE
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.training import TrainingResult, keep_weights
 
@@ -225,6 +227,13 @@ def test_that_training_restores_what_compression_lost(engine):
     assert layers["fc"].clusters[1] <= 7
     weights = load_file(engine.folder / better.trained_weights)
     assert weights["conv.weight"].shape == (5, 3, 3, 3)
+    # The graph shows the channels that are left.
+    shapes = {
+        level: GraphSnapshot.load(engine.path(better, level) / GRAPH_FILE)
+        .nodes_by_id["conv2d"].outputs[0].shape
+        for level in ("export", "prepare")
+    }  # fmt: skip
+    assert [tuple(shape)[1] for shape in shapes.values()] == [8, 5]
     assert engine.run(edits.compress(better, "conv", channels=6), "prepare") == "failed"
     assert engine.failure.code == "trained-weights-unfit"
 

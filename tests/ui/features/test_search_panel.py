@@ -105,3 +105,23 @@ def test_that_a_search_which_goes_on_for_a_closed_project_is_not_shown_in_the_ne
     assert panel.study.found is None
     opened.runner.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)
+
+
+def test_that_channels_are_searched_and_applied_with_their_trained_weights(opened, engines, qtbot):
+    panel = opened.window.reveal("search")
+    panel.limits.trials.setValue(3)
+    assert not panel.limits.train.isEnabled()
+    panel.limits.widths.click()
+    panel.limits.train.setValue(5)
+    panel.start.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and len(panel.plot.dots) == 3)
+    (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
+    assert (told["widths"], told["train"]) == (True, 5)
+    panel.slider.setValue(0)
+    assert "stem.conv: 16 \u2192 8 channels" in panel.about.text()
+    panel.apply.click()
+    project = opened.document.project
+    assert project.channels() == {"stem.conv": 8}
+    assert (opened.document.folder / project.trained_weights).read_bytes() == b"trained"
+    opened.document.undo_stack.undo()
+    assert opened.document.project.channels() == {}

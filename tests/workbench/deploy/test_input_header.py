@@ -104,7 +104,7 @@ def test_that_the_header_names_sizes_types_and_guard():
         (picture(PLAIN), "Resize the picture to 4 x 6"),
         (picture(PLAIN, layout="bgr"), "Channels: BGR."),
         (picture(PLAIN, layout="gray"), "Channels: gray."),
-        (picture(PLAIN), "Channels: gray for one channel, else RGB."),
+        (picture(PLAIN), "Channels: gray."),
         (picture(PLAIN, filter="box"), ", box."),
     ],
 )  # fmt: skip
