@@ -144,6 +144,21 @@ def test_that_outputs_of_another_number_or_shape_are_one_problem(shapes):
     assert [info.code for info in raised.value.infos] == ["program-outputs-differ"]
 
 
+def test_that_temporary_values_of_another_width_do_not_count_as_a_tensor():
+    from workbench.engine.targets.ethos_u.compiled_tensors import CompiledTensor
+    from workbench.npu.memory import Access
+
+    def written(values):
+        places = 64 + values.itemsize * np.arange(values.size)
+        return Access("OFM", True, 1, 64, values.reshape(1, 1, -1), places.reshape(1, 1, -1))
+
+    sums, result = np.asarray([70_000, 2, 3], np.int32), np.asarray([5, 6, 7], np.int16)
+    like = np.zeros((1, 3), np.int16)
+    found = CompiledTensor((written(sums), written(result))).values_as(like)
+    assert found.tolist() == [[5, 6, 7]]
+    assert CompiledTensor((written(result), written(sums))).values_as(like) is None
+
+
 def test_that_a_wrong_instruction_is_found_with_its_line_and_command(workbench):
     """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
     path = workbench.project("least", "--option", f"{MINIMA}=false")

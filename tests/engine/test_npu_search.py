@@ -8,7 +8,6 @@ import pytest
 from tests.npu_search import WRONG, Case, Isolated, drawn, minimised
 
 pytestmark = pytest.mark.engine
-ELEMENTWISE = {"add", "sub", "mul", "maximum", "minimum"}
 FAULTS = json.loads((Path(__file__).parents[1] / "data" / "npu" / "faults.json").read_text())
 
 
@@ -64,8 +63,6 @@ def is_known(case):
         or (case.dtype == "INT16" and names.count("table") > 1)
         or (u85 and bool(moved) and sum(name in {"table", "clamp"} for name in names) > 1)
         or {"matmul", "reverse"} <= set(names)
-        # A block of a transposed feature map that the next operation does not wait for.
-        or (u85 and {"transpose", "clamp"} <= set(names) and bool(ELEMENTWISE & set(names)))
     )
 
 

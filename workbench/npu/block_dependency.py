@@ -8,8 +8,9 @@ depend on time. Sources: Vela 5.1.0 (Apache-2.0), ``CalcBlockDep``, ``GetJobs`` 
 ``ethos_u85.cpp``; tables in shared memory: ``_shram.reservedEndBanks``.
 
 The jobs are those that Vela assumes, no others, so that a program whose dependencies Vela computed
-has no error. Vela does not follow the layout of feature maps that the U55 and U65 transpose or
-reverse while they write them; what it lets overlap there is a warning. What one kernel overwrites
+has no error. Vela does not follow the layout of feature maps that are transposed or reversed while
+they are written, and which of their jobs write what on the U85 is not public; what it lets overlap
+there is a warning. What one kernel overwrites
 while the one before still reads it is not looked at, nor kernels further apart: Vela leaves both
 to the order of the jobs.
 """
@@ -43,6 +44,7 @@ class KernelAccess:
         writes: The feature map it writes, with its shape; None if it writes none to memory.
         last_jobs: What its last jobs write, the very last one first.
         uses_table: Whether it reads a table.
+        moves: Whether it transposes or reverses what it writes (U85).
     """
 
     kind: str = ""
@@ -50,6 +52,7 @@ class KernelAccess:
     writes: tuple[FeatureMap, Shape] | None = None
     last_jobs: list[list[Area]] = field(default_factory=list)
     uses_table: bool = False
+    moves: bool = False
 
     def conclude(self, registers: Registers) -> None:
         """Split what it writes into jobs, as the settings of its end say."""
@@ -57,9 +60,11 @@ class KernelAccess:
             return
         tensor, shape = self.writes
         count = registers.device.most_dependent_blocks
-        moved = registers.device.u85 and registers["OFM_PRECISION"] >> 9 & 0x1F
+        self.moves = bool(registers.device.u85 and registers["OFM_PRECISION"] >> 9 & 0x1F)
         # Jobs of a transposed or reversed feature map do not follow its addresses.
-        boxes = [_whole(shape)] if moved else _jobs(shape, _ofm_block(registers), count, last=True)
+        boxes = (
+            [_whole(shape)] if self.moves else _jobs(shape, _ofm_block(registers), count, last=True)
+        )
         self.last_jobs = [list(areas_of(tensor, shape, box)) for box in reversed(list(boxes))]
 
 
@@ -91,7 +96,8 @@ def too_early(before: KernelAccess, now: KernelAccess, registers: Registers) -> 
             continue
         if before.writes and _is_read_early((tensor, shape), unfinished, registers, now.kind):
             what = f"reads its {tensor.side} before the operation in front of it has written it"
-            return Early(what, is_sure=_is_laid_out_alike(before.writes, (tensor, shape)))
+            is_alike = _is_laid_out_alike(before.writes, (tensor, shape))
+            return Early(what, is_sure=is_alike and not before.moves)
     return None
 
 
