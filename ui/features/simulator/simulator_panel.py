@@ -156,6 +156,7 @@ class SimulatorFiles(QWidget):
         self.board.setText(link.port if link else "not set")
         self.board.setToolTip(literal(link.flash if link else ""))
         self.on_board.setEnabled(link is not None)
+        self.on_board.setToolTip("" if link is not None else "Set up a board first")
         self.on_board.setChecked(link is not None and link.simulate)
         if link is not None and link.simulate:
             self.fast.setEnabled(False)
