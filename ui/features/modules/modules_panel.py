@@ -28,7 +28,7 @@ from ui.shared.theme import Theme
 from ui.state.selection import Selected
 
 EMPTY_TEXT = "Run Export to see the modules."
-_LEAST_PX = {Column.MODULE: 92, Column.CONFIG: 58, Column.TYPE: 38, Column.PARAMETERS: 58}
+_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 38, Column.PARAMETERS: 58}
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
