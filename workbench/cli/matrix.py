@@ -93,7 +93,9 @@ def _said(cell: Cell) -> str:
     if cell.gain_db is not None:
         gained = f"{cell.gain_db:+.1f} dB, predicted" if cell.gain_db else "no gain"
         rest += f", trained: {gained}"
-    return f"verified, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
+    return (
+        f"{cell.verdict}, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
+    )
 
 
 def _print_markdown(
@@ -115,4 +117,5 @@ def _short(cell: Cell | None) -> str:
     if cell.problem:
         return "no" if cell.warned else "no, unforeseen"
     more = f" ({cell.cpu_nodes} CPU)" if cell.cpu_nodes > _BORDER_NODES else ""
-    return f"{cell.max_lsb}{more}{' =' if cell.gain_db == 0 else ''}"
+    mark = "" if cell.verdict == "right" else f"{cell.verdict}: "
+    return f"{mark}{cell.max_lsb}{more}{' =' if cell.gain_db == 0 else ''}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from workbench.analysis.gate import Verdict
 from workbench.errors import Place, failure
 from workbench.project.frozen import Frozen
 from workbench.project.model import TargetChoice
@@ -23,8 +26,10 @@ class Cell(Frozen):
 
     ``problem`` is why there is no verified program, "" if there is one; ``warned`` is whether the
     workbench reports it before compiling. ``max_lsb`` and ``exact`` (a share) compare the program
-    on the TOSA reference model with the quantized model. ``gain_db`` is the predicted gain of
-    quantization-aware training; 0 if no epoch improved, None if nothing was trained.
+    on the TOSA reference model with the quantized model. ``verdict`` is the gate's, with the
+    compiled program executed on the functional simulator; "" without a program. ``gain_db`` is the
+    predicted gain of quantization-aware training; 0 if no epoch improved, None if nothing was
+    trained.
     """
 
     target: str
@@ -36,6 +41,7 @@ class Cell(Frozen):
     cycles: int = 0
     max_lsb: int = 0
     exact: float | None = None
+    verdict: Verdict | Literal[""] = ""
     gain_db: float | None = None
 
 

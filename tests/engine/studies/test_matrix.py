@@ -45,6 +45,7 @@ def test_that_every_cell_is_verified_or_says_why_not(engine):
         assert cell.problem == ""
         assert cell.delegates >= 1
         assert cell.cycles > 0
+        assert cell.verdict == "right"
         # Steps of 16 bits are 256 times finer.
         assert cell.max_lsb <= (20 if config == "a16w8" else 2)
 

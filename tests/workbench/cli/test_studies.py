@@ -353,7 +353,7 @@ def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
                         command.plan)  # fmt: skip
         cells = (
             Cell(target="ethos-u55-128", config="a8w8", max_lsb=1, exact=0.905, cycles=1234,
-                 cpu_nodes=2),
+                 cpu_nodes=2, verdict="right"),
             Cell(target="ethos-u55-128", config="a8w4", problem="Broken.", warned=True),
             Cell(target="ethos-u55-128", config="a8w8-qat", exact=1.0, gain_db=1.5),
             Cell(target="ethos-u55-128", config="a16w8-qat", gain_db=0.0),
@@ -367,7 +367,7 @@ def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
     assert options_of(played)["configs"] == ["a8w8", "a8w4"]
     assert options_of(played)["qat_epochs"] == 2
     assert lines[0] == "net:"
-    assert lines[2].endswith("verified, 90.5 % equal, at most 1 LSB, 1,234 cycles, 2 on the CPU")
+    assert lines[2].endswith("right, 90.5 % equal, at most 1 LSB, 1,234 cycles, 2 on the CPU")
     assert lines[3].endswith("no: Broken. (predicted)")
     assert lines[4].endswith("100.0 % equal, at most 0 LSB, 0 cycles, trained: +1.5 dB, predicted")
     assert lines[5].endswith("- equal, at most 0 LSB, 0 cycles, trained: no gain")

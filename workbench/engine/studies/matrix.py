@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from workbench.analysis.gate import verdict
 from workbench.engine.studies import training
 from workbench.engine.studies.candidates import Means, compute, means_of
 from workbench.engine.studies.study import StudyContext
@@ -92,10 +93,10 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
         problem = refusals[0].message if refusals else f"{type(error).__name__}: {first}"
         return empty.model_copy(update={"problem": problem, "warned": bool(refusals)})
-    return _verified(means, planned, empty).model_copy(update={"gain_db": gain})
+    return _verified(means, planned, empty, project).model_copy(update={"gain_db": gain})
 
 
-def _verified(means: Means, planned: Plan, empty: Cell) -> Cell:
+def _verified(means: Means, planned: Plan, empty: Cell, project: Project) -> Cell:
     lowered = load_result(LowerResult, means.cache.folder(planned.key("lower")))
     verified = load_result(VerifyResult, means.cache.folder(planned.key("verify")))
     return empty.model_copy(update={
@@ -104,6 +105,7 @@ def _verified(means: Means, planned: Plan, empty: Cell) -> Cell:
         "cpu_nodes": len(lowered.cpu_nodes),
         "cycles": sum(r.cycles_total for r in lowered.vela),
         "max_lsb": verified.max_lsb,
+        "verdict": verdict(project.gate, lowered=lowered, verified=verified).verdict,
         "exact": verified.exact / verified.elements if verified.elements else None,
     })  # fmt: skip
 
