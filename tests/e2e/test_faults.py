@@ -29,7 +29,7 @@ def at(stage, action):
     return on_event
 
 
-SOME = ["calibrate", "lower"]
+SOME = ["lower"]
 EVERY = [SOME, pytest.param(STAGES, marks=pytest.mark.slow)]
 
 

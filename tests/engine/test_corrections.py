@@ -172,11 +172,13 @@ def test_that_check_foretells_nothing_that_a_correction_mends(engine):
     assert lowered(engine, made).warnings == ()
 
 
+@pytest.mark.slow
 def test_that_a_norm_by_the_root_mean_square_is_the_quantized_model_in_16_bits(engine):
     assert worst(engine, "root_mean_square", "a16w8") <= 32
     assert worst(engine, "root_mean_square", "a16w8", **{TABLES: False}) > 300
 
 
+@pytest.mark.slow
 def test_that_a_mask_leaves_the_softmax_behind_it_right(engine):
     assert worst(engine, "attention_mask", "a16w8", U85) <= 32
     assert worst(engine, "attention_mask", "a16w8", U85, **{TABLES: False}) > 200

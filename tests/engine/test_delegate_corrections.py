@@ -65,31 +65,37 @@ def foretold(engine, made):
     return {info.where.id for info in infos}
 
 
+# One for each correction; the slow ones are other networks, widths and devices of the same.
+QUICK = [
+    ("mean_of_part", "a16w8", U85, SLICES),
+    ("multiplied_and_joined", "a8w8", U55, JOINED),
+    ("function_of_flipped", "a8w8", U85, LAYOUTS),
+    ("negated_largest", "a8w8", U55, NEGATED),
+    ("rows_compared", "a16w8", U65, RESCALED),
+    ("wide_padded_pool", "a8w8", U85, POOLS),
+    ("clamped_rows", "a16w8", U55, ROWS),
+]
+SLOW = [
+    ("largest_of_part", "a8w8", U55, SLICES),
+    ("largest_of_part", "a16w8", U85, SLICES),
+    ("least_of_part", "a8w8", U85, SLICES),
+    ("mean_of_part", "a16w8", U55, SLICES),
+    ("grown_part_of_input", "a16w8", U85, SLICES),
+    ("multiplied_and_joined", "a16w8", U85, JOINED),
+    ("resized_and_joined", "a8w8", U55, JOINED),
+    ("function_of_flipped", "a16w8", U85, LAYOUTS),
+    ("function_of_flipped_clamp", "a8w8", U85, LAYOUTS),
+    ("negated_largest", "a16w8", U85, NEGATED),
+    ("wide_strides", "a8w8", U85, SLICES),
+    ("wide_strides", "a16w8", U85, SLICES),
+    ("clamped_rows", "a16w8", U85, ROWS),
+    ("clamped_batch", "a8w8", U65, ROWS),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "config", "device", "correction"),
-    [
-        ("largest_of_part", "a8w8", U55, SLICES),
-        ("largest_of_part", "a16w8", U85, SLICES),
-        ("least_of_part", "a8w8", U85, SLICES),
-        ("mean_of_part", "a16w8", U55, SLICES),
-        ("mean_of_part", "a16w8", U85, SLICES),
-        ("grown_part_of_input", "a16w8", U85, SLICES),
-        ("multiplied_and_joined", "a8w8", U55, JOINED),
-        ("multiplied_and_joined", "a16w8", U85, JOINED),
-        ("resized_and_joined", "a8w8", U55, JOINED),
-        ("function_of_flipped", "a8w8", U85, LAYOUTS),
-        ("function_of_flipped", "a16w8", U85, LAYOUTS),
-        ("function_of_flipped_clamp", "a8w8", U85, LAYOUTS),
-        ("negated_largest", "a8w8", U55, NEGATED),
-        ("negated_largest", "a16w8", U85, NEGATED),
-        ("rows_compared", "a16w8", U65, RESCALED),
-        ("wide_strides", "a8w8", U85, SLICES),
-        ("wide_strides", "a16w8", U85, SLICES),
-        ("wide_padded_pool", "a8w8", U85, POOLS),
-        ("clamped_rows", "a16w8", U55, ROWS),
-        ("clamped_rows", "a16w8", U85, ROWS),
-        ("clamped_batch", "a8w8", U65, ROWS),
-    ],
+    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 def test_that_a_program_is_right_with_its_correction_and_not_without(
     engine, name, config, device, correction
@@ -103,6 +109,7 @@ def test_that_a_program_is_right_with_its_correction_and_not_without(
     assert foretold(engine, wrong) == {f"target.options.{correction}"}
 
 
+@pytest.mark.slow
 def test_that_a_product_is_copied_before_it_is_flipped(engine):
     """Without the copy, the process of the compiler ends."""
     made = network("flipped_product", "a8w8", "ethos-u85-2048")

@@ -92,6 +92,7 @@ def test_that_weights_decode_as_arm_decodes_them():
         assert np.array_equal(decode(stream, 1 << 20), wanted)
 
 
+@pytest.mark.slow
 def test_that_operators_of_the_cpu_are_computed_by_torch(tmp_path):
     """A program without a delegate, by ``workbench simulate``, equals the model."""
     import torch

@@ -42,6 +42,7 @@ def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
     assert engine.computed == []
 
 
+@pytest.mark.slow
 def test_that_a_search_of_widths_tries_and_trains_fewer_channels(engine):
     made = project("wide_networks.py:tabular", **CALIBRATED)
     found = run(engine, made, trials=3, widths=True, train=1)

@@ -171,6 +171,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_that_a_preloaded_process_forks_into_engines_that_compute(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(FORKED_JOB)

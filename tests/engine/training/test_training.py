@@ -87,6 +87,7 @@ def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(e
     assert engine.result(better, "verify").max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_batch_norms_learn_only_while_they_may():
     made, inputs = networks.careful()
     student = student_of("careful", inputs)
@@ -124,6 +125,7 @@ def test_that_training_goes_on_exactly_where_it_was_left(engine):
     assert found(engine, plain, **options) == whole
 
 
+@pytest.mark.slow
 def test_that_training_stops_early_where_nothing_gets_better(engine):
     plain = project("careful", **CALIBRATED)
     options = {"epochs": 50, "patience": 3, "learning_rate": 1.0, "optimizer": "sgd"}
@@ -157,6 +159,7 @@ def test_that_the_users_own_function_trains(engine):
     assert result.best_db > result.start_db
 
 
+@pytest.mark.slow
 def test_that_a_function_that_fails_is_named(engine):
     for function, code in (
         ("teach_wrongly", "user-code-failed"),
@@ -183,10 +186,15 @@ def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(
     [
         (project("careful"), "training-data-missing"),
         (project("careful", "float", **CALIBRATED), "training-nothing-quantized"),
-        (project("careful", "float", "formats", **CALIBRATED), "training-nothing-quantized"),
-        (
+        pytest.param(
+            project("careful", "float", "formats", **CALIBRATED),
+            "training-nothing-quantized",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             project("branching", target="ethos-u85-256", **CALIBRATED),
             "training-branches-not-supported",
+            marks=pytest.mark.slow,
         ),
         (project("wide_networks.py:related"), "training-without-weights"),
     ],
@@ -213,6 +221,7 @@ def test_that_weights_that_do_not_serve_are_named(engine, content, code):
     assert engine.failure.code == code
 
 
+@pytest.mark.slow
 def test_that_training_restores_what_compression_lost(engine):
     plain = project("small", **CALIBRATED)
     small = edits.compress(edits.compress(plain, "conv", channels=5), "", clusters=7)

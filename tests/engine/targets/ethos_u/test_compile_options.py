@@ -33,6 +33,7 @@ def lowered(engine):
     return made
 
 
+@pytest.mark.slow
 def test_that_each_transformation_changes_the_program_and_it_stays_right(lowered):
     (usual, _), verified = lowered()
     assert verified.max_lsb <= 2
