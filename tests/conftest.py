@@ -6,15 +6,22 @@ import os
 from pathlib import Path
 
 import pytest
+from pytestqt.qtbot import QtBot
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 # Networks here are small: a second thread costs more than it gives. Engines inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+# How long a test waits for the window before it fails [ms]: a busy machine is no failure.
+PATIENCE_MS = 20_000
+
+
 def pytest_configure(config):
-    """Say nothing of what the offscreen platform of Qt cannot do and need not."""
+    """Say nothing of what the offscreen platform of Qt cannot do and need not; be patient."""
     config.addinivalue_line("qt_log_ignore", "This plugin does not support ")
+    for wait in (QtBot.waitUntil, QtBot.waitSignal):
+        wait.__kwdefaults__["timeout"] = PATIENCE_MS
 
 
 @pytest.fixture(autouse=True)
