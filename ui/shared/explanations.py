@@ -128,6 +128,10 @@ def _is_missed(note: NodeAnnotation, config: Effective) -> bool:
     return bool(note.reason) and not note.quantized and config.label != FLOAT
 
 
+def _labels(predicted: Mapping[str, Effective]) -> dict[str, str]:
+    return {name: config.label for name, config in predicted.items()}
+
+
 class QuantizerReport:
     """The quantizer's annotations that still belong to the rules of the project.
 
@@ -142,10 +146,12 @@ class QuantizerReport:
         """Take over the result of the stage Prepare, which is that of the present rules if new."""
         if prepared is not self._prepared:
             self._prepared = prepared
-            self._asked = {name: config.label for name, config in predicted.items()}
+            self._asked = _labels(predicted)
 
     def notes(self, predicted: Mapping[str, Effective]) -> list[NodeAnnotation]:
         """Return the annotations of nodes whose config is the one that was asked for."""
+        # The result may be there before the graph that the rules are resolved on.
+        self._asked = self._asked or _labels(predicted)
         return [
             note
             for note in (self._prepared.annotations if self._prepared else ())
