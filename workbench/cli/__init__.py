@@ -136,6 +136,8 @@ def parser() -> argparse.ArgumentParser:
         description="Quantize PyTorch models for NPUs, verified, without a window.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # Else an option of a verb that begins one of these, such as --log, counts as ambiguous.
+        allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=_versions())
     root.add_argument(
