@@ -193,8 +193,8 @@ def test_that_one_scale_may_hold_for_all_channels():
         if depthwise:
             ifm, weights = ifm[:, :, :6].copy(), weights[:, :, :, :1]
             sums = convolved(WINDOWS[0], ifm, weights, bias, depthwise=True)
-        found = computed("u55", WINDOWS[0], ifm, weights, bias, depthwise=depthwise,
-                         OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14, OFM_SCALE=3 << 32 | 5)  # fmt: skip
+        shared = {"OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14, "OFM_SCALE": 3 << 32 | 5}
+        found = computed("u55", WINDOWS[0], ifm, weights, bias, depthwise=depthwise, **shared)
         assert np.array_equal(found, (5 * sums + 4) >> 3)
 
 
