@@ -344,3 +344,38 @@ def test_that_a_resize_needs_its_shift_and_a_mode():
         resized(0, (3, 3), (5, 5), axes, shift=15)
     with refused("npu-mode"):
         resized(3, (3, 3), (5, 5), axes)
+
+
+def test_that_a_branch_is_taken_where_the_last_element_was_not_zero():
+    plain = {name: value for name, value in U85.items() if not name.startswith("OP")}
+
+    def found(values, first):
+        """Return which of two copies behind a branch was made."""
+        stream = Stream("u85", 256).set(plain)
+        if first:
+            stream.do("POOL", 3)
+        at = stream.offset
+        copy = Stream("u85", 256).set(OFM_BASE0=96).do("POOL", 3).do("STOP").words
+        stream.do("BRANCH", 1, at + 8 + 4 * len(copy))
+        stream.words += copy
+        stream.set(OFM_BASE0=128).do("POOL", 3).do("STOP")
+        blob = stream.blob(scratch=256, ports=((0, 32), (96, 64)))
+        out = Machine(blob).run([np.array(values, np.int8)]).outputs[0].view(np.int8)
+        return "next" if out[:32].any() else "branch"
+
+    some = [1] * 31
+    assert found([*some, 5], True) == "branch"
+    assert found([*some, 0], True) == "next"
+    assert found([*some, 5], False) == "next"
+
+
+def test_that_two_cores_share_channels_only_where_they_run_in_parallel():
+    from tests.workbench.npu.test_output_stage import record, state
+    from workbench.npu.accumulators import channel_scales
+
+    rows = [(5, 3, 1), (-7, 4, 2), (9, 5, 3)]
+    for parallel, order in ((0, rows), (1, [rows[0], rows[2], rows[1]]), (2, rows)):
+        first = b"".join(record(*row, "ethos-u65") for row in order)
+        held = state("ethos-u65", 512, first + bytes(6), SCALE_REGION=0, SCALE_BASE=0,
+                     SCALE1_BASE=20, PARALLEL_MODE=parallel)  # fmt: skip
+        assert channel_scales(held, 3).bias.tolist() == [5, -7, 9]
