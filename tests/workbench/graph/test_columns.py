@@ -6,7 +6,13 @@ from itertools import combinations, pairwise
 import pytest
 
 from tests.workbench.graph.test_ordering import random_edges
-from workbench.graph.ordering import Rows, build_rows, order_rows, place_columns
+from workbench.graph.ordering import (
+    Rows,
+    build_rows,
+    count_crossings,
+    order_rows,
+    place_columns,
+)
 
 
 def drawings(count=16, wanted=22, seeds=40):
@@ -92,3 +98,42 @@ def test_that_a_drawing_upside_down_has_the_same_columns():
     order_rows(rows)
     xs = place_columns(rows, [10.0 + v % 3 for v in range(15)])
     assert place_columns(turned(rows), [10.0 + v % 3 for v in range(15)]) == pytest.approx(xs)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_that_a_reader_of_several_stands_under_their_middle(count):
+    for turn in (False, True):
+        edges = [(n, count) for n in range(count)] if not turn else [
+            (0, n + 1) for n in range(count)]  # fmt: skip
+        rows = build_rows(count + 1, edges)
+        half = [10.0 + 7 * (v % 3) for v in range(count + 1)]
+        xs = place_columns(rows, half)
+        several = sorted(xs[:count] if not turn else xs[1:])
+        single = xs[count] if not turn else xs[0]
+        middle = (several[(count - 1) // 2] + several[count // 2]) / 2
+        assert single == pytest.approx(middle)
+
+
+def test_that_no_two_neighbours_of_an_ordered_row_cross_less_the_other_way():
+    for seed in range(60):
+        rows = build_rows(14, random_edges(14, 20, seed))
+        order_rows(rows, thorough=False)
+        fewest = count_crossings(rows)
+        for layer in rows.layers:
+            for at in range(len(layer) - 1):
+                layer[at], layer[at + 1] = layer[at + 1], layer[at]
+                assert count_crossings(rows) >= fewest
+                layer[at], layer[at + 1] = layer[at + 1], layer[at]
+
+
+def test_that_lanes_of_edges_past_each_other_stand_apart():
+    """Two long edges beside a chain: their bends keep their room in every row."""
+    edges = [*pairwise(range(6)), (0, 5), (0, 4), (1, 5)]
+    rows = build_rows(6, sorted(edges))
+    order_rows(rows)
+    half = [30.0] * 6 + [7.0] * (len(rows.up) - 6)
+    xs = place_columns(rows, half)
+    for layer in rows.layers:
+        for left, right in pairwise(layer):
+            assert xs[right] - xs[left] >= half[left] + half[right] - 1e-9
+    assert count_crossings(rows) == 0
