@@ -31,14 +31,14 @@ for line in iter(sys.stdin.buffer.readline, b""):
             for kind, shape in request["arrays"]]
     if request["name"] == "end":
         break
+    with open(sys.argv[1], "a") as log:
+        log.write(line.decode())
     answer = {"arrays": request["arrays"][:1]}
     if request["name"] == "refused":
         answer = {"infos": [{"message": "No.", "code": "operator-refused"}], "arrays": []}
         data = []
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\\n" + b"".join(data[:1]))
     sys.stdout.buffer.flush()
-    with open(sys.argv[1], "a") as log:
-        log.write(line.decode())
 """
 
 
