@@ -236,3 +236,21 @@ def test_that_ranges_the_accelerator_does_not_take_are_counted():
     assert found.tiny == 1 + 0 + 1
     assert np.isnan(found.scale).tolist() == [True, False, True]
     assert "2 of 3 samples" in found.warning
+
+
+def test_that_sizes_are_the_counts_of_absolute_values():
+    from workbench.analysis.ranges import _sizes
+
+    counts = np.random.default_rng(3).integers(0, 50, 64).astype(float)
+    for low, high in ((-2.0, 2.0), (0.0, 2.0), (-2.0, 0.0)):
+        histogram = Histogram(counts, low, high)
+        sizes = _sizes(histogram, 2.0)
+        assert sizes.sum() == pytest.approx(counts.sum())
+        edges = np.linspace(0.0, 2.0, 33)
+        coarse = sizes.reshape(32, -1).sum(1)
+        middles = (histogram.edges[1:] + histogram.edges[:-1]) / 2
+        wanted, _ = np.histogram(np.abs(middles), edges, weights=counts)
+        assert coarse == pytest.approx(wanted)
+    zeros = _sizes(Histogram(counts, 0.0, 2.0, zeros=0.5), 2.0)
+    assert zeros[0] == 0.0
+    assert zeros[1:] == pytest.approx(_sizes(Histogram(counts, 0.0, 2.0), 2.0)[1:])

@@ -6,13 +6,11 @@ import jsonschema
 import pytest
 from PIL import Image
 
-from tests.problems import refused
 from workbench import api
 from workbench.cli import main
 from workbench.guide import REFERENCE
 from workbench.project import store
 from workbench.project.model import Preprocess
-from workbench.project.preprocessing import preprocess_of, preprocess_text
 
 
 @pytest.fixture
@@ -110,28 +108,6 @@ def test_that_preprocess_needs_a_folder_of_pictures(project, codes):
     words = ["new", str(path), "--model", "net.pt2", "--target", "ethos-u55-128"]
     assert main([*words, "--preprocess", "size=8"]) == 2
     assert codes == ["pictures-missing"] * 2
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "mean=1", "size=a", "size=0", "size=8x8x8", "size=8,crop=9", "size=8,std=0",
-     "size=8,size=9", "size=8,mean=nan", "size=8,dtype=uint8,mean=0.5", "size=8,scale=-1",
-     "size=8,filter=best", "size"],
-)  # fmt: skip
-def test_that_wrong_preprocessing_is_refused(text):
-    with pytest.raises(api.WorkbenchError) as caught:
-        preprocess_of(text)
-    assert set(caught.value.codes) == {"preprocess-invalid"}
-
-
-def test_that_the_text_of_preprocessing_reads_back():
-    made = Preprocess(
-        size=(8, 16), crop=(8, 8), filter="bicubic", layout="bgr", scale=1.0, mean=(123.675, 1, 2),
-        std=(0.1,), order="last",
-    )  # fmt: skip
-    assert preprocess_of(preprocess_text(made)) == made
-    with refused("preprocess-invalid", "preprocess-invalid"):
-        preprocess_of("colour=red,size=x")
 
 
 @pytest.mark.parametrize("words", [["run"], ["check", "--colour"], ["gibberish"]])
