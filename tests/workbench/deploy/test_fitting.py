@@ -225,3 +225,36 @@ def test_that_one_component_holds_all_kinds_of_quantizing():
 def test_that_a_target_elsewhere_has_no_board(tmp_path):
     project = edits.set_target(make_project(), choice())
     assert boards.of_results(project, tmp_path, tmp_path) is None
+
+
+MEMORIES = {
+    "sram": '[[memory]]\nname = "S"\nkind = "sram"\nbytes = 4096\nsource = "x"\nconfirmed = true\n',
+    "flash": '[[memory]]\nname = "F"\nkind = "flash"\nsource = "x"\nconfirmed = true\n',
+    "dram": '[[memory]]\nname = "D"\nkind = "dram"\nsource = "x"\nconfirmed = true\n',
+}
+HEAD = SMALL[: SMALL.index("[[memory]]")]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "mode", "lacking"),
+    [
+        ("sram", "Sram_Only", []), ("flash", "Sram_Only", ["tensors in SRAM"]),
+        ("sram flash", "Shared_Sram", []), ("sram dram", "Shared_Sram", []),
+        ("sram", "Shared_Sram", ["weights in flash or DRAM"]),
+        ("dram", "Shared_Sram", ["tensors in SRAM"]),
+        ("sram dram", "Dedicated_Sram_384KB", []),
+        ("sram flash", "Dedicated_Sram_384KB", ["tensors in DRAM"]),
+        ("dram", "Dedicated_Sram_384KB", ["a cache in SRAM"]),
+        ("sram", "Dedicated_Sram_384KB", ["tensors in DRAM", "weights in flash or DRAM"]),
+    ],
+)  # fmt: skip
+def test_that_memory_that_a_mode_needs_and_a_board_lacks_is_named(tmp_path, kinds, mode, lacking):
+    write(tmp_path, text=HEAD + "".join(MEMORIES[kind] for kind in kinds.split()))
+    options = {"system_config": "Ethos_U65_High_End", "memory_mode": mode}
+    target = TargetChoice(id="ethos-u65-256", options=options)
+    board = load("mine.toml", tmp_path)
+    infos = boards.lacking(board, target, tmp_path)
+    assert {info.code for info in infos} <= {"board-memory-missing"}
+    assert [info.message.split("places ")[1].split(",")[0] for info in infos] == lacking
+    limit = 4096 if "sram" in kinds and mode != "Dedicated_Sram_384KB" else None
+    assert boards.sram_limit(board, target, tmp_path) == limit
