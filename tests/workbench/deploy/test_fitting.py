@@ -258,3 +258,18 @@ def test_that_memory_that_a_mode_needs_and_a_board_lacks_is_named(tmp_path, kind
     assert [info.message.split("places ")[1].split(",")[0] for info in infos] == lacking
     limit = 4096 if "sram" in kinds and mode != "Dedicated_Sram_384KB" else None
     assert boards.sram_limit(board, target, tmp_path) == limit
+
+
+def test_that_the_fit_of_a_board_names_the_source_of_every_size():
+    facts = facts_of(board="himax-we2")
+    told, table, npu, *notes = blocks(facts, "Does it fit?")
+    assert told == sentence(facts.fit)
+    assert [row[0] for row in table.rows] == [memory.name for memory in facts.board.memory]
+    for row, filling in zip(table.rows, facts.fit.fillings, strict=True):
+        assert row[2] == f"{filling.used:,}"
+        assert row[3] == ("not known" if filling.bytes is None else f"{filling.bytes:,}")
+        assert row[4].startswith("not confirmed: ") is not filling.confirmed
+    assert npu.startswith("NPU: ")
+    assert tuple(notes) == tuple(facts.board.notes)
+    elsewhere = dataclasses.replace(facts, choice=choice("ethos-u85-256"))
+    assert len(blocks(elsewhere, "Does it fit?")) == len(notes) + 2

@@ -281,3 +281,68 @@ def test_that_a_grid_has_its_bits_and_a_tensor_its_shape():
     assert QParams("int8", (1.0,), (0,), 0, 0, None).bits == 1
     assert TensorInfo((1, "n", 3), "float32").shape_text == "\u00d7".join("1n3")
     assert TensorInfo((), "float32").shape_text == "scalar"
+
+
+def test_that_columns_are_joined_by_lanes_below_between_and_above_them():
+    """Four tall boxes wrapped into four columns; figures from the constants of the layout."""
+    names = ["a", "b", "c", "d"]
+    drawn = drawn_group(
+        names, [*pairwise(names)], dict.fromkeys(names, (100.0, 400.0)), 0.0, "wrapped"
+    )
+    # 16 at the left, 12 on either side of a box, and 12 for the lane with 12 behind it.
+    assert drawn.boxes == {
+        "a": (16.0, 8.0, 100.0, 400.0), "b": (164.0, 32.0, 100.0, 400.0),
+        "c": (312.0, 32.0, 100.0, 400.0), "d": (460.0, 32.0, 100.0, 400.0),
+    }  # fmt: skip
+    # Down by 20, right to the lane, up to 8, across, and down past the lane and 20 to the box.
+    assert drawn.routes[0].points == (
+        (66.0, 408.0), (66.0, 428.0), (128.0, 428.0), (128.0, 8.0), (214.0, 8.0), (214.0, 20.0),
+        (214.0, 32.0),
+    )  # fmt: skip
+    assert drawn.routes[1].points[:3] == ((214.0, 432.0), (214.0, 452.0), (276.0, 452.0))
+    assert (drawn.width, drawn.height) == (576.0, 480.0)
+    headed = drawn_group(
+        names, [*pairwise(names)], dict.fromkeys(names, (100.0, 400.0)), 30.0, "wrapped"
+    )
+    assert {name: box[1] - drawn.boxes[name][1] for name, box in headed.boxes.items()} == (
+        dict.fromkeys(names, 30.0)
+    )
+    assert headed.height == drawn.height + 30.0
+
+
+def test_that_lanes_of_several_lines_stand_apart_and_cross_nowhere():
+    """Two chains side by side: the left line takes the outer lane below and the inner one above."""
+    names = [f"{chain}{step}" for step in range(4) for chain in "ab"]
+    links = [(f"{chain}{step}", f"{chain}{step + 1}") for chain in "ab" for step in range(3)]
+    drawn = drawn_group(names, links, dict.fromkeys(names, (100.0, 400.0)), 0.0, "wrapped")
+    assert len({box[1] for name, box in drawn.boxes.items() if name[1] != "0"}) == 1
+    ways = {route.source: route.points for route in drawn.routes}
+    turning = {name: way for name, way in ways.items() if len(way) > 3}
+    assert set(turning) == {f"{chain}{step}" for chain in "ab" for step in range(3)}
+    for step in range(3):
+        left, right = turning[f"a{step}"], turning[f"b{step}"]
+        if left[0][0] > right[0][0]:
+            left, right = right, left
+        lanes = [next(p for p in way if p[0] != way[0][0]) for way in (left, right)]
+        # Below, the left line is the lower one and takes the right lane.
+        assert lanes[0][0] - lanes[1][0] == 12.0
+        assert lanes[0][1] - lanes[1][1] == 12.0
+    bottoms = [y for way in ways.values() for _, y in way]
+    assert max(bottoms) <= drawn.height - 16.0
+    tops = [box[1] for name, box in drawn.boxes.items() if name[1] != "0"]
+    # Two lanes of 12 above the boxes, and 20 to the boxes.
+    assert set(tops) == {44.0}
+
+
+def test_that_a_group_wraps_from_its_height_on():
+    def columns(count, height):
+        names = [str(n) for n in range(count)]
+        drawn = drawn_group(
+            names, [*pairwise(names)], dict.fromkeys(names, (100.0, height)), 0.0, "wrapped"
+        )
+        return len({box[0] for box in drawn.boxes.values()})
+
+    # Every row takes its height and a gap of 34: four of 141 are 700 px.
+    assert columns(4, 141.0) > 1
+    assert columns(4, 140.9) == 1
+    assert columns(1, 5000.0) == 1

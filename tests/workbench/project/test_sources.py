@@ -144,3 +144,85 @@ def test_that_text_is_read_where_the_samples_are_text():
     assert sources.reads_text(make_project(calibration=DataSource(spec="a.txt")))
     assert not sources.reads_text(make_project(calibration=DataSource(spec="a.npz")))
     assert not sources.reads_text(make_project())
+
+
+@pytest.mark.parametrize(
+    ("module", "file"),
+    [
+        ("plain", "plain.py"), ("whole", "whole/__init__.py"), ("whole.part", "whole/part.py"),
+        ("spread.inner", "spread/inner.py"), ("spread.deep.last", "spread/deep/last.py"),
+        ("spread", None), ("whole.missing", None), ("plain.part", None), ("nowhere_at_all", None),
+        ("json", "json/__init__.py"),
+    ],
+)  # fmt: skip
+def test_that_a_module_is_found_as_python_would_without_importing_it(tmp_path, module, file):
+    for name in ("plain.py", "whole/__init__.py", "whole/part.py", "spread/inner.py",
+                 "spread/deep/last.py"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('imported')\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('not the one of Python')\n")
+    found = sources.callable_reference(f"{module}:net", tmp_path, "model.spec")
+    assert (found.kind, found.module, found.attribute) == ("package", module, "net")
+    if file is None:
+        assert found.path is None
+    elif module == "json":
+        assert found.path.parent != tmp_path
+        assert found.path.as_posix().endswith(file)
+    else:
+        assert found.path == tmp_path / file
+
+
+def test_that_a_module_that_is_not_installed_is_missing(tmp_path):
+    project = make_project(model=ModelSource(spec="nowhere_at_all:net"))
+    problem = sources.missing(project, tmp_path)
+    assert problem.codes == ("module-not-installed",)
+    assert sources.missing(make_project(model=ModelSource(spec="json:loads")), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("n" * 251 + ".pt2", True), ("n" * 252 + ".pt2", False), ("ä" * 125 + ".pt2", True),
+        ("ä" * 126 + ".pt2", False), ("/".join(["d" * 200] * 25) + "/x.pt2", False),
+    ],
+)  # fmt: skip
+def test_that_a_name_is_as_long_as_a_file_system_allows(tmp_path, name, fits):
+    if fits:
+        assert sources.model_reference(name, tmp_path).path.name == name
+        return
+    with refused("path-too-long"):
+        sources.model_reference(name, tmp_path)
+
+
+def test_that_pictures_are_those_below_in_their_order_and_no_more_than_a_walk_takes(
+    tmp_path, monkeypatch
+):
+    for name in ("b.png", "a.JPG", "c.txt", "x/d.jpeg", "x/y/e.bmp"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    found = [p.relative_to(tmp_path).as_posix() for p in sources.pictures(tmp_path)]
+    assert found == ["a.JPG", "b.png", "x/d.jpeg", "x/y/e.bmp"]
+    # Five files and two folders.
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 7)
+    assert len(sources.pictures(tmp_path)) == 4
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 6)
+    with refused("data-folder-too-large"):
+        sources.pictures(tmp_path)
+
+
+def test_that_imports_of_a_source_too_large_to_parse_are_still_followed(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text("import b; from c import d, e as f\nx = 'import g'\n")
+    for name in ("b", "c", "g"):
+        (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "c.py").unlink()
+    (tmp_path / "c").mkdir()
+    for name in ("__init__", "d", "e"):
+        (tmp_path / "c" / f"{name}.py").write_text("")
+    start = sources.Reference("file", tmp_path / "a.py")
+    names = [p.relative_to(tmp_path).as_posix() for p in sources.files_of(start)]
+    assert names == ["a.py", "b.py", "c/__init__.py", "c/d.py", "c/e.py"]
+    monkeypatch.setattr(sources, "MAX_SOURCE_BYTES", 5)
+    (tmp_path / "a.py").write_text("import b; from c import d, e as f\nx = 'import g' \n")
+    large = [p.relative_to(tmp_path).as_posix() for p in sources.files_of(start)]
+    assert set(names) <= set(large)
+    assert "g.py" not in large

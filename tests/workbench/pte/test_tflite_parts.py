@@ -82,8 +82,8 @@ def test_that_operators_are_named_as_in_the_schema_or_by_their_number():
     known = numbers_of("BuiltinOperator")
     named = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "DEQUANTIZE", "FULLY_CONNECTED", "LOGISTIC",
              "MUL", "RESHAPE", "SOFTMAX", "TANH", "PAD", "GATHER", "TRANSPOSE", "MEAN", "EXP",
-             "UNIDIRECTIONAL_SEQUENCE_LSTM", "CAST", "ARG_MAX", "SLICE", "SUM", "QUANTIZE", "BATCH_MATMUL", "IF",
-             "WHILE")  # fmt: skip
+             "UNIDIRECTIONAL_SEQUENCE_LSTM", "CAST", "ARG_MAX", "SLICE", "SUM", "QUANTIZE",
+             "BATCH_MATMUL", "IF", "WHILE")  # fmt: skip
     for name in named:
         codes = (custom(), builtin(known[name]))
         method = decoded(graph(operators=[operator(1, [4], [5])]), codes=codes)
