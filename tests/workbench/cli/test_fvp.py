@@ -187,3 +187,72 @@ def test_that_a_build_that_cannot_begin_is_exit_code_2(bench, codes, sources, mo
     words = ["fvp", "build", str(bench.program()), "--checkout", str(sources), *more]
     assert main(words) == 2
     assert codes == [code]
+
+
+def test_that_a_built_runner_is_described_for_people(bench, capsys, sources, tmp_path):
+    words = ["fvp", "build", str(bench.program()), "--checkout", str(sources)]
+    assert main([*words, "--out", str(tmp_path / "mine"), "--verbose"]) == 0
+    printed = capsys.readouterr()
+    lines = [" ".join(line.split()) for line in printed.out.splitlines()]
+    assert lines[0].startswith(f"Runner {tmp_path / 'mine'}")
+    assert lines[1] == "For ethos-u55-128, Shared_Sram, semihosting"
+    assert "Pool method: 62,914,560 bytes" in lines
+    assert printed.err
+    assert load_settings().addresses == {}
+
+
+def test_that_a_runner_for_an_address_is_remembered_with_it(bench, capsys, sources):
+    words = ["fvp", "build", str(bench.program()), "--checkout", str(sources), "--json"]
+    assert main([*words, "--placement", "0x62000000", "--target", "ethos-u55-128"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["placement"] == "bare"
+    assert load_settings().addresses == {document["runner"]: 0x62000000}
+    assert main([*words, "--placement", "embedded"]) == 0
+    embedded = json.loads(capsys.readouterr().out)
+    assert embedded["placement"] == "embedded"
+    assert load_settings().addresses == {document["runner"]: 0x62000000}
+    assert load_settings().runners[0] == embedded["runner"]
+
+
+def test_that_settings_of_simulators_are_kept_until_they_are_set_again(bench, capsys, tmp_path):
+    first, second = str(bench.runner()), str(bench.runner(name="other.elf"))
+    assert main(["fvp", "set", "--runner", first, "--fast", "--timeout", "7", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["runners"], document["fast"], document["trace"]) == ([first], True, False)
+    assert document["timeout_s"] == 7.0
+    assert main(["fvp", "set", "--executorch", str(tmp_path), "--trace", "--timeout", "0"]) == 0
+    assert capsys.readouterr().out.startswith("Written to ")
+    kept = load_settings()
+    assert (kept.runners, kept.fast, kept.trace) == ((first,), True, True)
+    assert (kept.timeout_s, kept.executorch) == (7.0, str(tmp_path))
+    assert main(["fvp", "set", "--runner", second, "--no-fast", "--simulator", "u65=sim"]) == 0
+    kept = load_settings()
+    assert (kept.runners, kept.fast, kept.trace) == ((second,), False, True)
+    assert kept.simulators == {"u65": str(Path("sim").absolute())}
+
+
+@pytest.mark.parametrize("text", ["u55", "u55=", "u99=/x", "=x"])
+def test_that_a_simulator_is_named_with_its_family(codes, text):
+    assert main(["fvp", "set", "--simulator", text]) == 2
+    assert codes == ["simulator-argument-invalid"]
+
+
+def test_that_a_run_shows_its_log_and_keeps_its_outputs(bench, capsys, tmp_path):
+    out = tmp_path / "deep" / "out"
+    assert main(arguments(bench, "--out", out, "--verbose")) == 0
+    printed = capsys.readouterr()
+    assert "Program complete" in printed.err
+    assert f"Output       {out / 'sample0-output0.npy'}" in printed.out
+    assert (out / "uart.log").is_file()
+    (tmp_path / "file").write_text("")
+    assert main(arguments(bench, "--out", tmp_path / "file" / "below")) == 2
+
+
+def test_that_recorded_events_are_kept_beside_the_outputs_or_told(bench, capsys, tmp_path):
+    assert main(arguments(bench, "--json", etdump=True)) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("Use --out" in note for note in notes)
+    assert main(arguments(bench, "--json", "--out", tmp_path / "out", etdump=True)) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("inspector_cli" in note for note in notes)
+    assert not any("Use --out" in note for note in notes)
