@@ -278,10 +278,10 @@ class DevicesPanel(Panel):
             self._chosen = best.point if best is not None else None
         self._choose(self._chosen)
 
-    def _rows(self, found: SweepResult | None) -> list[DeviceRow]:
-        if found is None:
+    def _rows(self, result: SweepResult | None) -> list[DeviceRow]:
+        if result is None:
             return []
-        return device_rows(found.points, found.front(), self._present(), self._board())
+        return device_rows(result.points, result.front(), self._present(), self._board())
 
     def _board(self) -> boards.Board | None:
         """Return the project's board; None without one that can be read."""
@@ -299,14 +299,14 @@ class DevicesPanel(Panel):
             return None
         return target_of(project.target.id).complete(project.target, self.context.document.folder)
 
-    def _sentence(self, found: SweepResult | None) -> str:
+    def _sentence(self, result: SweepResult | None) -> str:
         job = self.study.job
         doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
-        if found is None:
+        if result is None:
             return doing or NOTHING
-        done = sum(1 for point in found.points if point.totals is not None or point.problem)
-        left_out = sum(1 for point in found.points if point.problem)
-        text = f"{done} of {found.total} points, estimated by {found.tool}"
+        done = sum(1 for point in result.points if point.totals is not None or point.problem)
+        left_out = sum(1 for point in result.points if point.problem)
+        text = f"{done} of {result.total} points, estimated by {result.tool}"
         text += f"; {left_out} skipped, see Remark." if left_out else "."
         former = "" if self.study.is_current else "Outdated: "
         return f"{former}{text} {doing}".strip()

@@ -35,9 +35,11 @@ LEFT_COLUMNS: tuple[Column[CpuOperatorRow], ...] = (
 )
 
 
-def cpu_rows(found: Placement) -> list[CpuOperatorRow]:
+def cpu_rows(placement: Placement) -> list[CpuOperatorRow]:
     """Return the unsupported operators of all devices."""
-    return [CpuOperatorRow(device.kind, node) for device in found.devices for node in device.cpu]
+    return [
+        CpuOperatorRow(device.kind, node) for device in placement.devices for node in device.cpu
+    ]
 
 
 class PlacementTableModel(FigureTableModel[CpuOperatorRow]):
@@ -102,13 +104,13 @@ class OperatorSupportView(QWidget):
         self.model.set_rows(cpu_rows(result) if result is not None else [])
         self.table.set_look(theme, stale=stale)
 
-    def _sentence(self, found: Placement | None) -> str:
+    def _sentence(self, placement: Placement | None) -> str:
         job = self.study.job
         if job is not None:
             return f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip()
-        if found is None:
+        if placement is None:
             return NOTHING
-        sentences = [f"{d.kind}: {d.problem}" for d in found.devices if d.problem]
+        sentences = [f"{d.kind}: {d.problem}" for d in placement.devices if d.problem]
         if not self.study.is_current:
             sentences.insert(0, "Outdated.")
         return (

@@ -142,7 +142,7 @@ class InspectorPanel(Panel):
         for option in target.options(choice, folder):
             value = choice.options.get(option.name)
             if value not in {None, "", False}:
-                known = {each.value: each.title for each in option.choices}
+                known = {entry.value: entry.title for entry in option.choices}
                 shown = "yes" if value is True else known.get(value, str(value))
                 key = f"target.options.{option.name}"
                 facts.append((escape(option.title), _setting(key, shown)))

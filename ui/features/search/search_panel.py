@@ -239,15 +239,15 @@ class SearchPanel(Panel):
         chosen = kept.get(self._chosen.number) if self._chosen else None
         self._choose(chosen or (result.best() if result is not None else None))
 
-    def _sentence(self, found: SearchResult | None) -> str:
+    def _sentence(self, result: SearchResult | None) -> str:
         job = self.study.job
-        if found is None:
+        if result is None:
             doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}" if job else ""
             return doing or NOTHING
-        failed = len(found.candidates) - len(found.measured())
-        summary = f"{len(found.candidates)} of {found.total} candidates"
+        failed = len(result.candidates) - len(result.measured())
+        summary = f"{len(result.candidates)} of {result.total} candidates"
         summary += f", {failed} failed" if failed else ""
-        best = found.best()
+        best = result.best()
         text = f"best within limits: candidate {best.number}" if best else "none within limits"
         former = "" if self.study.is_current else "Outdated: "
         return (

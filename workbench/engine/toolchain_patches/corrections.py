@@ -308,7 +308,7 @@ def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
         while at.meta.get(TAG) == tag and _keeps(at):
             chain.append(at)
             at = at.args[0]
-        grids = {tuple(each.args[1:]) for each in chain if has_grid(each)}
+        grids = {tuple(member.args[1:]) for member in chain if has_grid(member)}
         if at.meta.get(TAG) != tag and len(grids) == 1:
             yield chain
 
@@ -325,11 +325,11 @@ def _keeps(node: fx.Node) -> bool:
     op = str(node.target)
     if node.op != "call_function" or not any(name in op for name in _SHAPING):
         return False
-    given, made = node.args[0].meta["val"], node.meta["val"]
+    given, result = node.args[0].meta["val"], node.meta["val"]
     if "permute" in op:
         moved = [axis for axis in node.args[1] if given.shape[axis] != 1]
         return moved == sorted(moved)
-    return bool(given.numel() == made.numel())
+    return bool(given.numel() == result.numel())
 
 
 @contextmanager
