@@ -16,7 +16,6 @@ from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink, load_settings
 from workbench.errors import ErrorInfo, Place, failure
 from workbench.history.runs import Simulated, run_of
-from workbench.npu.program import load
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.results import LowerResult, VerifyResult, load_result
@@ -162,6 +161,9 @@ def _deliverables(cache: Cache, key: str) -> Path:
 
 def _compared(outcome: board.BoardOutcome, folder: Path) -> tuple[Difference, ...]:
     """Compare the outputs with those of the functional simulator and of the quantized model."""
+    # Imported here: every verb of the command line imports this module, few need the simulator.
+    from workbench.npu.program import load
+
     if any(output is None for output in outcome.outputs):
         return ()
     bundle = next(folder.glob("*.bpte"))
