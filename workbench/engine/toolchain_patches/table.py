@@ -82,6 +82,7 @@ _PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
 _SCALARS = (
     "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 )
+_MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
     "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
@@ -428,6 +429,24 @@ PATCHES: tuple[Patch, ...] = (
             (f"{_TABLES}.call", "171bd6939a75e01e"),
             (f"{_TABLES}.generate_16_bit_table_values", "44ce74a9f9519e7d"),
         ),
+    ),
+    Patch(
+        "quantized_where_computed", "Quantize a value in the part of the program that computes it",
+        "correction",
+        (f"{_PARTITIONER}.partition",),
+        "A quantization without a mark gets that of the operator whose value it quantizes.",
+        "What is marked computes integers, and these are the quantized value.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_PARTITIONER}.partition", "512baae4f846ae81"),),
+    ),
+    Patch(
+        "layouts_moved_to_values", "Move a change of layout to the operand that has a layout",
+        "correction",
+        (f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node",),
+        "Where stock moves a change of layout to a single number, it is moved to the value.",
+        "A single number is the same in every layout; stock runs for everything else.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node", "82aadaa0bf04cd4a"),),
     ),
     Patch(
         "release_passthrough", "Keep values off the NPU that it would only pass through",

@@ -18,10 +18,12 @@ from workbench.targets.ethos_u.corrections import (
     JOINED,
     LAYOUTS,
     MINIMA,
+    MOVED,
     NEGATED,
     ONES,
     PIXELS,
     POOLS,
+    QUANTIZED,
     RESCALED,
     ROWS,
     SLICES,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 _SLICING = ("slice", "narrow", "chunk", "split", "split_with_sizes", "tensor_split", "unbind")
 _REDUCING = ("amax", "amin", "max", "min", "sum", "mean", "var")
 _PRODUCTS = ("matmul", "bmm", "scaled_dot_product_attention")
+_PARTING = ("chunk", "split", "split_with_sizes", "tensor_split", "unbind")
+_OF_TWO = ("add", "sub", "mul", "maximum", "minimum", "where")
 _GROWING = ("conv_transpose1d", "conv_transpose2d")
 _CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
 _POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
@@ -115,6 +119,18 @@ class _Reading:
             or (self.name(source) in passed and self.comes_from(source, makers, passed))
             for source in self.inputs(node)
         )
+
+    def is_behind_product(self, node: Node) -> bool:
+        """Return whether a value depends on a product of two activations."""
+        known, left = set[str](), [node]
+        while left:
+            at = left.pop()
+            if self.name(at) in _PRODUCTS:
+                return True
+            if at.id not in known:
+                known.add(at.id)
+                left += self.inputs(at)
+        return False
 
     def others(self, node: Node) -> tuple[Node, ...]:
         """Return the nodes that read what a node makes."""
@@ -202,6 +218,29 @@ def _resizes_one(reading: _Reading, node: Node) -> bool:
     return reading.name(node) == _RESIZING[0] and is_one and node.id in reading.wide
 
 
+def _is_of_number_first(reading: _Reading, node: Node) -> bool:
+    """Return whether the first operand of an operator is a single number, and others are not."""
+    if reading.name(node) == "rsub":
+        return True
+    sizes = [each.outputs[0].shape for each in reading.inputs(node) if each.outputs]
+    is_number = bool(sizes[1:]) and all(size == 1 for size in sizes[0])
+    return reading.name(node) in _OF_TWO and is_number
+
+
+def _multiplies_part_later(reading: _Reading, node: Node) -> bool:
+    """Return whether a 16-bit product reads a part of a split value, and another product."""
+    if reading.name(node) not in _PRODUCTS or node.id not in reading.wide:
+        return False
+    is_attention = reading.name(node) == _PRODUCTS[-1]
+    parts = [
+        each
+        for each in reading.inputs(node)
+        if reading.name(each) in _PARTING or reading.comes_from(each, _PARTING)
+    ]
+    others = [each for each in reading.inputs(node) if each not in parts]
+    return bool(parts) and (is_attention or any(map(reading.is_behind_product, others)))
+
+
 def _is_called_twice(reading: _Reading, node: Node) -> bool:
     if reading.name(node) not in _CONVOLUTIONS or node.id not in reading.wide:
         return False
@@ -259,6 +298,10 @@ FORECASTS: tuple[Forecast, ...] = (
              _resizes_one),
     Forecast(RESCALED, "{} is called twice with one input in 16 bits, and Vela rejects the "
              "program.", _SMALL, _is_called_twice),
+    Forecast(QUANTIZED, "{} multiplies a part of a value that another delegate computes, and takes "
+             "its integers for floats.", _SMALL, _multiplies_part_later),
+    Forecast(MOVED, "{} has a number as its first operand, and its elements may be in a wrong "
+             "order.", _ALL, _is_of_number_first),
     Forecast(MINIMA, "{} is computed with a constant of a wrong shape.", _SMALL, _is("amin")),
     Forecast(ONES, "{} reduces one element, and what joins it reads with a wrong shape.", _ALL,
              _reduces_one),
