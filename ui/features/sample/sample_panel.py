@@ -23,6 +23,7 @@ from ui.shared.chart import Chart, pen
 from ui.shared.figures import count, decibel, figure
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
@@ -73,10 +74,9 @@ class SamplePanel(Panel):
         self.chosen.setWordWrap(True)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
-        self.note = Label(self)
-        self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
+        self.note = StudyNote("", self)
         self.note.setContentsMargins(8, 0, 8, 0)
+        self.note.place_asked.connect(context.notices.place_asked)
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
         self.titles = {side: Label(TITLES[side], self) for side in SIDES}
         self.histogram = SidesPlot(SIDES, self)
@@ -88,8 +88,8 @@ class SamplePanel(Panel):
         job, result = self.study.job, self.study.found
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
+        text = ""
         if result is None:
-            self.note.setText("")
             self._values = {}
         else:
             folder = study_folder(self.context.session.cache, self.study.key)
@@ -98,10 +98,11 @@ class SamplePanel(Panel):
             text = f"{result.tensor} of sample {result.sample}, {shape}. {result.note}"
             if result.compiled_apart is not None:
                 text = f"{text}{_compared(result.compiled_apart, math.prod(result.shape))}"
-            former = "" if self.study.is_current else " Outdated."
-            self.note.setText(text.strip() + former)
             channels = int(np.prod(result.shape[1:-2])) if len(result.shape) > 3 else 1
             self.channel.setRange(-1, max(channels - 1, 0))
+        self.note.render_study(self.study, text.strip())
+        for chart in (*self.maps.values(), self.histogram):
+            chart.set_stale(result is not None and not self.study.is_current)
         self._draw()
 
     def render_selection(self, selected: Selected) -> None:

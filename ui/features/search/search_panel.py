@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 from ui.shared.figures import count, size
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
@@ -137,7 +138,8 @@ class SearchPanel(Panel):
         self.limits = LimitForm(self)
         self.start = QPushButton("Search", self)
         self.start.clicked.connect(self._on_start)
-        self.note = _text(self, hint=True)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(context.notices.place_asked)
         self.plot = TradeoffPlot("Candidates over cycles", self._describe, self, has_limits=False)
         self.plot.dot_chosen.connect(lambda dot, _adds: self._choose(self._dots[dot]))
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
@@ -220,7 +222,11 @@ class SearchPanel(Panel):
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
         self.start.setToolTip(literal(why))
-        self.note.setText(why or self._sentence(result))
+        if why:
+            self.note.show_text(why)
+        else:
+            summary = self._summary(result) if result is not None else ""
+            self.note.render_study(self.study, summary)
         self._dots = result.measured() if result is not None else []
         self._front = result.front() if result is not None else []
         numbers = {candidate.number for candidate in self._front}
@@ -239,19 +245,14 @@ class SearchPanel(Panel):
         chosen = kept.get(self._chosen.number) if self._chosen else None
         self._choose(chosen or (result.best() if result is not None else None))
 
-    def _sentence(self, found: SearchResult | None) -> str:
-        job = self.study.job
-        if found is None:
-            doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}" if job else ""
-            return doing or NOTHING
+    def _summary(self, found: SearchResult) -> str:
         failed = len(found.candidates) - len(found.measured())
         summary = f"{len(found.candidates)} of {found.total} candidates"
         summary += f", {failed} failed" if failed else ""
         best = found.best()
         text = f"best within limits: candidate {best.number}" if best else "none within limits"
-        former = "" if self.study.is_current else "Outdated: "
         return (
-            f"{former}{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
+            f"{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
             f"exceed a limit."
         )
 

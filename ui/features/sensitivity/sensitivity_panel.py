@@ -20,6 +20,7 @@ from ui.shared.figures import count, decibel, percent
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.assigner import preset_ids
@@ -111,9 +112,8 @@ class SensitivityPanel(Panel):
         self.view.addItems(VIEWS)
         self.view.setAccessibleName("Bar values")
         self.view.activated.connect(lambda _index: self._show_found())
-        self.note = Label(self)
-        self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(self.context.notices.place_asked)
         self._head = QHBoxLayout()
         for widget in (self.measure, self.samples, self.view):
             self._head.addWidget(widget)
@@ -156,7 +156,7 @@ class SensitivityPanel(Panel):
         is_done = has_more and result is not None and result.samples >= self.samples.value()
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
-        self.note.setText(self._sentence(result))
+        self.note.render_study(self.study, self._summary(result) if result is not None else "")
         if result is None:
             self._shown = []
             self.bars.render_bars([], np.zeros(0))
@@ -165,19 +165,12 @@ class SensitivityPanel(Panel):
         self.bars.set_stale(result is not None and not self.study.is_current)
         self._show_unit()
 
-    def _sentence(self, found: SensitivityResult | None) -> str:
-        job = self.study.job
-        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
-        if found is None:
-            return doing or NOTHING
-        text = (
+    def _summary(self, found: SensitivityResult) -> str:
+        return (
             f"Whole model {decibel(found.quantized.sqnr_db)} over "
             f"{plural(found.samples, 'sample')} of {found.data}, "
             f"{quality_origin(self.context.document.project)}."
         )
-        if not self.study.is_current:
-            text = f"Outdated: {text[0].lower()}{text[1:]}"
-        return f"{text} {doing}".strip()
 
     def _show_bars(self, found: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0
