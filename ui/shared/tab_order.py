@@ -1,7 +1,6 @@
 """The order of the Tab key: that of the layouts, which is the order in which a form is read.
 
-Qt's own order is that in which widgets are made. Panels and their contents are made when they are
-first shown, so each is put at its place when it is made.
+Qt's own order is that in which widgets are made, and panels are made when they are first shown.
 """
 
 from __future__ import annotations
@@ -37,9 +36,18 @@ def reading_order(widget: QWidget) -> list[QWidget]:
 
 
 def put_after(anchor: QWidget, widgets: Sequence[QWidget]) -> None:
-    """Let the Tab key go from a widget through others of its window, in their order."""
-    for before, after in pairwise((anchor, *widgets)):
-        QWidget.setTabOrder(before, after)
+    """Let the Tab key go from a widget through others, in their order."""
+    put_in_order([anchor, *widgets])
+
+
+def put_in_order(widgets: Sequence[QWidget]) -> None:
+    """Let the Tab key go through widgets in their order, in each window apart."""
+    windows: dict[QWidget, list[QWidget]] = {}
+    for widget in dict.fromkeys(widgets):
+        windows.setdefault(widget.window(), []).append(widget)
+    for inside in windows.values():
+        for before, after in pairwise(inside):
+            QWidget.setTabOrder(before, after)
 
 
 def _inside(widget: QWidget) -> Iterator[QWidget]:
@@ -65,15 +73,19 @@ def _parts(widget: QWidget) -> Iterator[QWidget]:
             yield page
     elif (layout := widget.layout()) is not None:
         yield from _placed(layout)
+    else:
+        inside = (part for part in widget.children() if isinstance(part, QWidget))
+        yield from (part for part in inside if not part.isWindow())
 
 
 def _placed(layout: QLayout) -> Iterator[QWidget]:
     """Yield the widgets of a layout, row by row."""
     numbers = list(range(layout.count()))
     if isinstance(layout, QGridLayout | QFormLayout):
-        # The row comes first; PySide's stubs call the tuple an object.
-        place: Callable[[int], Any] = layout.getItemPosition
-        numbers.sort(key=lambda number: tuple(place(number))[:2])
+        # PySide's stubs call the tuple of the position an object.
+        position: Callable[[int], Any] = layout.getItemPosition
+        known = 2 if isinstance(layout, QGridLayout) else 1
+        numbers.sort(key=lambda number: tuple(position(number))[:known])
     for item in (layout.itemAt(number) for number in numbers):
         if item is None:
             continue

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext, PanelId
+from ui.shared.tab_order import put_in_order, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
 from ui.shell.dock import Dock, arrange
@@ -286,6 +287,7 @@ class MainWindow(QMainWindow):
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
         dock.wanted.connect(self._on_dock_wanted)
+        dock.filled.connect(self._titles.start)
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
@@ -408,6 +410,21 @@ class MainWindow(QMainWindow):
                 dock.is_alone = docked == [dock]
         for dock in self.docks.values():
             dock.show_title()
+        self._order_tabs()
+
+    def _order_tabs(self) -> None:
+        """Let the Tab key go through the window as it is read: bars, left, middle, right, below.
+
+        The tabs of docks stay last: Qt deletes them at any time, which Python does not learn.
+        """
+        chain = reading_order(self.welcome)
+        for part in (self.pipeline, self.scoreboard, self.rail):
+            chain += reading_order(part)
+        for area in ("left", *self.workspaces.homes, "right", "bottom"):
+            docks = [self.docks[row.id] for row in PANELS if row.area == area]
+            for dock in docks:
+                chain += dock.tab_stops()
+        put_in_order([*chain, *self.notes.values(), *reading_order(self.statusBar())])
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.may_close:

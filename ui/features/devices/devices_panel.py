@@ -11,7 +11,6 @@ from pydantic import JsonValue
 from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
-    QGridLayout,
     QLineEdit,
     QPushButton,
     QSplitter,
@@ -32,6 +31,7 @@ from ui.features.devices.device_map import (
 from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
+from ui.shared.flow_row import FlowRow
 from ui.shared.labels import literal
 from ui.shared.panel import Panel
 from ui.shared.state_notes import StudyNote
@@ -144,7 +144,7 @@ NOTHING = (
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 _BARS = (3, 4)
-_SHOWN_LETTERS = 7
+_LIMITS_PX = 220
 
 
 class DevicesPanel(Panel):
@@ -203,7 +203,7 @@ class DevicesPanel(Panel):
         above = QVBoxLayout(cost)
         above.setContentsMargins(0, 6, 0, 0)
         above.setSpacing(4)
-        above.addLayout(self._head)
+        above.addWidget(self._head)
         above.addWidget(self.note)
         above.addWidget(self.views, 1)
         self.pages = Tabs(self)
@@ -227,12 +227,9 @@ class DevicesPanel(Panel):
         self.take.clicked.connect(self._on_take)
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(self.context.notices.place_asked)
-        self._head = QGridLayout()
-        for place, widget in enumerate((self.start, self.devices, self.configs, self.modes)):
-            self._head.addWidget(widget, 0, place)
-        self._head.addWidget(self.limits, 1, 1, 1, 2)
-        self._head.addWidget(self.take, 1, 3)
-        self._head.setColumnStretch(4, 1)
+        self.limits.setMinimumWidth(_LIMITS_PX)
+        self._head = FlowRow(self)
+        self._head.add(self.start, self.devices, self.configs, self.modes, self.limits, self.take)
 
     def _options(self) -> dict[str, JsonValue] | None:
         """Return the options of the study; None if the SRAM limits are invalid."""
@@ -375,8 +372,6 @@ def _choices(parent: QWidget, name: str, words: tuple[str, ...]) -> QComboBox:
     box = QComboBox(parent)
     box.setAccessibleName(name)
     box.addItems(words)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(_SHOWN_LETTERS)
     return box
 
 

@@ -29,7 +29,9 @@ from ui.state.selection import Selected
 from workbench.ids import StageId
 
 EMPTY_TEXT = "Run Export to see the modules."
-_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 38, Column.PARAMETERS: 58}
+_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
+# A narrower column tells nothing.
+_NARROWEST_TYPE_PX = 38
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
@@ -76,6 +78,9 @@ class ModuleTree(QTreeView):
         for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
             over = sum(given.values()) - room
             given[column] = max(_LEAST_PX[column], given[column] - max(over, 0))
+            if column == Column.TYPE and over > 0 and given[column] < _NARROWEST_TYPE_PX:
+                given[column] = 0
+        self.setColumnHidden(Column.TYPE, given.get(Column.TYPE, 1) == 0)
         for column, width in given.items():
             rest = max(room - sum(given.values()), 0) if column == Column.MODULE else 0
             self.header().resizeSection(column, width + rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.figure_table import FigureView
@@ -34,6 +35,7 @@ NO_RUNS = "No runs yet. Every evaluated or simulated configuration is listed her
 NO_PRESENT = "No run of the present configuration."
 NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
+_WIDE_PX = 760
 _KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
           "versions": "Version"}  # fmt: skip
 NO_PAIR = "Select two runs to compare them."
@@ -85,18 +87,28 @@ class RunsPanel(Panel):
         left = _stack(self, head, self.banner, self.none, self.table)
         plot = _stack(self, self.plot_note, self.plot)
         changes = _stack(self, self.change_note, self.change_table)
-        right = QSplitter(Qt.Orientation.Vertical, self)
+        right = self._right = QSplitter(Qt.Orientation.Vertical, self)
         for part in (plot, changes):
             right.addWidget(part)
             right.setCollapsible(right.count() - 1, False)
         right.setSizes([320, 220])
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(left)
         split.addWidget(right)
         split.setSizes([520, 420])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(split)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the table above the plot where there is too little room beside it."""
+        super().resizeEvent(event)
+        wide, high = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+        is_wide = self.width() >= _WIDE_PX
+        if self._split.orientation() != (wide if is_wide else high):
+            self._split.setOrientation(wide if is_wide else high)
+            self._right.setOrientation(high if is_wide else wide)
+            self._split.setSizes([520, 420] if is_wide else [220, 260])
 
     def _on_changed(self) -> None:
         self._mark("state")

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
     QPushButton,
-    QSpinBox,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -21,6 +20,8 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chart import Chart, pen
 from ui.shared.figures import count, decibel, figure
+from ui.shared.flow_row import FlowRow
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.state_notes import StudyNote
@@ -59,10 +60,10 @@ class SamplePanel(Panel):
         self.study.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
         self._values: dict[str, NDArray[Any]] = {}
-        self.sample = QSpinBox(self)
+        self.sample = SpinBox(self)
         self.sample.setRange(0, _MOST_SAMPLES)
         self.sample.setAccessibleName("Sample index")
-        self.channel = QSpinBox(self)
+        self.channel = SpinBox(self)
         self.channel.setRange(-1, 0)
         self.channel.setSpecialValueText("all")
         self.channel.setValue(-1)
@@ -114,6 +115,13 @@ class SamplePanel(Panel):
         self._show_ready()
 
     def _show_ready(self) -> None:
+        is_empty = not self._tensor and self.study.found is None
+        middle, top = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft
+        self.chosen.setAlignment(middle if is_empty else top)
+        self.chosen.setObjectName("Hint" if is_empty else "")
+        self.chosen.style().polish(self.chosen)
+        self._split.setVisible(not is_empty)
+        self._column.setStretchFactor(self.chosen, 1 if is_empty else 0)
         self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
@@ -151,16 +159,14 @@ class SamplePanel(Panel):
         self.histogram.set_theme(theme)
 
     def _arrange(self) -> None:
+        controls = FlowRow(self)
+        controls.add_field("Sample", self.sample)
+        controls.add(self.show_button)
+        controls.add_field("Channel", self.channel)
+        controls.add(self.difference)
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 8, 2)
-        bar.setSpacing(8)
-        left: tuple[QWidget, ...] = (Label("Sample", self), self.sample, self.show_button)
-        right: tuple[QWidget, ...] = (Label("Channel", self), self.channel, self.difference)
-        for part in left:
-            bar.addWidget(part)
-        bar.addStretch(1)
-        for part in right:
-            bar.addWidget(part)
+        bar.addWidget(controls)
         self.chosen.setContentsMargins(8, 0, 8, 0)
         sides = QWidget(self)
         row = QHBoxLayout(sides)
@@ -170,13 +176,13 @@ class SamplePanel(Panel):
             column.addWidget(self.titles[side])
             column.addWidget(self.maps[side], 1)
             row.addLayout(column, 1)
-        split = QSplitter(Qt.Orientation.Vertical, self)
+        split = self._split = QSplitter(Qt.Orientation.Vertical, self)
         for number, half in enumerate((sides, self.histogram)):
             split.addWidget(half)
             split.setStretchFactor(number, 2 - number)
             split.setCollapsible(number, False)
         split.setSizes([430, 210])
-        layout = QVBoxLayout(self)
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(2)
         layout.addLayout(bar)

@@ -20,6 +20,8 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.figures import count, size
+from ui.shared.flow_row import FlowRow
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.state_notes import StudyNote
@@ -42,35 +44,27 @@ _KIB = 1024.0
 _FIELD_PX = 74
 
 
-class LimitForm(QWidget):
+class LimitForm(FlowRow):
     """The limits and the size of the search. An empty field is no limit."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        rows = QVBoxLayout(self)
-        rows.setContentsMargins(0, 0, 0, 0)
-        self._row = QHBoxLayout()
-        rows.addLayout(self._row)
         self.accuracy = self._field(
             "Accuracy \u2265", "Custom metric, else top-1 in [0, 1], else SQNR in dB"
         )
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
-        self._row.addStretch(1)
-        self._row = QHBoxLayout()
-        rows.addLayout(self._row)
         self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
         self.widths = QCheckBox("Channels", self)
         self.widths.setToolTip("Search the numbers of output channels too, in blocks of 8")
-        self._row.addWidget(self.widths)
-        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0)
+        self.add(self.widths)
+        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0, "Train")
         self.train.setToolTip("Train every candidate with fewer channels; needs one process")
         self.train.setEnabled(False)
         self.widths.toggled.connect(self.train.setEnabled)
         self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
-        self._row.addStretch(1)
 
     def options(self) -> dict[str, JsonValue]:
         """Return the options of the study."""
@@ -93,19 +87,23 @@ class LimitForm(QWidget):
         check = QDoubleValidator(0.0, 1e12, 6, field)
         check.setLocale(QLocale.c())
         field.setValidator(check)
-        self._row.addWidget(Label(label, self))
-        self._row.addWidget(field)
+        self.add_field(label, field)
         return field
 
-    def _spin(self, words: tuple[str, str], least: int, most: int, value: int) -> QSpinBox:
+    def _spin(
+        self, words: tuple[str, str], least: int, most: int, value: int, title: str = ""
+    ) -> QSpinBox:
         one, many = words
-        spin = QSpinBox(self)
+        spin = SpinBox(self)
         spin.setRange(least, most)
         spin.setValue(value)
         spin.setAccessibleName(many.capitalize())
         spin.setSuffix(f" {many if value != 1 else one}")
         spin.valueChanged.connect(lambda now: spin.setSuffix(f" {many if now != 1 else one}"))
-        self._row.addWidget(spin)
+        if title:
+            self.add_field(title, spin)
+        else:
+            self.add(spin)
         return spin
 
 
@@ -158,9 +156,8 @@ class SearchPanel(Panel):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(self.start)
-        head.addWidget(self.limits)
-        head.addStretch(1)
+        head.addWidget(self.start, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self.limits, 1)
         left = QWidget(self)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QPushButton,
-    QSpinBox,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -17,6 +16,8 @@ from PySide6.QtWidgets import (
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.figures import count, decibel, percent
+from ui.shared.flow_row import FlowRow
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
@@ -63,7 +64,7 @@ class SensitivityPanel(Panel):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(4)
-        layout.addLayout(self._head)
+        layout.addWidget(self._head)
         layout.addWidget(self.note)
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.bars)
@@ -103,7 +104,7 @@ class SensitivityPanel(Panel):
     def _make_head(self) -> None:
         self.measure = QPushButton("Measure", self)
         self.measure.clicked.connect(self._on_measure)
-        self.samples = QSpinBox(self)
+        self.samples = SpinBox(self)
         self.samples.setRange(1, 100_000)
         self.samples.setValue(DEFAULT_SAMPLES)
         self.samples.setSuffix(" samples")
@@ -114,10 +115,8 @@ class SensitivityPanel(Panel):
         self.view.activated.connect(lambda _index: self._show_found())
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(self.context.notices.place_asked)
-        self._head = QHBoxLayout()
-        for widget in (self.measure, self.samples, self.view):
-            self._head.addWidget(widget)
-        self._head.addStretch(1)
+        self._head = FlowRow(self)
+        self._head.add(self.measure, self.samples, self.view)
 
     def _built_side(self) -> QWidget:
         side = QWidget(self)

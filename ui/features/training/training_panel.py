@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import decibel
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.state_notes import StudyNote
@@ -151,9 +152,10 @@ class TrainingForm(QWidget):
         )  # fmt: skip
         self.batch_norm.setSuffix(" epochs")
         self.patience = self._count(
-            "Stop after", standard.patience, 1, "Consecutive epochs without a better SQNR"
-        )
-        self.patience.setSuffix(" epochs without improvement")
+            "Stop without gain for", standard.patience, 1,
+            "Consecutive epochs without a better SQNR",
+        )  # fmt: skip
+        self.patience.setSuffix(" epochs")
 
     @property
     def is_complete(self) -> bool:
@@ -191,7 +193,7 @@ class TrainingForm(QWidget):
         return box
 
     def _count(self, label: str, value: int, least: int, meaning: str) -> QSpinBox:
-        spin = QSpinBox(self)
+        spin = SpinBox(self)
         spin.setRange(least, _MOST)
         spin.setValue(value)
         spin.valueChanged.connect(lambda _value: self.edited.emit())
