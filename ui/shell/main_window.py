@@ -189,6 +189,15 @@ class MainWindow(QMainWindow):
         self.toasts.raise_all()
         return panel if isinstance(panel, Panel) else None
 
+    def go_to(self, panel_id: PanelId) -> None:
+        """Bring a panel to the front, and give the focus to its first control."""
+        panel = self.reveal(panel_id)
+        stops = reading_order(panel) if panel is not None else []
+        for widget in stops:
+            if widget.isVisible() and widget.isEnabled():
+                widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
+                return
+
     def toggle_drawer(self, panel_id: PanelId) -> None:
         """Show a panel of the drawer, or close the drawer if it shows the panel."""
         dock = self.docks[panel_id]
@@ -351,7 +360,7 @@ class MainWindow(QMainWindow):
             self._toggles[row_of.id] = toggle
             show = QAction(f"Go to {row_of.title}", self)
             show.setShortcut(QKeySequence(f"Alt+{number}" if number <= 9 else ""))
-            show.triggered.connect(partial(self.reveal, row_of.id))
+            show.triggered.connect(partial(self.go_to, row_of.id))
             self.addAction(show)
             self.actions_by_id[f"go_{row_of.id}"] = show
         for name in ("palette", "theme"):
