@@ -19,14 +19,13 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QListWidget,
     QPushButton,
-    QSpinBox,
     QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.shared.appearance import Appearance
-from ui.shared.forms import PathField
+from ui.shared.forms import PathField, SpinBox
 from ui.shared.labels import Label, literal
 from ui.shared.theme import THEMES, Theme
 from ui.state.settings import Settings
@@ -113,7 +112,7 @@ class PreferencesDialog(QDialog):
         self.ahead.setToolTip("The cost is then there before you ask for it; an edit ends the work")
         self.ahead.setChecked(self._settings.lower_ahead)
         self.ahead.clicked.connect(partial(setattr, self._settings, "lower_ahead"))
-        self.limit = QSpinBox(self)
+        self.limit = SpinBox(self)
         self.limit.setAccessibleName("Cache limit")
         self.limit.setRange(1, 10_000)
         self.limit.setSuffix(" GiB")
@@ -136,7 +135,7 @@ class PreferencesDialog(QDialog):
         self.checkout = PathField("ExecuTorch checkout", "", self, kind="folder")
         self.checkout.line.setPlaceholderText("used to build runners")
         self.checkout.set_text(settings.executorch)
-        self.time_limit = QSpinBox(self)
+        self.time_limit = SpinBox(self)
         self.time_limit.setAccessibleName("Simulation timeout")
         self.time_limit.setRange(1, 24 * 60)
         self.time_limit.setSuffix(" min")

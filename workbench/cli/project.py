@@ -121,6 +121,7 @@ def _add_data(new: argparse.ArgumentParser) -> None:
 
 def _new(options: argparse.Namespace) -> int:
     path: Path = options.project
+    store.require_folder(path)
     if options.aot:
         return _take_over(options)
     if options.recipe:

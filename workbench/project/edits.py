@@ -122,6 +122,15 @@ def move_rule(project: Project, rule_id: str, position: int) -> Project:
     return revise(project, rules=(*rest[:position], rule, *rest[position:]))
 
 
+def match_rule(project: Project, rule_id: str, match: str) -> Project:
+    """Return the project in which one rule is for another match; its strength is kept."""
+    find_rule(project, rule_id)
+    rules = tuple(
+        r.model_copy(update={"match": match}) if r.id == rule_id else r for r in project.rules
+    )
+    return revise(project, rules=rules)
+
+
 def enable_rule(project: Project, rule_id: str, *, enabled: bool) -> Project:
     """Return the project with one rule enabled or disabled."""
     find_rule(project, rule_id)

@@ -224,7 +224,9 @@ class SimulationView(Tabs):
             page = QWidget(split)
             layout = QVBoxLayout(page)
             layout.setContentsMargins(6, 6, 0, 0)
-            layout.addWidget(Label(title, page))
+            heading = Label(title, page)
+            heading.setWordWrap(True)
+            layout.addWidget(heading)
             layout.addWidget(plot, 1)
         split.setSizes([430, 270, 270])
         return split
