@@ -386,8 +386,8 @@ def _dot(row: DeviceRow) -> DevicePoint:
     return DevicePoint(totals.inference_ms, totals.sram_bytes / 1024, row.is_best)
 
 
-def _summary(found: SweepResult) -> str:
-    done = sum(1 for point in found.points if point.totals is not None or point.problem)
-    left_out = sum(1 for point in found.points if point.problem)
-    text = f"{done} of {found.total} points, estimated by {found.tool}"
+def _summary(result: SweepResult) -> str:
+    done = sum(1 for point in result.points if point.totals is not None or point.problem)
+    left_out = sum(1 for point in result.points if point.problem)
+    text = f"{done} of {result.total} points, estimated by {result.tool}"
     return text + (f"; {left_out} skipped, see Remark." if left_out else ".")

@@ -121,8 +121,8 @@ class OperatorSupportView(QWidget):
         self.modules_chosen.emit(modules)
 
 
-def _summary(found: Placement) -> str:
-    problems = (f"{d.kind}: {d.problem}" for d in found.devices if d.problem)
+def _summary(placement: Placement) -> str:
+    problems = (f"{d.kind}: {d.problem}" for d in placement.devices if d.problem)
     return " ".join(problems) or "Not compiled. Operators that only Vela rejects are not found."
 
 

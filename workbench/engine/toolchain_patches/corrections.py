@@ -159,7 +159,7 @@ def layouts_moved_to_values() -> Iterator[list[str]]:
         values = frontier.all_input_nodes
         rank = frontier.meta["val"].dim() if values[1:] else 0
         is_number = FuseIdenticalInputTransformsPass.is_layout_invariant
-        laid_out = [each for each in values if values[1:] and not is_number(each, rank)]
+        laid_out = [operand for operand in values if values[1:] and not is_number(operand, rank)]
         if len(laid_out) != 1 or laid_out[0] is values[0]:
             stock(self, node, frontier, previous)
             return

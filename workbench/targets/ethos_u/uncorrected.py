@@ -222,7 +222,7 @@ def _is_of_number_first(reading: _Reading, node: Node) -> bool:
     """Return whether the first operand of an operator is a single number, and others are not."""
     if reading.name(node) == "rsub":
         return True
-    sizes = [each.outputs[0].shape for each in reading.inputs(node) if each.outputs]
+    sizes = [source.outputs[0].shape for source in reading.inputs(node) if source.outputs]
     is_number = bool(sizes[1:]) and all(size == 1 for size in sizes[0])
     return reading.name(node) in _OF_TWO and is_number
 
@@ -233,11 +233,11 @@ def _multiplies_part_later(reading: _Reading, node: Node) -> bool:
         return False
     is_attention = reading.name(node) == _PRODUCTS[-1]
     parts = [
-        each
-        for each in reading.inputs(node)
-        if reading.name(each) in _PARTING or reading.comes_from(each, _PARTING)
+        source
+        for source in reading.inputs(node)
+        if reading.name(source) in _PARTING or reading.comes_from(source, _PARTING)
     ]
-    others = [each for each in reading.inputs(node) if each not in parts]
+    others = [source for source in reading.inputs(node) if source not in parts]
     return bool(parts) and (is_attention or any(map(reading.is_behind_product, others)))
 
 
