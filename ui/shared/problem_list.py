@@ -101,9 +101,11 @@ def on_the_cpu(nodes: Sequence[CpuNode]) -> Iterator[Problem]:
     alike: dict[tuple[str, str], list[CpuNode]] = {}
     for node in nodes:
         alike.setdefault((operator_name(node.op), node.reason), []).append(node)
-    for (name, reason), found in alike.items():
-        what = f"{len(found)} {name} operators run" if len(found) > 1 else f"{name} runs"
-        where = Place(kind="node", id=found[0].node)
+    for (name, reason), alike_nodes in alike.items():
+        what = (
+            f"{len(alike_nodes)} {name} operators run" if len(alike_nodes) > 1 else f"{name} runs"
+        )
+        where = Place(kind="node", id=alike_nodes[0].node)
         text = f"{what} on the CPU: {reason}"
         yield Problem("warning", text, "", where, "Lower", code="operator-on-cpu")
 

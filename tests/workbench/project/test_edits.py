@@ -56,6 +56,7 @@ def test_that_a_rule_nobody_has_is_named_with_those_there_are(verb):
     [
         lambda p: edits.assign(p, "io", "", "uint8"),
         lambda p: edits.enable_rule(p, "r1", enabled=False),
+        lambda p: edits.match_rule(p, "r1", "stem"),
         lambda p: edits.rename(p, "other"),
         lambda p: edits.set_notes(p, "a\nb"),
         lambda p: edits.assign_many(p, "module_name", ["a", "b"], "float"),
