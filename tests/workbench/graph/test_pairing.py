@@ -81,3 +81,46 @@ def test_that_a_grid_that_was_renumbered_is_not_taken_for_another():
     assert pairing.to_right(["q"]) == {"q_1"}
     assert not pairing.removed
     assert not pairing.changed
+
+
+F32 = TensorInfo((1, 4), "float32")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (call("n"), call("n"), ""),
+        (call("n", outputs=(F32,)), call("n", outputs=(F32, F32)), "1 outputs became 2"),
+        (call("n", outputs=(F32,)), call("n", outputs=(TensorInfo((1, 8), "float32"),)),
+         "1\u00d74 f32 became 1\u00d78 f32"),
+        (call("n", attrs={"stride": "1"}), call("n", attrs={"stride": "2"}), "stride 1 became 2"),
+        (call("n", attrs={"b": "1", "a": "x"}), call("n", attrs={"a": "y"}),
+         "a x became y; b 1 became none"),
+        (call("n", attrs={"origin": "1", "debug_handle": "1", "bytes": "7"}), call("n"), ""),
+    ],
+)  # fmt: skip
+def test_that_the_differences_of_two_operators_are_told_one_by_one(one, other, words):
+    before, after = (chain("quantized", *FLOAT.nodes[:1], n) for n in (one, other))
+    pairing = Pairing(before, before, after)
+    assert pairing.changed == ({"n": words} if words else {})
+    assert pairing.changed_right == pairing.changed
+
+
+def test_that_a_grid_with_several_scales_is_told_by_their_number_and_the_least():
+    def scaled(*scales):
+        q = QParams("int8", scales, (0,) * len(scales), -128, 127, 0)
+        return Node("q", "quantize_per_channel", "quantize", outputs=(TensorInfo((1,), "int8", q),))
+
+    before, after = (chain("quantized", FLOAT.nodes[0], n)
+                     for n in (scaled(0.5, 0.25), scaled(0.5, 0.125, 1.0)))  # fmt: skip
+    words = Pairing(before, before, after).changed["q"]
+    assert "2 scales from 0.25" in words
+    assert "3 scales from 0.125" in words
+
+
+def test_that_operators_of_another_kind_are_no_counterpart():
+    before = chain("quantized", FLOAT.nodes[0], call("n", "aten.relu.default"))
+    after = chain("quantized", FLOAT.nodes[0], call("n", "aten.tanh.default"))
+    pairing = Pairing(FLOAT, before, after)
+    assert pairing.removed == pairing.added == {"n"}
+    assert pairing.changed == {}

@@ -326,3 +326,23 @@ def test_that_shared_table_memory_needs_an_operation_to_end(macs, found):
     stream.words.pop()
     stream.set(ACTIVATION=0, OFM_BASE0=96, BLOCKDEP=2).do("POOL", 1).do("STOP")
     assert codes(run(stream, CHECKED, weights=TABLE)) == found
+
+
+def test_that_modules_hints_and_places_of_a_fault_are_told():
+    info = fault(Stream().set(COPY, IFM_BASE0=128).do("POOL", 1).do("STOP"))
+    assert (info.where.kind, info.where.id) == ("file", "program")
+    assert info.hint.startswith("The program is damaged")
+    own = fault(Stream().set(COPY).do("POOL", 1))
+    assert own.hint == "It is cut short."
+    early = fault(Stream().do("STOP"), scratch=0xFFFFFFFF)
+    assert "NPU_OP" not in early.message
+
+
+def test_that_the_first_wait_of_a_copy_in_table_memory_is_named():
+    stream = Stream().set(dma((0, 0), (1 << 8, 0), 256)).do("DMA_START")
+    stream.set(COPY, ACTIVATION=16).do("POOL", 1).do("STOP")
+    (found,) = run(stream, CHECKED, weights=TABLE).findings
+    assert found.code == "missing-wait"
+    assert "table memory" in found.message
+    (other,) = run(copied_then_used(wait=False), CHECKED, weights=bytes(32)).findings
+    assert "region 1" in other.message

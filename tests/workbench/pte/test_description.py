@@ -156,3 +156,26 @@ def test_that_noise_behind_the_mark_is_refused_in_a_sentence(noise):
 def test_that_what_is_no_program_is_refused_with_what_to_choose():
     with refused("program-not-executorch"):
         describe(b"PK\x03\x04 a zip file, say")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("whole.pte", None, None), ("cut.pte", lambda data: data[:900], "program-damaged"),
+        ("other.pte", lambda data: b"\0" * len(data), "program-not-executorch"),
+        ("empty.ptd", lambda data: data[:4] + b"FT01" + bytes(900), "program-damaged"),
+        ("raw.bin", lambda data: b"vela_bin_stream\0" + bytes(900), None),
+    ],
+)  # fmt: skip
+def test_that_a_large_file_is_decoded_before_it_is_read(tmp_path, monkeypatch, name, content, code):
+
+    data = (PROGRAMS / "u55.pte").read_bytes()
+    data = content(data) if content else data
+    (tmp_path / name).write_bytes(data)
+    assert description.program_bytes(tmp_path / name) == data
+    monkeypatch.setattr(description, "_LARGE_BYTES", 100)
+    if code is None:
+        assert description.program_bytes(tmp_path / name) == data
+    else:
+        with refused(code):
+            description.program_bytes(tmp_path / name)
