@@ -68,30 +68,36 @@ def test_that_velas_names_are_refused_beside_an_own_file(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "named"),
     [
-        ("", "no section [System_Config.NAME]"),
-        (SYSTEM, "no section [Memory_Mode.NAME]"),
-        (SYSTEM.replace("core_clock=400e6\n", "") + MODES, "[System_Config.Mine] lacks core_clock"),
-        (SYSTEM.replace("Sram_clock_scale=0.5\n", "") + MODES, "lacks Sram_clock_scale"),
-        (SYSTEM.replace("400e6", "nan") + MODES, "core_clock=nan"),
-        (SYSTEM.replace("OffChipFlash\n", "Tape\n") + MODES, "has a port 'Tape'"),
-        (SYSTEM + MODES.replace("arena_mem_area=Axi0\n", ""), "[Memory_Mode.Flash] lacks arena"),
-        (SYSTEM + MODES.replace("const_mem_area=Axi1", "const_mem_area=Sram"), "Axi0 or Axi1"),
+        ("", "vela-config-section-missing", "System_Config"),
+        (SYSTEM, "vela-config-section-missing", "Memory_Mode"),
+        (SYSTEM.replace("core_clock=400e6\n", "") + MODES, "vela-config-value-invalid",
+         "core_clock"),
+        (SYSTEM.replace("Sram_clock_scale=0.5\n", "") + MODES, "vela-config-value-invalid",
+         "Sram_clock_scale"),
+        (SYSTEM.replace("400e6", "nan") + MODES, "vela-config-value-invalid", "core_clock=nan"),
+        (SYSTEM.replace("OffChipFlash\n", "Tape\n") + MODES, "vela-config-value-invalid", "Tape"),
+        (SYSTEM + MODES.replace("arena_mem_area=Axi0\n", ""), "vela-config-value-invalid",
+         "[Memory_Mode.Flash]"),
+        (SYSTEM + MODES.replace("const_mem_area=Axi1", "const_mem_area=Sram"),
+         "vela-config-value-invalid", "const_mem_area=Sram"),
         (SYSTEM + MODES.replace("Memory_Mode.Flash\narena", "Memory_Mode.None\narena"),
-         "inherits from [Memory_Mode.None]"),
-        (SYSTEM + MODES + "arena_cache_size=lots\n", "arena_cache_size=lots"),
-        ("core_clock=1\n", "is not a valid .ini"),
-        (SYSTEM + SYSTEM + MODES, "is not a valid .ini"),
+         "vela-config-value-invalid", "[Memory_Mode.None]"),
+        (SYSTEM + MODES + "arena_cache_size=lots\n", "vela-config-value-invalid",
+         "arena_cache_size=lots"),
+        ("core_clock=1\n", "vela-config-invalid", "mine.ini"),
+        (SYSTEM + SYSTEM + MODES, "vela-config-invalid", "mine.ini"),
     ],
 )  # fmt: skip
-def test_that_what_is_missing_or_wrong_is_said_with_its_section_and_a_hint(text, words):
+def test_that_what_is_missing_or_wrong_is_said_with_its_section_and_a_hint(text, code, named):
     with pytest.raises(WorkbenchError) as caught:
         parse(text, "mine.ini")
-    message = next(i for i in caught.value.infos if words in i.message)
-    assert message.message.startswith("mine.ini")
-    assert message.hint
-    assert message.where.id == "target.options.config_ini"
+    info = next(i for i in caught.value.infos if named in i.message)
+    assert info.code == code
+    assert info.message.startswith("mine.ini")
+    assert info.hint
+    assert info.where.id == "target.options.config_ini"
 
 
 def test_that_a_file_that_cannot_be_read_is_a_problem_of_the_option(folder):

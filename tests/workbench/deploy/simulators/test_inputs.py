@@ -7,7 +7,6 @@ import pytest
 
 from tests.problems import refused
 from workbench.deploy.simulators.run import ones, read_samples
-from workbench.errors import WorkbenchError
 
 A = {"type": "tensor", "dtype": "float32", "shape": [1, 2, 3]}
 B = {"type": "tensor", "dtype": "int8", "shape": [1, 4]}
@@ -39,18 +38,16 @@ def test_that_several_samples_stand_along_the_first_axis(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "array", "said"),
+    ("name", "array"),
     [
-        ("x.npy", X.astype(np.float64), "is float64; .* needs float32"),
-        ("x.npy", X.reshape(1, 3, 2), r"has the shape \(1, 3, 2\)"),
-        ("x.npy", X[0], r"has the shape \(2, 3\)"),
-        ("x.bin", X[:, :1], "has 12 bytes; .* needs 24 a sample"),
-        ("x.bin", X[:0], "has 0 bytes"),
+        ("x.npy", X.astype(np.float64)), ("x.npy", X.reshape(1, 3, 2)), ("x.npy", X[0]),
+        ("x.bin", X[:, :1]), ("x.bin", X[:0]),
     ],
-)
-def test_that_a_wrong_type_or_shape_is_named(tmp_path, name, array, said):
-    with pytest.raises(WorkbenchError, match=said):
+)  # fmt: skip
+def test_that_a_wrong_type_or_shape_is_named(tmp_path, name, array):
+    with refused("simulator-input-unfit") as caught:
         read_samples([written(tmp_path, name, array)], [A])
+    assert name in caught.value.infos[0].message
 
 
 def test_that_too_few_unequal_and_unreadable_inputs_are_told(tmp_path):
