@@ -231,6 +231,7 @@ def test_that_transposes_at_the_start_ask_for_another_layout():
     assert made.gain == ExpectedGain(cycles=200)
     assert made.written[0].place == "net.py, net()"
     assert "2 transposes" in made.evidence
+    assert turned("Transpose", spec="a:b/net.py:net").written[0].place == "a:b/net.py, net()"
     assert turned("Conv2D", "Transpose") is None
     assert turned("Transpose", modules=("head",)) is None
     assert turned("Transpose", rank=3) is None

@@ -76,7 +76,8 @@ def _place(model: ModelSource) -> str:
     """Return where the example input is created; "" if not in code."""
     if model.inputs or model.input_shapes or ".py:" not in model.spec:
         return ""
-    return model.spec.replace(":", ", ", 1) + "()"
+    file, _, name = model.spec.rpartition(":")
+    return f"{file}, {name}()"
 
 
 _CONVOLUTION = "Conv2D"

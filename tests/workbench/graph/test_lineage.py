@@ -120,3 +120,34 @@ def test_that_a_part_keeps_its_neighbours_and_no_more() -> None:
     part = isolate(FLOAT, {"bn"})
     assert [node.id for node in part.nodes] == ["conv2d", "bn", "relu"]
     assert [(edge.source, edge.target) for edge in part.edges] == [("conv2d", "bn"), ("bn", "relu")]
+
+
+def test_that_a_grid_has_its_operation_for_an_owner_where_the_level_has_no_grid() -> None:
+    lineage = Lineage({"float": FLOAT, "edge": EDGE})
+    assert lineage.counterparts("edge", "q", "float").how == "owner"
+    assert lineage.counterparts("edge", "q", "float").nodes == ("x",)
+    assert lineage.translate("edge", ["q", "aten_conv"], "float") == {"x", "conv2d"}
+    without = lineage.translate("edge", ["q", "aten_conv"], "float", with_owners=False)
+    assert without == {"conv2d"}
+    assert lineage.translate("edge", ["nobody"], "float") == frozenset()
+
+
+def test_that_numbers_of_owners_are_not_carried_and_those_of_one_level_stay() -> None:
+    lineage = Lineage({"float": FLOAT, "edge": EDGE})
+    numbers = {"q": 1.0, "aten_conv": 2.0}
+    assert lineage.carry(numbers, "edge", "float") == {"conv2d": 2.0}
+    same = lineage.carry(numbers, "edge", "edge")
+    assert same == numbers
+    assert same is not numbers
+    assert lineage.counterparts("edge", "q", "edge") == (("q",), "same")
+
+
+def test_that_nodes_are_looked_for_in_the_preferred_level_first() -> None:
+    lineage = Lineage({"float": FLOAT, "edge": EDGE})
+    assert lineage.level_of(["x"], "edge") == "edge"
+    assert lineage.level_of(["x"], "float") == "float"
+    assert lineage.level_of(["bn", "q"], "edge") == "edge"
+    assert lineage.level_of(["bn"], "edge") == "float"
+    assert lineage.level_of(["q"], "quantized") == "edge"
+    assert lineage.level_of(["nobody"], "edge") is None
+    assert lineage.level_of([], "edge") is None
