@@ -250,6 +250,17 @@ def test_that_an_index_of_a_gather_may_be_any_of_the_rows():
                 Machine(blob).run([A.astype(np.int8)])
 
 
+def test_that_any_row_may_be_gathered_where_no_largest_index_is_given():
+    settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
+        "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
+        "DMA0_IDX": 0,
+    }  # fmt: skip
+    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
+    blob = stream.blob(np.array([3, 0, 0, 0], np.int32).tobytes() + bytes(range(32)))
+    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
+    assert found[:8] == [*range(24, 32)]
+
+
 @pytest.mark.parametrize(
     ("family", "settings"),
     [("u55", {"DMA0_LEN": 0}), ("u65", {"DMA0_DST_REGION": 1 | 3 << 9}),

@@ -127,6 +127,13 @@ def test_that_a_folder_as_large_as_the_limits_is_read_whole(folder, monkeypatch)
     monkeypatch.setattr(project_code, "MAX_FILES", 2)
     monkeypatch.setattr(project_code, "_MAX_ENTRIES", 1)
     assert len(read_folder(folder).files) == 2
+    # Other files do not count as code.
+    for number in range(20):
+        (folder / f"notes{number}.txt").write_text("")
+    monkeypatch.setattr(project_code, "_MAX_ENTRIES", 21)
+    assert len(read_folder(folder).files) == 2
+    monkeypatch.setattr(project_code, "_MAX_ENTRIES", 20)
+    assert read_folder(folder).files == {}
 
 
 @pytest.mark.parametrize(
