@@ -141,3 +141,15 @@ def test_that_a_firmware_and_a_command_may_name_the_project(made, tmp_path):
     assert set(found.files) == {"folder", "pte", "elf"}
     with refused("board-program-missing"):
         board.program_of(tmp_path, "other", named, "ethos-u55-128")
+
+
+def test_that_notes_say_what_the_firmware_does_not_print(made):
+    marker, program, link, log = made
+    with FakeBoard(marker, lines_of([])) as fake:
+        silent = board.run(link(fake.port), program, log)
+    assert any("ET_LOG_DUMP_OUTPUT" in note for note in silent.report.notes)
+    marker.unlink()
+    with FakeBoard(marker, lines_of([("char", VALUES)])) as fake:
+        whole = board.run(link(fake.port), program, log)
+    assert whole.report.notes == ()
+    assert whole.outputs[0] is not None

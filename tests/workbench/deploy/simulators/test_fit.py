@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.problems import refused
-from workbench.deploy.simulators.compatibility import Program, read_runner
+from workbench.deploy.simulators.compatibility import Program, read_runner, runner_for, setup_for
 from workbench.deploy.simulators.compatibility import check as check_fit
 from workbench.deploy.simulators.discovery import (
     SIMULATORS,
     MachineSettings,
+    adopt_runner,
     check,
     device_of,
     environment,
@@ -23,7 +24,7 @@ from workbench.deploy.simulators.discovery import (
     version_of,
 )
 from workbench.deploy.simulators.process import Run, command
-from workbench.errors import WorkbenchError
+from workbench.errors import ErrorInfo, WorkbenchError
 
 U55 = SIMULATORS[0]
 PROGRAMS = Path(__file__).parents[3] / "data" / "programs"
@@ -184,3 +185,58 @@ def test_that_a_memory_mode_of_the_users_own_fits_any_runner(bench):
     check_fit(Program("net", own), runner, device_of("ethos-u55-128"))
     with refused("runner-memory-mode-mismatch"):
         check_fit(Program("net", data), runner, device_of("ethos-u55-128"))
+
+
+def test_that_the_setup_of_a_target_is_what_this_machine_has(bench):
+    def code(target="ethos-u55-128", mode="Shared_Sram"):
+        made = setup_for(target, mode)
+        return made.code if isinstance(made, ErrorInfo) else made
+
+    assert code() == "runner-not-configured"
+    first = bench.runner(name="first.elf")
+    save_settings(MachineSettings(runners=(str(first),), fast=True))
+    assert code() == "simulator-not-installed"
+    assert code("ethos-u85-256") == "runner-for-target-missing"
+    assert code("tpu") == "simulator-device-unknown"
+    simulator = bench.simulator()
+    both = (str(bench.folder / "gone.elf"),)
+    save_settings(MachineSettings(runners=both, simulators={"u55": str(simulator)}))
+    assert code() == "runner-unreadable"
+    save_settings(MachineSettings(runners=(str(first),), simulators={"u55": str(simulator)}))
+    made = code()
+    assert (made.device.target, made.runner.path, made.installed.path) == (
+        "ethos-u55-128", first, simulator
+    )  # fmt: skip
+    assert made.address is None
+
+
+def test_that_runners_for_files_come_before_those_with_a_program_of_their_own(bench):
+    program = bench.program().read_bytes()
+    built = bench.runner(name="built.elf", placement="embedded", program=program)
+    files = bench.runner(name="files.elf")
+    large = bench.runner("u85", name="large.elf")
+    device = device_of("ethos-u55-128")
+
+    def chosen(*paths, mode="Shared_Sram"):
+        settings = MachineSettings(runners=tuple(map(str, paths)))
+        runner = runner_for(device, mode, settings)
+        return runner and runner.path
+
+    assert chosen(built, files) == files
+    assert chosen(built) == built
+    assert chosen(large) is None
+    assert chosen() is None
+    files.write_bytes(large.read_bytes())
+    assert chosen(files, built) == built
+
+
+def test_that_a_runner_is_put_first_with_its_address(bench):
+    first, second = bench.runner(name="a.elf"), bench.runner(name="b.elf")
+    adopt_runner(first, 0x1000)
+    made = adopt_runner(second)
+    assert made.runners == (str(second), str(first))
+    assert made.addresses == {str(first): 0x1000}
+    again = adopt_runner(first)
+    assert again.runners == (str(first), str(second))
+    assert again.addresses == {}
+    assert load_settings() == again
