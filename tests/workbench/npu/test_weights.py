@@ -285,3 +285,23 @@ def test_that_depthwise_groups_of_the_u85_have_a_gap_that_grows_with_its_macs(ma
     places = order_u85(chosen, 0)
     group = int(chosen.rounding) + gap
     assert len(places) % group == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "block", "ublock", "rounding"),
+    [
+        ({"macs": 128}, 32, 32, 1), ({"macs": 256}, 32, 32, 1), ({"macs": 512}, 64, 64, 1),
+        ({"macs": 256, "ofm_ublock": 8}, 64, 64, 1), ({"macs": 512, "ifm_bits": 32}, 32, 32, 1),
+        ({"macs": 256, "sparse": True}, 128, 128, 1),
+        ({"macs": 512, "sparse": True, "ifm_bits": 16}, 64, 64, 1),
+        ({"macs": 256, "part_kernel": True}, 16, 16, 5),
+        ({"macs": 256, "part_kernel": True, "ifm_bits": 16}, 16, 8, 10),
+        ({"macs": 256, "part_kernel": True, "sparse": True}, 16, 16, 10),
+        ({"macs": 256, "part_kernel": True, "sparse": True, "ifm_bits": 16}, 16, 16, 10),
+        ({"macs": 256, "depthwise": True, "part_kernel": True}, 32, 1, 10),
+    ],
+)  # fmt: skip
+def test_that_blocks_of_the_u85_are_those_of_vela(settings, block, ublock, rounding):
+    """Vela 5.1.0, ethos_u85.cpp and ethos_u85_weight_encoder.cpp."""
+    chosen = geometry(**{"ofm_ublock": 16, **settings})
+    assert (chosen.ifm_block, chosen.ifm_ublock, chosen.rounding) == (block, ublock, rounding)

@@ -5,8 +5,9 @@ import pytest
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.cli import main
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits, store
-from workbench.project.configs import A8W8, PRESETS_BY_ID, FormatConfig
+from workbench.project.configs import A8W8, PRESETS_BY_ID, FormatConfig, PluginConfig
 from workbench.project.model import TargetChoice
 from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.targets import TARGETS, target_of
@@ -134,3 +135,18 @@ def test_that_the_command_line_assigns_formats_and_patterns(tmp_path, capsys):
     assert "regex_name" in capsys.readouterr().out
     assert main([*add[:-1], json.dumps({"scheme": "mxint"})]) == 2
     assert "needs 'width'" in capsys.readouterr().err
+
+
+def test_that_the_formats_take_neither_plug_ins_nor_inputs_and_outputs():
+    own = PluginConfig(reference="own.py:narrow")
+    fitting = FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4})
+    assert FORMATS.refusal(CHOICE, fitting, "global") == ""
+    assert FORMATS.refusal(CHOICE, None, "module_name") == ""
+    for config, kind in ((own, "global"), (fitting, "finder"), (None, "quantizer"), (None, "io"),
+                         (fitting, "io"), (A8W8, "module_name")):  # fmt: skip
+        assert FORMATS.refusal(CHOICE, config, kind), (config, kind)
+    graph = GraphSnapshot("float", (), ())
+    assert FORMATS.check(CHOICE) == FORMATS.forecast(CHOICE, graph, (), ()) == []
+    assert FORMATS.warnings(CHOICE, fitting, ()) == []
+    assert FORMATS.facet(CHOICE, "compile") == FORMATS.facet(CHOICE, "quantizer") == "formats"
+    assert set(FORMATS.figures(CHOICE)) == {"Numbers"}
