@@ -145,6 +145,13 @@ def test_that_neighbours_that_are_there_only_because_of_it_go_along():
     assert made.gain.cpu_operators == 5
 
 
+def test_that_a_gain_of_one_operator_is_a_gain():
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    made = found(project, cpu("lin", "float", "head"))["float:r2"]
+    assert made.gain.cpu_operators == 1
+    assert made.expected.startswith("Up to 1 fewer on the CPU of 1")
+
+
 def test_that_as_many_conversions_as_operators_are_no_gain():
     edge = edge_of(("x", "input", "x"), ("a", "call", "linear"), ("output", "output", ""))
     project = edits.assign(make_project(), "module_name", "head", "float")

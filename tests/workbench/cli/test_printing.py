@@ -49,6 +49,8 @@ def test_that_a_terminal_has_a_bar_that_a_line_takes_the_place_of(monkeypatch):
     assert sys.stderr.getvalue() == (
         "       lower " + "█" * 12 + "·" * 12 + "  50% half way t (0 s)"
     )
+    progress.update("lower", 0.0, "")
+    assert "·" * 24 + "   0%" in sys.stderr.getvalue()
     progress.update("lower", None, "")
     assert sys.stderr.getvalue().endswith("\r\x1b[2K       lower …  (0 s)")
     progress.line("done")
