@@ -81,6 +81,7 @@ _PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
 _SCALARS = (
     "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 )
+_CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
 _MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
@@ -439,6 +440,15 @@ PATCHES: tuple[Patch, ...] = (
         "A single number is the same in every layout; stock runs for everything else.",
         proven={"executorch": "1.5.1"},
         pins=((f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node", "82aadaa0bf04cd4a"),),
+    ),
+    Patch(
+        "computed_weights_on_cpu", "Leave convolutions with computed weights to the CPU",
+        "correction",
+        (f"{_CONVOLVING}.is_node_tosa_supported",),
+        "Convolutions whose weights are no constant are rejected.",
+        "Stock decides on all others; the CPU computes those that it would fail on.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_CONVOLVING}.is_node_tosa_supported", "da2ce803605d42f8"),),
     ),
     Patch(
         "release_passthrough", "Keep values off the NPU that it would only pass through",
