@@ -414,8 +414,9 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "fine_tables", "Give steep 16-bit functions further tables", "correction",
-        (f"{_TABLES}.call",),
-        "Functions that one table is too coarse for get further tables before stock runs.",
+        (f"{_TABLES}.call", f"{_TABLES}.generate_16_bit_table_values"),
+        "A first table reaches beyond the grid where that is nearer, and functions that it is too "
+        "coarse for get further tables before stock runs.",
         "Stock makes the first table; the others add what it lacks, computed for every code.",
         proven={"executorch": "1.5.1"},
         pins=(
