@@ -538,7 +538,10 @@ def plain_operators():
         steps = functional.max_pool1d(functional.avg_pool1d(x.flatten(2), 3, 2), 2)
         mean = functional.adaptive_avg_pool1d(steps, 1).flatten(1)
         whole = functional.avg_pool2d(functional.softplus(x), 6).flatten(1)
-        return best + mean + whole, torch.logsumexp(steps, -1)
+        spread = functional.normalize(steps, dim=1).std(-1) + functional.rms_norm(mean, (8,))
+        grown = functional.interpolate(steps, scale_factor=2).square().mean(-1)
+        both = torch.lerp(torch.max(mean, whole), grown, 0.3)
+        return best + mean + whole + spread, torch.logsumexp(steps, -1), both
 
     return made(lambda: _Layer(conv(3, 8), run, norm=nn.InstanceNorm2d(8, affine=True)), 1, 3, 6, 6)
 

@@ -88,6 +88,38 @@ def products_of_parts():
     return _made(run, (1, 8, 12), nn.Linear(12, 18))
 
 
+def filters_in_a_buffer():
+    """A mean behind a convolution whose weights are a buffer, as fixed filters are."""
+
+    def run(x, norm, conv):
+        x = conv(norm(torch.log(torch.conv1d(x, made.filters, stride=4).abs() + 0.1)))
+        return functional.adaptive_avg_pool1d(torch.relu(x), 1)
+
+    made, inputs = _made(run, (1, 1, 64), nn.BatchNorm1d(6), nn.Conv1d(6, 3, 3, 2))
+    made.register_buffer("filters", torch.randn(6, 1, 8) * 0.3)
+    return made, inputs
+
+
+def computed_kernel():
+    """A correlation with a template."""
+
+    def run(x, conv):
+        features = conv(x)
+        return torch.conv2d(features, features[:, :, 2:5, 2:5] * 0.1)
+
+    return _made(run, _IMAGE, _conv())
+
+
+def permuted_back_and_forth():
+    """Products of 16 bits on the CPU, with changes of layout between that undo each other."""
+
+    def run(x, first, second):
+        keys = torch.einsum("bnd,bne->bde", first(x), second(x))
+        return torch.einsum("bnd,bde,bn->bne", first(x), keys, second(x).sum(-1))
+
+    return _made(run, (1, 6, 8), nn.Linear(8, 8), nn.Linear(8, 8))
+
+
 def number_minus_value():
     """A convolution subtracted from one."""
     return _made(lambda x, conv: 1 - conv(x), _IMAGE, _conv())

@@ -12,6 +12,8 @@ from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
 from workbench.targets.ethos_u.corrections import (
+    BUFFERS,
+    COMPUTED,
     FLIPPED,
     JOINED,
     LAYOUTS,
@@ -137,3 +139,26 @@ def test_that_a_single_pixel_is_repeated_on_the_npu(engine):
 
 def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(engine):
     assert is_right(engine, network("grown_part_of_input", "a16w8", U55))
+
+
+def test_that_a_buffer_is_taken_as_weights(engine):
+    made = network("filters_in_a_buffer", "a8w8", U85)
+    assert is_right(engine, made)
+    assert places(engine, made, BUFFERS) == ("filters",)
+    off = network("filters_in_a_buffer", "a8w8", U85, **{BUFFERS: False})
+    assert engine.run(off, "prepare") == "done"
+    rows = engine.result(off, "prepare").corrections
+    assert [row.state for row in rows if row.id == BUFFERS] == ["off"]
+
+
+def test_that_a_convolution_with_computed_weights_runs_on_the_cpu(engine):
+    made = network("computed_kernel", "a8w8", U85)
+    assert is_right(engine, made)
+    assert len(places(engine, made, COMPUTED)) == 1
+    operators = [node.op for node in engine.result(made, "lower").cpu_nodes]
+    assert "aten.convolution.default" in operators
+    assert not is_right(engine, network("computed_kernel", "a8w8", U85, **{COMPUTED: False}))
+
+
+def test_that_a_value_that_is_only_permuted_back_and_forth_stays_off_the_npu(engine):
+    assert is_right(engine, network("permuted_back_and_forth", "a16w8", U55))

@@ -24,13 +24,12 @@ from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
 from executorch.backends.arm.constants import (
     DEQUANT_PER_TENSOR_OP,
+    DQ_OPS,
     Q_OPS,
     QUANT_PER_TENSOR_OP,
 )
+from executorch.backends.arm.operator_support.convolution_support import ConvolutionSupported
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.backends.transforms.fuse_identical_input_transforms_pass import (
-    FuseIdenticalInputTransformsPass,
-)
 from executorch.backends.transforms.propagate_view_copy_permute_pass import (
     PropagateViewCopyPermuteUpPass,
 )
@@ -157,10 +156,10 @@ def layouts_moved_to_values() -> Iterator[list[str]]:
 
     def move(self: Any, node: fx.Node, frontier: fx.Node, previous: fx.Node) -> None:
         values = frontier.all_input_nodes
-        rank = frontier.meta["val"].dim() if values[1:] else 0
-        is_number = FuseIdenticalInputTransformsPass.is_layout_invariant
-        laid_out = [operand for operand in values if values[1:] and not is_number(operand, rank)]
-        if len(laid_out) != 1 or laid_out[0] is values[0]:
+        sizes = [operand.meta["val"].numel() for operand in values]
+        shape = frontier.meta["val"].shape
+        laid_out = [operand for operand in values[1:] if operand.meta["val"].shape == shape]
+        if len(laid_out) != 1 or sizes[0] != 1 or shape.numel() == 1:
             stock(self, node, frontier, previous)
             return
         node.replace_all_uses_with(node.all_input_nodes[0])
@@ -328,6 +327,35 @@ def quantized_by_makers() -> Iterator[list[str]]:
         yield computed
     finally:
         TOSAPartitioner.partition = stock
+
+
+@contextmanager
+def computed_weights_refused() -> Iterator[list[str]]:
+    """Leave convolutions whose weights are computed to the CPU, while the block runs.
+
+    Stock takes them, and its passes fail on weights that are no constant.
+
+    Yields:
+        The names of the convolutions.
+    """
+    stock = ConvolutionSupported.is_node_tosa_supported
+    refused: list[str] = []
+
+    def supported(self: Any, node: fx.Node, tosa_spec: Any) -> bool:
+        weights: Any = node.args[1]
+        while weights.target in DQ_OPS:
+            weights = weights.args[0]
+        if weights.op == "call_function":
+            self.reporter.report_reject(node, "Its weights are computed; the NPU needs constants.")
+            refused.append(node.name)
+            return False
+        return bool(stock(self, node, tosa_spec))
+
+    ConvolutionSupported.is_node_tosa_supported = supported
+    try:
+        yield refused
+    finally:
+        ConvolutionSupported.is_node_tosa_supported = stock
 
 
 @contextmanager

@@ -23,6 +23,8 @@ from torch.export.graph_signature import InputKind
 # Steps of the output by which a table may depart: 1/1,000 of the largest value.
 _ALLOWED = 32
 _MOST_WINDOWS = 4
+# Steps by which stock's table may depart at the end of a grid, and for how many codes.
+_FLAT, _FEW = 4, 8
 _BITS, _CODES = 7, 1 << 15
 
 
@@ -35,6 +37,32 @@ class Window(NamedTuple):
     centre: int
     shift: int
     table: torch.Tensor
+
+
+_STOCK = InsertTableOpsPass.generate_16_bit_table_values
+
+
+def first_table(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
+    """Return stock's table of a function with its shift, or one of half the precision.
+
+    The values of stock's table end where the grid of the output ends, so that the line to the first
+    value beyond is too flat. With half the precision they reach twice as far.
+    """
+    table, shift = _STOCK(function, into, out)
+    if out.dtype is not torch.int16:
+        return table, shift
+    room = {"qmin": 2 * out.qmin, "qmax": 2 * out.qmax, "dtype": torch.int32}
+    wide, more = _STOCK(function, into, out._replace(**room))
+    codes = torch.arange(into.qmin, into.qmax + 1)
+    values = function((codes - into.get_zp_per_tensor()) * into.get_scale_per_tensor())
+    exact = values.reshape(-1).to(torch.float64) / out.get_scale_per_tensor()
+    exact = torch.where(torch.isfinite(exact), exact.clamp(out.qmin, out.qmax), torch.nan)
+    errors = [
+        (_read(each, codes, 2.0**by).clamp(out.qmin, out.qmax) - exact).abs().nan_to_num(0.0)
+        for each, by in ((table, shift), (wide, more))
+    ]
+    flat, reaching = (int((error > _FLAT).sum()) for error in errors)
+    return (wide, more) if reaching + _FEW < flat else (table, shift)
 
 
 def windows_of(function: Any, into: Any, out: Any) -> tuple[list[Window], torch.Tensor]:
@@ -57,7 +85,7 @@ def windows_of(function: Any, into: Any, out: Any) -> tuple[list[Window], torch.
     low, high = out.qmin, out.qmax
     exact = (values / out.get_scale_per_tensor()).nan_to_num(0.0, float(high), float(low))
     exact = exact.round().clamp(low, high)
-    table, shift = InsertTableOpsPass.generate_16_bit_table_values(function, into, out)
+    table, shift = first_table(function, into, out)
     now = _read(table, codes, 2.0**shift).clamp(low, high)
     windows = list[Window]()
     while len(windows) < _MOST_WINDOWS:
@@ -120,28 +148,45 @@ def tables_refined() -> Iterator[list[str]]:
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
         windows_by_node = {node: _windows(self, node) for node in list(graph_module.graph.nodes)}
         added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
-        refined.extend(node.name for node, windows in windows_by_node.items() if windows)
+        refined.extend(node.name for node, more in windows_by_node.items() if more or _reaches(self, node))
         result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.
             result = ArmPass.call(self, result.graph_module)
         return result
 
+    def generate(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
+        return first_table(function, into, out)
+
     InsertTableOpsPass.call = call
+    InsertTableOpsPass.generate_16_bit_table_values = staticmethod(generate)
     try:
         yield refined
     finally:
         InsertTableOpsPass.call = stock
+        InsertTableOpsPass.generate_16_bit_table_values = staticmethod(_STOCK)
 
 
 def _windows(tables: Any, node: fx.Node) -> list[Window]:
     """Return the further tables of a node; none for anything but a 16-bit function."""
+    given = _function_of(tables, node)
+    return [] if given is None else windows_of(*given)[0]
+
+
+def _reaches(tables: Any, node: fx.Node) -> bool:
+    """Return whether the first table of a node reaches beyond the grid of its output."""
+    given = _function_of(tables, node)
+    return given is not None and first_table(*given)[1] != _STOCK(*given)[1]
+
+
+def _function_of(tables: Any, node: fx.Node) -> tuple[Any, Any, Any] | None:
+    """Return the function of a node and its grids; None for anything but a 16-bit function."""
     if node.op != "call_function" or node not in tables.table_ops:
-        return []
+        return None
     grids = [node.meta.get(name, {}) for name in ("input_qparams", "output_qparams")]
     if any(len(grid) != 1 or grid[0].dtype is not torch.int16 for grid in grids):
-        return []
-    return windows_of(tables.table_ops[node], grids[0][0], grids[1][0])[0]
+        return None
+    return tables.table_ops[node], grids[0][0], grids[1][0]
 
 
 def _add(tables: Any, node: fx.Node, windows: list[Window]) -> fx.Node:

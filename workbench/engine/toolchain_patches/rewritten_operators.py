@@ -7,6 +7,7 @@ returns the names of the nodes that it replaced.
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,11 @@ class _Writer:
     def readers(self) -> list[fx.Node]:
         """The nodes that read the node."""
         return list(self._node.users)
+
+    @property
+    def shape(self) -> list[int]:
+        """The shape of the node's value."""
+        return [*self._node.meta["val"].shape]
 
     def replace(self, result: Any) -> None:
         """Put what was made in the place of the node, or of the parts of its tuple."""
@@ -479,7 +485,99 @@ def _leaky(write: _Writer, x: fx.Node, low: Any = 1 / 8, high: Any = 1 / 3, *res
     return None if any(rest) else write(_ATEN.leaky_relu.default, x, (low + high) / 2)
 
 
+def _deviation(write: _Writer, x: fx.Node, dims: Any = None, *rest: Any, **named: Any) -> Any:
+    """Write a standard deviation as the root of the variance."""
+    unbiased = rest[0] if rest else True
+    keep = rest[1] if rest[1:] else False
+    correction = named.get("correction", 1)
+    if correction not in {0, 1, None}:
+        return None
+    every = list(range(x.meta["val"].dim()))
+    is_unbiased = bool(unbiased) and correction != 0
+    keep = bool(keep or named.get("keepdim"))
+    return write(_ATEN.sqrt.default, write(_ATEN.var.dim, x, dims or every, is_unbiased, keep))
+
+
+def _root_mean_square(
+    write: _Writer, x: fx.Node, shape: Any, weight: Any = None, eps: float | None = None
+) -> fx.Node:
+    """Write RMSNorm with its mean and its root."""
+    dims = [-1 - each for each in range(len(shape))]
+    mean = write(_ATEN.mean.dim, write(_ATEN.pow.Tensor_Scalar, x, 2), dims, True)
+    least = torch.finfo(x.meta["val"].dtype).eps if eps is None else eps
+    root = write(_ATEN.rsqrt.default, write(_ATEN.add.Tensor, mean, least))
+    made = write(_ATEN.mul.Tensor, x, root)
+    return made if weight is None else write(_ATEN.mul.Tensor, made, weight)
+
+
+def _between(write: _Writer, a: fx.Node, b: fx.Node, weight: Any) -> fx.Node:
+    apart = write(_ATEN.mul.Tensor, write(_ATEN.sub.Tensor, b, a), weight)
+    return write(_ATEN.add.Tensor, a, apart)
+
+
+def _product_added(write: _Writer, x: fx.Node, a: fx.Node, b: fx.Node, *, value: Any = 1) -> Any:
+    product = write(_ATEN.mul.Tensor, a, b)
+    scaled = product if value == 1 else write(_ATEN.mul.Tensor, product, value)
+    return write(_ATEN.add.Tensor, x, scaled)
+
+
+def _distance(
+    write: _Writer, a: fx.Node, b: fx.Node, p: float = 2, eps: float = 1e-6, keep: bool = False
+) -> fx.Node | None:
+    """Write the Euclidean distance of rows."""
+    if p != 2:
+        return None
+    apart = write(_ATEN.add.Tensor, write(_ATEN.sub.Tensor, a, b), eps)
+    square = write(_ATEN.pow.Tensor_Scalar, apart, 2)
+    return write(_ATEN.sqrt.default, write(_ATEN.sum.dim_IntList, square, [-1], keep))
+
+
+def _repeated(write: _Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node | None:
+    """Repeat the steps of a sequence a whole number of times."""
+    del factors
+    n, channels, steps = x.meta["val"].shape
+    result = write.shape[-1]
+    if result % steps:
+        return None
+    del size
+    each = write(_ATEN.unsqueeze.default, x, 3)
+    wide = write(_ATEN.expand.default, each, [n, channels, steps, result // steps])
+    return write(_ATEN.reshape.default, wide, [n, channels, result])
+
+
+def _shuffled(write: _Writer, x: fx.Node, groups: int) -> fx.Node:
+    """Write a shuffle of channels as an exchange of two dimensions."""
+    n, channels, *rest = x.meta["val"].shape
+    apart = write(_ATEN.reshape.default, x, [n, groups, channels // groups, *rest])
+    turned = write(_ATEN.transpose.int, apart, 1, 2)
+    return write(_ATEN.reshape.default, turned, [n, channels, *rest])
+
+
 _PLAIN: dict[Any, Any] = {
+    _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
+    _ATEN.clamp_max.default: lambda write, x, high: write(_ATEN.clamp.default, x, None, high),
+    _ATEN.expand_as.default: lambda write, x, like: write(
+        _ATEN.expand.default, x, [*like.meta["val"].shape]
+    ),
+    _ATEN.square.default: lambda write, x: write(_ATEN.pow.Tensor_Scalar, x, 2),
+    _ATEN.std.dim: _deviation,
+    _ATEN.std.correction: _deviation,
+    _ATEN.max.other: lambda write, a, b: write(_ATEN.maximum.default, a, b),
+    _ATEN.min.other: lambda write, a, b: write(_ATEN.minimum.default, a, b),
+    _ATEN.rms_norm.default: _root_mean_square,
+    _ATEN.lerp.Scalar: _between,
+    _ATEN.lerp.Tensor: _between,
+    _ATEN.addcmul.default: _product_added,
+    _ATEN.pairwise_distance.default: _distance,
+    _ATEN.upsample_nearest1d.default: _repeated,
+    _ATEN.upsample_nearest1d.vec: _repeated,
+    _ATEN.channel_shuffle.default: _shuffled,
+    _ATEN.log2.default: lambda write, x: write(
+        _ATEN.mul.Tensor, write(_ATEN.log.default, x), 1 / math.log(2)
+    ),
+    _ATEN.exp2.default: lambda write, x: write(
+        _ATEN.exp.default, write(_ATEN.mul.Tensor, x, math.log(2))
+    ),
     _ATEN.conv1d.padding: _same,
     _ATEN.conv2d.padding: _same,
     _ATEN.adaptive_avg_pool1d.default: _mean,
@@ -648,6 +746,28 @@ def _spread(write: _Writer, value: fx.Node, dim: int, stride: int) -> fx.Node:
     return write(_ATEN.reshape.default, padded, [*shape[:dim], shape[dim] * stride, *after])
 
 
+def take_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Make parameters of buffers that convolutions, linears and embeddings have as weights.
+
+    ExecuTorch's passes give the dimensions of buffers no fixed size.
+    """
+    del quantizer
+    done = list[str]()
+    for node in [each for each in module.graph.nodes if each.op == "get_attr"]:
+        value = _constant_of(module, node)
+        owner, _, name = str(node.target).rpartition(".")
+        holder = module.get_submodule(owner)
+        is_weight = any(_name(user) in _FOLDED_INTO or _name(user) in _READ for user in node.users)
+        if value is None or not is_weight or isinstance(getattr(holder, name), torch.nn.Parameter):
+            continue
+        delattr(holder, name)
+        held = torch.nn.Parameter(value, requires_grad=False)
+        holder.register_parameter(name, held)
+        done.append(node.name)
+    return done
+
+
+_READ = ("embedding",)
 SEPARATED = "separated_weights"
 _FOLDED_INTO = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear")
 

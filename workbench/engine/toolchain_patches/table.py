@@ -82,6 +82,7 @@ _PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
 _SCALARS = (
     "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 )
+_CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
 _MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
@@ -421,8 +422,9 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "fine_tables", "Give steep 16-bit functions further tables", "correction",
-        (f"{_TABLES}.call",),
-        "Functions that one table is too coarse for get further tables before stock runs.",
+        (f"{_TABLES}.call", f"{_TABLES}.generate_16_bit_table_values"),
+        "A first table reaches beyond the grid where that is nearer, and functions that it is too "
+        "coarse for get further tables before stock runs.",
         "Stock makes the first table; the others add what it lacks, computed for every code.",
         proven={"executorch": "1.5.1"},
         pins=(
@@ -447,6 +449,15 @@ PATCHES: tuple[Patch, ...] = (
         "A single number is the same in every layout; stock runs for everything else.",
         proven={"executorch": "1.5.1"},
         pins=((f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node", "82aadaa0bf04cd4a"),),
+    ),
+    Patch(
+        "computed_weights_on_cpu", "Leave convolutions with computed weights to the CPU",
+        "correction",
+        (f"{_CONVOLVING}.is_node_tosa_supported",),
+        "Convolutions whose weights are no constant are rejected.",
+        "Stock decides on all others; the CPU computes those that it would fail on.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_CONVOLVING}.is_node_tosa_supported", "da2ce803605d42f8"),),
     ),
     Patch(
         "release_passthrough", "Keep values off the NPU that it would only pass through",

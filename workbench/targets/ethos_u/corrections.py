@@ -73,7 +73,8 @@ JOINED, FLIPPED = "joined_computed", "flips_of_copies"
 RESCALED, POOLS, ROWS = "rescales_joined", "padded_pools", "clamps_over_rows"
 NEGATED, PIXELS = "negations_rescaled", "repeated_pixels"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
-PLAIN = "plain_operators"
+PLAIN, BUFFERS = "plain_operators", "weights_from_buffers"
+COMPUTED = "computed_weights_on_cpu"
 _EXECUTORCH = {"executorch": "1.5.1"}
 
 _VELA = {"ethos-u-vela": "5.1.0"}
@@ -130,12 +131,14 @@ CORRECTIONS: tuple[Correction, ...] = (
         title="Give steep 16-bit functions further tables",
         fault="A 16-bit function has 513 values with straight lines between them. Functions that "
         "bend within 128 codes, such as rsqrt of a norm or exp behind a mask, differ by thousands "
-        "of steps from the quantized model.",
+        "of steps from the quantized model. The values of a table end where the grid of its output "
+        "ends, so that the line to the first value beyond is too flat: up to 40 steps in softmax.",
         link="",
         proven=_EXECUTORCH,
         network="x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) in a16w8",
-        instead="Where one table departs by more than 32 steps, up to four further tables over "
-        "windows of codes add the difference.",
+        instead="Such a table has half the precision and twice the reach. Where one table departs "
+        "by more than 32 steps, up to four further tables over windows of codes add the "
+        "difference.",
         why_right="In its window a further table has a value for every code, or for every few; "
         "outside it is zero. The program is compared with the quantized model as ever.",
         step="lowering",
@@ -169,6 +172,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="The operator's integers are what its quantization gives.",
         step="lowering",
         function="quantized_by_makers",
+    ),
+    Correction(
+        id=COMPUTED,
+        title="Leave convolutions with computed weights to the CPU",
+        fault="A convolution in 8 bits whose weights are computed, as in dynamic convolutions and "
+        "trackers that correlate with a template, is taken for the NPU, and ExecuTorch's passes "
+        'fail on it ("unsupported param type, call_function").',
+        link="",
+        proven=_EXECUTORCH,
+        network="conv2d(x, self.template(y)) in a8w8",
+        instead="It runs on the CPU in float.",
+        why_right="The CPU computes the float convolution of the quantized values, which is what "
+        "the quantized model does.",
+        step="lowering",
+        function="computed_weights_refused",
     ),
     Correction(
         id=RELEASED,
@@ -245,9 +263,11 @@ CORRECTIONS: tuple[Correction, ...] = (
         id=PLAIN,
         title="Write operators without a pattern with operators that have one",
         fault="The quantizer has no pattern for pools over one dimension or the whole "
-        "image, instance norms, softplus, mish, logsigmoid, logsumexp, roll and rrelu: they stay "
-        "on the CPU in float, and split the program. A convolution with an even kernel and "
-        'padding "same" is padded after quantization, and its program is wrong.',
+        "image, instance norms, RMSNorm, softplus, mish, logsigmoid, logsumexp, roll, rrelu, std, "
+        "clamp_min, expand_as, max and min of two tensors or of all, square, lerp, addcmul, "
+        "pairwise_distance, channel_shuffle, log2, exp2 and nearest interpolation over one "
+        "dimension: they stay on the CPU in float, and split the program. A convolution with an "
+        'even kernel and padding "same" is padded after quantization, and its program is wrong.',
         link="",
         proven=_EXECUTORCH,
         network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
@@ -508,6 +528,20 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="A linear is this product, with weights the other way round.",
         step="rewrites",
         function="write_linears",
+    ),
+    Correction(
+        id=BUFFERS,
+        title="Take buffers as weights",
+        fault="Where a convolution or a linear has a buffer as its weights, as log-mel front ends "
+        "and fixed filters have, ExecuTorch's passes give its dimensions no fixed size, and fail "
+        'behind it ("Dynamic mean.dim decomposition is not supported").',
+        link="",
+        proven=_EXECUTORCH,
+        network="conv1d(x, self.filters).mean(-1) with self.register_buffer('filters', ...)",
+        instead="Such a buffer becomes a parameter.",
+        why_right="Both are the same tensor, and neither changes in a compiled program.",
+        step="rewrites",
+        function="take_weights",
     ),
     Correction(
         id=SCALARS,

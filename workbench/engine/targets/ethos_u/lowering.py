@@ -160,9 +160,8 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         context.check_cancelled()
         if error_info := loop_refused(error):
             raise error_info from error
-        if forecasts:
-            raise WorkbenchError([*forecasts, lowering_failed(error)]) from error
-        raise
+        failed = lowering_failed(error, foretold=bool(forecasts))
+        raise WorkbenchError([*forecasts, failed]) from error
     result = _result(context, lowered, compiled, edge, runtime)
     warnings = (*result.warnings, *(f"{info.message} {info.hint}" for info in forecasts))
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
@@ -227,9 +226,9 @@ def refusal(
     except ValueError as error:
         # Error type of the passes before Vela.
         return str(error)
-    except Exception:
+    except Exception as error:  # noqa: BLE001 - a pass manager raises nothing else
         context.check_cancelled()
-        raise
+        return lowering_failed(error, foretold=False).message
     return ""
 
 

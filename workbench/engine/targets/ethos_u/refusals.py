@@ -61,12 +61,17 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     return WorkbenchError([info])
 
 
-def lowering_failed(error: Exception) -> ErrorInfo:
-    """Return what ExecuTorch's passes said when they failed in a way that was foretold."""
-    text = str(error.__cause__ or error).strip() or type(error).__name__
+def lowering_failed(error: Exception, *, foretold: bool) -> ErrorInfo:
+    """Return what ExecuTorch's passes said when they failed."""
+    lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+    hint = (
+        "The forecast of this program names the likely cause."
+        if foretold
+        else "workbench blame finds the module. Keep it off the NPU, or leave it in float."
+    )
     return ErrorInfo(
-        message=f"The program could not be lowered: {text}"[:600],
-        hint="The forecast of this program names the likely cause.",
+        message=f"ExecuTorch could not lower the program: {lines[0]}"[:600],
+        hint=hint,
         where=Place(kind="stage", id="lower"),
         details=str(error),
         code="lowering-failed",
