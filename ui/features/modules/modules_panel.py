@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
 # A narrower column tells nothing.
-_NARROWEST_TYPE_PX = 38
+_NARROWEST_TYPE_PX = 48
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
@@ -192,7 +192,7 @@ class ModulesPanel(Panel):
         )
         header = self.tree.header()
         header.setStretchLastSection(False)
-        header.setMinimumSectionSize(48)
+        header.setMinimumSectionSize(_NARROWEST_TYPE_PX)
         self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.tree.preset_key_pressed.connect(self._on_preset_key)
         self.tree.menu_asked.connect(self._on_menu_asked)
