@@ -78,6 +78,21 @@ def flipped_product():
     return _made(run, (1, 8, 12), nn.Linear(12, 6), nn.Linear(12, 6))
 
 
+def products_of_parts():
+    """Two products in a row of the parts of a linear, as attention has them."""
+
+    def run(x, linear):
+        query, key, value = linear(x).chunk(3, -1)
+        return torch.tanh(query @ key.transpose(1, 2)) @ value
+
+    return _made(run, (1, 8, 12), nn.Linear(12, 18))
+
+
+def number_minus_value():
+    """A convolution subtracted from one."""
+    return _made(lambda x, conv: 1 - conv(x), _IMAGE, _conv())
+
+
 def function_of_flipped():
     """A function of a flipped function."""
     return _made(lambda x: torch.sigmoid(torch.flip(torch.tanh(x), [3])), (1, 4, 6, 8))

@@ -15,9 +15,11 @@ from workbench.targets.ethos_u.corrections import (
     FLIPPED,
     JOINED,
     LAYOUTS,
+    MOVED,
     NEGATED,
     PIXELS,
     POOLS,
+    QUANTIZED,
     RESCALED,
     ROWS,
     SLICES,
@@ -74,6 +76,8 @@ QUICK = [
     ("rows_compared", "a16w8", U65, RESCALED),
     ("wide_padded_pool", "a8w8", U85, POOLS),
     ("clamped_rows", "a16w8", U55, ROWS),
+    ("products_of_parts", "a16w8", U55, QUANTIZED),
+    ("number_minus_value", "a8w8", U55, MOVED),
 ]
 SLOW = [
     ("largest_of_part", "a8w8", U55, SLICES),

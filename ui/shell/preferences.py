@@ -47,9 +47,9 @@ class _Measured(QObject):
 class _Measure(QRunnable):
     """Sums the file sizes of the cache in a worker thread."""
 
-    def __init__(self, root: Path, told: _Measured) -> None:
+    def __init__(self, root: Path, measured: _Measured) -> None:
         super().__init__()
-        self._root, self._told = root, told
+        self._root, self._told = root, measured
 
     def run(self) -> None:
         total = 0
@@ -228,9 +228,9 @@ class _ProbeSignals(QObject):
 class _ProbeTask(QRunnable):
     """Probes the tools and their versions in a worker thread."""
 
-    def __init__(self, told: _ProbeSignals) -> None:
+    def __init__(self, signals: _ProbeSignals) -> None:
         super().__init__()
-        self._told = told
+        self._told = signals
 
     def run(self) -> None:
         self._told.done.emit(findings())
@@ -266,9 +266,9 @@ class DoctorDialog(QDialog):
         self.page.setText(_LOOKING)
         QThreadPool.globalInstance().start(_ProbeTask(self._told))
 
-    def _on_told(self, found: Sequence[Finding]) -> None:
+    def _on_told(self, findings: Sequence[Finding]) -> None:
         self.again.setEnabled(True)
-        self.page.setHtml("".join(self._row(finding) for finding in found))
+        self.page.setHtml("".join(self._row(finding) for finding in findings))
 
     def _row(self, finding: Finding) -> str:
         theme = self._theme

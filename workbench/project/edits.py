@@ -277,7 +277,7 @@ def choose_method(project: Project, scope: MethodScope, match: str, method: Meth
     """
     new = RangeMethod(scope=scope, match=match, method=method)
     kept = [m for m in project.range_methods if (m.scope, m.match) != (scope, match)]
-    ordered = tuple(sorted([*kept, new], key=lambda each: each.strength))
+    ordered = tuple(sorted([*kept, new], key=lambda entry: entry.strength))
     ranges = tuple(r for r in project.ranges if scope != "tensor" or r.tensor != match)
     return revise(project, range_methods=ordered, ranges=ranges)
 

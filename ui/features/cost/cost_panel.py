@@ -430,5 +430,5 @@ def _module_text(cost: ModuleCost) -> str:
 
 def _touches(module: str, modules: frozenset[str]) -> bool:
     """Return whether a module contains or is inside one of these."""
-    around = any(inside(each, frozenset({module})) for each in modules)
+    around = any(inside(other, frozenset({module})) for other in modules)
     return bool(module) and (around or inside(module, modules))

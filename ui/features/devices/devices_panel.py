@@ -277,10 +277,10 @@ class DevicesPanel(Panel):
             self._chosen = best.point if best is not None else None
         self._choose(self._chosen)
 
-    def _rows(self, found: SweepResult | None) -> list[DeviceRow]:
-        if found is None:
+    def _rows(self, result: SweepResult | None) -> list[DeviceRow]:
+        if result is None:
             return []
-        return device_rows(found.points, found.front(), self._present(), self._board())
+        return device_rows(result.points, result.front(), self._present(), self._board())
 
     def _board(self) -> boards.Board | None:
         """Return the project's board; None without one that can be read."""
@@ -385,8 +385,8 @@ def _dot(row: DeviceRow) -> DevicePoint:
     return DevicePoint(totals.inference_ms, totals.sram_bytes / 1024, row.is_best)
 
 
-def _summary(found: SweepResult) -> str:
-    done = sum(1 for point in found.points if point.totals is not None or point.problem)
-    left_out = sum(1 for point in found.points if point.problem)
-    text = f"{done} of {found.total} points, estimated by {found.tool}"
+def _summary(result: SweepResult) -> str:
+    done = sum(1 for point in result.points if point.totals is not None or point.problem)
+    left_out = sum(1 for point in result.points if point.problem)
+    text = f"{done} of {result.total} points, estimated by {result.tool}"
     return text + (f"; {left_out} skipped, see Remark." if left_out else ".")

@@ -35,9 +35,11 @@ LEFT_COLUMNS: tuple[Column[CpuOperatorRow], ...] = (
 )
 
 
-def cpu_rows(found: Placement) -> list[CpuOperatorRow]:
+def cpu_rows(placement: Placement) -> list[CpuOperatorRow]:
     """Return the unsupported operators of all devices."""
-    return [CpuOperatorRow(device.kind, node) for device in found.devices for node in device.cpu]
+    return [
+        CpuOperatorRow(device.kind, node) for device in placement.devices for node in device.cpu
+    ]
 
 
 class PlacementTableModel(FigureTableModel[CpuOperatorRow]):
@@ -119,8 +121,8 @@ class OperatorSupportView(QWidget):
         self.modules_chosen.emit(modules)
 
 
-def _summary(found: Placement) -> str:
-    problems = (f"{d.kind}: {d.problem}" for d in found.devices if d.problem)
+def _summary(placement: Placement) -> str:
+    problems = (f"{d.kind}: {d.problem}" for d in placement.devices if d.problem)
     return " ".join(problems) or "Not compiled. Operators that only Vela rejects are not found."
 
 

@@ -272,15 +272,15 @@ class FormatsPanel(Panel):
             assigner.modules(selected.modules or [""], config)
 
 
-def _sentences(config: FormatConfig, role: Role, found: Prediction, bits: float) -> str:
+def _sentences(config: FormatConfig, role: Role, prediction: Prediction, bits: float) -> str:
     """Return the predicted figures of a format on a tensor."""
     lines = [
-        f"SQNR {decibel(found.sqnr_db)} (predicted) as {role}   {bits:.2f} bits   "
-        f"{count(found.levels.size)} levels in this range"
+        f"SQNR {decibel(prediction.sqnr_db)} (predicted) as {role}   {bits:.2f} bits   "
+        f"{count(prediction.levels.size)} levels in this range"
     ]
-    if found.block > 1:
+    if prediction.block > 1:
         lines.append(
-            f"Block size {found.block}: the grid is that of the block with the largest value; "
+            f"Block size {prediction.block}: the grid is that of the block with the largest value; "
             f"the SQNR assumes independent neighbours."
         )
     if config.mase_compatible:

@@ -245,11 +245,11 @@ class SearchPanel(Panel):
         chosen = kept.get(self._chosen.number) if self._chosen else None
         self._choose(chosen or (result.best() if result is not None else None))
 
-    def _summary(self, found: SearchResult) -> str:
-        failed = len(found.candidates) - len(found.measured())
-        summary = f"{len(found.candidates)} of {found.total} candidates"
+    def _summary(self, result: SearchResult) -> str:
+        failed = len(result.candidates) - len(result.measured())
+        summary = f"{len(result.candidates)} of {result.total} candidates"
         summary += f", {failed} failed" if failed else ""
-        best = found.best()
+        best = result.best()
         text = f"best within limits: candidate {best.number}" if best else "none within limits"
         return (
             f"{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "

@@ -164,25 +164,25 @@ class SensitivityPanel(Panel):
         self.bars.set_stale(result is not None and not self.study.is_current)
         self._show_unit()
 
-    def _summary(self, found: SensitivityResult) -> str:
+    def _summary(self, result: SensitivityResult) -> str:
         return (
-            f"Whole model {decibel(found.quantized.sqnr_db)} over "
-            f"{plural(found.samples, 'sample')} of {found.data}, "
+            f"Whole model {decibel(result.quantized.sqnr_db)} over "
+            f"{plural(result.samples, 'sample')} of {result.data}, "
             f"{quality_origin(self.context.document.project)}."
         )
 
-    def _show_bars(self, found: SensitivityResult) -> None:
+    def _show_bars(self, result: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0
-        value = {u.unit.name: self._value(found, u, gains=gains) for u in found.units}
-        self._shown = sorted(found.units, key=lambda u: -value[u.unit.name])
+        value = {u.unit.name: self._value(result, u, gains=gains) for u in result.units}
+        self._shown = sorted(result.units, key=lambda u: -value[u.unit.name])
         lengths = np.asarray([value[u.unit.name] for u in self._shown])
         self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
         self.bars.render_bars([u.unit.name for u in self._shown], lengths)
         self.render_selection(self.context.selection.value)
 
-    def _value(self, found: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
+    def _value(self, result: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
         if gains:
-            return found.gain_db(unit) or 0.0
+            return result.gain_db(unit) or 0.0
         alone = unit.only.sqnr_db
         return 0.0 if alone is None else max(_FLOOR_DB - alone, 0.0)
 

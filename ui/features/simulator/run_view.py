@@ -171,12 +171,12 @@ class SimulationView(Tabs):
         tables = (self.traced_table, self.counter_table, self.event_table, self.sample_table)
         for table in tables:
             table.set_look(theme, stale=stale)
-        for plot, found in (
+        for plot, agreement in (
             (self.to_reference, value.against_reference),
             (self.to_quantized, value.against_quantized),
         ):
             plot.set_theme(theme)
-            plot.render_counts(found.histogram)
+            plot.render_counts(agreement.histogram)
             plot.set_stale(stale)
         self.setTabVisible(OUTPUTS, bool(value.against_reference.elements))
         self.setTabVisible(OPERATIONS, bool(value.traced))

@@ -298,8 +298,8 @@ class SuggestionController(QObject):
         if last is not None and last.folder == folder and _same(last.project, project):
             return last.suggestions
         self.study.look()
-        found = self._found(project, program, folder)
-        self._seen = _CompiledState(folder, project, program, found, self.study.found)
+        suggestions = self._found(project, program, folder)
+        self._seen = _CompiledState(folder, project, program, suggestions, self.study.found)
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
@@ -308,8 +308,8 @@ class SuggestionController(QObject):
         """Compute the suggestions anew when the study has other figures."""
         seen = self._seen
         if seen is not None and self.study.found is not seen.studied:
-            found = self._found(seen.project, seen.program, seen.folder)
-            self._seen = replace(seen, suggestions=found, studied=self.study.found)
+            suggestions = self._found(seen.project, seen.program, seen.folder)
+            self._seen = replace(seen, suggestions=suggestions, studied=self.study.found)
             self.changed.emit()
 
     def apply(self, suggestion: Suggestion) -> None:
@@ -369,13 +369,13 @@ class SuggestionController(QObject):
 
     def _spared(self) -> tuple[Spared, ...]:
         """Return what the sensitivity study of the present configuration measured."""
-        found = self.study.found if self.study.is_current else None
-        if found is None:
+        sensitivity = self.study.found if self.study.is_current else None
+        if sensitivity is None:
             return ()
         return tuple(
-            Spared(each.unit.name, each.unit.kind, each.unit.matches, gain, found.samples)
-            for each in found.units
-            if (gain := found.gain_db(each)) is not None
+            Spared(unit.unit.name, unit.unit.kind, unit.unit.matches, gain, sensitivity.samples)
+            for unit in sensitivity.units
+            if (gain := sensitivity.gain_db(unit)) is not None
         )
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:

@@ -331,17 +331,17 @@ class TrainingPanel(Panel):
             plot.set_stale(result is not None and not self.study.is_current)
         self._show_weights()
 
-    def _summary(self, found: TrainingResult) -> str:
-        apart = f"{plural(found.held_out, 'sample')} held out of"
-        measured = apart if found.held_out else "all samples of"
+    def _summary(self, result: TrainingResult) -> str:
+        apart = f"{plural(result.held_out, 'sample')} held out of"
+        measured = apart if result.held_out else "all samples of"
         text = (
-            f"Before training {decibel(found.start_db)}, {_best(found)}; "
-            f"{plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
-            f"predicted on {measured} {found.data}."
+            f"Before training {decibel(result.start_db)}, {_best(result)}; "
+            f"{plural(len(result.epochs), 'epoch')} of {plural(result.samples, 'sample')}, "
+            f"predicted on {measured} {result.data}."
         )
-        if found.device != "cpu":
-            text += f" Trained on {found.device}."
-        if found.one_by_one:
+        if result.device != "cpu":
+            text += f" Trained on {result.device}."
+        if result.one_by_one:
             text += " Batch size 1 (required by the model)."
         return text
 
@@ -405,10 +405,10 @@ class TrainingPanel(Panel):
         self.context.document.apply(_BACK, lambda project: edits.use_trained(project, None))
 
 
-def _best(found: TrainingResult) -> str:
-    if found.epochs and not found.best:
+def _best(result: TrainingResult) -> str:
+    if result.epochs and not result.best:
         return "no improvement"
-    return f"best {decibel(found.best_db)}{f' after epoch {found.best}' if found.best else ''}"
+    return f"best {decibel(result.best_db)}{f' after epoch {result.best}' if result.best else ''}"
 
 
 def _lines(parent: QWidget) -> Label:

@@ -22,8 +22,18 @@ from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
 )
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
-from executorch.backends.arm.constants import DEQUANT_PER_TENSOR_OP, QUANT_PER_TENSOR_OP
+from executorch.backends.arm.constants import (
+    DEQUANT_PER_TENSOR_OP,
+    Q_OPS,
+    QUANT_PER_TENSOR_OP,
+)
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.backends.transforms.fuse_identical_input_transforms_pass import (
+    FuseIdenticalInputTransformsPass,
+)
+from executorch.backends.transforms.propagate_view_copy_permute_pass import (
+    PropagateViewCopyPermuteUpPass,
+)
 from executorch.backends.transforms.replace_scalar_with_tensor import (
     ReplaceScalarWithTensorArgPass,
 )
@@ -130,6 +140,40 @@ def _has_own_grid(node: fx.Node) -> bool:
 
 
 _BYTE = 255
+
+
+@contextmanager
+def layouts_moved_to_values() -> Iterator[list[str]]:
+    """Move a change of layout to the operand that has a layout, while the block runs.
+
+    Stock moves a change of layout before an operator of a value and a single number to its first
+    operand. Where that is the number, the value keeps the other layout.
+
+    Yields:
+        The names of the operators.
+    """
+    stock = PropagateViewCopyPermuteUpPass._move_node  # noqa: SLF001 - its only name
+    moved: list[str] = []
+
+    def move(self: Any, node: fx.Node, frontier: fx.Node, previous: fx.Node) -> None:
+        values = frontier.all_input_nodes
+        rank = frontier.meta["val"].dim() if values[1:] else 0
+        is_number = FuseIdenticalInputTransformsPass.is_layout_invariant
+        laid_out = [operand for operand in values if values[1:] and not is_number(operand, rank)]
+        if len(laid_out) != 1 or laid_out[0] is values[0]:
+            stock(self, node, frontier, previous)
+            return
+        node.replace_all_uses_with(node.all_input_nodes[0])
+        node.replace_input_with(node.all_input_nodes[0], laid_out[0])
+        frontier.replace_input_with(laid_out[0], node)
+        frontier.prepend(node)
+        moved.append(frontier.name)
+
+    PropagateViewCopyPermuteUpPass._move_node = move  # noqa: SLF001
+    try:
+        yield moved
+    finally:
+        PropagateViewCopyPermuteUpPass._move_node = stock  # noqa: SLF001
 
 
 @contextmanager
@@ -256,6 +300,37 @@ def convolutions_rounded() -> Iterator[list[str]]:
 
 
 @contextmanager
+def quantized_by_makers() -> Iterator[list[str]]:
+    """Quantize a value in the partition that computes it, while the block runs.
+
+    Stock may put the quantization of a value into the partition of its reader, and then on the CPU:
+    the partition that computes the value holds integers, and the CPU takes them for floats.
+
+    Yields:
+        The names of the nodes whose values were taken for floats.
+    """
+    stock = TOSAPartitioner.partition
+    computed: list[str] = []
+
+    def partition(self: Any, exported_program: Any) -> Any:
+        result = stock(self, exported_program)
+        for node in result.tagged_exported_program.graph.nodes:
+            if node.target not in Q_OPS or TAG in node.meta:
+                continue
+            tag = node.args[0].meta.get(TAG)
+            if tag is not None:
+                node.meta[TAG] = tag
+                computed.append(node.args[0].name)
+        return result
+
+    TOSAPartitioner.partition = partition
+    try:
+        yield computed
+    finally:
+        TOSAPartitioner.partition = stock
+
+
+@contextmanager
 def passthrough_released() -> Iterator[list[str]]:
     """Leave values that a partition would only pass through outside of it, in the block.
 
@@ -305,11 +380,11 @@ def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
         if tag is None or all(user.meta.get(TAG) == tag for user in node.users):
             continue
         chain, at = list[Any](), node
-        while at.meta.get(TAG) == tag and _keeps(at):
+        while at.meta.get(TAG) == tag and _moves(at):
             chain.append(at)
             at = at.args[0]
-        grids = {tuple(each.args[1:]) for each in chain if has_grid(each)}
-        if at.meta.get(TAG) != tag and len(grids) == 1:
+        grids = {tuple(member.args[1:]) for member in chain if has_grid(member)}
+        if at.meta.get(TAG) != tag and len(grids) == 1 and _is_in_order(chain):
             yield chain
 
 
@@ -318,18 +393,34 @@ def has_grid(node: fx.Node) -> bool:
     return any(name in str(node.target) for name in _GRIDS)
 
 
-def _keeps(node: fx.Node) -> bool:
-    """Return whether a node leaves all values and their order unchanged."""
+def _moves(node: fx.Node) -> bool:
+    """Return whether a node leaves all values unchanged, in this or in another order."""
     if has_grid(node):
         return True
     op = str(node.target)
     if node.op != "call_function" or not any(name in op for name in _SHAPING):
         return False
-    given, made = node.args[0].meta["val"], node.meta["val"]
-    if "permute" in op:
-        moved = [axis for axis in node.args[1] if given.shape[axis] != 1]
-        return moved == sorted(moved)
-    return bool(given.numel() == made.numel())
+    return bool(node.args[0].meta["val"].numel() == node.meta["val"].numel())  # type: ignore[union-attr]
+
+
+def _keeps(node: fx.Node) -> bool:
+    """Return whether a node leaves all values and their order unchanged."""
+    return _moves(node) and _is_in_order([node])
+
+
+def _is_in_order(chain: list[Any]) -> bool:
+    """Return whether nodes that move values, the last first, leave them in their order."""
+    if not any("permute" in str(node.target) for node in chain):
+        return True
+    first = chain[-1].args[0].meta["val"]
+    order = torch.arange(first.numel())
+    value = order.reshape(first.shape)
+    for node in reversed(chain):
+        if "permute" in str(node.target):
+            value = value.permute(node.args[1])
+        else:
+            value = value.reshape(node.meta["val"].shape)
+    return bool(torch.equal(value.reshape(-1), order))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from workbench.engine.toolchain_patches.fx_graphs import (
     pytree_map,
     shared_provenance,
 )
+from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
@@ -81,6 +82,7 @@ _PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
 _SCALARS = (
     "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 )
+_MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
     "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
@@ -191,6 +193,13 @@ PATCHES: tuple[Patch, ...] = (
         "A pass builds its new graph without texts, generators and copies that nobody reads.",
         "The same operators are called in the same order and give the same nodes and metadata.",
         apply=lean_retrace,
+    ),
+    Patch(
+        "idle-retraces", "Skip retraces that change nothing", "acceleration",
+        (f"{_PASSES}.call",),
+        "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
+        "A retrace follows from its graph and its pass; this one gave the same graph before.",
+        apply=idle_retraces,
     ),
     Patch(
         "signature-maps", "Remember the maps of a signature", "acceleration",
@@ -420,6 +429,24 @@ PATCHES: tuple[Patch, ...] = (
             (f"{_TABLES}.call", "171bd6939a75e01e"),
             (f"{_TABLES}.generate_16_bit_table_values", "44ce74a9f9519e7d"),
         ),
+    ),
+    Patch(
+        "quantized_where_computed", "Quantize a value in the part of the program that computes it",
+        "correction",
+        (f"{_PARTITIONER}.partition",),
+        "A quantization without a mark gets that of the operator whose value it quantizes.",
+        "What is marked computes integers, and these are the quantized value.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_PARTITIONER}.partition", "512baae4f846ae81"),),
+    ),
+    Patch(
+        "layouts_moved_to_values", "Move a change of layout to the operand that has a layout",
+        "correction",
+        (f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node",),
+        "Where stock moves a change of layout to a single number, it is moved to the value.",
+        "A single number is the same in every layout; stock runs for everything else.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node", "82aadaa0bf04cd4a"),),
     ),
     Patch(
         "release_passthrough", "Keep values off the NPU that it would only pass through",

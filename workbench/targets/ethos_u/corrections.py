@@ -63,6 +63,7 @@ class Correction:
 
 CLAMPS, FACTORS, TABLES = "keep_relu_clamps", "fine_factors", "fine_tables"
 STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passthrough"
+QUANTIZED, MOVED = "quantized_where_computed", "layouts_moved_to_values"
 TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
 CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
 MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
@@ -153,6 +154,21 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="The quantized model rounds the convolution's result for every reader.",
         step="lowering",
         function="convolutions_rounded",
+    ),
+    Correction(
+        id=QUANTIZED,
+        title="Quantize a value in the part of the program that computes it",
+        fault="Where a delegate's value is read by another one too, behind operators on the CPU, "
+        "its quantization may be put beside the reader. The first delegate then gives integers, "
+        "and the CPU takes them for floats and quantizes them again.",
+        link="",
+        proven=_EXECUTORCH,
+        network="q, k, v = linear(x).chunk(3, -1); softmax(q @ k.transpose(1, 2), -1) @ v in "
+        "a16w8 for U55, as in GPT-2",
+        instead="The quantization stays with the operator whose value it quantizes.",
+        why_right="The operator's integers are what its quantization gives.",
+        step="lowering",
+        function="quantized_by_makers",
     ),
     Correction(
         id=RELEASED,
@@ -426,6 +442,20 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="The quantized model rounds the negated value to that grid.",
         step="lowering",
         function="negations_rescaled",
+    ),
+    Correction(
+        id=MOVED,
+        title="Move a change of layout to the operand that has a layout",
+        fault="Changes of layout are moved up through operators. Before an operator of a number "
+        "and a value, such as 1 - x, they are moved to the first operand: where that is the "
+        "number, the value keeps the other layout, and all elements are in a wrong order.",
+        link="",
+        proven=_EXECUTORCH,
+        network="1 - conv(x) as an output, in a8w8",
+        instead="They are moved to the operand that has more than one element.",
+        why_right="A single number is the same in every layout.",
+        step="lowering",
+        function="layouts_moved_to_values",
     ),
     Correction(
         id=PIXELS,

@@ -18,10 +18,12 @@ from workbench.targets.ethos_u.corrections import (
     JOINED,
     LAYOUTS,
     MINIMA,
+    MOVED,
     NEGATED,
     ONES,
     PIXELS,
     POOLS,
+    QUANTIZED,
     RESCALED,
     ROWS,
     SLICES,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 _SLICING = ("slice", "narrow", "chunk", "split", "split_with_sizes", "tensor_split", "unbind")
 _REDUCING = ("amax", "amin", "max", "min", "sum", "mean", "var")
 _PRODUCTS = ("matmul", "bmm", "scaled_dot_product_attention")
+_PARTING = ("chunk", "split", "split_with_sizes", "tensor_split", "unbind")
+_OF_TWO = ("add", "sub", "mul", "maximum", "minimum", "where")
 _GROWING = ("conv_transpose1d", "conv_transpose2d")
 _CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
 _POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
@@ -111,10 +115,22 @@ class _Reading:
     ) -> bool:
         """Return whether a node reads what such an operator makes, also behind others."""
         return any(
-            self.name(each) in makers
-            or (self.name(each) in passed and self.comes_from(each, makers, passed))
-            for each in self.inputs(node)
+            self.name(source) in makers
+            or (self.name(source) in passed and self.comes_from(source, makers, passed))
+            for source in self.inputs(node)
         )
+
+    def is_behind_product(self, node: Node) -> bool:
+        """Return whether a value depends on a product of two activations."""
+        known, left = set[str](), [node]
+        while left:
+            at = left.pop()
+            if self.name(at) in _PRODUCTS:
+                return True
+            if at.id not in known:
+                known.add(at.id)
+                left += self.inputs(at)
+        return False
 
     def others(self, node: Node) -> tuple[Node, ...]:
         """Return the nodes that read what a node makes."""
@@ -130,9 +146,9 @@ class _Reading:
     def joins_multiplied(self, node: Node) -> bool:
         """Return whether a node joins what such a convolution makes."""
         return any(
-            self.is_multiplied(each)
-            or (self.name(each) in (*_SHAPING, *_FUNCTIONS) and self.joins_multiplied(each))
-            for each in self.inputs(node)
+            self.is_multiplied(source)
+            or (self.name(source) in (*_SHAPING, *_FUNCTIONS) and self.joins_multiplied(source))
+            for source in self.inputs(node)
         )
 
     def is_not_negative(self, node: Node) -> bool:
@@ -147,7 +163,7 @@ class _Reading:
         for reader in self.others(node):
             name = self.name(reader)
             if name in {"cat", "concat", "stack"} and not all(
-                self.is_not_negative(each) for each in self.inputs(reader)
+                self.is_not_negative(source) for source in self.inputs(reader)
             ):
                 return True
             if name in _KEEPING_RANGE and self.shares_range(reader):
@@ -191,23 +207,46 @@ def _follows_layout(reading: _Reading, node: Node) -> bool:
     if reading.name(node) not in _FUNCTIONS:
         return False
     return any(
-        reading.name(each) in _TURNING and reading.comes_from(each, _FUNCTIONS)
-        for each in reading.inputs(node)
+        reading.name(source) in _TURNING and reading.comes_from(source, _FUNCTIONS)
+        for source in reading.inputs(node)
     )
 
 
 def _resizes_one(reading: _Reading, node: Node) -> bool:
-    before = [o.shape for each in reading.inputs(node)[:1] for o in each.outputs]
+    before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
     is_one = bool(before) and all(size == 1 for size in before[0])
     return reading.name(node) == _RESIZING[0] and is_one and node.id in reading.wide
+
+
+def _is_of_number_first(reading: _Reading, node: Node) -> bool:
+    """Return whether the first operand of an operator is a single number, and others are not."""
+    if reading.name(node) == "rsub":
+        return True
+    sizes = [source.outputs[0].shape for source in reading.inputs(node) if source.outputs]
+    is_number = bool(sizes[1:]) and all(size == 1 for size in sizes[0])
+    return reading.name(node) in _OF_TWO and is_number
+
+
+def _multiplies_part_later(reading: _Reading, node: Node) -> bool:
+    """Return whether a 16-bit product reads a part of a split value, and another product."""
+    if reading.name(node) not in _PRODUCTS or node.id not in reading.wide:
+        return False
+    is_attention = reading.name(node) == _PRODUCTS[-1]
+    parts = [
+        source
+        for source in reading.inputs(node)
+        if reading.name(source) in _PARTING or reading.comes_from(source, _PARTING)
+    ]
+    others = [source for source in reading.inputs(node) if source not in parts]
+    return bool(parts) and (is_attention or any(map(reading.is_behind_product, others)))
 
 
 def _is_called_twice(reading: _Reading, node: Node) -> bool:
     if reading.name(node) not in _CONVOLUTIONS or node.id not in reading.wide:
         return False
     before = reading.inputs(node)
-    again = [each for each in reading.others(before[0]) if each.id != node.id] if before else []
-    return any(each.op == node.op and reading.inputs(each) == before for each in again)
+    again = [other for other in reading.others(before[0]) if other.id != node.id] if before else []
+    return any(other.op == node.op and reading.inputs(other) == before for other in again)
 
 
 def _loses_clamp(reading: _Reading, node: Node) -> bool:
@@ -230,7 +269,7 @@ def _is(*names: str) -> Callable[[_Reading, Node], bool]:
 
 
 def _reduces_one(reading: _Reading, node: Node) -> bool:
-    before = [o.shape for each in reading.inputs(node)[:1] for o in each.outputs]
+    before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
     sizes = [size for size in before[0] if size != 1] if before else []
     after = [size for o in node.outputs[:1] for size in o.shape if size != 1]
     return reading.name(node) in _REDUCING[:4] and bool(before) and sizes == after
@@ -259,6 +298,10 @@ FORECASTS: tuple[Forecast, ...] = (
              _resizes_one),
     Forecast(RESCALED, "{} is called twice with one input in 16 bits, and Vela rejects the "
              "program.", _SMALL, _is_called_twice),
+    Forecast(QUANTIZED, "{} multiplies a part of a value that another delegate computes, and takes "
+             "its integers for floats.", _SMALL, _multiplies_part_later),
+    Forecast(MOVED, "{} has a number as its first operand, and its elements may be in a wrong "
+             "order.", _ALL, _is_of_number_first),
     Forecast(MINIMA, "{} is computed with a constant of a wrong shape.", _SMALL, _is("amin")),
     Forecast(ONES, "{} reduces one element, and what joins it reads with a wrong shape.", _ALL,
              _reduces_one),
