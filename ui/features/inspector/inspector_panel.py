@@ -364,11 +364,10 @@ class InspectorPanel(Panel):
         facts: Facts = [("Enabled", switched), ("Kind", KIND_WORDS[rule.kind])]
         if rule.match:
             facts.append(("Match", _changed_by("match", rule_id, rule.match)))
-        strength = len(project.rules) - project.rules.index(rule)
-        facts.append(("Strength", f"{strength} of {len(project.rules)} " + " ".join(
-            f'<a href="{move}:{escape(rule_id)}">{words}</a>'
-            for move, words in (("stronger", "Stronger"), ("weaker", "Weaker"))
-        )))  # fmt: skip
+        at, last = project.rules.index(rule), len(project.rules) - 1
+        moves = [_changed_by("stronger", rule_id, "Stronger")] if at < last else []
+        moves += [_changed_by("weaker", rule_id, "Weaker")] if at > 0 else []
+        facts.append(("Order", " ".join((f"{at + 1} of {last + 1}, the last wins", *moves))))
         if count is not None:
             facts.append(("Applies to", str(count.wins)))
             facts.append(("Overridden by stronger rules", str(count.loses)))

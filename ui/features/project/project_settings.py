@@ -389,7 +389,8 @@ def _form_layout() -> QFormLayout:
 
 def _row_label(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
-    label.setMinimumWidth(LABELS_PX + 30)
+    # As wide as the longest title of a target's option, so that all fields are aligned.
+    label.setMinimumWidth(LABELS_PX + 42)
     return label
 
 
