@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QWidget
 
-from ui.shared.chart import Chart, pen, wash
+from ui.shared.chart import COUNTS_LOG, Chart, pen, wash
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class DifferencePlot(Chart):
     def set_log(self, on: bool) -> None:
         """Switch the count axis to a logarithmic scale."""
         self._is_log = on
-        self.set_label("left", "output elements, log10(1 + n)" if on else "output elements")
+        self.set_label("left", f"output {COUNTS_LOG}" if on else "output elements")
         self._draw()
 
     def restyle(self, theme: Theme) -> None:
@@ -149,7 +149,9 @@ class DifferencePlot(Chart):
         self._bars.setOpts(x=steps, height=heights, width=0.8)
         reach = max(float(np.abs(steps).max()), 2.0) + 0.7
         self.set_run(-reach, reach)
-        self.box.setYRange(0.0, float(heights.max()) * 1.06 or 1.0, padding=0)
+        top = float(heights.max()) * 1.06 or 1.0
+        self.box.setYRange(0.0, top, padding=0)
+        self.show_counts(top if self._is_log else None)
         if reach < 12:
             whole = range(-int(reach), int(reach) + 1)
             ticks = [(float(s), f"{s:+d}" if s else "0") for s in whole]

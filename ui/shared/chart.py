@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+# Labels of axes whose values are drawn on a logarithmic scale.
+COUNTS_LOG = "elements, log scale"
 _TICK_PX = 11
 # Room for a tick of a logarithmic axis with its text.
 _TICK_WIDE_PX, _TICK_HIGH_PX = 44, 26
@@ -100,6 +102,17 @@ def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
     return [(math.log10(value), f"{value:,.9g}") for value in shown[::stride]]
 
 
+def count_ticks(high: float) -> list[tuple[float, str]]:
+    """Return ticks of counts n that are drawn at log10(1 + n): 0 and powers of ten.
+
+    Args:
+        high: The greatest visible position.
+    """
+    powers = [10**decade for decade in range(math.floor(max(high, 0.0)) + 1)]
+    ticks = [(math.log10(1 + power), f"{power:,}") for power in powers]
+    return [(0.0, "0"), *((place, text) for place, text in ticks if place <= high)]
+
+
 class Chart(QWidget):
     """A plot with one pair of axes.
 
@@ -173,6 +186,11 @@ class Chart(QWidget):
         """Return the visible range: left, right, bottom, top."""
         (left, right), (bottom, top) = self.box.viewRange()
         return left, right, bottom, top
+
+    def show_counts(self, high: float | None) -> None:
+        """Label the left axis with counts drawn at log10(1 + n) up to a position; None as usual."""
+        ticks = None if high is None else [count_ticks(high), []]
+        self.plot.getAxis("left").setTicks(ticks)
 
     def set_rise(self, low: float, high: float) -> None:
         """Show y values from ``low`` to ``high`` with a margin."""

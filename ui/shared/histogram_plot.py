@@ -9,7 +9,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from ui.shared.chart import Chart, pen, wash
+from ui.shared.chart import COUNTS_LOG, Chart, pen, wash
 from ui.shared.series import TensorView, thinned
 from ui.shared.theme import Theme
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _STEP_PX = 4.0
 _AXIS_PX = 58
-COUNTS_LOG = "elements, log10(1 + n)"
 
 
 class HistogramChart(Chart):
@@ -122,7 +121,9 @@ class HistogramChart(Chart):
         counts = np.log10(1.0 + tensor.counts) if self._is_log else tensor.counts
         self._bins.setData(np.linspace(low, high, counts.size + 1), counts)
         self._bins.show()
-        self.box.setYRange(0.0, float(counts.max()) * 1.06, padding=0)
+        top = float(counts.max()) * 1.06
+        self.box.setYRange(0.0, top, padding=0)
+        self.show_counts(top if self._is_log else None)
         self._draw_steps()
 
     def _draw_steps(self) -> None:

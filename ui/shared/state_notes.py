@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from ui.shared.labels import Label
+from ui.shared.labels import Label, literal
 from ui.state.session import Session, StageView
 from workbench.errors import ErrorInfo, Place
 from workbench.ids import StageId
@@ -83,7 +83,7 @@ class PlaceButton(QPushButton):
         """Set the place."""
         self._place = place
         self.setText(_LINKS.get(place.kind, "Show") if place is not None else "")
-        self.setToolTip(str(place) if place is not None else "")
+        self.setToolTip(literal(str(place) if place is not None else ""))
         self.setVisible(place is not None)
 
 

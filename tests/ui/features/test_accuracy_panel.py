@@ -144,7 +144,7 @@ def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
 
 def test_that_rare_differences_can_be_told(panel, qtbot):
     qtbot.mouseClick(panel.comparison.log, Qt.MouseButton.LeftButton)
-    assert "log10" in panel.comparison.differences.labels["left"]
+    assert "log scale" in panel.comparison.differences.labels["left"]
 
 
 def test_that_both_themes_are_taken_live(panel, opened, qtbot):

@@ -203,6 +203,7 @@ def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opene
 
     qtbot.waitUntil(lambda: codes() == ["fixed-range-lost"])
     opened.context.notices.place_asked.emit(Place(kind="tensor", id="gone"))
+    opened.window.reveal("ranges")
     conv.side.pages.setCurrentIndex(2)
     qtbot.waitUntil(lambda: conv.side.chosen.model.rowCount() == 1)
     conv.side.chosen.table.selectRow(0)

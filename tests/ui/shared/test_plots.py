@@ -14,7 +14,7 @@ from PySide6.QtGui import QFontMetricsF
 
 from ui.features.ranges.range_plot import RangePlot
 from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
-from ui.shared.chart import LINEAR, ValueScale, log_ticks, symmetric_log, tick_texts
+from ui.shared.chart import LINEAR, ValueScale, count_ticks, log_ticks, symmetric_log, tick_texts
 from ui.shared.histogram_plot import TensorPlot
 from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
 from ui.shared.theme import DARK, LIGHT, THEMES
@@ -207,6 +207,13 @@ def test_that_ticks_have_thousands_separators_and_as_many_decimals_as_their_step
     assert tick_texts([0.1, 0.15], 1.0, 0.05) == ["0.10", "0.15"]
     assert tick_texts([2e9], 1.0, 1e9) == ["2e+09"]
     assert tick_texts([], 1.0, 1.0) == []
+
+
+def test_that_counts_on_a_logarithmic_axis_are_labelled_as_counts():
+    ticks = count_ticks(np.log10(1 + 2_500))
+    assert [text for _, text in ticks] == ["0", "1", "10", "100", "1,000"]
+    for place, text in ticks:
+        assert 10**place - 1 == pytest.approx(float(text.replace(",", "")))
 
 
 def test_that_logarithmic_ticks_are_plain_numbers_and_fit_their_room():

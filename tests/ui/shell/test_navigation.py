@@ -53,6 +53,8 @@ def test_that_a_setting_gets_the_focus_in_its_form(opened, qtbot, key):
     field = dialog.fields[key]
     qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
     qtbot.waitUntil(field.isVisible)
+    dialog.check()
+    assert field.isVisible()
     dialog.reject()
 
 

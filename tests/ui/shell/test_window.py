@@ -69,7 +69,7 @@ def test_that_a_whole_run_fills_the_window(opened, qtbot, notices):
     assert set(states.values()) == {"cached"}
     tree = opened.window.reveal("modules").tree
     qtbot.waitUntil(lambda: tree.model().rowCount() == 1)
-    qtbot.waitUntil(lambda: opened.context.problems.rowCount() > 0)
+    qtbot.waitUntil(lambda: opened.context.problems.rowCount() >= 2)
     said = [opened.context.problems.index(r, 1).data() for r in range(2)]
     assert any("runs on the CPU" in text for text in said)
 

@@ -188,9 +188,9 @@ class CpuFallbackView(QWidget):
 def _summary(value: LowerResult) -> str:
     number = len(value.cpu_nodes)
     parts = "1 delegate" if value.delegates == 1 else f"{value.delegates} delegates"
-    npu = f"{value.delegated_nodes} operators run on the NPU in {parts}."
+    npu = f"{count(value.delegated_nodes)} operators run on the NPU in {parts}."
     run = "runs" if number == 1 else "run"
-    rest = f"{number} {run} on the CPU:" if number else "None run on the CPU."
+    rest = f"{count(number)} {run} on the CPU:" if number else "None run on the CPU."
     return f"{npu} {rest}"
 
 
@@ -409,7 +409,7 @@ def cost_cards(value: LowerResult) -> list[Card]:
         return [Card("On the NPU", "nothing", "counted", "No delegated operators"),
                 Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
     most = " of the largest delegate" if len(vela) > 1 else ""
-    where = f"{value.delegated_nodes} NPU, {len(value.cpu_nodes)} CPU"
+    where = f"{count(value.delegated_nodes)} NPU, {count(len(value.cpu_nodes))} CPU"
     return [
         Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates"),
         Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "Per inference"),

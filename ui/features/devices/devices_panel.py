@@ -69,8 +69,7 @@ class DevicePlot(Chart):
 
     def __init__(self, describe: Callable[[int], str], parent: QWidget | None = None) -> None:
         super().__init__(
-            "Time and SRAM of devices", "peak SRAM [KiB], estimated (Vela)",
-            "time [ms], estimated (Vela)", parent, is_log=True,
+            "Time and SRAM of devices", "peak SRAM [KiB]", "time [ms]", parent, is_log=True,
         )  # fmt: skip
         self.points: tuple[DevicePoint, ...] = ()
         self._describe = describe

@@ -32,7 +32,7 @@ from ui.features.graph.graph_selection import GraphSelection
 from ui.features.graph.graph_surface import GraphSurface
 from ui.features.graph.navigation import tooltip, walk
 from ui.features.graph.paint_headers import hit_header
-from ui.features.graph.paint_overlays import legend_bar, map_rect, map_to_scene
+from ui.features.graph.paint_overlays import has_map, legend_bar, map_rect, map_to_scene
 from ui.features.graph.picture import CLOSE
 from ui.state.background import window_first
 from workbench.graph.compare import alike_anywhere
@@ -293,11 +293,10 @@ class GraphView(QWidget):
         menu.popup(self.mapToGlobal(position.toPoint()))
 
     def _is_over_map(self, position: QPointF) -> bool:
-        if self.surface.scene is None or self.surface.camera.shown(self.surface.size()).contains(
-            self.surface.scene.bounds
-        ):
+        scene, size = self.surface.scene, self.surface.size()
+        if scene is None or not has_map(scene, self.surface.camera.shown(size)):
             return False
-        return map_rect(self.surface.scene, self.surface.size()).contains(position)
+        return map_rect(scene, size).contains(position)
 
     def _look_by_map(self, position: QPointF) -> None:
         if self.surface.scene is not None:

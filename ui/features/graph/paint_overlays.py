@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MARGIN = 12.0
 MAP_LONGEST, MAP_SHORTEST = 180.0, 34.0
+# Its largest share of the width, and the visible share of a scene from which there is none.
+MAP_SHARE, MAP_MOST_SEEN = 0.2, 0.75
 MAP_ITEMS = 2000
 LEGEND = QSizeF(230.0, 53.0)
 
@@ -27,9 +29,17 @@ def map_rect(scene: Scene, size: QSizeF) -> QRectF:
     bounds = scene.bounds
     longest = min(MAP_LONGEST * 1.6, size.height() * 0.6)
     aspect = max(bounds.width(), 1.0) / max(bounds.height(), 1.0)
-    width = min(max(longest * aspect, MAP_SHORTEST), MAP_LONGEST)
+    widest = min(MAP_LONGEST, max(size.width() * MAP_SHARE, MAP_SHORTEST))
+    width = min(max(longest * aspect, MAP_SHORTEST), widest)
     height = min(max(width / aspect, MAP_SHORTEST), longest)
     return QRectF(size.width() - width - MARGIN, size.height() - height - MARGIN, width, height)
+
+
+def has_map(scene: Scene, area: QRectF) -> bool:
+    """Return whether there is a minimap while an area is visible: it would cover what it shows."""
+    seen = area.intersected(scene.bounds)
+    whole = max(scene.bounds.width() * scene.bounds.height(), 1.0)
+    return seen.width() * seen.height() < MAP_MOST_SEEN * whole
 
 
 def map_to_scene(scene: Scene, size: QSizeF, point: QPointF) -> QPointF:
@@ -102,9 +112,9 @@ class ChromePainter:
         painter.drawRect(QRectF(left, bar.y() - 2, right - left, bar.height() + 4))
 
     def paint_map(self, painter: QPainter, picture: Picture) -> None:
-        """Paint the minimap, unless the whole scene is visible."""
+        """Paint the minimap, unless most of the scene is visible."""
         scene = picture.scene
-        if picture.area.contains(scene.bounds):
+        if not has_map(scene, picture.area):
             return
         rect = map_rect(scene, picture.size)
         key = (scene.number, picture.marks.version, rect.width(), rect.height())

@@ -46,7 +46,7 @@ _CHANGE = '<a href="precision:">Change\u2026</a>'
 # Zero-width space, where a line may break.
 _BREAK = "\u200b"
 # Matches HTML tags, and words too long for a line.
-_LONG = re.compile(r"<[^>]*>|[^\s<>]{19,}")
+_LONG = re.compile(r"<[^>]*>|[^\s<>]{12,}")
 _JOINTS = re.compile(r"([_./])(?=[A-Za-z])")
 
 
@@ -177,8 +177,8 @@ class InspectorPanel(Panel):
             facts.append(("Weight transforms", _setting("improvers", ", ".join(texts))))
         snapshot = self.context.model_index.snapshot
         if snapshot is not None and snapshot.modules:
-            facts.append(("Modules", str(len(snapshot.modules))))
-            facts.append(("Operations", str(sum(n.kind == "call" for n in snapshot.nodes))))
+            facts.append(("Modules", f"{len(snapshot.modules):,}"))
+            facts.append(("Operations", f"{sum(n.kind == 'call' for n in snapshot.nodes):,}"))
             facts.append(("Parameters", f"{snapshot.modules[0].parameters:,}"))
         yield _table(facts)
         yield "<h4>Target</h4>"
@@ -221,7 +221,7 @@ class InspectorPanel(Panel):
         yield _table([
             ("Type", escape(module.type_name)),
             ("Parameters", f"{module.parameters:,}"),
-            ("Operations", str(calls)),
+            ("Operations", f"{calls:,}"),
         ])  # fmt: skip
         yield from self._size(project, path)
         effective = self.context.model_index.effective(path)
@@ -364,11 +364,10 @@ class InspectorPanel(Panel):
         facts: Facts = [("Enabled", switched), ("Kind", KIND_WORDS[rule.kind])]
         if rule.match:
             facts.append(("Match", _changed_by("match", rule_id, rule.match)))
-        strength = len(project.rules) - project.rules.index(rule)
-        facts.append(("Strength", f"{strength} of {len(project.rules)} " + " ".join(
-            f'<a href="{move}:{escape(rule_id)}">{words}</a>'
-            for move, words in (("stronger", "Stronger"), ("weaker", "Weaker"))
-        )))  # fmt: skip
+        at, last = project.rules.index(rule), len(project.rules) - 1
+        moves = [_changed_by("stronger", rule_id, "Stronger")] if at < last else []
+        moves += [_changed_by("weaker", rule_id, "Weaker")] if at > 0 else []
+        facts.append(("Order", " ".join((f"{at + 1} of {last + 1}, the last wins", *moves))))
         if count is not None:
             facts.append(("Applies to", str(count.wins)))
             facts.append(("Overridden by stronger rules", str(count.loses)))

@@ -229,8 +229,9 @@ class MemoryPanel(ResultPanel):
         chosen = self.memory.currentText()
         self.memory.clear()
         self.memory.addItems(list(self._places))
-        if chosen in self._places:
-            self.memory.setCurrentText(chosen)
+        fastest = next((name for name in self._places if name.endswith("Sram")), "")
+        if wanted := chosen if chosen in self._places else fastest:
+            self.memory.setCurrentText(wanted)
         self.plot.set_stale(not lowered.current)
         self.table.set_look(self.context.theme, stale=not lowered.current)
         self._show_memory()

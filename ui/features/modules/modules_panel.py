@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
@@ -28,10 +29,13 @@ from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.ids import StageId
 
+if TYPE_CHECKING:
+    from workbench.results import NodeAnnotation
+
 EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
 # A narrower column tells nothing.
-_NARROWEST_TYPE_PX = 38
+_NARROWEST_TYPE_PX = 48
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
@@ -121,7 +125,7 @@ class ModulesPanel(Panel):
         self._arrange()
         self._shown: tuple[object, ...] = ()
         self._widths = dict.fromkeys(Column, 0.0)
-        self._differing: dict[str, str] = {}
+        self._annotations: Sequence[NodeAnnotation] = ()
         self._report = QuantizerReport()
 
     def refresh(self) -> None:
@@ -188,7 +192,7 @@ class ModulesPanel(Panel):
         )
         header = self.tree.header()
         header.setStretchLastSection(False)
-        header.setMinimumSectionSize(48)
+        header.setMinimumSectionSize(_NARROWEST_TYPE_PX)
         self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.tree.preset_key_pressed.connect(self._on_preset_key)
         self.tree.menu_asked.connect(self._on_menu_asked)
@@ -216,7 +220,7 @@ class ModulesPanel(Panel):
         prepared = self.context.load(PrepareResult, "prepare")
         nodes = self.context.model_index.resolution.nodes
         self._report.update(prepared, nodes)
-        self._differing = differences(prepared.annotations, nodes) if prepared else {}
+        self._annotations = prepared.annotations if prepared else ()
         self._show_configs()
 
     def _show_configs(self) -> None:
@@ -226,7 +230,9 @@ class ModulesPanel(Panel):
         notes = self._report.notes(resolution.nodes)
         configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
         reasons = {path: why(e, rules, path) for path, e in configs.items()}
-        self.model.set_configs(configs, reasons, self._differing)
+        # The report may be there before the graph that the rules are resolved on.
+        differing = differences(self._annotations, resolution.nodes)
+        self.model.set_configs(configs, reasons, differing)
         self._fit_columns()
 
     def _measure_modules(self) -> None:

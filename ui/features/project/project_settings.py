@@ -121,6 +121,8 @@ class ProjectSettingsDialog(QDialog):
         self.fields: dict[str, QWidget] = {}
         self.previews: dict[str, DataPreview] = {}
         self._before: dict[str, str] = {}
+        # Settings that messages name; their rows are shown even where they have no use yet.
+        self._named: set[str] = set()
         self._forms: dict[str, QFormLayout] = {}
         self._soon = QTimer(self, interval=250, singleShot=True)
         self._soon.timeout.connect(self.check)
@@ -168,10 +170,10 @@ class ProjectSettingsDialog(QDialog):
         return self.fields[fitting[0]] if fitting else None
 
     def _show_rows(self, field: str) -> None:
-        """Show the rows of pictures or text that a message names."""
-        for key, widget in self.fields.items():
-            if key == field or key.startswith(f"{field}."):
-                self._forms[key].setRowVisible(widget, True)
+        """Show the rows of pictures or text that a message names, from now on."""
+        self._named |= {key for key in self.fields if key == field or key.startswith(f"{field}.")}
+        for key in self._named:
+            self._forms[key].setRowVisible(self.fields[key], True)
 
     def set_text(self, key: str, text: str) -> None:
         """Set a field as if the user had typed it."""
@@ -207,7 +209,8 @@ class ProjectSettingsDialog(QDialog):
                 is_set = bool(_read(self.fields[f"{group}.{part}.{first}"]))
                 for name, _ in kinds:
                     key = f"{group}.{part}.{name}"
-                    self._forms[key].setRowVisible(self.fields[key], is_wanted or is_set)
+                    is_shown = is_wanted or is_set or key in self._named
+                    self._forms[key].setRowVisible(self.fields[key], is_shown)
         for key, preview in self.previews.items():
             text = _read(self.fields[key])
             is_there = bool(text) and (self._folder / text).exists()
@@ -389,7 +392,8 @@ def _form_layout() -> QFormLayout:
 
 def _row_label(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
-    label.setMinimumWidth(LABELS_PX + 30)
+    # As wide as the longest title of a target's option, so that all fields are aligned.
+    label.setMinimumWidth(LABELS_PX + 42)
     return label
 
 

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.chart import Chart, pen
+from ui.shared.chart import COUNTS_LOG, Chart, pen
 from ui.shared.figures import count, decibel, figure
 from ui.shared.flow_row import FlowRow
 from ui.shared.forms import SpinBox
@@ -318,7 +318,7 @@ class SidesPlot(Chart):
     """Histograms of all sides as outlines."""
 
     def __init__(self, sides: tuple[str, ...], parent: QWidget | None = None) -> None:
-        super().__init__("Values by side", "value", "elements, log10(1 + n)", parent)
+        super().__init__("Values by side", "value", COUNTS_LOG, parent)
         self._curves = {side: pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center")
                         for side in sides}  # fmt: skip
         for curve in self._curves.values():
@@ -340,6 +340,7 @@ class SidesPlot(Chart):
         self.box.setLimits(xMin=low, xMax=high, minXRange=(high - low) / 1e4)
         self.box.setXRange(low, high, padding=0)
         self.box.setYRange(0.0, most * 1.06, padding=0)
+        self.show_counts(most * 1.06)
 
     def restyle(self, theme: Theme) -> None:
         colours = colours_of(theme)

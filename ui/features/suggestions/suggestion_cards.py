@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.board_fit import BoardFitReader
+from ui.shared.flow_row import FlowRow
 from ui.shared.labels import Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
@@ -132,7 +133,7 @@ class SuggestionCards(QScrollArea):
         measured = self._previews[suggestion.title] = _text("", card)
         measured.hide()
         column.addWidget(measured)
-        column.addLayout(_foot(buttons))
+        column.addWidget(_foot(buttons, card))
         text = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
         card.setAccessibleName(text)
         return card
@@ -146,7 +147,7 @@ class SuggestionCards(QScrollArea):
             buttons.append(undo)
         card, column = _frame(f"Applied: {title}", parent)
         column.addWidget(_text(sentence, card))
-        column.addLayout(_foot(buttons))
+        column.addWidget(_foot(buttons, card))
         card.setAccessibleName(f"Applied: {title}. {sentence}")
         return card
 
@@ -199,12 +200,9 @@ def _frame(title: str, parent: QWidget) -> tuple[QFrame, QVBoxLayout]:
     return card, column
 
 
-def _foot(buttons: Sequence[QPushButton]) -> QHBoxLayout:
-    row = QHBoxLayout()
-    row.setContentsMargins(0, 4, 0, 0)
-    for button in buttons:
-        row.addWidget(button)
-    row.addStretch(1)
+def _foot(buttons: Sequence[QPushButton], parent: QWidget) -> FlowRow:
+    row = FlowRow(parent)
+    row.add(*buttons)
     return row
 
 

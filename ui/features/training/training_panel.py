@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.candidate_preview import CandidatePreview
-from ui.shared.chart import Chart, pen, wash
+from ui.shared.chart import Chart, log_ticks, pen, wash
 from ui.shared.figures import decibel
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
@@ -52,13 +52,21 @@ if TYPE_CHECKING:
 _DOT_PX, _BEST_PX = 5, 10
 # Equal axis widths align the epochs of both plots.
 _AXIS_PX = 52
+_MOST_TICKS = 5
 
 
 class EpochPlot(Chart):
-    """Plot of values by epoch, from 1; a dashed line is the value before training."""
+    """Plot of values by epoch, from 1; a dashed line is the value before training.
 
-    def __init__(self, name: str, left: str, unit: str, parent: QWidget | None = None) -> None:
+    With ``is_log`` the values are positive, and drawn on a logarithmic scale.
+    """
+
+    def __init__(
+        self, name: str, left: str, unit: str, parent: QWidget | None = None, *,
+        is_log: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(name, "epoch", left, parent)
+        self._has_decades = is_log
         self.values = np.zeros(0)
         self.best = 0
         self._unit = unit
@@ -80,16 +88,20 @@ class EpochPlot(Chart):
         """Show the values [E] of epochs 1 to E of ``total``; ``best`` is 0 for none."""
         self.values, self.best = values, best
         places = np.arange(1, values.size + 1, dtype=np.float64)
-        self._line.setData(places, values)
-        self._dots.setData(places, values)
-        self._best.setData([float(best)] if best else [], values[best - 1 : best] if best else [])
+        heights = np.log10(values) if self._has_decades else values
+        self._line.setData(places, heights)
+        self._dots.setData(places, heights)
+        self._best.setData([float(best)] if best else [], heights[best - 1 : best] if best else [])
         self._before.setVisible(before is not None)
-        shown = values
+        shown = heights
         if before is not None:
             self._before.setValue(before)
-            shown = np.append(values, before)
+            shown = np.append(heights, before)
         if shown.size:
             self.set_rise(float(shown.min()), float(shown.max()))
+            if self._has_decades:
+                _, _, bottom, top = self.reach()
+                self.plot.getAxis("left").setTicks([log_ticks(bottom, top, _MOST_TICKS), []])
         self.set_run(0.3, max(total, values.size, 2) + 0.7)
 
     def restyle(self, theme: Theme) -> None:
@@ -236,7 +248,7 @@ class TrainingPanel(Panel):
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(context.notices.place_asked)
         self.sqnr = EpochPlot("SQNR after every epoch", "SQNR, predicted [dB]", "dB", self)
-        self.loss = EpochPlot("Loss of every epoch", "loss, log10", "", self)
+        self.loss = EpochPlot("Loss of every epoch", "loss, log scale", "", self, is_log=True)
         plots = QWidget(self)
         column = QVBoxLayout(plots)
         column.setContentsMargins(10, 0, 0, 0)
@@ -325,7 +337,7 @@ class TrainingPanel(Panel):
             result.start_db if result else None,
         )  # fmt: skip
         losses = np.asarray([max(e.loss, 1e-12) for e in epochs])
-        self.loss.render_epochs(np.log10(losses), total, result.best if result else 0)
+        self.loss.render_epochs(losses, total, result.best if result else 0)
         for plot in (self.sqnr, self.loss):
             plot.setVisible(result is not None)
             plot.set_stale(result is not None and not self.study.is_current)

@@ -148,7 +148,9 @@ def tables_refined() -> Iterator[list[str]]:
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
         windows_by_node = {node: _windows(self, node) for node in list(graph_module.graph.nodes)}
         added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
-        refined.extend(node.name for node, more in windows_by_node.items() if more or _reaches(self, node))
+        refined.extend(
+            node.name for node, more in windows_by_node.items() if more or _reaches(self, node)
+        )
         result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.

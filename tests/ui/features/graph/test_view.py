@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from tests.problems import refused
+from ui.features.graph.paint_overlays import has_map, map_rect
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 if TYPE_CHECKING:
@@ -414,3 +415,15 @@ def test_that_a_long_drawing_to_the_right_starts_at_its_left_side(
     view.resize(400, 300)
     view.places.fit()
     assert view.surface.area().left() <= 0
+
+
+def test_that_a_graph_of_which_most_is_visible_has_no_minimap(
+    show: Show, layers: GraphSnapshot
+) -> None:
+    scene = show(layers).surface.scene
+    assert scene is not None
+    wide, high = scene.bounds.width(), scene.bounds.height()
+    assert not has_map(scene, scene.bounds)
+    assert not has_map(scene, QRectF(0, 0, wide, 0.8 * high))
+    assert has_map(scene, QRectF(0, 0, wide, 0.5 * high))
+    assert map_rect(scene, QSizeF(400, 300)).width() <= 80
