@@ -58,8 +58,8 @@ def first_table(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
     exact = values.reshape(-1).to(torch.float64) / out.get_scale_per_tensor()
     exact = torch.where(torch.isfinite(exact), exact.clamp(out.qmin, out.qmax), torch.nan)
     errors = [
-        (_read(each, codes, 2.0**by).clamp(out.qmin, out.qmax) - exact).abs().nan_to_num(0.0)
-        for each, by in ((table, shift), (wide, more))
+        (_read(candidate, codes, 2.0**by).clamp(out.qmin, out.qmax) - exact).abs().nan_to_num(0.0)
+        for candidate, by in ((table, shift), (wide, more))
     ]
     flat, reaching = (int((error > _FLAT).sum()) for error in errors)
     return (wide, more) if reaching + _FEW < flat else (table, shift)

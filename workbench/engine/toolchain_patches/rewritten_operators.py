@@ -502,12 +502,12 @@ def _root_mean_square(
     write: _Writer, x: fx.Node, shape: Any, weight: Any = None, eps: float | None = None
 ) -> fx.Node:
     """Write RMSNorm with its mean and its root."""
-    dims = [-1 - each for each in range(len(shape))]
+    dims = [-1 - axis for axis in range(len(shape))]
     mean = write(_ATEN.mean.dim, write(_ATEN.pow.Tensor_Scalar, x, 2), dims, True)
     least = torch.finfo(x.meta["val"].dtype).eps if eps is None else eps
     root = write(_ATEN.rsqrt.default, write(_ATEN.add.Tensor, mean, least))
-    made = write(_ATEN.mul.Tensor, x, root)
-    return made if weight is None else write(_ATEN.mul.Tensor, made, weight)
+    scaled = write(_ATEN.mul.Tensor, x, root)
+    return scaled if weight is None else write(_ATEN.mul.Tensor, scaled, weight)
 
 
 def _between(write: _Writer, a: fx.Node, b: fx.Node, weight: Any) -> fx.Node:
@@ -540,8 +540,8 @@ def _repeated(write: _Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node |
     if result % steps:
         return None
     del size
-    each = write(_ATEN.unsqueeze.default, x, 3)
-    wide = write(_ATEN.expand.default, each, [n, channels, steps, result // steps])
+    columns = write(_ATEN.unsqueeze.default, x, 3)
+    wide = write(_ATEN.expand.default, columns, [n, channels, steps, result // steps])
     return write(_ATEN.reshape.default, wide, [n, channels, result])
 
 
@@ -753,7 +753,7 @@ def take_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str
     """
     del quantizer
     done = list[str]()
-    for node in [each for each in module.graph.nodes if each.op == "get_attr"]:
+    for node in [parameter for parameter in module.graph.nodes if parameter.op == "get_attr"]:
         value = _constant_of(module, node)
         owner, _, name = str(node.target).rpartition(".")
         holder = module.get_submodule(owner)
