@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,14 @@ _CORRECTIONS = tuple(
     for name in (
         "corrections",
         "delegate_graphs",
+        "graph_writer",
+        "plain_operators",
         "refined_grids",
         "refined_tables",
         "rewritten_operators",
     )
 )
+_OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
@@ -168,7 +172,8 @@ def corrections_part(project: Project) -> list[str]:
     """Return the corrections of ExecuTorch's arithmetic, where one is on."""
     if not wanted_corrections(project.target.options):
         return []
-    texts = (path.read_text() for path in _CORRECTIONS)
+    # What a file imports from another of them is in the script already.
+    texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _CORRECTIONS)
     return [text[text.index('"""\n', 3) + 4 :].lstrip() for text in texts]
 
 

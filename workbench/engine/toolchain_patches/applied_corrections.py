@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from workbench.engine.toolchain_patches import (
     corrections,
     delegate_graphs,
+    plain_operators,
     refined_grids,
     refined_tables,
     rewritten_operators,
@@ -47,6 +48,13 @@ def correction_functions(
 
 _FUNCTIONS = {
     name: value
-    for module in (corrections, delegate_graphs, refined_grids, refined_tables, rewritten_operators)
+    for module in (
+        corrections,
+        delegate_graphs,
+        plain_operators,
+        refined_grids,
+        refined_tables,
+        rewritten_operators,
+    )
     for name, value in vars(module).items()
 }

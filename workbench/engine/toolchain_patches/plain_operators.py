@@ -1,0 +1,262 @@
+"""Operators without a pattern of Ethos-U's quantizer, written with operators that have one.
+
+This file stands on torch and ExecuTorch alone, because a generated script carries it along.
+"""
+
+import math
+from typing import Any
+
+import torch
+from executorch.backends.arm.quantizer import EthosUQuantizer
+from torch import fx
+
+from workbench.engine.toolchain_patches.graph_writer import (
+    Writer,
+    constant_of,
+    finished,
+    floating_calls,
+)
+
+_ATEN = torch.ops.aten
+
+
+def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write a product with constant weights and a constant bias as the linear that it is."""
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, _ATEN.addmm.default):
+        bias, weight = constant_of(module, node.args[0]), constant_of(module, node.args[2])
+        if bias is None or weight is None or bias.dim() != 1 or node.kwargs:
+            continue
+        write = Writer(module, node)
+        turned = write.constant(f"{node.name}_weight", weight.t())
+        write.replace(write(_ATEN.linear.default, node.args[1], turned, node.args[0]))
+        done.append(node.name)
+    return finished(module, done)
+
+
+def write_plainly(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write operators without a pattern with operators that have one."""
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, *_PLAIN):
+        write = Writer(module, node)
+        written = _PLAIN[node.target](write, *node.args, **node.kwargs)
+        if written is not None:
+            write.replace(written)
+            done.append(node.name)
+    return finished(module, done)
+
+
+def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
+    is_whole = all(axis == 1 for axis in size)
+    return (
+        write(_ATEN.mean.dim, x, [-axis - 1 for axis in range(len(size))], True)
+        if is_whole
+        else None
+    )
+
+
+def _pool(
+    write: Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), *rest: Any
+) -> fx.Node | None:
+    """Take a mean over the whole extent as one, and a pool over one dimension as one over two."""
+    extent = list(x.meta["val"].shape[-len(size) :])
+    if list(size) == extent and not any(pad) and rest[2:] in {(), (None,)}:
+        return _mean(write, x, [1] * len(size))
+    if len(size) > 1:
+        return None
+    flat = write(_ATEN.unsqueeze.default, x, 2)
+    sizes = [1, *size], [1, *(stride or size)], [0, *pad]
+    return write(_ATEN.squeeze.dim, write(_ATEN.avg_pool2d.default, flat, *sizes, *rest), 2)
+
+
+def _max_pool(
+    write: Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), apart: Any = (1,),
+    *rest: Any,
+) -> fx.Node:  # fmt: skip
+    flat = write(_ATEN.unsqueeze.default, x, 2)
+    sizes = [1, *size], [1, *(stride or size)], [0, *pad], [1, *apart]
+    return write(_ATEN.squeeze.dim, write(_ATEN.max_pool2d.default, flat, *sizes, *rest), 2)
+
+
+def _largest(write: Writer, x: fx.Node, size: Any) -> tuple[fx.Node, fx.Node] | None:
+    """Take the largest of the whole extent as such, where nothing reads its index."""
+    is_read = any(reader.args[1] != 0 and reader.users for reader in write.readers)
+    if is_read or any(axis != 1 for axis in size):
+        return None
+    largest = write(_ATEN.amax.default, x, [-axis - 1 for axis in range(len(size))], True)
+    return largest, largest
+
+
+def _instances(write: Writer, x: fx.Node, weight: Any, bias: Any, *settings: Any) -> fx.Node | None:
+    """Take the norm of each channel as a group norm, unless it has running statistics."""
+    mean, _, present, _, eps, *_ = settings
+    if mean is not None or not present:
+        return None
+    return write(_ATEN.group_norm.default, x, x.meta["val"].shape[1], weight, bias, eps)
+
+
+def _softplus(write: Writer, x: fx.Node, beta: float = 1, limit: float = 20) -> fx.Node | None:
+    """Write log(1 + exp(x)) as relu(x) + log1p(exp(-|x|)), whose parts have small ranges."""
+    del limit
+    if beta != 1:
+        return None
+    small = write(_ATEN.exp.default, write(_ATEN.neg.default, write(_ATEN.abs.default, x)))
+    return write(_ATEN.add.Tensor, write(_ATEN.relu.default, x), write(_ATEN.log1p.default, small))
+
+
+def _log_of_sum(write: Writer, x: fx.Node, dims: Any, keep: bool = False) -> fx.Node:
+    largest = write(_ATEN.amax.default, x, dims, True)
+    small = write(_ATEN.exp.default, write(_ATEN.sub.Tensor, x, largest))
+    total = write(_ATEN.log.default, write(_ATEN.sum.dim_IntList, small, dims, True))
+    total_log = write(_ATEN.add.Tensor, total, largest)
+    return total_log if keep else write(_ATEN.squeeze.dims, total_log, dims)
+
+
+def _rolled(write: Writer, x: fx.Node, shifts: Any, dims: Any = ()) -> fx.Node | None:
+    """Write a roll as the two parts in the other order."""
+    if len(shifts) != len(dims):
+        return None
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.meta["val"].shape[dim]
+        if at := -shift % size:
+            parts = [write(_ATEN.slice.Tensor, x, dim, at, size),
+                     write(_ATEN.slice.Tensor, x, dim, 0, at)]  # fmt: skip
+            x = write(_ATEN.cat.default, parts, dim)
+    return x
+
+
+def _same(
+    write: Writer, x: fx.Node, weight: Any, bias: Any = None, stride: Any = (1,),
+    padding: str = "valid", *rest: Any,
+) -> fx.Node | None:  # fmt: skip
+    """Write the padding of an even kernel, which has one row more behind than before."""
+    sizes = weight.meta["val"].shape[2:]
+    apart = (*(rest[0] if rest else (1,)),) * (len(sizes) if not rest or len(rest[0]) == 1 else 1)
+    more = [step * (size - 1) for size, step in zip(sizes, apart, strict=True)]
+    if padding != "same" or not any(extent % 2 for extent in more):
+        return None
+    around = [end for extent in reversed(more) for end in (extent // 2, extent - extent // 2)]
+    padded = write(_ATEN.pad.default, x, around, "constant", 0.0)
+    target = _ATEN.conv1d.default if len(sizes) == 1 else _ATEN.conv2d.default
+    return write(target, padded, weight, bias, stride, [0] * len(sizes), *rest)
+
+
+def _leaky(write: Writer, x: fx.Node, low: Any = 1 / 8, high: Any = 1 / 3, *rest: Any) -> Any:
+    return None if any(rest) else write(_ATEN.leaky_relu.default, x, (low + high) / 2)
+
+
+def _deviation(write: Writer, x: fx.Node, dims: Any = None, *rest: Any, **named: Any) -> Any:
+    """Write a standard deviation as the root of the variance."""
+    unbiased = rest[0] if rest else True
+    keep = rest[1] if rest[1:] else False
+    correction = named.get("correction", 1)
+    if correction not in {0, 1, None}:
+        return None
+    every = list(range(x.meta["val"].dim()))
+    is_unbiased = bool(unbiased) and correction != 0
+    keep = bool(keep or named.get("keepdim"))
+    return write(_ATEN.sqrt.default, write(_ATEN.var.dim, x, dims or every, is_unbiased, keep))
+
+
+def _root_mean_square(
+    write: Writer, x: fx.Node, shape: Any, weight: Any = None, eps: float | None = None
+) -> fx.Node:
+    """Write RMSNorm with its mean and its root."""
+    dims = [-1 - axis for axis in range(len(shape))]
+    mean = write(_ATEN.mean.dim, write(_ATEN.pow.Tensor_Scalar, x, 2), dims, True)
+    least = torch.finfo(x.meta["val"].dtype).eps if eps is None else eps
+    root = write(_ATEN.rsqrt.default, write(_ATEN.add.Tensor, mean, least))
+    scaled = write(_ATEN.mul.Tensor, x, root)
+    return scaled if weight is None else write(_ATEN.mul.Tensor, scaled, weight)
+
+
+def _between(write: Writer, a: fx.Node, b: fx.Node, weight: Any) -> fx.Node:
+    apart = write(_ATEN.mul.Tensor, write(_ATEN.sub.Tensor, b, a), weight)
+    return write(_ATEN.add.Tensor, a, apart)
+
+
+def _product_added(write: Writer, x: fx.Node, a: fx.Node, b: fx.Node, *, value: Any = 1) -> Any:
+    product = write(_ATEN.mul.Tensor, a, b)
+    scaled = product if value == 1 else write(_ATEN.mul.Tensor, product, value)
+    return write(_ATEN.add.Tensor, x, scaled)
+
+
+def _distance(
+    write: Writer, a: fx.Node, b: fx.Node, p: float = 2, eps: float = 1e-6, keep: bool = False
+) -> fx.Node | None:
+    """Write the Euclidean distance of rows."""
+    if p != 2:
+        return None
+    apart = write(_ATEN.add.Tensor, write(_ATEN.sub.Tensor, a, b), eps)
+    square = write(_ATEN.pow.Tensor_Scalar, apart, 2)
+    return write(_ATEN.sqrt.default, write(_ATEN.sum.dim_IntList, square, [-1], keep))
+
+
+def _repeated(write: Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node | None:
+    """Repeat the steps of a sequence a whole number of times."""
+    del factors
+    n, channels, steps = x.meta["val"].shape
+    result = write.shape[-1]
+    if result % steps:
+        return None
+    del size
+    columns = write(_ATEN.unsqueeze.default, x, 3)
+    wide = write(_ATEN.expand.default, columns, [n, channels, steps, result // steps])
+    return write(_ATEN.reshape.default, wide, [n, channels, result])
+
+
+def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
+    """Write a shuffle of channels as an exchange of two dimensions."""
+    n, channels, *rest = x.meta["val"].shape
+    apart = write(_ATEN.reshape.default, x, [n, groups, channels // groups, *rest])
+    turned = write(_ATEN.transpose.int, apart, 1, 2)
+    return write(_ATEN.reshape.default, turned, [n, channels, *rest])
+
+
+_PLAIN: dict[Any, Any] = {
+    _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
+    _ATEN.clamp_max.default: lambda write, x, high: write(_ATEN.clamp.default, x, None, high),
+    _ATEN.expand_as.default: lambda write, x, like: write(
+        _ATEN.expand.default, x, [*like.meta["val"].shape]
+    ),
+    _ATEN.square.default: lambda write, x: write(_ATEN.pow.Tensor_Scalar, x, 2),
+    _ATEN.std.dim: _deviation,
+    _ATEN.std.correction: _deviation,
+    _ATEN.max.other: lambda write, a, b: write(_ATEN.maximum.default, a, b),
+    _ATEN.min.other: lambda write, a, b: write(_ATEN.minimum.default, a, b),
+    _ATEN.rms_norm.default: _root_mean_square,
+    _ATEN.lerp.Scalar: _between,
+    _ATEN.lerp.Tensor: _between,
+    _ATEN.addcmul.default: _product_added,
+    _ATEN.pairwise_distance.default: _distance,
+    _ATEN.upsample_nearest1d.default: _repeated,
+    _ATEN.upsample_nearest1d.vec: _repeated,
+    _ATEN.channel_shuffle.default: _shuffled,
+    _ATEN.log2.default: lambda write, x: write(
+        _ATEN.mul.Tensor, write(_ATEN.log.default, x), 1 / math.log(2)
+    ),
+    _ATEN.exp2.default: lambda write, x: write(
+        _ATEN.exp.default, write(_ATEN.mul.Tensor, x, math.log(2))
+    ),
+    _ATEN.conv1d.padding: _same,
+    _ATEN.conv2d.padding: _same,
+    _ATEN.adaptive_avg_pool1d.default: _mean,
+    _ATEN.avg_pool1d.default: _pool,
+    _ATEN.avg_pool2d.default: _pool,
+    _ATEN.max_pool1d.default: _max_pool,
+    _ATEN.adaptive_max_pool1d.default: _largest,
+    _ATEN.adaptive_max_pool2d.default: _largest,
+    _ATEN.instance_norm.default: _instances,
+    _ATEN.softplus.default: _softplus,
+    _ATEN.mish.default: lambda write, x: write(
+        _ATEN.mul.Tensor, x, write(_ATEN.tanh.default, _softplus(write, x))
+    ),
+    _ATEN.log_sigmoid.default: lambda write, x: write(
+        _ATEN.neg.default, _softplus(write, write(_ATEN.neg.default, x))
+    ),
+    _ATEN.logsumexp.default: _log_of_sum,
+    _ATEN.roll.default: _rolled,
+    _ATEN.rrelu.default: _leaky,
+}
