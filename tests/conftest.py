@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -24,11 +25,21 @@ def pytest_configure(config):
         wait.__kwdefaults__["timeout"] = PATIENCE_MS
 
 
+_NUMBERS = itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    """Keep the developer's own cache, trust and settings out of every test."""
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "own" / "cache"))
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "own" / "config"))
+def own_folders(request, monkeypatch, tmp_path_factory):
+    """Keep the developer's own cache, trust and settings out of every test.
+
+    Most tests write nothing there: a test without a folder gets names, and no folder.
+    """
+    if "tmp_path" in request.fixturenames:
+        own = request.getfixturevalue("tmp_path") / "own"
+    else:
+        own = tmp_path_factory.getbasetemp() / f"own-{next(_NUMBERS)}"
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(own / "cache"))
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(own / "config"))
 
 
 @pytest.fixture(scope="session", autouse=True)

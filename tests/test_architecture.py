@@ -157,6 +157,20 @@ def test_that_no_file_is_called_after_nothing_in_particular():
     assert [name(p) for p in PRODUCT if p.stem in vague or p.parent.name in vague] == []
 
 
+def test_that_local_names_say_what_they_hold():
+    vague = {"found", "made", "each", "said", "told"}
+    for path in PRODUCT:
+        names = {
+            node.arg if isinstance(node, ast.arg) else node.id
+            for function in ast.walk(tree(path))
+            if isinstance(function, ast.FunctionDef | ast.Lambda)
+            for node in ast.walk(function)
+            if isinstance(node, ast.arg)
+            or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        }
+        assert not names & vague, name(path)
+
+
 def test_that_a_target_is_named_only_in_its_own_files():
     allowed = {
         "workbench/targets/ethos_u/__init__.py", "workbench/targets/formats/__init__.py",

@@ -48,7 +48,7 @@ def in_yaml(text: str) -> str:
 
 def in_markdown(text: str) -> str:
     """Return a text for a Markdown paragraph, heading or cell: no markup, links or HTML."""
-    return _MARKUP.sub(lambda found: "&lt;" if found[0] == "<" else f"\\{found[0]}", one_line(text))
+    return _MARKUP.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", one_line(text))
 
 
 def in_markdown_code(text: str) -> str:
@@ -60,4 +60,4 @@ def in_markdown_code(text: str) -> str:
 
 def filled(template: str, values: Mapping[str, str]) -> str:
     """Return a template with each ``{name}`` replaced once; inserted text is not read again."""
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)

@@ -134,10 +134,10 @@ def _cli() -> list[str]:
     verbs = list(_parts(root))
     lines += table(
         ("verb", "does"),
-        [(f"[`{name}`](#workbench-{name})", said) for name, said, _ in verbs],
+        [(f"[`{name}`](#workbench-{name})", description) for name, description, _ in verbs],
     )
-    for name, said, verb in verbs:
-        lines += _verb(f"workbench {name}", said, verb, "##")
+    for name, description, verb in verbs:
+        lines += _verb(f"workbench {name}", description, verb, "##")
     return lines
 
 
@@ -150,7 +150,7 @@ def _parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse
                 yield name, helps.get(name, ""), part
 
 
-def _verb(name: str, said: str, verb: argparse.ArgumentParser, level: str) -> Iterator[str]:
+def _verb(name: str, description: str, verb: argparse.ArgumentParser, level: str) -> Iterator[str]:
     """Yield the section of a verb, followed by those of its actions."""
     actions = [a for a in vars(verb)["_actions"] if a.dest != "help"]
     plain = [a for a in actions if a.nargs != argparse.PARSER]
@@ -158,14 +158,14 @@ def _verb(name: str, said: str, verb: argparse.ArgumentParser, level: str) -> It
     words = [name, *(_usage(a) for a in plain if not a.option_strings or a.required)]
     words += ["[options]"] if any(a.option_strings and not a.required for a in plain) else []
     words += ["ACTION ..."] if parts else []
-    yield from (f"{level} {name}", "", f"{said[:1].upper()}{said[1:]}.", "")
+    yield from (f"{level} {name}", "", f"{description[:1].upper()}{description[1:]}.", "")
     yield from ("```", " ".join(words), "```", "")
     if verb.description:
         yield from (_cell(verb.description), "")
     if plain:
         yield from table(("argument", "meaning"), [_argument(verb, action) for action in plain])
-    for part, told, below in parts:
-        yield from _verb(f"{name} {part}", told, below, f"{level}#")
+    for part, about, below in parts:
+        yield from _verb(f"{name} {part}", about, below, f"{level}#")
 
 
 def _usage(action: argparse.Action) -> str:
@@ -204,7 +204,10 @@ def _exit_codes() -> list[str]:
     codes = re.findall(r"(\d+) ([^;]+)", " ".join((parser().epilog or "").split()))
     lines = ["# Exit codes", "", NOTE.format("workbench.guide")]
     lines += ["Every verb of `workbench` ends with one of these codes.", ""]
-    return [*lines, *table(("code", "meaning"), [(_code(code), said) for code, said in codes])]
+    return [
+        *lines,
+        *table(("code", "meaning"), [(_code(code), meaning) for code, meaning in codes]),
+    ]
 
 
 # JSON documents
@@ -305,7 +308,7 @@ def _type(schema: dict[str, Any]) -> str:
         return _collection(schema)
     words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most",
              "exclusiveMaximum": "below", "minLength": "length at least"}  # fmt: skip
-    limits = [f"{said} {schema[key]:g}" for key, said in words.items() if key in schema]
+    limits = [f"{phrase} {schema[key]:g}" for key, phrase in words.items() if key in schema]
     return ", ".join((str(schema.get("type", "any value")), *limits))
 
 
@@ -355,7 +358,7 @@ def _operator_support() -> list[str]:
     lines += ["## Operations that take number formats", ""]
     lines += table(
         ("operator", "operation of MASE's table, or why it stays in float"),
-        [(_code(op), said) for op, said in (*OPERATORS.items(), *FUSED.items())],
+        [(_code(op), support) for op, support in (*OPERATORS.items(), *FUSED.items())],
     )
     lines += ["## Number formats", ""]
     lines += table(
@@ -405,7 +408,7 @@ def _target(target: TargetSpec) -> Iterator[str]:
     choice = target.complete(TargetChoice(id=target.variants[0].id))
     yield from table(
         ("config", "taken", "reason"),
-        [(_code(p.id), _yes(not said), said) for p, said in _refusals(target, choice)],
+        [(_code(p.id), _yes(not refusal), refusal) for p, refusal in _refusals(target, choice)],
     )
     refusals = list(_known_refusals(target))
     if refusals:
@@ -459,14 +462,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return write_or_compare(pages(), write=parser.parse_args(arguments).write)
 
 
-def write_or_compare(made: dict[str, str], *, write: bool) -> int:
+def write_or_compare(documents: dict[str, str], *, write: bool) -> int:
     """Write reference pages if requested; return 1 if one differs from its file, else 0.
 
     Args:
-        made: Text by file name, in the folder ``reference`` of the guide.
+        documents: Text by file name, in the folder ``reference`` of the guide.
         write: Whether to write differing pages.
     """
-    files = {REFERENCE / name: text for name, text in made.items()}
+    files = {REFERENCE / name: text for name, text in documents.items()}
     stale = [p for p, t in files.items() if not p.is_file() or p.read_text("utf-8") != t]
     for path in stale:
         sys.stdout.write(f"{'wrote' if write else 'out of date:'} {path.name}\n")

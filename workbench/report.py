@@ -95,11 +95,13 @@ def bands(ranges: Sequence[TensorRange]) -> str:
         f'<text class="value" x="0" y="16">{high:.3g}</text>',
         f'<text class="value" x="0" y="{_HEIGHT - 6}">{low:.3g}</text>',
     ]
-    for place, each in enumerate(seen):
+    for place, tensor in enumerate(seen):
         left, width = _MARGIN + place * step, max(step * 0.8, 0.6)
-        title = f"<title>{escape(each.node)}: {each.minimum:.4g} to {each.maximum:.4g}</title>"
+        title = (
+            f"<title>{escape(tensor.node)}: {tensor.minimum:.4g} to {tensor.maximum:.4g}</title>"
+        )
         for name, first, last in (
-            ("whole", each.maximum, each.minimum), ("band", each.p_high, each.p_low),
+            ("whole", tensor.maximum, tensor.minimum), ("band", tensor.p_high, tensor.p_low),
         ):  # fmt: skip
             top, bottom = up(first), up(last)
             body.append(
@@ -367,34 +369,34 @@ def page(project: Project, path: Path, cache: Cache) -> str:
     )  # fmt: skip
 
 
-def _pictures(found: Findings) -> dict[str, str]:
+def _pictures(findings: Findings) -> dict[str, str]:
     """Return the drawings by name; empty ones have no data."""
     pictures = dict.fromkeys(("ranges", "layers", "modules", "histogram", "runs"), "")
-    if found.calibrate:
-        activations = [r for r in found.calibrate.ranges if r.kind == "activation"]
+    if findings.calibrate:
+        activations = [r for r in findings.calibrate.ranges if r.kind == "activation"]
         pictures["ranges"] = bands(activations)
-    if found.evaluate:
+    if findings.evaluate:
         pictures["layers"] = bars(
-            [(t.tensor, t.sqnr_db) for t in found.evaluate.tensors if t.sqnr_db is not None],
+            [(t.tensor, t.sqnr_db) for t in findings.evaluate.tensors if t.sqnr_db is not None],
             "SQNR [dB]",
         )
-    if found.lower and found.lower.exported is None:
+    if findings.lower and findings.lower.exported is None:
         pictures["modules"] = bars(
-            [(m.name or "(whole model)", float(m.cycles)) for m in found.modules[:40]], "cycles"
+            [(m.name or "(whole model)", float(m.cycles)) for m in findings.modules[:40]], "cycles"
         )
-    if found.verify and not found.verify.runtime:
-        counts = sorted(found.verify.histogram.items())
+    if findings.verify and not findings.verify.runtime:
+        counts = sorted(findings.verify.histogram.items())
         pictures["histogram"] = bars(
             [(f"{k:+d} LSB" if k else "equal", float(v)) for k, v in counts], "elements"
         )
-    pictures["runs"] = scatter(found.points, "cycles", found.accuracy_name)
+    pictures["runs"] = scatter(findings.points, "cycles", findings.accuracy_name)
     return pictures
 
 
-def _memories(found: Findings) -> list[tuple[str, int, str]]:
+def _memories(findings: Findings) -> list[tuple[str, int, str]]:
     """Return a drawing per memory of each delegate: name, peak [bytes], drawing."""
     pictures = []
-    for report in found.lower.vela if found.lower else ():
+    for report in findings.lower.vela if findings.lower else ():
         for name in dict.fromkeys(tensor.memory for tensor in report.tensors):
             tensors = [tensor for tensor in report.tensors if tensor.memory == name]
             peak = max(tensor.address + tensor.bytes for tensor in tensors)

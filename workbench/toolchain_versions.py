@@ -76,11 +76,11 @@ def remember_verdict(*, same: bool) -> None:
     disk_cache.remember(_verdict_name(versions()), _SAME if same else _DIFFERENT)
 
 
-def listed(found: dict[str, str]) -> str:
+def listed(versions: dict[str, str]) -> str:
     """Return versions as text: "python 3.11, torch 2.13.0"."""
-    return ", ".join(f"{package} {version}" for package, version in found.items())
+    return ", ".join(f"{package} {version}" for package, version in versions.items())
 
 
-def _verdict_name(found: dict[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+def _verdict_name(versions: dict[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(versions, sort_keys=True).encode()).hexdigest()
     return f"acceleration-{digest[:16]}.verdict"

@@ -12,11 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from filelock import FileLock
 
 from tests.workbench.cli.conftest import codes
 from workbench.api import jobs
@@ -117,14 +118,25 @@ def workbench(tmp_path):
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """The sample project, run once to its package, with everything it printed."""
+    """The sample project, run once to its package, with everything it printed.
+
+    The first worker that asks runs it; each has a copy of the folder with project and cache.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    first, answer = shared / "digits-of-all", shared / "digits-of-all.json"
+    with FileLock(shared / "digits-of-all.lock"):
+        if not answer.exists():
+            shutil.copytree(SAMPLES / "digits", first / "digits")
+            project, out = first / "digits" / "digits.qwb", first / "dist"
+            outcome = Workbench(first).process("run", project, "--out", out, "--trust", "--json")
+            assert outcome.code == 0, outcome.err
+            answer.write_text(json.dumps(asdict(outcome)))
     folder = tmp_path_factory.mktemp("digits")
-    shutil.copytree(SAMPLES / "digits", folder / "digits")
-    workbench = Workbench(folder)
-    path = folder / "digits" / "digits.qwb"
-    outcome = workbench.process("run", path, "--out", folder / "dist", "--trust", "--json")
-    assert outcome.code == 0, outcome.err
-    return workbench, path, outcome
+    shutil.copytree(first, folder, dirs_exist_ok=True)
+    outcome = Outcome(**json.loads(answer.read_text()))
+    return Workbench(folder), folder / "digits" / "digits.qwb", outcome
 
 
 @pytest.fixture

@@ -76,6 +76,8 @@ class FakeEngine:
         self.printed = printed
         self.stopped = False
         self.hold_study_at = 0
+        # Whether jobs stay for ever, and why studies and stages fail.
+        self.is_held, self.refusal = False, ()
         self._play = play
         self._events = queue.Queue()
         self._events.put(Ready(pid=1, start_s=0.0))
@@ -84,12 +86,23 @@ class FakeEngine:
 
     def send(self, command):
         self.commands.append(command)
-        if isinstance(command, RunUntil):
+        if isinstance(command, RunStudy | RunUntil) and (self.is_held or self.refusal):
+            self._refuse(command)
+        elif isinstance(command, RunUntil):
             for event in self._play(command):
                 self._events.put(event)
         elif isinstance(command, RunStudy):
             for event in studies.play(command, self.hold_study_at):
                 self._events.put(event)
+
+    def _refuse(self, command):
+        stage = command.study if isinstance(command, RunStudy) else command.until
+        if self.refusal:
+            self._events.put(
+                StageFailed(job=command.job, stage=stage, key="", elapsed_s=0.1,
+                            infos=tuple(self.refusal))
+            )  # fmt: skip
+            self._events.put(JobFinished(job=command.job, outcome="failed", elapsed_s=0.1))
 
     def cancel(self, job):
         self.commands.append(Cancel(job=job))
@@ -119,11 +132,32 @@ class FakeEngines:
     def __init__(self):
         self.made = []
         self.plays = [Play()]
+        self._is_held, self._refusal = False, ()
 
     def __call__(self):
         play = self.plays.pop(0) if len(self.plays) > 1 else self.plays[0]
         self.made.append(FakeEngine(play))
+        self._tell()
         return self.made[-1]
+
+    def refuse(self, infos):
+        """Let every job from now on fail with these problems."""
+        self._is_held, self._refusal = False, tuple(infos)
+        self._tell()
+
+    def hold(self):
+        """Let every job from now on stay until it is cancelled."""
+        self._is_held, self._refusal = True, ()
+        self._tell()
+
+    def go_on(self):
+        """Let jobs finish again."""
+        self._is_held, self._refusal = False, ()
+        self._tell()
+
+    def _tell(self):
+        for engine in self.made:
+            engine.is_held, engine.refusal = self._is_held, self._refusal
 
     @property
     def commands(self):

@@ -1,8 +1,17 @@
 """Verbs run in this process over engines that play their events."""
 
+from contextlib import closing
+
 import pytest
 
 from tests.fakes.engine import FakeEngines
+from tests.fakes.projects import make_project
+from tests.fakes.results import write_result
+from workbench.history.runs import run_of
+from workbench.history.store import History, history_path
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import plan
+from workbench.project import edits, store
 
 
 @pytest.fixture
@@ -11,3 +20,23 @@ def played(monkeypatch):
     engines = FakeEngines()
     monkeypatch.setattr("workbench.api.jobs.EngineProcess", engines)
     return engines
+
+
+@pytest.fixture
+def measured(project_file):
+    """A project whose present settings were run, and one earlier run in 16 bits: 2,000 cycles."""
+    cache = Cache(default_root())
+    with closing(History(history_path(project_file))) as history:
+        for config, cycles in (("a16w8", 2000), ("a8w8", None)):
+            made = edits.assign(make_project(), "global", "", config)
+            planned = plan(made, project_file.parent, cache)
+            for stage in ("evaluate", "lower", "verify"):
+                with cache.writing(planned.key(stage)) as folder:
+                    write_result(stage, folder)
+            run = run_of(made, planned, cache)
+            if cycles:
+                cost = run.cost.model_copy(update={"cycles": cycles})
+                run = run.model_copy(update={"cost": cost})
+            history.record(run)
+    store.save(made, project_file)
+    return project_file

@@ -11,9 +11,11 @@ from ui.shared.run_table import accuracy_text
 from ui.state.document import Document
 from ui.state.run_history import RunHistory
 from ui.state.runner import Runner
+from workbench.errors import ErrorInfo
 from workbench.history.runs import Run
 from workbench.project.edits import DECIDED
 from workbench.project.model import Project
+from workbench.protocol import Event, StageFailed
 from workbench.targets import target_of
 
 _STAGES = ["evaluate", "lower"]
@@ -45,6 +47,8 @@ class CandidatePreview(QObject):
         super().__init__(parent)
         self._document, self._runner, self._history = document, runner, history
         self.candidate: Candidate | None = None
+        self._failure: ErrorInfo | None = None
+        runner.received.connect(self._on_event)
         history.changed.connect(self.changed)
         runner.job_changed.connect(lambda _job: self.changed.emit())
         document.project_changed.connect(lambda _project: self.changed.emit())
@@ -54,7 +58,7 @@ class CandidatePreview(QObject):
         before = self._document.project
         if before is None:
             return
-        self.candidate = Candidate(label, before, after)
+        self.candidate, self._failure = Candidate(label, before, after), None
         folder = self._document.folder
         for project in (before, after):
             offered = target_of(project.target.id).stages
@@ -93,7 +97,8 @@ class CandidatePreview(QObject):
             return ""
         before, after = self.runs()
         if before is None or after is None:
-            return "Measuring\u2026" if self.is_running else "The measurement failed."
+            return "Measuring\u2026" if self.is_running else self._lack()
+        outdated = [] if self.fits else ["Outdated: measured before the last edit."]
         lines = _figure("SQNR", before.quality.sqnr_db, after.quality.sqnr_db)
         if after.accuracy_name != "SQNR":
             texts = accuracy_text(before), accuracy_text(after)
@@ -106,7 +111,21 @@ class CandidatePreview(QObject):
             lines.append(f"SRAM: {size(a.sram_bytes)} \u2192 {size(b.sram_bytes)}")
             lines.append(f"CPU operators: {a.cpu_nodes} \u2192 {b.cpu_nodes}")
             lines.append(f"Cost is estimated (Vela {b.vela_version}).")
-        return "\n".join(lines)
+        return "\n".join([*outdated, *lines])
+
+    def _lack(self) -> str:
+        """Return why there are no figures."""
+        if self._failure is None:
+            return "Not measured: the jobs were cancelled."
+        return f"Preview failed: {self._failure.message} {self._failure.hint}".strip()
+
+    def _on_event(self, event: Event) -> None:
+        if not isinstance(event, StageFailed) or self.candidate is None or not event.infos:
+            return
+        job = self._runner.job(event.job)
+        if job is not None and job.project in (self.candidate.before, self.candidate.after):
+            self._failure = event.infos[0]
+            self.changed.emit()
 
     def _run_of(self, project: Project) -> Run | None:
         fitting = [

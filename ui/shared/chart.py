@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _TICK_PX = 11
+# Room for a tick of a logarithmic axis with its text.
+_TICK_WIDE_PX, _TICK_HIGH_PX = 44, 26
 _LEAST_PX = 120
 _STALE = 0.4
 _AIR = 0.05
@@ -77,6 +79,27 @@ def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
     return [f"{value * scale:,.{places}f}" for value in values]
 
 
+def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
+    """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or whole decades.
+
+    Args:
+        low: Common logarithm of the smallest visible value.
+        high: Common logarithm of the largest one.
+        room: How many ticks fit.
+
+    Returns:
+        The logarithm and the text of each tick.
+    """
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        values = [digit * 10.0**decade for decade in decades for digit in digits]
+        shown = [value for value in values if low <= math.log10(value) <= high]
+        if len(shown) <= room or digits == (1,):
+            break
+    stride = max(1, -(-len(shown) // max(room, 1)))
+    return [(math.log10(value), f"{value:,.9g}") for value in shown[::stride]]
+
+
 class Chart(QWidget):
     """A plot with one pair of axes.
 
@@ -110,6 +133,9 @@ class Chart(QWidget):
         # Half of the topmost tick label is above the axis.
         self.plot.layout.setContentsMargins(1, _TICK_PX // 2 + 1, 1, 1)
         self.view.scene().sigMouseMoved.connect(self._on_mouse_moved)
+        if is_log:
+            self.box.sigRangeChanged.connect(self._show_log_ticks)
+            self.box.sigResized.connect(self._show_log_ticks)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -160,6 +186,15 @@ class Chart(QWidget):
         """Show x values from ``low`` to ``high`` and limit panning to them."""
         self.box.setLimits(xMin=low, xMax=high, minXRange=min(3.0, high - low))
         self.box.setXRange(low, high, padding=0)
+
+    def _show_log_ticks(self, *_: object) -> None:
+        left, right, bottom, top = self.reach()
+        room = {
+            "bottom": self.box.width() / _TICK_WIDE_PX,
+            "left": self.box.height() / _TICK_HIGH_PX,
+        }
+        for side, ends in (("bottom", (left, right)), ("left", (bottom, top))):
+            self.plot.getAxis(side).setTicks([log_ticks(*ends, max(2, int(room[side]))), []])
 
     def _on_mouse_moved(self, position: QPointF) -> None:
         inside = self.box.sceneBoundingRect().contains(position)

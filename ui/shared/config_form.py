@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.format_form import FormatForm
-from ui.shared.forms import make_primary
+from ui.shared.forms import DecimalBox, make_primary
 from ui.shared.labels import Label, literal
 from workbench.project.configs import (
     Activation,
@@ -212,7 +212,7 @@ class ConfigForm(QWidget):
         layout.addLayout(row)
 
     def _number(self, title: str, low: float, high: float, decimals: int) -> QDoubleSpinBox:
-        box = QDoubleSpinBox(self)
+        box = DecimalBox(self)
         box.setAccessibleName(title)
         box.setDecimals(decimals)
         box.setRange(low, high)

@@ -9,11 +9,12 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
-from ui.shared.labels import Label, literal
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.theme import Theme
 
 _GAP_PX = 6
 CARD_PX = 124
+_MOST_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class _Flow(QLayout):
         return QSize(wide * min(len(self._items), 4), self._row_height())
 
     def minimumSize(self) -> QSize:
-        return QSize(self._widest(), self._row_height())
+        return QSize(self._narrowest(), self._row_height())
 
     def setGeometry(self, place: QRect) -> None:
         super().setGeometry(place)
@@ -71,12 +72,21 @@ class _Flow(QLayout):
             item.setGeometry(QRect(place.left() + left, place.top() + top, width, height))
 
     def _cells(self, width: int) -> tuple[int, int]:
-        fitting = max(1, (width + _GAP_PX) // (self._widest() + _GAP_PX))
-        rows = -(-len(self._items) // fitting)
+        """Return the columns and rows. More than two rows are made narrower, if that saves one."""
+        rows = self._rows(width, self._widest())
+        if rows > _MOST_ROWS:
+            rows = self._rows(width, self._narrowest())
         return max(1, -(-len(self._items) // max(rows, 1))), rows
+
+    def _rows(self, width: int, least: int) -> int:
+        fitting = max(1, (width + _GAP_PX) // (least + _GAP_PX))
+        return -(-len(self._items) // fitting)
 
     def _widest(self) -> int:
         return max((item.sizeHint().width() for item in self._items), default=CARD_PX)
+
+    def _narrowest(self) -> int:
+        return max((item.minimumSize().width() for item in self._items), default=CARD_PX)
 
     def _row_height(self) -> int:
         return max((item.sizeHint().height() for item in self._items), default=0)
@@ -88,7 +98,7 @@ class _CardView(QFrame):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("Card")
-        self.title, self.value, self.origin = Label(self), Label(self), Label(self)
+        self.title, self.value, self.origin = Label(self), Label(self), ElidedLabel(self)
         self.title.setObjectName("Hint")
         self.origin.setObjectName("Hint")
         layout = QVBoxLayout(self)
@@ -105,7 +115,7 @@ class _CardView(QFrame):
         self.value.setStyleSheet(style)
         self.origin.setText(card.origin)
         self.origin.setStyleSheet("font-size: 11px;")
-        self.setToolTip(literal(card.meaning))
+        self.setToolTip(literal("\n".join(part for part in (card.meaning, card.origin) if part)))
         self.setAccessibleName(f"{card.title}: {card.value}, {card.origin}")
 
 

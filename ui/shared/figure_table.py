@@ -173,6 +173,7 @@ def _side(column: Column[Any]) -> Qt.AlignmentFlag:
 
 
 ROW_PX = 24
+_BAR_PX = 3
 _LEAST_ROWS = 4
 WIDEST_PX = 340
 _PAD_PX = 16
@@ -181,7 +182,7 @@ _LOOKED_AT = 60
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Paints a fraction in [0, 1] as a translucent bar behind the text."""
+    """Paints a fraction in [0, 1] as a line below the text."""
 
     def __init__(self, theme: Callable[[], Theme], role: int, parent: QWidget) -> None:
         super().__init__(parent)
@@ -191,10 +192,11 @@ class BarDelegate(QStyledItemDelegate):
         super().paint(painter, option, index)
         share = index.data(self._role)
         if share:
-            bar = QRectF(option.rect).adjusted(3, 4, -3, -4)
+            bar = QRectF(option.rect).adjusted(3, 0, -3, -1)
+            bar.setTop(bar.bottom() - _BAR_PX)
             bar.setWidth(max(1.0, bar.width() * min(float(share), 1.0)))
             colour = QColor(self._theme().accent)
-            colour.setAlphaF(0.35)
+            colour.setAlphaF(0.8)
             painter.fillRect(bar, colour)
 
 

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
+from ui.shared.tab_order import put_after
 from workbench.errors import WorkbenchError
 from workbench.project.configs import FormatConfig
 from workbench.targets.formats.parameters import PREFIXES, ROLES, ParameterSpec, Role
@@ -133,11 +134,13 @@ class FormatForm(QWidget):
             self._grid.addWidget(head, 0, column)
             self._grid.setColumnStretch(column, 1)
         for row, parameter in enumerate(parameters, 1):
-            label = Label(parameter.name, self)
-            label.setToolTip(literal(parameter.meaning))
+            words = parameter.name.replace("frac_", "fraction ").replace("_", " ")
+            label = Label(words.capitalize(), self)
+            label.setToolTip(literal(f"{parameter.name}: {parameter.meaning}"))
             self._grid.addWidget(label, row, 0)
             for column, role in enumerate(ROLES, 1):
                 self._grid.addWidget(self._field(parameter, role), row, column)
+        put_after(self.mase, list(self.fields.values()))
 
     def _field(self, parameter: ParameterSpec, role: Role) -> QLineEdit:
         field = QLineEdit(self)

@@ -8,12 +8,14 @@ from typing import Literal
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
+    QDoubleSpinBox,
     QFrame,
     QHBoxLayout,
     QLineEdit,
     QMenu,
     QPushButton,
     QScrollArea,
+    QSpinBox,
     QWidget,
 )
 
@@ -76,6 +78,26 @@ class PathField(QWidget):
         dialog = ask_to_open(self, self._title, self.set_text, filters=filters, folder=folder)
         if (known := Path(self.text())).is_absolute():
             dialog.setDirectory(str(known.parent))
+
+
+# A style sheet's padding does not reach the text of a spin box.
+_INSET_PX = 7
+
+
+class SpinBox(QSpinBox):
+    """A box for a whole number, whose text begins where that of other fields does."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.lineEdit().setTextMargins(_INSET_PX, 0, 0, 0)
+
+
+class DecimalBox(QDoubleSpinBox):
+    """A box for a number, whose text begins where that of other fields does."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.lineEdit().setTextMargins(_INSET_PX, 0, 0, 0)
 
 
 # Height of a dialog's frame and of the desktop's bars [px].

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from PySide6.QtGui import Qt
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QPainter, QPaintEvent, Qt
 from PySide6.QtWidgets import QLabel
 
 if TYPE_CHECKING:
@@ -21,6 +22,24 @@ class Label(QLabel):
         else:
             super().__init__(text)
         self.setTextFormat(Qt.TextFormat.PlainText)
+
+
+class ElidedLabel(Label):
+    """A label of one line that is cut with an ellipsis where it is too narrow."""
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        del event
+        painter = QPainter(self)
+        text = self.fontMetrics().elidedText(
+            self.text(), Qt.TextElideMode.ElideRight, self.contentsRect().width()
+        )
+        colour = self.palette().color(self.foregroundRole())
+        painter.setPen(colour)
+        painter.drawText(self.contentsRect(), self.alignment(), text)
+        painter.end()
 
 
 def literal(text: str) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem and the stage or check that reported it."""
+    """One problem and the stage or check that reported it; ``code`` is that of its ErrorInfo."""
 
     severity: Literal["error", "warning"]
     message: str
@@ -35,11 +35,12 @@ class Problem:
     where: Place | None = None
     source: str = ""
     details: str = ""
+    code: str = ""
 
 
 def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"]) -> Problem:
     """Return an ``ErrorInfo`` as a problem."""
-    return Problem(severity, info.message, info.hint, info.where, source, info.details)
+    return Problem(severity, info.message, info.hint, info.where, source, info.details, info.code)
 
 
 def project_problems(
@@ -68,23 +69,24 @@ def project_problems(
         what = rule_words(rule)
         config = project.config_of(rule)
         if reason := target.refusal(project.target, config, rule.kind):
-            yield Problem("error", f"{what}: {reason}", "", where, "Rules")
+            text = f"{what}: {reason}"
+            yield Problem("error", text, "", where, "Rules", code="rule-not-supported")
         count = resolution.counts.get(rule.id)
         if not operators or count is None:
             continue
         if count.matched == 0:
             yield Problem(
                 "warning", f"{what}: the rule matches nothing.",
-                "Correct its match, or delete it.", where, "Rules",
+                "Correct its match, or delete it.", where, "Rules", code="rule-unmatched",
             )  # fmt: skip
         elif count.wins == 0:
             yield Problem(
                 "warning", f"{what}: the rule has no effect; stronger rules cover all its matches.",
-                "Move it up, or delete it.", where, "Rules",
+                "Move it up, or delete it.", where, "Rules", code="rule-overridden",
             )  # fmt: skip
         if count.wins:
             for text in target.warnings(project.target, config, operators):
-                yield Problem("warning", text, "", where, "Target")
+                yield Problem("warning", text, "", where, "Target", code="rule-warning")
 
 
 def stage_problems(stages: Sequence[StageView]) -> Iterator[Problem]:
@@ -99,16 +101,19 @@ def on_the_cpu(nodes: Sequence[CpuNode]) -> Iterator[Problem]:
     alike: dict[tuple[str, str], list[CpuNode]] = {}
     for node in nodes:
         alike.setdefault((operator_name(node.op), node.reason), []).append(node)
-    for (name, reason), found in alike.items():
-        what = f"{len(found)} {name} operators run" if len(found) > 1 else f"{name} runs"
-        where = Place(kind="node", id=found[0].node)
-        yield Problem("warning", f"{what} on the CPU: {reason}", "", where, "Lower")
+    for (name, reason), alike_nodes in alike.items():
+        what = (
+            f"{len(alike_nodes)} {name} operators run" if len(alike_nodes) > 1 else f"{name} runs"
+        )
+        where = Place(kind="node", id=alike_nodes[0].node)
+        text = f"{what} on the CPU: {reason}"
+        yield Problem("warning", text, "", where, "Lower", code="operator-on-cpu")
 
 
 def warnings_of(texts: Sequence[str], source: str) -> Iterator[Problem]:
     """Yield the warnings of a stage."""
     for text in texts:
-        yield Problem("warning", text, source=source)
+        yield Problem("warning", text, source=source, code="stage-warning")
 
 
 AnyIndex = QModelIndex | QPersistentModelIndex

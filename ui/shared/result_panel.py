@@ -4,145 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ui.shared.labels import Label
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StageNote, StaleBanner
+from ui.shared.tab_order import put_after, reading_order
 from ui.state.selection import Selected
-from ui.state.session import Session, StageView
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
-from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
     from ui.state.model_index import ModelIndex
     from workbench.results import LowerResult
-
-
-_RUNNABLE = {"stale", "failed"}
-LOADING = "Loading the result\u2026"
-
-
-def sentence(view: StageView, empty: str) -> str:
-    """Return the text for a stage without a result."""
-    match view.state:
-        case "running":
-            verb = STAGES_BY_ID[view.id].verb
-            share = f" {view.fraction:.0%}" if view.fraction is not None else ""
-            return f"{verb}\u2026{share} {view.message}".strip()
-        case "queued":
-            return f"{view.title} is queued."
-        case "failed" if view.infos:
-            info = view.infos[0]
-            return f"{view.title} failed: {info.message}\n{info.hint}".strip()
-        case "blocked" | "unavailable":
-            return f"{view.title} cannot run. {view.reason}".strip()
-        case "cached":
-            return LOADING
-        case _:
-            return empty
-
-
-def button_text(view: StageView) -> str:
-    """Return the text of the run button; "" if the stage cannot be started."""
-    if view.state not in _RUNNABLE:
-        return ""
-    return f"Run {view.title} again" if view.state == "failed" else f"Run {view.title}"
-
-
-class StageNote(QWidget):
-    """The empty state of a panel: a sentence and a run button.
-
-    Signals:
-        run_asked: id of the stage that is to run.
-    """
-
-    run_asked = Signal(str)
-
-    def __init__(self, empty: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._empty = empty
-        self._absent = ""
-        self._stage: StageId | Literal[""] = ""
-        self._session: Session | None = None
-        self.label = Label(empty, self)
-        self.label.setObjectName("Hint")
-        self.label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.label.setWordWrap(True)
-        self.button = QPushButton(self)
-        self.button.clicked.connect(lambda: self.run_asked.emit(self._stage))
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(self.button)
-        row.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 16, 16, 16)
-        layout.setSpacing(10)
-        layout.addStretch(1)
-        layout.addWidget(self.label)
-        layout.addLayout(row)
-        layout.addStretch(1)
-
-    def follow(self, session: Session, stage: StageId) -> None:
-        """Show the state of a stage, and update it."""
-        self._session, self._stage = session, stage
-        session.stage_changed.connect(self._on_stage_changed)
-        self.render_stage(session.stage(stage))
-
-    def _on_stage_changed(self, stage: StageId) -> None:
-        if self._session is not None and stage == self._stage:
-            self.render_stage(self._session.stage(stage))
-
-    def render_stage(self, view: StageView) -> None:
-        """Show the state of a stage."""
-        self._stage = view.id
-        is_absent = bool(self._absent) and view.state == "cached"
-        self.label.setText(self._absent if is_absent else sentence(view, self._empty))
-        text = "" if is_absent else button_text(view)
-        self.button.setText(text)
-        self.button.setVisible(bool(text))
-
-    def set_absent(self, sentence: str) -> None:
-        """Set why the result of a finished stage has nothing to show here; "" if it has."""
-        self._absent = sentence
-
-
-class StaleBanner(QWidget):
-    """A banner over outdated figures.
-
-    Signals:
-        run_asked: id of the stage that is to run.
-    """
-
-    run_asked = Signal(str)
-
-    def __init__(self, what: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("Banner")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._what = what
-        self._stage = ""
-        self.label = Label(self)
-        self.label.setWordWrap(True)
-        self.button = QPushButton(self)
-        self.button.clicked.connect(lambda: self.run_asked.emit(self._stage))
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(10, 3, 10, 3)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.button)
-
-    def render_stage(self, view: StageView) -> None:
-        """Show the state of the stage that updates the figures."""
-        self._stage = view.id
-        former = f"{self._what}: outdated."
-        self.label.setText(f"{former} {sentence(view, '')}".strip())
-        text = button_text(view)
-        self.button.setText(text)
-        self.button.setVisible(bool(text))
 
 
 COMPILED_ELSEWHERE = (
@@ -168,7 +44,7 @@ class StageFrame(QWidget):
     ) -> None:  # fmt: skip
         super().__init__(parent)
         self.note = StageNote(empty, self)
-        self.banner = StaleBanner(what, self)
+        self.banner = StaleBanner(f"{what}: outdated.", self)
         self.content = QWidget(self)
         self.is_made = False
         self._make = make
@@ -185,6 +61,7 @@ class StageFrame(QWidget):
         """Create the content."""
         self.is_made = True
         self._make(self.content)
+        put_after(self.note.link, reading_order(self.content))
 
     def show_parts(self, *, has_result: bool, is_current: bool) -> None:
         """Show the content if there is any, and the banner if it is outdated."""
@@ -205,8 +82,9 @@ class ResultPanel(Panel):
         self.frames = {}
         self.build_frames()
         for frame in self.frames.values():
-            frame.note.run_asked.connect(self.context.run_to)
-            frame.banner.run_asked.connect(self.context.run_to)
+            for part in (frame.note, frame.banner):
+                part.run_asked.connect(self.context.run_to)
+                part.place_asked.connect(self.context.notices.place_asked)
         self.context.session.stage_changed.connect(self._on_stage_changed)
 
     def build_frames(self) -> None:

@@ -93,13 +93,13 @@ def _functional(run: FunctionalRun, *, is_alone: bool) -> Iterator[str]:
         )
 
 
-def _differences(other: str, found: Agreement) -> str:
-    parts = [f"{number} by {lsb:+d} LSB" for lsb, number in found.histogram.items() if lsb]
+def _differences(other: str, agreement: Agreement) -> str:
+    parts = [f"{number} by {lsb:+d} LSB" for lsb, number in agreement.histogram.items() if lsb]
     if not parts:
         return f"All outputs equal the {other}."
     shown = ", ".join(parts[:8]) + (" and others" if len(parts) > 8 else "")
-    worst = max(range(len(found.sample_max_lsb)), key=lambda i: found.sample_max_lsb[i])
+    worst = max(range(len(agreement.sample_max_lsb)), key=lambda i: agreement.sample_max_lsb[i])
     return (
         f"Differs from the {other}: {shown}; most in sample {worst + 1} "
-        f"({found.sample_max_lsb[worst]} LSB)."
+        f"({agreement.sample_max_lsb[worst]} LSB)."
     )

@@ -11,12 +11,13 @@ from PySide6.QtCore import QObject, Signal
 from ui.state.document import Document
 from ui.state.jobs import Job
 from ui.state.runner import Runner
-from workbench.errors import WorkbenchError
+from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.ids import StudyId
 from workbench.pipeline.cache import Cache
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
-from workbench.protocol import Event, StudyProgress
+from workbench.protocol import Event, StageFailed, StudyProgress
+from workbench.studies import STUDIES_BY_ID
 from workbench.studies.documents import load_study, study_folder, study_key
 
 Found = TypeVar("Found", bound=Frozen)
@@ -44,6 +45,7 @@ class StudyController(QObject, Generic[Found]):
         self._job = ""
         self._key = ""
         self._foreign: set[str] = set()
+        self._failure: tuple[Project, ErrorInfo] | None = None
         self.options: dict[str, JsonValue] = {}
         self.found: Found | None = None
         self.studied: Project | None = None
@@ -54,10 +56,21 @@ class StudyController(QObject, Generic[Found]):
         document.opened.connect(self._forget)
 
     @property
+    def title(self) -> str:
+        """The title of the study."""
+        return STUDIES_BY_ID[self._study].title
+
+    @property
     def job(self) -> Job | None:
         """The running or queued job, if any."""
         job = self._runner.job(self._job)
         return job if job is not None and not job.over else None
+
+    @property
+    def failure(self) -> ErrorInfo | None:
+        """Why the last job failed; None after another edit of the project or a new job."""
+        failure = self._failure
+        return failure[1] if failure is not None and failure[0] == self._document.project else None
 
     @property
     def key(self) -> str:
@@ -89,6 +102,7 @@ class StudyController(QObject, Generic[Found]):
         project = self._document.project
         if project is not None and self.job is None:
             folder = Path(self._document.folder)
+            self._failure = None
             self._job = self._runner.run_study(self._study, project, folder, dict(self.options))
             self.changed.emit()
 
@@ -100,11 +114,14 @@ class StudyController(QObject, Generic[Found]):
     def _forget(self) -> None:
         """Reset for another project. Jobs of the former project are not shown."""
         self._foreign.update(job.id for job in self._runner.running)
-        self._job = ""
+        self._job, self._failure = "", None
         self.found, self.studied, self.is_current, self._key = None, None, False, ""
         self.changed.emit()
 
     def _on_event(self, event: Event) -> None:
+        job = self._runner.job(event.job) if isinstance(event, StageFailed) else None
+        if job is not None and job.study == self._study and isinstance(event, StageFailed):
+            self._failure = (job.project, event.infos[0]) if event.infos else None
         if not isinstance(event, StudyProgress) or event.study != self._study:
             return
         if event.job in self._foreign:
@@ -121,5 +138,7 @@ class StudyController(QObject, Generic[Found]):
     def _on_job_changed(self, job: Job) -> None:
         if job.study == self._study and job.id not in self._foreign:
             self._job = job.id
+            if job.state == "crashed":
+                self._failure = job.project, ErrorInfo(message=job.message, code="engine-ended")
             if job.over:
                 self.changed.emit()

@@ -26,7 +26,7 @@ from workbench.errors import WorkbenchError
 from workbench.project.board_files import SUFFIX
 from workbench.project.model import TargetChoice
 from workbench.targets import TARGETS, target_of
-from workbench.targets.base import OptionSpec
+from workbench.targets.base import Choice, OptionSpec
 
 LABELS_PX = 148
 BAR_OPTIONS = ("system_config", "memory_mode")
@@ -106,7 +106,7 @@ class TargetForm(QWidget):
         if isinstance(field, QComboBox):
             field.clear()
             for choice in option.choices:
-                field.addItem(choice.title.split(" (")[0].split(": ")[0], choice.value)
+                field.addItem(short_title(choice), choice.value)
                 field.setItemData(field.count() - 1, choice.title, 3)
             field.setCurrentIndex(field.findData(value))
             titles = {c.value: c.title for c in option.choices if isinstance(c.value, str)}
@@ -185,6 +185,11 @@ class TargetForm(QWidget):
         if choice != self._choice:
             self.render_choice(choice)
             self.chosen.emit(choice)
+
+
+def short_title(choice: Choice) -> str:
+    """Return the title of a choice without its explanation."""
+    return choice.title.split(" (")[0].split(": ")[0]
 
 
 def _is_real(text: str) -> bool:

@@ -196,6 +196,7 @@ class Workbench(QObject):
         bar.board_chosen.connect(self.targets.choose_board)
         bar.options_asked.connect(self.targets.ask)
         self.navigation.setting_asked.connect(self.targets.ask_settings)
+        self.navigation.plugins_asked.connect(self.targets.ask_plugins)
         window.scoreboard.details_asked.connect(self._on_details_asked)
         window.close_asked.connect(self._on_close_asked)
         self.files.run_asked.connect(lambda: self.runs.run_to(""))

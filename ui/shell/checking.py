@@ -87,7 +87,7 @@ class Checker(QObject):
             for module, reason in differences(prepared.annotations, predicted).items():
                 where = Place(kind="module", id=module)
                 text = f"Not quantized as the rules specify: {reason}"
-                yield Problem("warning", text, "", where, "Prepare")
+                yield Problem("warning", text, "", where, "Prepare", code="rule-not-applied")
         yield from self._board()
         lowered = self._context.load(LowerResult, "lower")
         if lowered is not None:
@@ -105,7 +105,8 @@ class Checker(QObject):
         if placement is not None and not placement.fits:
             where = Place(kind="option", id="board")
             hint = "See Memory for the allocation and for the cost of less SRAM."
-            yield Problem("error", boards.sentence(placement), hint, where, "Board")
+            text = boards.sentence(placement)
+            yield Problem("error", text, hint, where, "Board", code="board-too-small")
 
     def _on_stage_changed(self, stage_id: StageId) -> None:
         if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:

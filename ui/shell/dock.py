@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
+from ui.shared.tab_order import reading_order
 from ui.shared.theme import Theme, icon
 
 TITLE_PX = 26
@@ -69,9 +70,11 @@ class Dock(QDockWidget):
 
     Signals:
         wanted: the dock is visible and has no panel yet.
+        filled: the dock has its panel now.
     """
 
     wanted = Signal()
+    filled = Signal()
 
     def __init__(
         self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow, *,
@@ -102,7 +105,13 @@ class Dock(QDockWidget):
         if self.panel is None:
             self.panel = self._make()
             self.setWidget(_Scrolling(self.panel) if self._scrolls else self.panel)
+            self.filled.emit()
         return self.panel
+
+    def tab_stops(self) -> list[QWidget]:
+        """Return what takes the Tab key: the panel, then the buttons of the title."""
+        inside = reading_order(self.panel) if self.panel is not None else []
+        return [*inside, *reading_order(self._title)]
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""

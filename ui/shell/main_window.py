@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext, PanelId
+from ui.shared.tab_order import put_in_order, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
 from ui.shell.dock import Dock, arrange
@@ -188,6 +189,15 @@ class MainWindow(QMainWindow):
         self.toasts.raise_all()
         return panel if isinstance(panel, Panel) else None
 
+    def go_to(self, panel_id: PanelId) -> None:
+        """Bring a panel to the front, and give the focus to its first control."""
+        panel = self.reveal(panel_id)
+        stops = reading_order(panel) if panel is not None else []
+        for widget in stops:
+            if widget.isVisible() and widget.isEnabled():
+                widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
+                return
+
     def toggle_drawer(self, panel_id: PanelId) -> None:
         """Show a panel of the drawer, or close the drawer if it shows the panel."""
         dock = self.docks[panel_id]
@@ -286,6 +296,7 @@ class MainWindow(QMainWindow):
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
         dock.wanted.connect(self._on_dock_wanted)
+        dock.filled.connect(self._titles.start)
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
@@ -349,7 +360,7 @@ class MainWindow(QMainWindow):
             self._toggles[row_of.id] = toggle
             show = QAction(f"Go to {row_of.title}", self)
             show.setShortcut(QKeySequence(f"Alt+{number}" if number <= 9 else ""))
-            show.triggered.connect(partial(self.reveal, row_of.id))
+            show.triggered.connect(partial(self.go_to, row_of.id))
             self.addAction(show)
             self.actions_by_id[f"go_{row_of.id}"] = show
         for name in ("palette", "theme"):
@@ -408,6 +419,21 @@ class MainWindow(QMainWindow):
                 dock.is_alone = docked == [dock]
         for dock in self.docks.values():
             dock.show_title()
+        self._order_tabs()
+
+    def _order_tabs(self) -> None:
+        """Let the Tab key go through the window as it is read: bars, left, middle, right, below.
+
+        The tabs of docks stay last: Qt deletes them at any time, which Python does not learn.
+        """
+        chain = reading_order(self.welcome)
+        for part in (self.pipeline, self.scoreboard, self.rail):
+            chain += reading_order(part)
+        for area in ("left", *self.workspaces.homes, "right", "bottom"):
+            docks = [self.docks[row.id] for row in PANELS if row.area == area]
+            for dock in docks:
+                chain += dock.tab_stops()
+        put_in_order([*chain, *self.notes.values(), *reading_order(self.statusBar())])
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.may_close:

@@ -87,8 +87,8 @@ class MaseController(QObject):
         else:
             self._notices.success(f"Rules exported to {path.name}.", "")
 
-    def _put(self, path: Path, found: Imported) -> None:
-        self._document.apply(f"Import rules from {path.name}", lambda _: found.project)
-        if found.notes:
-            lines = "\n".join(f"{note.where}: {note.message}" for note in found.notes)
+    def _put(self, path: Path, imported: Imported) -> None:
+        self._document.apply(f"Import rules from {path.name}", lambda _: imported.project)
+        if imported.notes:
+            lines = "\n".join(f"{note.where}: {note.message}" for note in imported.notes)
             self._notices.info("Parts of the file were not imported.", lines)

@@ -19,14 +19,13 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QListWidget,
     QPushButton,
-    QSpinBox,
     QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.shared.appearance import Appearance
-from ui.shared.forms import PathField
+from ui.shared.forms import PathField, SpinBox
 from ui.shared.labels import Label, literal
 from ui.shared.theme import THEMES, Theme
 from ui.state.settings import Settings
@@ -48,9 +47,9 @@ class _Measured(QObject):
 class _Measure(QRunnable):
     """Sums the file sizes of the cache in a worker thread."""
 
-    def __init__(self, root: Path, told: _Measured) -> None:
+    def __init__(self, root: Path, measured: _Measured) -> None:
         super().__init__()
-        self._root, self._told = root, told
+        self._root, self._told = root, measured
 
     def run(self) -> None:
         total = 0
@@ -113,7 +112,7 @@ class PreferencesDialog(QDialog):
         self.ahead.setToolTip("The cost is then there before you ask for it; an edit ends the work")
         self.ahead.setChecked(self._settings.lower_ahead)
         self.ahead.clicked.connect(partial(setattr, self._settings, "lower_ahead"))
-        self.limit = QSpinBox(self)
+        self.limit = SpinBox(self)
         self.limit.setAccessibleName("Cache limit")
         self.limit.setRange(1, 10_000)
         self.limit.setSuffix(" GiB")
@@ -136,7 +135,7 @@ class PreferencesDialog(QDialog):
         self.checkout = PathField("ExecuTorch checkout", "", self, kind="folder")
         self.checkout.line.setPlaceholderText("used to build runners")
         self.checkout.set_text(settings.executorch)
-        self.time_limit = QSpinBox(self)
+        self.time_limit = SpinBox(self)
         self.time_limit.setAccessibleName("Simulation timeout")
         self.time_limit.setRange(1, 24 * 60)
         self.time_limit.setSuffix(" min")
@@ -229,9 +228,9 @@ class _ProbeSignals(QObject):
 class _ProbeTask(QRunnable):
     """Probes the tools and their versions in a worker thread."""
 
-    def __init__(self, told: _ProbeSignals) -> None:
+    def __init__(self, signals: _ProbeSignals) -> None:
         super().__init__()
-        self._told = told
+        self._told = signals
 
     def run(self) -> None:
         self._told.done.emit(findings())
@@ -267,9 +266,9 @@ class DoctorDialog(QDialog):
         self.page.setText(_LOOKING)
         QThreadPool.globalInstance().start(_ProbeTask(self._told))
 
-    def _on_told(self, found: Sequence[Finding]) -> None:
+    def _on_told(self, findings: Sequence[Finding]) -> None:
         self.again.setEnabled(True)
-        self.page.setHtml("".join(self._row(finding) for finding in found))
+        self.page.setHtml("".join(self._row(finding) for finding in findings))
 
     def _row(self, finding: Finding) -> str:
         theme = self._theme

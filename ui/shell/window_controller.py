@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from PySide6.QtCore import QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QInputDialog
 
-from ui.shared.panel import PanelContext
+from ui.shared.panel import PanelContext, PanelId
 from ui.shell.actions import Entry
 from ui.shell.main_window import MainWindow
 from workbench.errors import Place
@@ -145,9 +146,11 @@ class Navigation(QObject):
 
     Signals:
         setting_asked: the key of a project setting.
+        plugins_asked: the list of plug-ins is to be shown.
     """
 
     setting_asked = Signal(str)
+    plugins_asked = Signal()
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -176,12 +179,22 @@ class Navigation(QObject):
             case "file":
                 folder = (self._context.document.folder / Path(place.id)).parent
                 QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
-            case "option" if is_setting(place.id):
-                self.setting_asked.emit(place.id)
+            case "option" | "project":
+                self._go_to_option(place.id if place.kind == "option" else "name")
             case "stage" | "tool":
-                self._window.reveal("log")
+                self._window.reveal("simulator" if place.id in SIMULATORS else "log")
             case _:
                 self._window.reveal("problems")
+
+    def _go_to_option(self, key: str) -> None:
+        """Show the field of a setting, or the panel in which an option is set."""
+        first = re.split(r"[.\[]", key, maxsplit=1)[0]
+        if first in SETTINGS:
+            self.setting_asked.emit(key)
+        elif first == "plugins":
+            self.plugins_asked.emit()
+        else:
+            self._window.reveal(OPTION_PANELS.get(first, "problems"))
 
     def ask(self) -> None:
         """Open the command palette."""
@@ -204,13 +217,21 @@ class Navigation(QObject):
                 yield Entry(node.id, node.op, partial(self.go, Place(kind="node", id=node.id)))
 
 
-def is_setting(key: str) -> bool:
-    """Return whether a problem's option is one of the project settings, or a group of them."""
-    first = key.split(".", maxsplit=1)[0]
-    return first in SETTINGS
-
-
 # The parts of the project that the dialog Project settings edits.
 SETTINGS = frozenset({
     "name", "model", "calibration", "evaluation", "verification", "gate", "target", "board",
+    "training_function", "trained_weights", "notes",
 })  # fmt: skip
+# Where the options are set that are no settings, by the first part of their key.
+_OF_RULES = (
+    "rules", "config", "presets", "scheme", "width", "frac_width", "exponent_width", "block_size",
+    "block_dim", "parallelism", "quantile_search", "round_mode", "means", "levels", "bias",
+    "mase_compatible", "operation", "role", "pass_args",
+)  # fmt: skip
+OPTION_PANELS: Mapping[str, PanelId] = {
+    **dict.fromkeys(_OF_RULES, "rules"),
+    "ranges": "ranges", "range_methods": "ranges", "improvers": "weight_transforms",
+    "compressions": "modules", "learning_rate": "training", "train": "search", "targets": "devices",
+    "run": "runs", "flash": "simulator", "port": "simulator", "address": "simulator",
+}  # fmt: skip
+SIMULATORS = frozenset({"FVP", "board"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from ui.state.results import ResultCache
 from ui.state.session import Session
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot, Module, Node
-from workbench.project.model import PLUGIN_KINDS, Project
+from workbench.project.model import PLUGIN_KINDS, Project, RuleKind
 from workbench.project.rules import Effective, ModuleRef, NodeRef, Resolution, resolve
 
 if TYPE_CHECKING:
@@ -133,6 +133,18 @@ class ModelIndex(QObject):
     def modules(self) -> tuple[Module, ...]:
         """All modules of the model; empty before the first export."""
         return self.snapshot.modules if self.snapshot else ()
+
+    def names(self) -> Mapping[RuleKind, Sequence[str]]:
+        """Return the names that rules can match, by kind of rule; empty before the first export."""
+        if self.snapshot is None:
+            return {}
+        calls = [node for node in self.snapshot.nodes if node.kind == "call"]
+        return {
+            "module_name": [module.path for module in self.modules if module.path],
+            "module_type": sorted({module.type_name for module in self.modules}),
+            "node_target": sorted({node.op for node in calls}),
+            "node_name": [node.id for node in calls],
+        }
 
     def effective(self, path: str) -> Effective | None:
         """Return the effective config of a module; None for an unknown module."""

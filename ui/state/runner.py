@@ -377,6 +377,21 @@ class Runner(QObject):
             case Ready():
                 self._ready[lane] = True
                 self.engines_changed.emit()
+            case StageFinished():
+                self._finished.add((event.job, event.stage))
+            case EngineExit():
+                event = self._end_engine(lane, link, event)
+            case _:
+                self._follow(event)
+        self.received.emit(event)
+        if isinstance(event, JobFinished):
+            self._end_job(event.job, event.outcome)
+        if isinstance(event, StageFinished | JobFinished | EngineExit):
+            self._feed()
+
+    def _follow(self, event: Event) -> None:
+        """Update the progress of a job, and why it failed."""
+        match event:
             case StageStarted():
                 self._update(event.job, stage=event.stage, progress=None, message="")
             case StageProgress():
@@ -384,17 +399,10 @@ class Runner(QObject):
             case StudyProgress():
                 share = event.done / event.total if event.total else None
                 self._update(event.job, stage=event.study, progress=share, message=event.message)
-            case StageFinished():
-                self._finished.add((event.job, event.stage))
-            case EngineExit():
-                event = self._end_engine(lane, link, event)
+            case StageFailed():
+                self._update(event.job, message=event.infos[0].message if event.infos else "")
             case _:
                 pass
-        self.received.emit(event)
-        if isinstance(event, JobFinished):
-            self._end_job(event.job, event.outcome)
-        if isinstance(event, StageFinished | JobFinished | EngineExit):
-            self._feed()
 
     def _end_engine(self, lane: Lane, link: EngineLink, event: EngineExit) -> EngineExit:
         del self._links[lane]
@@ -416,7 +424,8 @@ class Runner(QObject):
         job = self._jobs.get(job_id)
         if job is None or job.over:
             return
-        self._set(job, state=outcome, ended=time.monotonic(), message=message, progress=None)
+        why = message or (job.message if outcome == "failed" else "")
+        self._set(job, state=outcome, ended=time.monotonic(), message=why, progress=None)
         for other in self.running:
             if other.after and other.after[0] == job_id and other.after not in self._finished:
                 self._end_job(other.id, "cancelled", f"{job.title} was {outcome}")

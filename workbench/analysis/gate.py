@@ -49,14 +49,14 @@ class Execution(Frozen):
         """What was executed and what became of it, in one line."""
         if self.refused:
             return f"Not executed functionally: {self.refused.rstrip('.')}."
-        told = f"Executed functionally, no device: {self.samples:,} sample"
-        told += "" if self.samples == 1 else "s"
+        start = f"Executed functionally, no device: {self.samples:,} sample"
+        start += "" if self.samples == 1 else "s"
         if self.equal == self.elements:
             return (
-                f"{told}, all {self.elements:,} output elements equal the TOSA reference model's."
+                f"{start}, all {self.elements:,} output elements equal the TOSA reference model's."
             )
         return (
-            f"{told}, {self.elements - self.equal:,} of {self.elements:,} output elements differ "
+            f"{start}, {self.elements - self.equal:,} of {self.elements:,} output elements differ "
             "from the TOSA reference model's."
         )
 

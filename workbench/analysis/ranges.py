@@ -332,7 +332,7 @@ def methods_of(
     Pinned ranges take precedence over methods, narrow methods over wide ones.
     """
     fixed = project.fixed_ranges()
-    strongest = sorted(project.range_methods, key=lambda each: each.strength, reverse=True)
+    strongest = sorted(project.range_methods, key=lambda choice: choice.strength, reverse=True)
     for row in activations(rows) if strongest else ():
         won = next((m for m in strongest if m.speaks_of(row.node, row.module)), None)
         if won is not None and row.node not in fixed:

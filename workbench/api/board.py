@@ -16,7 +16,6 @@ from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink, load_settings
 from workbench.errors import ErrorInfo, Place, failure
 from workbench.history.runs import Simulated, run_of
-from workbench.npu.program import load
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.results import LowerResult, VerifyResult, load_result
@@ -125,7 +124,7 @@ def run_on_board(
     with tempfile.TemporaryDirectory(prefix="board-") as scratch:
         outcome = board.run(known, program, log or Path(scratch) / "uart.log", cancelled, live)
     board.require(outcome)
-    found = _compared(outcome, folder)
+    differences = _compared(outcome, folder)
     cycles = [m.cycles_per_inference for m in outcome.report.measurements]
     counted = [cycle for cycle in cycles if cycle is not None]
     measured = sum(counted) / len(counted) if counted else None
@@ -133,10 +132,12 @@ def run_on_board(
     estimated = sum(report.cycles_total for report in lowered.vela)
     record, problem = run_of(opened.project, planned, cache), None
     if record is not None and opened.path is not None:
-        simulated = _simulated(outcome.report, found, measured, estimated)
+        simulated = _simulated(outcome.report, differences, measured, estimated)
         problem = record_run(opened.path, record.model_copy(update={"simulated": simulated}))
     tosa = _equals_tosa(cache, planned.key("verify"))
-    return BoardRun(outcome.report, outcome.outputs, found, tosa, measured, estimated, problem)
+    return BoardRun(
+        outcome.report, outcome.outputs, differences, tosa, measured, estimated, problem
+    )
 
 
 def _equals_tosa(cache: Cache, key: str) -> bool | None:
@@ -160,6 +161,9 @@ def _deliverables(cache: Cache, key: str) -> Path:
 
 def _compared(outcome: board.BoardOutcome, folder: Path) -> tuple[Difference, ...]:
     """Compare the outputs with those of the functional simulator and of the quantized model."""
+    # Imported here: every verb of the command line imports this module, few need the simulator.
+    from workbench.npu.program import load
+
     if any(output is None for output in outcome.outputs):
         return ()
     bundle = next(folder.glob("*.bpte"))
@@ -190,9 +194,12 @@ def _difference(
 
 
 def _simulated(
-    report: SimulationReport, found: tuple[Difference, ...], cycles: float | None, estimated: int
+    report: SimulationReport,
+    differences: tuple[Difference, ...],
+    cycles: float | None,
+    estimated: int,
 ) -> Simulated:
-    first = found[0] if found else None
+    first = differences[0] if differences else None
     return Simulated(
         simulator=report.simulator, version="", runner="firmware", samples=1, cycles=cycles,
         estimated_cycles=estimated,

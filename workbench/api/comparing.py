@@ -300,16 +300,16 @@ def _figure_changes(before: Outcome, after: Outcome) -> Iterator[Change]:
             yield Change(name, *texts)
 
 
-def _figure(each: FigureChange) -> dict[str, Any]:
+def _figure(figure: FigureChange) -> dict[str, Any]:
     def plain(value: float | None) -> float | None:
         return value if value is not None and math.isfinite(value) else None
 
     return {
-        "name": each.name,
-        "baseline": plain(each.baseline),
-        "value": plain(each.value),
-        "change": each.change,
-        "percent": each.percent,
+        "name": figure.name,
+        "baseline": plain(figure.baseline),
+        "value": plain(figure.value),
+        "change": figure.change,
+        "percent": figure.percent,
     }
 
 
@@ -317,14 +317,14 @@ def _values(change: Change) -> dict[str, str]:
     return {"what": change.what, "before": change.before, "after": change.after}
 
 
-def _told(each: FigureChange) -> tuple[str, str, str, str]:
-    texts = ["-" if v is None else f"{v:,.6g}" for v in (each.baseline, each.value)]
+def _told(figure: FigureChange) -> tuple[str, str, str, str]:
+    texts = ["-" if v is None else f"{v:,.6g}" for v in (figure.baseline, figure.value)]
     change = "-"
-    if each.change is not None:
-        change = "=" if each.change == 0 else f"{each.change:+,.6g}"
-    if each.percent is not None:
-        change += f" ({each.percent:+.2f} %)"
-    return each.name, texts[0], texts[1], change
+    if figure.change is not None:
+        change = "=" if figure.change == 0 else f"{figure.change:+,.6g}"
+    if figure.percent is not None:
+        change += f" ({figure.percent:+.2f} %)"
+    return figure.name, texts[0], texts[1], change
 
 
 def _number(value: float | None, limit: Limit) -> str:

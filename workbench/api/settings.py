@@ -91,7 +91,7 @@ def _option_rows(choice: TargetChoice, folder: Path) -> list[Setting]:
         Setting(
             f"{_OPTIONS}{spec.name}",
             complete.get(spec.name, spec.default),
-            " or ".join(str(each.value) for each in spec.choices) or f"a {spec.kind}",
+            " or ".join(str(option.value) for option in spec.choices) or f"a {spec.kind}",
         )
         for spec in target_of(choice.id).options(choice, folder)
     ]
@@ -198,14 +198,14 @@ def set_preprocess(
     Raises:
         WorkbenchError: The text is invalid, or none of the data is a folder of pictures.
     """
-    made = preprocess_of(preprocess) if isinstance(preprocess, str) else preprocess
+    chosen = preprocess_of(preprocess) if isinstance(preprocess, str) else preprocess
     project, reached = opened.project, False
     if "calibration" in data and _has_pictures(project.calibration, opened.folder):
-        project = edits.set_calibration(project, _with(project.calibration, made))
+        project = edits.set_calibration(project, _with(project.calibration, chosen))
         reached = True
     evaluation = project.evaluation
     if "evaluation" in data and _has_pictures(evaluation.data, opened.folder):
-        source = _with(evaluation.data, made)
+        source = _with(evaluation.data, chosen)
         project = edits.set_evaluation(project, source, evaluation.metric)
         reached = True
     if not reached:

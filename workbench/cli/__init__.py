@@ -6,6 +6,7 @@ import argparse
 import sys
 import traceback
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -129,13 +130,16 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(f"{message[:1].upper()}{message[1:]}.", self.format_usage())
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """Return the parser with every verb."""
+    """Return the parser with every verb; built once, it is not changed."""
     root = _Parser(
         prog="workbench",
         description="Quantize PyTorch models for NPUs, verified, without a window.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # Else an option of a verb that begins one of these, such as --log, counts as ambiguous.
+        allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=_versions())
     root.add_argument(

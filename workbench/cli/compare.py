@@ -81,18 +81,18 @@ def _write(path: Path, text: str) -> None:
         ) from error
 
 
-def _print(found: api.Comparison) -> None:
+def _print(comparison: api.Comparison) -> None:
     rows = []
-    for figure in found.figures:
+    for figure in comparison.figures:
         change = "" if figure.change is None else f"{figure.change:+,.6g}" if figure.change else "="
         percent = "" if figure.percent is None else f"{figure.percent:+.2f} %"
         texts = ["-" if v is None else f"{v:,.6g}" for v in (figure.baseline, figure.value)]
         rows.append((figure.name, *texts, change, percent))
     print_table(("figure", "baseline", "now", "change", ""), rows)
-    for name, part in found.parts.items():
+    for name, part in comparison.parts.items():
         if part and name != "figures":
             print(f"{name}:")
             print_table(
                 ("", "baseline", "now"), [(c.what, c.before or "-", c.after or "-") for c in part]
             )
-    print("Passed." if found.passed else "Failed.")
+    print("Passed." if comparison.passed else "Failed.")

@@ -121,6 +121,7 @@ def _add_data(new: argparse.ArgumentParser) -> None:
 
 def _new(options: argparse.Namespace) -> int:
     path: Path = options.project
+    store.require_folder(path)
     if options.aot:
         return _take_over(options)
     if options.recipe:
@@ -233,14 +234,14 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
     given = {name: value for name, value in named.items() if value}
     if options.board:
         board = load(options.board, folder)
-        made = boards.choice_for(options.board, board, folder, device=options.target)
+        chosen = boards.choice_for(options.board, board, folder, device=options.target)
     elif options.target:
-        made = TargetChoice(id=options.target)
+        chosen = TargetChoice(id=options.target)
     else:
         raise failure(
             "No target or board given.", "Add --target or --board.", code="target-not-given"
         )
-    choice = TargetChoice(id=made.id, options={**made.options, **given})
+    choice = TargetChoice(id=chosen.id, options={**chosen.options, **given})
     return api.set_options(choice, assignments(options.option, "target-option-invalid"), folder)
 
 

@@ -219,8 +219,8 @@ _HELD = {True: "held", False: "BROKEN", None: "not checked"}
 
 def _print_gate(part: dict[str, Any]) -> None:
     print(f"Verdict      {GateResult.model_validate(part).sentence}")
-    for each in part["limits"]:
-        limit = Limit.model_validate(each)
+    for entry in part["limits"]:
+        limit = Limit.model_validate(entry)
         print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
 
 
@@ -241,13 +241,13 @@ def _print_run(part: dict[str, Any]) -> None:
         ("against_reference", "the TOSA reference model"),
         ("against_quantized", "the quantized model"),
     ):
-        found = part[name]
-        if not found["elements"]:
+        against = part[name]
+        if not against["elements"]:
             continue
-        share = found["exact"] / found["elements"]
+        share = against["exact"] / against["elements"]
         print(
-            f"             {share:.2%} of {found['elements']} outputs equal to {words}, at most "
-            f"{found['max_lsb']} LSB apart, arg-max equal for {found['argmax_equal']} of "
+            f"             {share:.2%} of {against['elements']} outputs equal to {words}, at most "
+            f"{against['max_lsb']} LSB apart, arg-max equal for {against['argmax_equal']} of "
             f"{part['samples']}"
         )
     reasons = (

@@ -30,11 +30,11 @@ def add(verbs: Any) -> None:
 
 def _samples(options: argparse.Namespace) -> int:
     if options.name:
-        sample = next((each for each in SAMPLES if each.name == options.name), None)
+        sample = next((candidate for candidate in SAMPLES if candidate.name == options.name), None)
         if sample is None:
             raise failure(
                 f"There is no sample {options.name}.",
-                f"The samples are {', '.join(each.name for each in SAMPLES)}.",
+                f"The samples are {', '.join(candidate.name for candidate in SAMPLES)}.",
                 Place(kind="option", id="name"),
                 code="sample-unknown",
             )

@@ -100,8 +100,8 @@ def _settings(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _is_told(key: str, told: dict[str, str]) -> bool:
-    return any(key == name or key.startswith(f"{name}.") for name in told)
+def _is_told(key: str, texts: dict[str, str]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in texts)
 
 
 def _text(value: Any) -> str:

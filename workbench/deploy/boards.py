@@ -128,7 +128,7 @@ def read(path: Path) -> Board:
     try:
         return Board.model_validate(raw)
     except ValidationError as error:
-        raise WorkbenchError(_translated(path.name, each) for each in error.errors()) from None
+        raise WorkbenchError(_translated(path.name, fault) for fault in error.errors()) from None
 
 
 def all_boards() -> dict[str, Board | WorkbenchError]:
@@ -197,8 +197,8 @@ def choice_for(
 
 
 def _npu(board: Board, device: str, *, asked: bool) -> Npu:
-    found = board.npu_of(device)
-    if found is None and asked:
+    candidate = board.npu_of(device)
+    if candidate is None and asked:
         known = ", ".join(d for npu in board.npu for d in npu.devices)
         raise failure(
             f"{board.title} has no device {device}.",
@@ -206,7 +206,7 @@ def _npu(board: Board, device: str, *, asked: bool) -> Npu:
             Place(kind="option", id="target.id"),
             code="board-device-unknown",
         )
-    return found or board.npu[0]
+    return candidate or board.npu[0]
 
 
 def sram_limit(board: Board, choice: TargetChoice, folder: Path) -> int | None:
@@ -485,7 +485,7 @@ def demands(
     sram: tuple[MemoryKind, ...] = ("sram",)
     ram: tuple[MemoryKind, ...] = ("sram", "dram") if use.arena_in_sram else ("dram", "sram")
     lasting: tuple[MemoryKind, ...] = sram if use.constants_in_sram else ("flash", "dram")
-    found = [
+    demanded = [
         Demand(what="program", bytes=stored[0], origin="measured: the file", kinds=lasting),
         Demand(what="weights", bytes=stored[1], origin="measured: the file", kinds=lasting),
         Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
@@ -496,7 +496,7 @@ def demands(
         Demand(what="method pool", bytes=needs.method_pool_bytes, kinds=ram,
                origin="computed from the program"),
     ]  # fmt: skip
-    return sorted((d for d in found if d.bytes), key=lambda d: -d.bytes)
+    return sorted((d for d in demanded if d.bytes), key=lambda d: -d.bytes)
 
 
 def fit(board: Board, wanted: list[Demand]) -> Fit:
@@ -524,7 +524,7 @@ def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str |
             if place.bytes is None:
                 room.append((1, 0, place.name))
                 continue
-            free = place.bytes - sum(each.bytes for each in lying[place.name])
+            free = place.bytes - sum(other.bytes for other in lying[place.name])
             if free >= demand.bytes:
                 room.append((0, free, place.name))
         if room:
@@ -532,24 +532,24 @@ def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str |
     return None
 
 
-def document(found: Fit) -> dict[str, Any]:
+def document(fit: Fit) -> dict[str, Any]:
     """Return a verdict with its figures as JSON."""
-    return {"fits": found.fits, "sentence": sentence(found), **found.model_dump(mode="json")}
+    return {"fits": fit.fits, "sentence": sentence(fit), **fit.model_dump(mode="json")}
 
 
-def sentence(found: Fit) -> str:
+def sentence(fit: Fit) -> str:
     """Return the verdict as a sentence, including unconfirmed sizes."""
-    if not found.fits:
-        lost = "; ".join(_lost(found, demand) for demand in found.homeless)
-        return f"Does not fit {found.board}: {lost}."
-    doubts = ", ".join(found.doubts)
+    if not fit.fits:
+        lost = "; ".join(_lost(fit, demand) for demand in fit.homeless)
+        return f"Does not fit {fit.board}: {lost}."
+    doubts = ", ".join(fit.doubts)
     if doubts:
-        return f"Fits {found.board}, if the unconfirmed sizes are correct ({doubts})."
-    return f"Fits {found.board}."
+        return f"Fits {fit.board}, if the unconfirmed sizes are correct ({doubts})."
+    return f"Fits {fit.board}."
 
 
-def _lost(found: Fit, demand: Demand) -> str:
-    frees = [f.free for f in found.fillings if f.kind in demand.kinds and f.free is not None]
+def _lost(fit: Fit, demand: Demand) -> str:
+    frees = [f.free for f in fit.fillings if f.kind in demand.kinds and f.free is not None]
     kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
     return (
         f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB, and no "

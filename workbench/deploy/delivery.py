@@ -73,7 +73,7 @@ def _contents(
     """Return the deliverables that state the verdict, and the bytes of all, the manifest last."""
     changed: dict[str, Deliverable] = {}
     contents: dict[str, bytes] = {}
-    for file in sorted(files, key=lambda each: each.name == _MANIFEST):
+    for file in sorted(files, key=lambda path: path.name == _MANIFEST):
         try:
             data = (source / file.name).read_bytes()
         except OSError as error:

@@ -166,10 +166,10 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
     yield from facts.departures
 
 
-def _pictures(found: PictureInput, stem: str) -> Iterator[Block]:
+def _pictures(picture: PictureInput, stem: str) -> Iterator[Block]:
     """Yield how the camera's picture becomes the input."""
-    yield " ".join(sentences(found))
-    if found.codes:
+    yield " ".join(sentences(picture))
+    if picture.codes:
         yield f"{stem}_input.h has the codes, and a function that fills the input:"
         yield Code(f"{stem}_fill_input(pixels, input);")
 

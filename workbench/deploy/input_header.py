@@ -54,9 +54,9 @@ def is_channels_last(settings: Preprocess, port: dict[str, object]) -> bool:
     return named or (isinstance(axes, list) and tuple(axes) == _CHANNELS_LAST)
 
 
-def sentences(found: PictureInput) -> list[str]:
+def sentences(picture: PictureInput) -> list[str]:
     """Return what the firmware does with a picture before an inference."""
-    settings = found.settings
+    settings = picture.settings
     height, width = settings.shown
     size = f"Resize the picture to {settings.size[0]} x {settings.size[1]} (height x width)"
     if settings.crop:
@@ -65,51 +65,51 @@ def sentences(found: PictureInput) -> list[str]:
             f"(height x width) with its aspect ratio kept, and cut out the centre "
             f"{height} x {width}"
         )
-    known = {0: "gray for one channel, else RGB", 1: "gray"}.get(len(found.codes), "RGB")
+    known = {0: "gray for one channel, else RGB", 1: "gray"}.get(len(picture.codes), "RGB")
     channels = {"auto": known, "gray": "gray"}
     layout = channels.get(settings.layout, settings.layout.upper())
     lines = [f"{size}, {settings.filter}. Channels: {layout}."]
     if settings.dtype != "float32":
         minus = " minus 128" if settings.dtype == "int8" else ""
         return [*lines, f"The input is the pixel{minus}."]
-    if not found.codes:
+    if not picture.codes:
         mean, std = (
             ", ".join(f"{v:g}" for v in values) for values in (settings.mean, settings.std)
         )
         lines.append(f"The input is (pixel / {settings.scale:g} - mean) / std with mean {mean} and "
                     f"std {std}.")  # fmt: skip
-    elif found.offset is None:
+    elif picture.offset is None:
         lines.append("The code of a pixel is in the table of its channel: see the header.")
-    elif found.offset:
+    elif picture.offset:
         lines.append("The code of a pixel is the pixel minus 128 (its bits XOR 0x80).")
     else:
         lines.append("The code of a pixel is the pixel itself: hand over the camera's bytes.")
     return lines
 
 
-def input_header(found: PictureInput, stem: str) -> str:
+def input_header(picture: PictureInput, stem: str) -> str:
     """Return a header with the table of codes and a function that fills the input.
 
     The function takes height x width pixels of interleaved RGB, or gray ones for one channel.
     """
-    height, width = found.settings.shown
-    channels, guard = len(found.codes), f"{stem.upper()}_INPUT_H"
-    kind = f"{found.dtype}_t"
+    height, width = picture.settings.shown
+    channels, guard = len(picture.codes), f"{stem.upper()}_INPUT_H"
+    kind = f"{picture.dtype}_t"
     lines = [
         f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "#include <stdint.h>",
         "",
-        *(f"/* {sentence} */" for sentence in sentences(found)),
+        *(f"/* {sentence} */" for sentence in sentences(picture)),
         f"#define {stem.upper()}_INPUT_HEIGHT {height}",
         f"#define {stem.upper()}_INPUT_WIDTH {width}",
         f"#define {stem.upper()}_INPUT_CHANNELS {channels}", "",
         f"static const {kind} {stem}_codes[{channels}][256] = {{",
-        *(line for row in found.codes for line in _row(row)),
+        *(line for row in picture.codes for line in _row(row)),
         "};", "",
         f"static inline void {stem}_fill_input(const uint8_t *pixels, {kind} *input) {{",
-        f"  static const uint8_t source[{channels}] = {{{', '.join(map(str, found.sources))}}};",
+        f"  static const uint8_t source[{channels}] = {{{', '.join(map(str, picture.sources))}}};",
         f"  for (size_t i = 0; i < {height * width}u; ++i)",
         f"    for (size_t c = 0; c < {channels}u; ++c)",
-        f"      input[{_place(found, height * width)}] = "
+        f"      input[{_place(picture, height * width)}] = "
         f"{stem}_codes[c][pixels[i * {channels}u + source[c]]];",
         "}", "", "#endif",
     ]  # fmt: skip
@@ -121,5 +121,5 @@ def _row(codes: tuple[int, ...]) -> list[str]:
     return ["  {", *(f"    {', '.join(map(str, part))}," for part in parts), "  },"]
 
 
-def _place(found: PictureInput, pixels: int) -> str:
-    return f"i * {len(found.codes)}u + c" if found.is_last else f"c * {pixels}u + i"
+def _place(picture: PictureInput, pixels: int) -> str:
+    return f"i * {len(picture.codes)}u + c" if picture.is_last else f"c * {pixels}u + i"

@@ -154,14 +154,14 @@ def _write(path: Path, write: Callable[[Any], None]) -> None:
         ) from error
 
 
-def quality(x: Tensor, made: Tensor) -> dict[str, Any]:
+def quality(x: Tensor, result: Tensor) -> dict[str, Any]:
     """Return the difference of an array from the original: SQNR [dB] and the largest error.
 
     Elements that are not finite on both sides are ignored; None if undefined.
     """
-    if made.shape != x.shape or x.numel() == 0:
+    if result.shape != x.shape or x.numel() == 0:
         return {"sqnr_db": None, "max_abs_error": None}
-    error = (made.double() - x.double()).abs()
+    error = (result.double() - x.double()).abs()
     known = error.isfinite() & x.isfinite()
     signal, noise = float(x.double()[known].pow(2).sum()), float(error[known].pow(2).sum())
     usable = signal > 0 and noise > 0 and signal / noise < float("inf")
@@ -207,16 +207,16 @@ def _quantize(job: dict[str, Any]) -> dict[str, Any]:
         )
     quantizer = schemes.quantizer(str(job["scheme"]), params, role, mase_compatible=bool(mase))
     x = load(job["in"])
-    made = quantizer(x)
-    save(job["out"], made)
+    quantized = quantizer(x)
+    save(job["out"], quantized)
     return {
         "out": str(job["out"]),
         "scheme": quantizer.spec.name,
         "role": role,
         "mase_compatible": quantizer.mase_compatible,
-        "shape": list(made.shape),
-        "dtype": str(made.dtype).removeprefix("torch."),
-        **quality(x, made),
+        "shape": list(quantized.shape),
+        "dtype": str(quantized.dtype).removeprefix("torch."),
+        **quality(x, quantized),
     }
 
 

@@ -173,8 +173,8 @@ class _Fit:
             details="\n".join(
                 [
                     *(f"shape: {n}: file {list(f)}, model {list(m)}" for n, f, m in self.misshapen),
-                    *(f"missing: {each}" for each in self.missing),
-                    *(f"surplus: {each}" for each in self.surplus),
+                    *(f"missing: {parameter}" for parameter in self.missing),
+                    *(f"surplus: {parameter}" for parameter in self.surplus),
                 ]
             ),
             code="weights-unfit",

@@ -306,5 +306,5 @@ def _standing(folders: tuple[str, str]) -> str:
     """Return the folders that a worker cannot access, and its package versions; runs there."""
     from pathlib import Path
 
-    unseen = next((each for each in folders if not Path(each).is_dir()), "")
+    unseen = next((path for path in folders if not Path(path).is_dir()), "")
     return json.dumps({"unseen": unseen, "tools": dict(tool_versions())})

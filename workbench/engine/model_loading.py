@@ -58,8 +58,8 @@ def load_model(model: ModelSource, folder: Path) -> LoadedModel:
         assert reference.path is not None
         return _load_program(reference.path, model, folder)
     function = user_code.load_callable(reference, "model.spec")
-    made = user_code.call(function, reference, "model.spec")
-    module, inputs = _take_apart(made, reference.attribute)
+    returned = user_code.call(function, reference, "model.spec")
+    module, inputs = _take_apart(returned, reference.attribute)
     taken = None
     if model.weights:
         taken = load_weights(module, sources.absolute(folder, model.weights))
@@ -126,19 +126,19 @@ def _read_program(path: Path) -> torch.export.ExportedProgram:
     return load_strictly(data)
 
 
-def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
+def _take_apart(returned: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
     where = Place(kind="option", id="model.spec")
     inputs: Any = None
-    if isinstance(made, tuple) and len(made) == 2:
-        made, inputs = made
-    if not isinstance(made, torch.nn.Module):
+    if isinstance(returned, tuple) and len(returned) == 2:
+        returned, inputs = returned
+    if not isinstance(returned, torch.nn.Module):
         raise failure(
-            f"{name} returned {type(made).__name__}, not a torch.nn.Module.",
+            f"{name} returned {type(returned).__name__}, not a torch.nn.Module.",
             "Return the model or (model, example_inputs).",
             where,
             code="model-not-module",
         )
-    return made, None if inputs is None else _tensors(inputs, name)
+    return returned, None if inputs is None else _tensors(inputs, name)
 
 
 def _tensors(inputs: Any, name: str) -> Tensors:

@@ -559,15 +559,15 @@ class Layout:
         # Layouts are kept in ``_seen``, so that one identity is one layout.
         signature = [(child, id(drawn)) for child, drawn in inner.items()]
         seen = self._seen.setdefault(key, {})
-        found = seen.get(tuple(signature))
-        if found is None:
+        drawing = seen.get(tuple(signature))
+        if drawing is None:
             links = {pair: link.tensors for pair, link in group.links.items()}
             contents = Contents(
                 group.children, links, sizes, key, group.ports, self._thorough, inner
             )
-            found = lay_out(contents, 0.0 if key == ROOT else HEADER, self.flow)
-            seen[tuple(signature)] = found
-        return found
+            drawing = lay_out(contents, 0.0 if key == ROOT else HEADER, self.flow)
+            seen[tuple(signature)] = drawing
+        return drawing
 
 
 def _size(hierarchy: Hierarchy, item: str) -> tuple[float, float]:

@@ -121,9 +121,9 @@ class Lineage:
                 return level
         return None
 
-    def _told(self, level: str, node_id: str, other: str, found: str) -> How:
+    def _told(self, level: str, node_id: str, other: str, other_id: str) -> How:
         """Return the weaker identification of both ends."""
-        hows = {self._how[level].get(node_id, "same"), self._how[other].get(found, "same")}
+        hows = {self._how[level].get(node_id, "same"), self._how[other].get(other_id, "same")}
         return next((how for how in _WEAKEST_FIRST if how in hows), "same")
 
     def _inside(self, level: str, node_id: str, other: str) -> Counterpart:
@@ -137,7 +137,7 @@ class Lineage:
             if key.role == "operation" and inner.startswith(f"{node_id}/")
         )
         known = self._found.get(other, {})
-        nodes = tuple(found for key in keys for found in known.get(key, ()))
+        nodes = tuple(related for key in keys for related in known.get(key, ()))
         return Counterpart(nodes, "inside") if nodes else NOTHING
 
     def _add(self, level: str, snapshot: GraphSnapshot) -> None:

@@ -181,21 +181,21 @@ class GraphSnapshot:
     @cached_property
     def inputs_of(self) -> dict[str, tuple[Edge, ...]]:
         """The edges into a node, in order of its arguments."""
-        found: dict[str, list[Edge]] = {}
+        by_target: dict[str, list[Edge]] = {}
         for edge in self.edges:
-            found.setdefault(edge.target, []).append(edge)
+            by_target.setdefault(edge.target, []).append(edge)
         return {
             node_id: tuple(sorted(edges, key=lambda edge: edge.input_index))
-            for node_id, edges in found.items()
+            for node_id, edges in by_target.items()
         }
 
     @cached_property
     def outputs_of(self) -> dict[str, tuple[Edge, ...]]:
         """The edges out of a node."""
-        found: dict[str, list[Edge]] = {}
+        by_source: dict[str, list[Edge]] = {}
         for edge in self.edges:
-            found.setdefault(edge.source, []).append(edge)
-        return {node_id: tuple(edges) for node_id, edges in found.items()}
+            by_source.setdefault(edge.source, []).append(edge)
+        return {node_id: tuple(edges) for node_id, edges in by_source.items()}
 
     def node(self, node_id: str) -> Node:
         """Return the node with that id.

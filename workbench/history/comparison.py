@@ -214,7 +214,7 @@ def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
         if old is not None and new is not None and abs(new - old) >= least_db:
             change = Change(layer.tensor, f"{old:.2f} dB", f"{new:.2f} dB")
             moved.append((abs(new - old), change))
-    return [change for _, change in sorted(moved, key=lambda each: -each[0])]
+    return [change for _, change in sorted(moved, key=lambda ranked: -ranked[0])]
 
 
 _NO_MODULE = "(no module)"
@@ -261,7 +261,7 @@ def module_changes(a: LowerResult, b: LowerResult) -> list[Change]:
         if old != new:
             change = Change(module or _NO_MODULE, str(old), str(new))
             changed.append((abs(new.cycles - old.cycles), change))
-    return [change for _, change in sorted(changed, key=lambda each: -each[0])]
+    return [change for _, change in sorted(changed, key=lambda ranked: -ranked[0])]
 
 
 def estimate_warning(a: Run, b: Run) -> str:
@@ -276,13 +276,13 @@ def estimate_warning(a: Run, b: Run) -> str:
 
 
 def _spent(lowered: LowerResult) -> dict[str, _Spent]:
-    found: dict[str, _Spent] = {}
+    spent_by_module: dict[str, _Spent] = {}
     for report in lowered.vela:
         for operation in report.operations:
-            spent = found.setdefault(operation.module, _Spent())
+            spent = spent_by_module.setdefault(operation.module, _Spent())
             spent.cycles += operation.cycles
             spent.sram_bytes = max(spent.sram_bytes, operation.staging_bytes)
             spent.on_npu += 1
     for node in lowered.cpu_nodes:
-        found.setdefault(node.module, _Spent()).on_cpu += 1
-    return found
+        spent_by_module.setdefault(node.module, _Spent()).on_cpu += 1
+    return spent_by_module

@@ -80,7 +80,7 @@ class History:
             )
         return rows[::-1]
 
-    def _read(self, found: list[Run]) -> int:
+    def _read(self, runs: list[Run]) -> int:
         """Add the runs to a list, newest first; return how many are of another version."""
         unread = total = 0
         for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number DESC"):
@@ -89,7 +89,7 @@ class History:
                 self._report_once("history-too-large", "The history is too large to list all runs.")
                 break
             try:
-                found.append(Run.model_validate_json(text).model_copy(update={"number": number}))
+                runs.append(Run.model_validate_json(text).model_copy(update={"number": number}))
             except ValidationError:
                 unread += 1
         return unread

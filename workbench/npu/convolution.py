@@ -54,14 +54,14 @@ def convolution(state: State, parameter: int) -> None:
         parts = _zeros(matrix, (rows, columns))
     if _needs_all(state):
         sums = np.empty((rows, columns, depth), np.int64)
-        for part, found in parts:
-            sums[part] = found
+        for part, products in parts:
+            sums[part] = products
         _conclude(state, sums, bound, stage)
         return
     results = np.empty((rows, columns, depth), stage.ofm.dtype)
-    for part, found in parts:
-        stage.check_accumulators(found, bound)
-        stage.fill(results[part], found, bound)
+    for part, products in parts:
+        stage.check_accumulators(products, bound)
+        stage.fill(results[part], products, bound)
     stage.store(results)
 
 

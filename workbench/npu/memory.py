@@ -96,10 +96,10 @@ class Area:
     @property
     def places(self) -> npt.NDArray[np.int64]:
         """The address of each element, in its shape."""
-        found = np.array(self.base, np.int64)
+        addresses = np.array(self.base, np.int64)
         for length, stride in zip(self.shape, self.strides, strict=True):
-            found = np.add.outer(found, np.arange(length, dtype=np.int64) * stride)
-        return found
+            addresses = np.add.outer(addresses, np.arange(length, dtype=np.int64) * stride)
+        return addresses
 
     @property
     def elements(self) -> int:

@@ -59,8 +59,8 @@ class _Table:
             raise TableFault("A value lies outside of the table that it is looked up in.")
         if self._pairs:
             return arithmetic.interpolate(values, self._data, wide=self._wide)
-        found: Integers = self._data[values - least].astype(np.int64)
-        return found
+        outputs: Integers = self._data[values - least].astype(np.int64)
+        return outputs
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,10 @@ def _folded(state: State, fill: int, fold: Callable[..., Any]) -> Integers:
     """Return what a ufunc makes of all taps."""
     values, kernel = _window(state, fill)
     rows, columns, depth = state.registers.ofm_shape
-    found = np.full((rows, columns, depth), fill, np.int64)
+    folded = np.full((rows, columns, depth), fill, np.int64)
     for tap in taps(values, kernel, rows, columns):
-        fold(found, tap, out=found)
-    return found
+        fold(folded, tap, out=folded)
+    return folded
 
 
 def _largest(state: State) -> Integers:

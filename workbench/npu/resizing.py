@@ -53,17 +53,17 @@ def resize(state: State, parameter: int) -> None:
     values = state.tensor(ifm, (height, width, depth)).astype(np.int64) - ifm.zero_point
     down, across = _axis(registers, "Y", height, rows), _axis(registers, "X", width, columns)
     if mode == _BILINEAR:
-        found = _bilinear(values, down, across)
+        resized = _bilinear(values, down, across)
     elif mode == _NEAREST:
-        found = values[down.nearest][:, across.nearest]
+        resized = values[down.nearest][:, across.nearest]
     else:
-        found = values[down.first][:, across.first]
+        resized = values[down.first][:, across.first]
     scale = registers.ofm_scale
     if scale.shift < _EXTRA_SHIFT:
         raise Fault("A resize has an output shift of less than 16.")
     OutputStage(
         state, Scale(1, scale.shift - _EXTRA_SHIFT, scale.rounding, scale.double_shift)
-    ).finish(found)
+    ).finish(resized)
 
 
 def _axis(registers: Registers, name: str, size: int, count: int) -> _Axis:

@@ -129,8 +129,8 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
     return Weights(matrix, sums, int(size - np.count_nonzero(flat)))
 
 
-def _demand_bits(found: int, wanted: int) -> None:
-    if found < wanted:
+def _demand_bits(present: int, wanted: int) -> None:
+    if present < wanted:
         raise WeightFault(
-            f"The weight stream has {found:,} weights, the operation needs {wanted:,}."
+            f"The weight stream has {present:,} weights, the operation needs {wanted:,}."
         )

@@ -164,7 +164,7 @@ def _facet(name: str) -> Callable[[Reading], JsonValue]:
         held = _target_files(reading)
         if not isinstance(value, dict) or not isinstance(held, dict):
             return value
-        return {key: held.get(key, each) for key, each in value.items()}
+        return {key: held.get(key, default) for key, default in value.items()}
 
     return read
 

@@ -285,7 +285,7 @@ def _nearest(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> str:
         return "The plug-in's code decides what matches."
     types = {module.type_name for module in graph.modules}
     names = {
-        "module_type": [*types, *(each.rpartition(".")[2] for each in types)],
+        "module_type": [*types, *(candidate.rpartition(".")[2] for candidate in types)],
         "module_name": [name for name in resolution.modules if name],
         "node_name": list(resolution.nodes),
     }.get(rule.kind, [])

@@ -80,10 +80,10 @@ def form_of(path: Path) -> Form:
         (head[8:9] == b"{" and int.from_bytes(head[:8], "little") < length, "safetensors"),
         (path.suffix == ".onnx", "onnx"),
     )
-    found: Form = next((form for is_form, form in signatures if is_form), "unknown")
-    if found == "unknown" and head[:1] == b"\x80":
+    recognized: Form = next((form for is_form, form in signatures if is_form), "unknown")
+    if recognized == "unknown" and head[:1] == b"\x80":
         return "module" if _holds_module(path, pickles=4) else "pickle"
-    return found
+    return recognized
 
 
 class LongPickleError(ValueError):

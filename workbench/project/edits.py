@@ -122,6 +122,15 @@ def move_rule(project: Project, rule_id: str, position: int) -> Project:
     return revise(project, rules=(*rest[:position], rule, *rest[position:]))
 
 
+def match_rule(project: Project, rule_id: str, match: str) -> Project:
+    """Return the project in which one rule is for another match; its strength is kept."""
+    find_rule(project, rule_id)
+    rules = tuple(
+        r.model_copy(update={"match": match}) if r.id == rule_id else r for r in project.rules
+    )
+    return revise(project, rules=rules)
+
+
 def enable_rule(project: Project, rule_id: str, *, enabled: bool) -> Project:
     """Return the project with one rule enabled or disabled."""
     find_rule(project, rule_id)
@@ -268,7 +277,7 @@ def choose_method(project: Project, scope: MethodScope, match: str, method: Meth
     """
     new = RangeMethod(scope=scope, match=match, method=method)
     kept = [m for m in project.range_methods if (m.scope, m.match) != (scope, match)]
-    ordered = tuple(sorted([*kept, new], key=lambda each: each.strength))
+    ordered = tuple(sorted([*kept, new], key=lambda entry: entry.strength))
     ranges = tuple(r for r in project.ranges if scope != "tensor" or r.tensor != match)
     return revise(project, range_methods=ordered, ranges=ranges)
 

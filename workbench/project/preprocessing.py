@@ -70,9 +70,10 @@ def preprocess_of(text: str, option: str = "preprocess") -> Preprocess:
     except ValidationError as error:
         raise WorkbenchError(
             _problem(
-                f"{'.'.join(str(p) for p in each['loc'][:1])}: {each['msg']}.".lstrip(": "), option
+                f"{'.'.join(str(p) for p in fault['loc'][:1])}: {fault['msg']}.".lstrip(": "),
+                option,
             )
-            for each in error.errors(include_url=False)
+            for fault in error.errors(include_url=False)
         ) from None
 
 

@@ -122,8 +122,8 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
         if path is not None and is_bundled(path):
             continue
         if reference.runs_code:
-            found = (p for p in sources.files_of(reference) if p.is_file())
-            files = tuple(sorted(found, key=lambda file: file != path))
+            imported = (p for p in sources.files_of(reference) if p.is_file())
+            files = tuple(sorted(imported, key=lambda file: file != path))
             name = reference.module or (path.name if path else "")
             uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
         elif reference.kind == "weights" and path is not None:
@@ -252,8 +252,8 @@ def _names_below(root: Path) -> list[str] | None:
 def _walk(folder: Path, prefix: str) -> Iterator[str]:
     """Yield the names of all files below a folder, except in hidden folders and environments."""
     try:
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as iterator:
+            entries = list(iterator)
     except OSError:
         return
     if prefix and any(entry.name == "pyvenv.cfg" for entry in entries):

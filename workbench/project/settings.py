@@ -146,7 +146,7 @@ def _read(kind: Any, text: str) -> Any:
     kinds = _choices(kind)
     if type(None) in kinds and text.lower() in _NULL:
         return None
-    (kind,) = (each for each in kinds if each is not type(None))
+    (kind,) = (member for member in kinds if member is not type(None))
     if kind is bool:
         if text.lower() not in SWITCH_WORDS:
             raise ValueError(text)

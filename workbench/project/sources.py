@@ -318,8 +318,8 @@ _IMPORT = re.compile(rb"(?:^|;)[ \t]*(?:from|import)[ \t]([^;\n#]*)", re.MULTILI
 
 def _words_of_imports(source: bytes) -> Iterator[str]:
     """Yield what a source may import, without parsing it: every dotted name of its imports."""
-    for found in _IMPORT.finditer(source):
-        words = re.findall(r"[\w.]+", found[1].decode(errors="replace"))
+    for match in _IMPORT.finditer(source):
+        words = re.findall(r"[\w.]+", match[1].decode(errors="replace"))
         yield from (word.strip(".") for word in words)
         yield from (f"{words[0]}.{word}".strip(".") for word in words[1:])
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -136,6 +137,21 @@ def dump(project: Project) -> str:
     return json.dumps({"version": project.version, **data}, indent=2, ensure_ascii=False) + "\n"
 
 
+def require_folder(path: Path) -> None:
+    """Check that there is the folder in which a file is to be written.
+
+    Raises:
+        WorkbenchError: there is none; the hint creates it.
+    """
+    if not path.absolute().parent.is_dir():
+        raise failure(
+            f"There is no folder {path.parent}.",
+            f"Create it first: mkdir -p {shlex.quote(str(path.parent))}",
+            Place(kind="file", id=str(path)),
+            code="folder-missing",
+        )
+
+
 def save(project: Project, path: Path) -> None:
     """Write the project to ``path`` atomically and sync it to disk.
 
@@ -149,6 +165,7 @@ def save(project: Project, path: Path) -> None:
             Place(kind="file", id=str(path)),
             code="project-read-only",
         )
+    require_folder(path)
     try:
         write_file(path, dump(project).encode())
     except OSError as error:

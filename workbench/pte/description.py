@@ -253,7 +253,7 @@ def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str,
     description: dict[str, Any] = {
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "methods": [each.name for each in program.methods],
+        "methods": [entry.name for entry in program.methods],
         "method": chosen.name,
         "inputs": [_tensor(value) for value in chosen.tensors(chosen.inputs)],
         "outputs": [_tensor(value) for value in chosen.tensors(chosen.outputs)],

@@ -276,11 +276,11 @@ def made_for(data: memoryview | bytes) -> tuple[str, int]:
 
 def listing(stream: CommandStream) -> Iterator[str]:
     """Yield a line per command: offset [bytes], name, value; then a line per operation."""
-    told = {operation.offset: operation for operation in stream.operations}
+    operations = {operation.offset: operation for operation in stream.operations}
     for command in stream.commands:
         line = f"{command.offset:#08x}  {command.name:<30} {command.text}"
-        if command.offset in told:
-            line += f"  {told[command.offset]}"
+        if command.offset in operations:
+            line += f"  {operations[command.offset]}"
         yield line.rstrip()
 
 

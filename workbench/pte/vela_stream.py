@@ -59,8 +59,8 @@ def blocks(blob: memoryview | bytes) -> dict[str, Block]:
     Raises:
         WorkbenchError: the delegate is damaged.
     """
-    view, found, at = memoryview(blob), dict[str, Block](), 0
-    while FOOTER not in found:
+    view, by_name, at = memoryview(blob), dict[str, Block](), 0
+    while FOOTER not in by_name:
         if at + _BLOCK.size > len(view):
             raise damaged("the last block of an Ethos-U delegate is missing")
         raw, size, external = _BLOCK.unpack_from(view, at)
@@ -68,22 +68,22 @@ def blocks(blob: memoryview | bytes) -> dict[str, Block]:
         if start + size > len(view):
             raise damaged("a block is longer than the Ethos-U delegate it is in")
         name = raw.split(b"\0")[0].decode("ascii", "replace")
-        if not found and name != HEADER:
+        if not by_name and name != HEADER:
             raise damaged("an Ethos-U delegate does not begin with vela_bin_stream")
-        found[name] = Block(name, view[start : start + size], bool(external))
+        by_name[name] = Block(name, view[start : start + size], bool(external))
         # An empty block has no data; other sizes are padded.
         at = start + -(-size // _ALIGNMENT) * _ALIGNMENT
-    return found
+    return by_name
 
 
 def packed(parts: Mapping[str, bytes | memoryview | Sequence[Port]]) -> bytes:
     """Return a delegate with these blocks; ports are written with six sizes each."""
-    made = bytearray()
+    stream = bytearray()
     for name, part in parts.items():
         data = part if isinstance(part, bytes | memoryview) else _packed_ports(part)
-        made += _BLOCK.pack(name.encode(), len(data), 0) + bytes(data)
-        made += bytes(-len(data) % _ALIGNMENT)
-    return bytes(made)
+        stream += _BLOCK.pack(name.encode(), len(data), 0) + bytes(data)
+        stream += bytes(-len(data) % _ALIGNMENT)
+    return bytes(stream)
 
 
 def _packed_ports(listed: Sequence[Port]) -> bytes:
@@ -95,23 +95,23 @@ def _packed_ports(listed: Sequence[Port]) -> bytes:
     return struct.pack("<i", len(rows)) + b"".join(rows)
 
 
-def commands(found: dict[str, Block]) -> memoryview | None:
+def commands(by_name: dict[str, Block]) -> memoryview | None:
     """Return the NPU commands; None if there are none, or they are external."""
-    block = found.get("cmd_data")
+    block = by_name.get("cmd_data")
     return None if block is None or block.external else block.data
 
 
-def scratch_bytes(found: dict[str, Block]) -> int:
+def scratch_bytes(by_name: dict[str, Block]) -> int:
     """Return the SRAM that a delegate needs as scratch [bytes]."""
-    block = found.get("scratch_size")
+    block = by_name.get("scratch_size")
     if block is None or len(block.data) < 4:
         return 0
     return int(struct.unpack_from("<I", block.data)[0])
 
 
-def ports(found: dict[str, Block], side: str) -> list[Port]:
+def ports(by_name: dict[str, Block], side: str) -> list[Port]:
     """Return the tensors of "inputs" or "outputs"."""
-    block = found.get(side)
+    block = by_name.get(side)
     if block is None or len(block.data) < 4:
         return []
     (count,) = struct.unpack_from("<i", block.data)

@@ -124,7 +124,7 @@ class SearchResult(Frozen):
         measured = [c for c in self.measured() if most is None or (c.cpu_nodes or 0) <= most]
         points = [c.figures[:3] if c.figures is not None else None for c in measured]
         best = [measured[place] for place in pareto_front(points)]
-        return sorted(best, key=lambda each: (each.cycles or 0, each.number))
+        return sorted(best, key=lambda candidate: (candidate.cycles or 0, candidate.number))
 
     def best(self) -> Candidate | None:
         """Return the fastest candidate within the limits; ties go to the most accurate."""
@@ -142,16 +142,16 @@ def widths_of(layers: tuple[ChannelLayer, ...]) -> dict[str, tuple[int, ...]]:
 
     The present number, and up to three smaller multiples of the NPU's block.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    widths: dict[str, tuple[int, ...]] = {}
     for layer in layers:
-        if layer.fixed or any(partner in found for partner in layer.partners):
+        if layer.fixed or any(partner in widths for partner in layer.partners):
             continue
         blocks = range((layer.channels - 1) // _BLOCK, 0, -1)
         step = max(1, -(-len(blocks) // (_MOST_WIDTHS - 1)))
         smaller = tuple(block * _BLOCK for block in blocks[::step])
         if smaller:
-            found[layer.module] = (layer.channels, *smaller)
-    return found
+            widths[layer.module] = (layer.channels, *smaller)
+    return widths
 
 
 def width_options(*, widths: bool, train: int) -> dict[str, JsonValue]:
@@ -177,24 +177,24 @@ def take_weights(candidate: Candidate, study: Path, folder: Path) -> None:
 
 
 def with_candidate(
-    project: Project, found: SearchResult, candidate: Candidate, folder: Path | None = None
+    project: Project, search: SearchResult, candidate: Candidate, folder: Path | None = None
 ) -> Project:
     """Return the project with the precisions, channels and weights of a candidate.
 
     Args:
         project: The project.
-        found: The search that the candidate is of.
+        search: The search that the candidate is of.
         candidate: The candidate.
         folder: Where its weights are; None if they are beside the project.
     """
-    made = with_choices(project, found.units, candidate.choices)
-    if not found.widths:
-        return made
+    changed = with_choices(project, search.units, candidate.choices)
+    if not search.widths:
+        return changed
     for module, count in candidate.channels.items():
-        kept = count if count < found.widths[module][0] else 0
-        made = edits.compress(made, module, channels=kept)
+        kept = count if count < search.widths[module][0] else 0
+        changed = edits.compress(changed, module, channels=kept)
     weights = candidate.weights or None
-    return edits.use_trained(made, str(folder / weights) if folder and weights else weights)
+    return edits.use_trained(changed, str(folder / weights) if folder and weights else weights)
 
 
 def with_choices(project: Project, units: tuple[Unit, ...], choices: Mapping[str, str]) -> Project:

@@ -136,8 +136,8 @@ def _expanded(
             Place(kind="option", id=name),
             code="sweep-values-missing",
         )
-    for each in spec.choices:
-        yield from _expanded(target, start, {**values, name: each.value}, folder)
+    for option in spec.choices:
+        yield from _expanded(target, start, {**values, name: option.value}, folder)
 
 
 def _point(target: TargetSpec, choice: TargetChoice, folder: Path | None) -> SweepPoint:

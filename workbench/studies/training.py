@@ -115,16 +115,16 @@ class TrainingResult(Frozen):
         return f"{WEIGHTS_STEM}-{self.digest[:16]}.safetensors"
 
 
-def is_over(found: TrainingResult, options: TrainingOptions) -> bool:
+def is_over(training: TrainingResult, options: TrainingOptions) -> bool:
     """Return whether training is complete: all epochs done, or too many without improvement."""
-    return len(found.epochs) >= options.epochs or found.without_gain >= options.patience
+    return len(training.epochs) >= options.epochs or training.without_gain >= options.patience
 
 
-def next_step(found: TrainingResult, options: TrainingOptions) -> tuple[float, bool]:
+def next_step(training: TrainingResult, options: TrainingOptions) -> tuple[float, bool]:
     """Return the learning rate of the next epoch, and whether it starts from the best weights."""
-    rate, best, idle = options.learning_rate, found.start_db, 0
+    rate, best, idle = options.learning_rate, training.start_db, 0
     goes_back = False
-    for epoch in found.epochs:
+    for epoch in training.epochs:
         idle = 0 if epoch.sqnr_db > best else idle + 1
         best = max(best, epoch.sqnr_db)
         goes_back = idle > 0 and idle % options.halve_after == 0
@@ -133,13 +133,13 @@ def next_step(found: TrainingResult, options: TrainingOptions) -> tuple[float, b
     return rate, goes_back
 
 
-def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
+def keep_weights(training: TrainingResult, study: Path, folder: Path) -> str:
     """Copy the best weights beside a project and return their file name.
 
     Raises:
         WorkbenchError: no epoch improved, or the folder is not writable.
     """
-    if not found.best:
+    if not training.best:
         raise failure(
             "No epoch improved on the untrained model, so there are no weights to use.",
             "Try a lower learning rate or more epochs.",
@@ -147,7 +147,7 @@ def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
             code="training-no-improvement",
         )
     try:
-        write_file(folder / found.file_name, (study / found.weights).read_bytes())
+        write_file(folder / training.file_name, (study / training.weights).read_bytes())
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",
@@ -155,4 +155,4 @@ def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
             Place(kind="option", id="trained_weights"),
             code="trained-weights-not-writable",
         ) from error
-    return found.file_name
+    return training.file_name

@@ -114,9 +114,9 @@ def _correct(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to switch on the corrections that write operators without a pattern."""
     for correction, operators in _CORRECTED.items():
         chosen = [
-            each for each in left.operators
-            if each.cpu.cause == "pattern" and each.origin is not None
-            and operator_name(each.origin.op) in operators
+            operator for operator in left.operators
+            if operator.cpu.cause == "pattern" and operator.origin is not None
+            and operator_name(operator.origin.op) in operators
         ]  # fmt: skip
         if not chosen or is_wanted(correction, project.target.options):
             continue

@@ -61,7 +61,7 @@ def suggest(
         known: What other stages and studies know.
     """
     suggestions = _suggestions(project, lowered, program, edge, known)
-    ranked = sorted(suggestions, key=lambda each: -each.gain.share(lowered))
+    ranked = sorted(suggestions, key=lambda suggestion: -suggestion.gain.share(lowered))
     return (*compile_for_size(project, lowered, known.fit), *ranked)
 
 

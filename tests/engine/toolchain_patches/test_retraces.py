@@ -78,3 +78,78 @@ def test_that_every_retrace_gives_the_same_names_arguments_and_metadata(case: st
     for (name, before), (_, after) in zip(stock, quick, strict=True):
         for one, other in zip(before, after, strict=True):
             assert other == one, name
+
+
+def without_history(module: torch.fx.GraphModule) -> list[Any]:
+    return [
+        (*node[:-1], [entry for entry in node[-1] if entry[0] not in {"from_node", "tensor_meta"}])
+        for node in nodes(module)
+    ]
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["two delegates", *(pytest.param(name, marks=pytest.mark.slow) for name in programs.CASES)],
+)
+def test_that_a_skipped_retrace_would_have_given_its_own_graph(case: str) -> None:
+    program = programs.exported(case)
+    stock = pass_base._ExportPassBase.call
+    skipped = []
+    with applied():
+        quick = pass_base._ExportPassBase.call
+
+        def call(self: Any, module: Any) -> Any:
+            result = quick(self, module)
+            if result.graph_module is module:
+                before = without_history(module)
+                assert without_history(stock(self, module).graph_module) == before
+                skipped.append(type(self).__name__)
+            return result
+
+        with replaced(pass_base._ExportPassBase, "call", call):
+            programs.lowered(program, EthosUCompileSpec(programs.CASES[case][2]))
+    assert len(skipped) > 4
+
+
+class Plain(pass_base.ExportPass):
+    """Changes nothing."""
+
+
+class Doubled(pass_base.ExportPass):
+    """Changes every sum, which no row of the table knows."""
+
+    def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        if op == torch.ops.aten.add.Tensor:
+            args = (args[0], args[0])
+        return super().call_operator(op, args, kwargs, meta)
+
+
+def summed() -> torch.fx.GraphModule:
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x + y)
+
+    return torch.export.export(Sum(), (torch.ones(2), torch.ones(2))).graph_module
+
+
+def test_that_a_retrace_is_skipped_only_after_one_that_changed_nothing() -> None:
+    with applied({"idle-retraces"}):
+        first = Plain()(summed()).graph_module
+        settled = Plain()(first).graph_module
+        assert Plain()(settled).graph_module is settled
+        assert Doubled()(settled).graph_module is not settled
+
+
+@pytest.mark.parametrize("change", ["argument", "value", "node"])
+def test_that_a_retrace_is_not_skipped_once_its_graph_was_changed(change: str) -> None:
+    with applied({"idle-retraces"}):
+        settled = Plain()(Plain()(summed()).graph_module).graph_module
+        x, y, added, relu, _ = settled.graph.nodes
+        if change == "argument":
+            added.args = (y, x)
+        elif change == "value":
+            added.meta["val"] = torch.empty(3, device="meta")
+        else:
+            with settled.graph.inserting_after(relu):
+                settled.graph.call_function(torch.ops.aten.neg.default, (relu,))
+        assert Plain()(settled).graph_module is not settled

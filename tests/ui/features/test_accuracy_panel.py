@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
-from ui.shared.result_panel import LOADING
+from ui.shared.state_notes import LOADING
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import (

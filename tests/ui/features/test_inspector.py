@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QInputDialog, QMenu
 
 from tests.ui.shell.test_window import run_to
 from ui.features.project.project_settings import ProjectSettingsDialog
+from ui.shared.config_form import ConfigDialog
 
 
 @pytest.fixture
@@ -31,13 +32,18 @@ def links(panel):
 
 
 @pytest.mark.parametrize(
-    "key", ["model.spec", "calibration.spec", "evaluation.metric", "gate.lsb", "board", "target.id"]
-)
-def test_that_a_value_of_the_project_opens_its_setting(inspector, opened, key):
+    "key",
+    ["name", "model.spec", "model.weights", "model.input_shapes", "calibration.spec",
+     "calibration.labels", "evaluation.data.spec", "evaluation.metric", "gate.lsb", "gate.sqnr",
+     "board", "target.id", "target.options.memory_mode", "target.options.system_config", "notes"],
+)  # fmt: skip
+def test_that_a_value_of_the_project_opens_its_setting(inspector, opened, qtbot, key):
     assert f"setting:{key}" in links(inspector)
     inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
     dialog = opened.window.findChild(ProjectSettingsDialog)
     assert dialog.isVisible()
+    field = dialog.field_of(key)
+    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
     dialog.reject()
 
 
@@ -81,3 +87,41 @@ def test_that_the_channels_of_a_layer_are_set_in_the_inspector(inspector, opened
     opened.context.selection.choose_modules(["head"])
     inspector.flush()
     assert "channels:head" not in links(inspector)
+
+
+def test_that_a_rule_is_changed_in_the_inspector(inspector, opened):
+    opened.context.assigner.modules(["head"], "a16w8")
+    rule = opened.document.project.rules[-1]
+    opened.context.selection.choose_rule(rule.id)
+    inspector.flush()
+    offered = links(inspector)
+    assert {f"{what}:{rule.id}" for what in ("match", "config", "weaker")} <= {*offered}
+    inspector.page.anchorClicked.emit(QUrl(f"match:{rule.id}"))
+    dialog = inspector.findChild(QInputDialog)
+    assert "stem.conv" in dialog.comboBoxItems()
+    dialog.setTextValue("stem.conv")
+    dialog.accept()
+    assert opened.document.project.rules[-1].match == "stem.conv"
+    assert opened.document.undo_stack.undoText() == "Change rule head to stem.conv"
+    inspector.page.anchorClicked.emit(QUrl(f"config:{rule.id}"))
+    form = inspector.findChild(ConfigDialog)
+    form.form.combos[3].setCurrentIndex(1)
+    form.form.combos[3].activated.emit(1)
+    assert form.form.config.weight.bits == 4
+    form.reject()
+    inspector.page.anchorClicked.emit(QUrl(f"weaker:{rule.id}"))
+    assert opened.document.project.rules[0].id == rule.id
+
+
+def test_that_the_range_of_an_operation_leads_to_the_ranges(inspector, opened):
+    opened.context.selection.choose_nodes(["conv2d"])
+    inspector.flush()
+    assert "-1 to 1, calibrated" in inspector.page.toPlainText()
+    inspector.page.anchorClicked.emit(QUrl("ranges:"))
+    assert opened.window.docks["ranges"].isVisible()
+
+
+def test_that_the_precision_of_several_modules_is_set_in_the_inspector(inspector, opened):
+    opened.context.selection.choose_modules(["head", "stem.conv"])
+    inspector.flush()
+    assert "precision:" in links(inspector)

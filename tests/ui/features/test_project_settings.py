@@ -11,6 +11,7 @@ from ui.features.project.data_preview import summary_of
 from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shared.problem_list import Problem
 from workbench.errors import Place
+from workbench.project import settings
 
 OK = QDialogButtonBox.StandardButton.Ok
 
@@ -131,3 +132,25 @@ def test_that_a_damaged_file_is_told_in_the_preview(tmp_path):
     path = tmp_path / "bad.npz"
     path.write_bytes(b"no zip")
     assert "bad.npz cannot be read" in summary_of(path).text
+
+
+def test_that_every_setting_has_a_field(opened):
+    elsewhere = {"calibration.dropped", "evaluation.data.dropped", "improvers", "plugins"}
+    dialog = ProjectSettingsDialog(opened.document, opened.window)
+    wanted = dict(settings.keys()).keys() - elsewhere
+    lacking = [key for key in wanted if dialog.field_of(key) is None]
+    assert lacking == []
+    dialog.reject()
+
+
+def test_that_a_problem_in_the_settings_leads_to_its_field(opened, qtbot):
+    opened.window.activateWindow()
+    dialog = ProjectSettingsDialog(opened.document, opened.window)
+    dialog.open()
+    dialog.set_text("calibration.spec", "nowhere.npz")
+    assert 'href="calibration.spec"' in dialog.problems.text()
+    assert "Calibration, data" in dialog.problems.text()
+    dialog.problems.linkActivated.emit("calibration.spec")
+    field = dialog.fields["calibration.spec"]
+    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+    dialog.reject()

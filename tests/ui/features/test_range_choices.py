@@ -197,13 +197,11 @@ def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opene
     opened.document.apply("Fix", lambda p: edits.fix_range(p, "gone", -1.0, 1.0))
     problems = opened.context.problems
 
-    def said():
+    def codes():
         rows = [problems.problem_at(row) for row in range(problems.rowCount())]
-        return [p.message for p in rows if "gone" in p.message]
+        return [p.code for p in rows if p.where and p.where.id == "gone"]
 
-    qtbot.waitUntil(lambda: said() == [
-        "The fixed range of gone has no effect: the model has no such tensor."
-    ])  # fmt: skip
+    qtbot.waitUntil(lambda: codes() == ["fixed-range-lost"])
     opened.context.notices.place_asked.emit(Place(kind="tensor", id="gone"))
     conv.side.pages.setCurrentIndex(2)
     qtbot.waitUntil(lambda: conv.side.chosen.model.rowCount() == 1)

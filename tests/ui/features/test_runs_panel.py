@@ -37,7 +37,7 @@ def texts(table, column):
 
 
 def test_that_without_runs_the_panel_says_how_they_come(panel):
-    assert "No runs yet" in panel.note.text()
+    assert "No runs yet" in panel.none.label.text()
     assert not panel.restore.isEnabled()
 
 

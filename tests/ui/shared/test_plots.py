@@ -14,7 +14,7 @@ from PySide6.QtGui import QFontMetricsF
 
 from ui.features.ranges.range_plot import RangePlot
 from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
-from ui.shared.chart import LINEAR, ValueScale, symmetric_log, tick_texts
+from ui.shared.chart import LINEAR, ValueScale, log_ticks, symmetric_log, tick_texts
 from ui.shared.histogram_plot import TensorPlot
 from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
 from ui.shared.theme import DARK, LIGHT, THEMES
@@ -207,3 +207,14 @@ def test_that_ticks_have_thousands_separators_and_as_many_decimals_as_their_step
     assert tick_texts([0.1, 0.15], 1.0, 0.05) == ["0.10", "0.15"]
     assert tick_texts([2e9], 1.0, 1e9) == ["2e+09"]
     assert tick_texts([], 1.0, 1.0) == []
+
+
+def test_that_logarithmic_ticks_are_plain_numbers_and_fit_their_room():
+    texts = [text for _, text in log_ticks(np.log10(2.5), np.log10(40), 4)]
+    assert texts == ["5", "10", "20"]
+    assert [text for _, text in log_ticks(-2.2, 0.1, 8)] == [
+        "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1",
+    ]  # fmt: skip
+    assert [text for _, text in log_ticks(0, 6, 4)] == ["1", "100", "10,000", "1,000,000"]
+    for place, text in log_ticks(-3, 3, 9):
+        assert float(text.replace(",", "")) == pytest.approx(10**place)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QAbstractButton, QTableView
+from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView, QWidget
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
+from ui.shared.tab_order import reading_order
 from ui.shell.panels import PANELS, WORKSPACES
 from ui.shell.toasts import SHOWN, Toast
 from ui.state.notices import SHOWN_S, Notice
@@ -253,6 +256,73 @@ def test_that_a_failed_stage_is_named_in_the_bar(opened, qtbot, engines, notices
     run_to(opened, qtbot, "lower")
     notices.take("Too wide.")
     assert opened.window.pipeline.status.text() == "Lower failed"
+
+
+def is_reached(widget):
+    takes = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
+    return takes and widget.isVisible() and widget.focusProxy() is None
+
+
+def tab_chain(window):
+    """Return the widgets that the Tab key visits after the button Run, but for tabs of docks."""
+    chain = [window.pipeline.run]
+    reached = [w for w in window.findChildren(QWidget) if not isinstance(w, QTabBar)]
+    following = {id(w): w for w in reached}
+    widget = chain[0].nextInFocusChain()
+    while widget is not chain[0]:
+        known = following.get(id(widget))
+        is_seen = known and is_reached(known) and not known.visibleRegion().isEmpty()
+        chain += [known] if is_seen and known.isEnabled() else []
+        widget = widget.nextInFocusChain()
+    return chain
+
+
+@pytest.mark.parametrize("workspace", ["model", "accuracy", "performance", "explore", "deliver"])
+def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot, workspace):
+    window = opened.window
+    run_to(opened, qtbot, "")
+    window.show_workspace(workspace)
+    window.reveal("problems")
+    qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
+    regions = [
+        window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
+        window.docks["rules"], window.workspaces, window.docks["inspector"],
+        window.docks["problems"], window.statusBar(),
+    ]  # fmt: skip
+
+    def passed():
+        return [k for w in tab_chain(window) for k, r in enumerate(regions) if r.isAncestorOf(w)]
+
+    # Panels make their contents one after the other.
+    qtbot.waitUntil(
+        lambda: passed() == sorted(passed()) and set(passed()) == set(range(len(regions)))
+    )
+
+
+def test_that_the_tab_key_moves_the_focus_along_the_chain(opened, qtbot):
+    window = opened.window
+    run_to(opened, qtbot, "")
+    window.activateWindow()
+    chain = tab_chain(window)
+    chain[0].setFocus(Qt.FocusReason.TabFocusReason)
+    for wanted in chain[1:20]:
+        qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Tab)
+        assert window.focusWidget() in {wanted, wanted.focusProxy()}
+
+
+def rows(panel):
+    """Return the controls of a panel in the order of the Tab key, by row and column."""
+    chain = [w for w in reading_order(panel) if w.isVisible() and w.isEnabled()]
+    return [w.mapTo(panel, w.rect().topLeft()) for w in chain]
+
+
+@pytest.mark.parametrize("name", ["rules", "modules", "search", "training", "simulator", "log"])
+def test_that_tab_goes_through_a_panel_from_top_to_bottom(opened, qtbot, name):
+    panel = opened.window.reveal(name)
+    qtbot.waitUntil(panel.isVisible)
+    tops = [place.y() for place in rows(panel)]
+    # Controls of one line may differ in height.
+    assert all(after >= before - 12 for before, after in pairwise(tops))
 
 
 def test_that_no_table_holds_the_tab_key(opened, qtbot):

@@ -179,6 +179,16 @@ def test_that_a_new_project_needs_a_model_and_a_target(asked, project_file, code
     assert codes == [code]
 
 
+@pytest.mark.parametrize("given", [("--model", "net.pt2"), ("--recipe", "image_classifier")])
+def test_that_a_new_project_in_a_missing_folder_tells_how_to_create_it(
+    asked, tmp_path, codes, given
+):
+    folder = tmp_path / "no folder"
+    assert asked("new", folder / "net.qwb", *given, as_json=False)[0] == 2
+    assert codes == ["folder-missing"]
+    assert not folder.exists()
+
+
 def test_that_a_new_project_has_all_that_it_is_given(asked, project_file, board):
     path = project_file.parent / "other.qwb"
     (project_file.parent / "metric.py").write_text("def score(outputs, labels): ...\n")

@@ -7,38 +7,17 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from tests.fakes.projects import make_project
-from tests.fakes.results import write_result
 from workbench import api
 from workbench.analysis.gate import GateResult
 from workbench.cli import main
 from workbench.guide import REFERENCE
 from workbench.history.outcomes import outcome_of
-from workbench.history.runs import run_of
 from workbench.history.store import History, history_path
-from workbench.pipeline.cache import Cache, default_root
-from workbench.pipeline.plan import plan
-from workbench.project import edits, store
 
 
 @pytest.fixture
-def project(project_file):
-    """A project whose present settings were run, and one earlier run with other rules."""
-    cache = Cache(default_root())
-    with closing(History(history_path(project_file))) as history:
-        for config, cycles in (("a16w8", 2000), ("a8w8", None)):
-            made = edits.assign(make_project(), "global", "", config)
-            planned = plan(made, project_file.parent, cache)
-            for stage in ("evaluate", "lower", "verify"):
-                with cache.writing(planned.key(stage)) as folder:
-                    write_result(stage, folder)
-            run = run_of(made, planned, cache)
-            if cycles:
-                cost = run.cost.model_copy(update={"cycles": cycles})
-                run = run.model_copy(update={"cost": cost})
-            history.record(run)
-    store.save(made, project_file)
-    return project_file
+def project(measured):
+    return measured
 
 
 def compared(capsys, *words):

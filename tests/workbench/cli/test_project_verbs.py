@@ -1,6 +1,5 @@
 import json
-import subprocess
-import sys
+import os
 
 import pytest
 
@@ -139,15 +138,29 @@ def test_that_a_text_is_read_with_the_tokenizer_that_is_given(project, tmp_path,
     assert (tokens.tokenizer, tokens.length) == ("tokenizer.json", 16)
 
 
-def test_that_rules_that_are_added_at_the_same_time_are_all_kept(project, tmp_path):
-    names = [f"m{number}" for number in range(6)]
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "workbench", "rules", str(project), "add", "--kind",
-             "module-name", "--match", name, "--config", "a8w8"],
-            stdout=subprocess.DEVNULL, cwd=tmp_path,
-        )
-        for name in names
-    ]  # fmt: skip
-    assert [process.wait(120) for process in started] == [0] * len(names)
+def test_that_rules_that_are_added_at_the_same_time_are_all_kept(project):
+    names, started = [f"m{number}" for number in range(6)], []
+    for name in names:
+        started.append(os.fork())
+        if not started[-1]:
+            words = ["--kind", "module-name", "--match", name, "--config", "a8w8"]
+            os._exit(main(["rules", str(project), "add", *words]))
+    assert [os.waitpid(child, 0)[1] for child in started] == [0] * len(names)
     assert {rule.match for rule in store.load(project).rules} >= set(names)
+
+
+def test_that_a_script_is_written_with_the_commands_to_run(project_file, tmp_path, capsys, codes):
+    out = tmp_path / "out.py"
+    words = ["script", str(project_file), "--out", str(out)]
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["script"], document["commands"]) == (str(out), [f"python {out}"])
+    compile(out.read_text(), "out.py", "exec")
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines() == [f"Wrote {out}. Run:", f"  python {out}"]
+    assert main([*words, "--aot"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Wrote {out}. Run in {tmp_path}:"
+    assert "aot_arm_compiler" in lines[-1]
+    assert main([*words[:-1], str(tmp_path / "no" / "folder" / "x.py")]) == 2
+    assert codes == ["file-not-writable"]

@@ -56,15 +56,6 @@ def test_that_every_field_of_the_project_file_can_be_listed_and_set(project, cap
     assert (made.calibration, made.gate.lsb, made.notes) == (None, 3, "")
 
 
-def test_that_what_is_listed_can_be_set_again(project):
-    opened = api.set_settings(
-        api.open(project),
-        {"calibration": "pics", "calibration.preprocess": Preprocess(size=(8, 8), mean=(0.5,))},
-    )
-    listed = {k: v for k, v in api.settings(opened).values.items() if v is not None}
-    assert api.set_settings(opened, listed).project.calibration == opened.project.calibration
-
-
 @pytest.mark.parametrize(
     ("given", "code"),
     [
@@ -91,20 +82,6 @@ def test_that_a_wrong_setting_is_refused_and_writes_nothing(project, codes, caps
     assert project.read_text() == before
     assert code in codes
     assert document(capsys, "error")["error"]["code"] in codes
-
-
-def test_that_a_new_device_gets_options_of_its_own_and_a_board_its_target(project):
-    opened = api.set_settings(api.open(project), {"target.id": "ethos-u85-256"})
-    assert opened.project.target.options["system_config"] == "Ethos_U85_SYS_DRAM_Mid"
-    opened = api.set_settings(opened, {"board": "alif-ensemble-e8"})
-    assert opened.project.target.id in {"ethos-u55-128", "ethos-u55-256", "ethos-u85-256"}
-    assert not api.check(opened).errors
-
-
-def test_that_settings_leave_older_problems_alone(project):
-    (project.parent / "net.pt2").unlink()
-    opened = api.set_settings(api.open(project), {"gate.lsb": 1})
-    assert opened.project.gate.lsb == 1
 
 
 PREPROCESS = "size=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225,layout=rgb"

@@ -230,5 +230,152 @@ def test_that_a_gather_takes_rows_by_their_number():
     found = Machine(stream.blob(weights)).run([A.astype(np.int8)]).outputs[0].tolist()
     assert found[:24] == [*range(24, 32), *range(8), *range(16, 24)]
     wrong = stream.blob(np.array([4, 0, 2], np.int32).tobytes() + weights[12:])
-    with pytest.raises(WorkbenchError, match="index 4"):
+    with refused("npu-command"):
         Machine(wrong).run([A.astype(np.int8)])
+
+
+def test_that_an_index_of_a_gather_may_be_any_of_the_rows():
+    settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
+        "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
+        "DMA0_IDX": 0, "DMA0_IDX_MAX": 1,
+    }  # fmt: skip
+    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
+    for index, code in ((0, None), (1, None), (2, "npu-command"), (-1, "npu-command")):
+        blob = stream.blob(np.array([index, 0, 0, 0], np.int32).tobytes() + bytes(range(16)))
+        if code is None:
+            found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
+            assert found[:8] == [*range(8 * index, 8 * index + 8)]
+        else:
+            with refused(code):
+                Machine(blob).run([A.astype(np.int8)])
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [("u55", {"DMA0_LEN": 0}), ("u65", {"DMA0_DST_REGION": 1 | 3 << 9}),
+     ("u85", {"DMA0_SRC_REGION": 3 << 9})],
+)  # fmt: skip
+def test_that_copies_that_do_not_exist_are_refused(family, settings):
+    macs = {"u55": 128, "u65": 256, "u85": 256}[family]
+    made = Stream(family, macs).set(dma((0, 0), (1, 64), 4) | {"DMA0_SIZE0": 1} | settings)
+    with pytest.raises(WorkbenchError) as caught:
+        Machine(made.do("DMA_START").do("STOP").blob()).run([A.astype(np.int8)])
+    assert caught.value.codes[0] in {"npu-command", "npu-mode"}
+
+
+@pytest.mark.parametrize("family", ["u65", "u85"])
+def test_that_planes_of_a_copy_have_gaps_of_their_own(family):
+    if family == "u65":
+        settings = dma((0, 0), (1 | 2 << 9, 64), 2) | {
+            "DMA0_SIZE0": 2, "DMA0_SKIP0": 1, "DMA0_SIZE1": 2, "DMA0_SKIP1": 3,
+        }  # fmt: skip
+    else:
+        settings = dma((2 << 9, 0), (1, 64), 2) | {
+            "DMA0_SIZE0": 2, "DMA0_SRC_STRIDE0": 2, "DMA0_DST_STRIDE0": 3, "DMA0_SIZE1": 2,
+            "DMA0_SRC_STRIDE1": 4, "DMA0_DST_STRIDE1": 9,
+        }  # fmt: skip
+    stream = Stream(family, 256).set(settings).do("DMA_START").do("STOP")
+    result = Machine(stream.blob(bytes(range(1, 17)))).run([A.astype(np.int8)])
+    assert result.outputs[0].tolist()[:14] == [1, 2, 0, 3, 4, 0, 0, 0, 0, 5, 6, 0, 7, 8]
+    assert result.counters[0].copied_bytes == 8
+
+
+def resized(mode, shape, size, axes, shift=16):
+    """Return a resize of int8 [H, W, 1] to another size; an axis is (n, d, offset)."""
+    ifm = A[: shape[0] * shape[1]].astype(np.int8)
+    settings = {name: value for name, value in U85.items() if not name.startswith("OP")} | {
+        "IFM_DEPTH_M1": 0, "OFM_DEPTH_M1": 0, "IFM_WIDTH0_M1": shape[1] - 1,
+        "IFM_HEIGHT0_M1": shape[0] - 1, "IFM_HEIGHT1_M1": shape[0] - 1, "IFM_STRIDE_X": 1,
+        "IFM_STRIDE_Y": shape[1], "OFM_HEIGHT_M1": size[0] - 1, "OFM_WIDTH_M1": size[1] - 1,
+        "OFM_HEIGHT0_M1": size[0] - 1, "OFM_HEIGHT1_M1": size[0] - 1,
+        "OFM_WIDTH0_M1": size[1] - 1, "OFM_STRIDE_X": 4, "OFM_STRIDE_Y": 4 * size[1],
+        "OFM_PRECISION": 1 | 2 << 1 | 1 << 8, "OFM_SCALE": (1 << 13 | shift) << 32 | 1,
+        "ACTIVATION": 1 << 12, "KERNEL_HEIGHT_M1": shape[0] - 1, "KERNEL_WIDTH_M1": shape[1] - 1,
+    }  # fmt: skip
+    for name, (parts, distance, offset) in zip("YX", axes, strict=True):
+        settings |= {
+            f"RESIZE_{name}_SCALE_N_M1": parts - 1, f"RESIZE_{name}_OFFSET": offset & 0xFFF,
+            f"RESIZE_{name}_STEP": (distance // parts) << 32 | distance % parts,
+        }  # fmt: skip
+    blob = Stream("u85", 256).set(settings).do("RESIZE", mode).do("STOP")
+    made = Machine(blob.blob(scratch=512, ports=((0, ifm.size), (64, 4 * size[0] * size[1]))))
+    found = made.run([ifm]).outputs[0].view(np.int32).reshape(size)
+    return ifm.reshape(shape).astype(int), found
+
+
+def resize_by_definition(mode, values, size, axes):
+    """TOSA 1.0, RESIZE: positions in parts of 1/n, neighbours clamped to the image."""
+    found = np.zeros(size, int)
+    for place in np.ndindex(*size):
+        sides = []
+        for axis, at in enumerate(place):
+            parts, distance, offset = axes[axis]
+            first, part = divmod(at * distance + offset, parts)
+            last = values.shape[axis] - 1
+            low, high = min(max(first, 0), last), min(max(first + 1, 0), last)
+            near = min(max(first + (2 * part >= parts), 0), last)
+            sides.append((low, high, near, part, parts))
+        (y0, y1, y, py, ny), (x0, x1, x, px, nx) = sides
+        if mode == 0:
+            upper = values[y0, x0] * (nx - px) + values[y0, x1] * px
+            lower = values[y1, x0] * (nx - px) + values[y1, x1] * px
+            found[place] = upper * (ny - py) + lower * py
+        else:
+            found[place] = values[y, x] if mode == 2 else values[y0, x0]
+    return found
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("shape", "size", "axes"),
+    [
+        ((4, 6), (7, 12), ((4, 2, -1), (4, 2, 1))), ((3, 3), (5, 5), ((2, 1, 0), (2, 1, 0))),
+        ((5, 4), (2, 3), ((2, 5, 1), (3, 4, -2))), ((1, 1), (3, 2), ((4, 1, -3), (2, 3, 1))),
+    ],
+)  # fmt: skip
+def test_that_resizing_follows_the_definition_of_tosa(mode, shape, size, axes):
+    values, found = resized(mode, shape, size, axes)
+    assert found.tolist() == resize_by_definition(mode, values, size, axes).tolist()
+
+
+def test_that_a_resize_needs_its_shift_and_a_mode():
+    axes = ((2, 1, 0), (2, 1, 0))
+    with refused("npu-command"):
+        resized(0, (3, 3), (5, 5), axes, shift=15)
+    with refused("npu-mode"):
+        resized(3, (3, 3), (5, 5), axes)
+
+
+def test_that_a_branch_is_taken_where_the_last_element_was_not_zero():
+    plain = {name: value for name, value in U85.items() if not name.startswith("OP")}
+
+    def found(values, first):
+        """Return which of two copies behind a branch was made."""
+        stream = Stream("u85", 256).set(plain)
+        if first:
+            stream.do("POOL", 3)
+        at = stream.offset
+        copy = Stream("u85", 256).set(OFM_BASE0=96).do("POOL", 3).do("STOP").words
+        stream.do("BRANCH", 1, at + 8 + 4 * len(copy))
+        stream.words += copy
+        stream.set(OFM_BASE0=128).do("POOL", 3).do("STOP")
+        blob = stream.blob(scratch=256, ports=((0, 32), (96, 64)))
+        out = Machine(blob).run([np.array(values, np.int8)]).outputs[0].view(np.int8)
+        return "next" if out[:32].any() else "branch"
+
+    some = [1] * 31
+    assert found([*some, 5], True) == "branch"
+    assert found([*some, 0], True) == "next"
+    assert found([*some, 5], False) == "next"
+
+
+def test_that_two_cores_share_channels_only_where_they_run_in_parallel():
+    from tests.workbench.npu.test_output_stage import record, state
+    from workbench.npu.accumulators import channel_scales
+
+    rows = [(5, 3, 1), (-7, 4, 2), (9, 5, 3)]
+    for parallel, order in ((0, rows), (1, [rows[0], rows[2], rows[1]]), (2, rows)):
+        first = b"".join(record(*row, "ethos-u65") for row in order)
+        held = state("ethos-u65", 512, first + bytes(6), SCALE_REGION=0, SCALE_BASE=0,
+                     SCALE1_BASE=20, PARALLEL_MODE=parallel)  # fmt: skip
+        assert channel_scales(held, 3).bias.tolist() == [5, -7, 9]

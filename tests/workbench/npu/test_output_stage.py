@@ -72,6 +72,22 @@ def test_that_results_are_exact_up_to_the_largest_accumulators(rounding, zero_po
         assert found.reshape(-1).tolist() == wanted, (scale, shift, values, bias)
 
 
+@pytest.mark.parametrize("zero_point", [0, 0x7FFF, 0x8000])
+def test_that_results_just_below_a_half_are_not_rounded_up(zero_point):
+    """A float64 of the result would need more bits than it has."""
+    zero = zero_point - 0x10000 if zero_point >> 15 else zero_point
+    for shift in (30, 38, 40, 45):
+        for scale in (1, (1 << 31) - 1):
+            below = ((1 << shift - 1) - 1) // scale
+            for value in (below, below + 1, -below, -below - 1):
+                found = stage(
+                    Scale(scale, shift, Rounding.NATURAL), plain(7), bits=64,
+                    OFM_ZERO_POINT=zero_point, ACTIVATION=0,
+                ).apply(np.full((1, 1, 4), value - 7))  # fmt: skip
+                wanted = exact(value, scale, shift, Rounding.NATURAL) + zero
+                assert found.reshape(-1).tolist() == [wanted] * 4, (shift, scale, value)
+
+
 def test_that_each_channel_has_its_bias_scale_and_shift():
     bias, scale, shift = (
         np.array([5, -7, 0, 1]),
@@ -190,6 +206,23 @@ def test_that_what_does_not_fit_is_told_once():
     assert wide.apply(np.array([[[1 << 31, -(1 << 31) - 1, 0, 0]]])).tolist() == [
         [[(1 << 31) - 1, -(1 << 31), 0, 0]]
     ]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("signed", [True, False])
+def test_that_results_at_the_ends_of_a_type_fit_and_those_beyond_are_told(bits, signed):
+    u85 = {"family": "ethos-u85", "macs": 256, "ACTIVATION": 1 << 12}
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    if bits == 64:
+        least, most = max(least, -(1 << 62)), min(most, 1 << 62)
+    made = stage(bits=bits, signed=signed, **u85)
+    found = made.apply(np.array([[[least, most, 0, 1]]]))
+    assert found.reshape(-1).tolist() == [least, most, 0, 1]
+    assert made._state.findings == []
+    for beyond in (least - 1, most + 1) if bits < 64 else ():
+        told = stage(bits=bits, signed=signed, **u85)
+        told.apply(np.array([[[beyond, 0, 0, 0]]]))
+        assert [f.code for f in told._state.findings] == ["store-range"]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_that_a_rule_nobody_has_is_named_with_those_there_are(verb):
     [
         lambda p: edits.assign(p, "io", "", "uint8"),
         lambda p: edits.enable_rule(p, "r1", enabled=False),
+        lambda p: edits.match_rule(p, "r1", "stem"),
         lambda p: edits.rename(p, "other"),
         lambda p: edits.set_notes(p, "a\nb"),
         lambda p: edits.assign_many(p, "module_name", ["a", "b"], "float"),
@@ -129,3 +130,31 @@ def test_that_samples_are_left_out_of_calibration_and_taken_back():
     assert edits.restore_samples(dropped, [3, 7]) == project
     with refused("calibration-absent"):
         edits.drop_samples(make_project(), [0])
+
+
+def test_that_an_assignment_replaces_and_enables_the_rule_of_the_same_match():
+    project = edits.assign(make_project(rule("r1", "global")), "module_name", "a", "a8w8")
+    off = edits.enable_rule(project, project.rules[-1].id, enabled=False)
+    again = edits.assign(off, "module_name", "a", "a16w8")
+    assert [(r.id, r.config, r.enabled) for r in again.rules] == [
+        (project.rules[0].id, project.rules[0].config, True),
+        (project.rules[1].id, "a16w8", True),
+    ]
+
+
+def test_that_a_part_may_have_a_precision_and_be_kept_off_the_npu():
+    project = make_project(rule("r1", "global"))
+    for config in ("a16w8", "cpu", "a8w4", "cpu"):
+        project = edits.assign(project, "module_name", "a", config)
+    assert [r.config for r in project.rules[1:]] == ["a8w4", "cpu"]
+    many = edits.assign_many(project, "node_name", ["x", "y", "x"], "a16w8")
+    assert [r.match for r in many.rules if r.kind == "node_name"] == ["x", "y"]
+
+
+def test_that_weaker_rules_stand_before_stronger_ones():
+    project = make_project(rule("r1", "global"))
+    for kind, match in (("node_name", "n"), ("module_name", "m"), ("module_type", "T"), ("io", "")):
+        project = edits.assign(project, kind, match, "a16w8")
+    kinds = [r.kind for r in project.rules]
+    assert kinds[0] == "global"
+    assert kinds.index("module_type") < kinds.index("module_name")

@@ -434,3 +434,90 @@ def test_that_sample_inputs_may_be_lacking_or_plain():
 def test_that_sample_inputs_that_could_run_code_are_doubtful(data):
     with pytest.raises(pt2.DoubtfulArchiveError):
         pt2.read(data)
+
+
+# Bytes per element of torch's scalar types, by their number in the schema of torch 2.13.
+BYTES = {
+    1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 4, 10: 8, 11: 16, 12: 1, 13: 2, 28: 2,
+    29: 1, 30: 1, 31: 1, 32: 1, 33: 1, 34: 4, 35: 8,
+}  # fmt: skip
+
+
+def weighing(dtype, elements):
+    """Return the archive whose first weight has so many elements of a type."""
+
+    def change(content):
+        document = json.loads(content)
+        meta = document["config"]["linear.weight"]["tensor_meta"]
+        meta.update(dtype=dtype, sizes=[{"as_int": elements}])
+        return json.dumps(document).encode()
+
+    return rebuilt({pt2.WEIGHTS_CONFIG: change})
+
+
+def test_that_a_weight_takes_the_bytes_of_its_type():
+    """Small records may be padded: up to 1 MiB is allowed."""
+    for dtype, size in BYTES.items():
+        assert pt2.read(weighing(dtype, (1 << 20) // size)), dtype
+        with pytest.raises(pt2.DoubtfulArchiveError):
+            pt2.read(weighing(dtype, (1 << 20) // size + 1))
+    for dtype in (0, 14, 27, 36):
+        with pytest.raises(pt2.DoubtfulArchiveError):
+            pt2.read(weighing(dtype, 1))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "passes"),
+    [
+        ([1 << 31], True), ([(1 << 31) + 1], False), ([1 << 16, 1 << 15], True),
+        ([1 << 16, 1 << 15, 2], False), ([-(1 << 31) - 1], False), ([0], True),
+    ],
+)  # fmt: skip
+def test_that_a_tensor_of_the_graph_has_at_most_two_thousand_million_elements(sizes, passes):
+    data = edited(*GRAPH, "tensor_values", "x", "sizes", value=[{"as_int": n} for n in sizes])
+    if passes:
+        assert pt2.read(data)
+        return
+    with pytest.raises(pt2.DoubtfulArchiveError):
+        pt2.read(data)
+
+
+@pytest.mark.parametrize(("digits", "passes"), [(20, True), (21, False)])
+def test_that_numbers_have_up_to_twenty_digits(digits, passes):
+    data = edited("schema_version", "minor", value=int("1" * digits))
+    if passes:
+        assert pt2.read(data)
+        return
+    with pytest.raises(pt2.DoubtfulArchiveError):
+        pt2.read(data)
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [((1 << 40) - 1, True), (1 << 40, False), (1 - (1 << 40), True), (-(1 << 40), False)],
+)
+def test_that_a_number_of_a_pickle_has_up_to_forty_bits(value, passes):
+    assert pt2.is_plain_pickle(pickle.dumps((value,), 2)) is passes
+
+
+def test_that_a_pickle_ends_with_its_last_opcode():
+    plain = pickle.dumps((1, None, True, 2.5, "text"), 2)
+    assert pt2.is_plain_pickle(plain)
+    for other in (plain + b"\0", plain[:-1], b"", b"\xff", b"cos\nsystem\n."):
+        assert not pt2.is_plain_pickle(other)
+
+
+@pytest.mark.parametrize(("length", "passes"), [(10_000, True), (10_001, False)])
+def test_that_a_size_has_up_to_ten_thousand_characters(length, passes):
+    text = "s77".ljust(length)
+    if passes:
+        assert pt2.read(sized(text))
+        return
+    with pytest.raises(pt2.DoubtfulArchiveError):
+        pt2.read(sized(text))
+
+
+def test_that_a_value_is_shown_short_on_one_line():
+    assert pt2._shown("a\nb\x07c") == "a?b?c"
+    assert pt2._shown("x" * 80) == "x" * 80
+    assert len(pt2._shown("x" * 81)) == 80

@@ -1,8 +1,21 @@
 """Limits, fronts and the rules that candidates stand for."""
 
+import pytest
+
 from tests.fakes.projects import make_project
+from tests.problems import refused
 from workbench.project import edits
-from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
+from workbench.results import ChannelLayer
+from workbench.studies.search import (
+    Candidate,
+    Limits,
+    SearchResult,
+    take_weights,
+    width_options,
+    widths_of,
+    with_candidate,
+    with_choices,
+)
 from workbench.studies.sensitivity import Unit
 
 
@@ -48,5 +61,119 @@ def test_that_what_most_units_share_becomes_the_global_rule():
     made = with_choices(project, units, {"a": "a16w8", "b": "a16w8", "c": "a8w4"})
     assert [(r.kind, r.match, r.config) for r in made.rules] == [
         ("global", "", "a16w8"), ("module_name", "c", "a8w4"), ("io", "", "uint8"),
+    ]  # fmt: skip
+    assert len({rule.id for rule in made.rules}) == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "figures", "excesses"),
+    [
+        (Limits(), (0.1, 9.0, 9.0, 9.0), (0.0, 0.0, 0.0, 0.0)),
+        (Limits(accuracy=0.9), (0.75, 1.0, 1.0, 1.0), (0.15, 0.0, 0.0, 0.0)),
+        (Limits(cycles=200.0), (0.0, 300.0, 0.0, 0.0), (0.0, 0.5, 0.0, 0.0)),
+        (Limits(cycles=0.0), (0.0, 3.0, 0.0, 0.0), (0.0, 3.0, 0.0, 0.0)),
+        (Limits(sram=400.0), (0.0, 0.0, 300.0, 0.0), (0.0, 0.0, -0.25, 0.0)),
+        (Limits(cpu=2), (0.0, 0.0, 0.0, 5.0), (0.0, 0.0, 0.0, 3.0)),
+        (Limits(accuracy=0.5, cpu=2), (0.5, 0.0, 0.0, 2.0), (0.0, 0.0, 0.0, 0.0)),
+    ],
+)
+def test_that_an_excess_is_a_share_of_its_limit(limits, figures, excesses):
+    assert limits.excesses(figures) == pytest.approx(excesses)
+    assert limits.hold(figures) == all(excess <= 0 for excess in excesses)
+
+
+def test_that_figures_are_known_all_together_or_not_at_all():
+    assert candidate(1, 0.5, 0, 0).figures == (0.5, 0.0, 1.0, 0.0)
+    for name in ("accuracy", "cycles", "sram_bytes", "cpu_nodes"):
+        assert candidate(1, 0.5, 10, 2).model_copy(update={name: None}).figures is None
+
+
+def found(*candidates, limits=None, widths=None):
+    return SearchResult(limits=limits or Limits(), total=9, units=(unit("a"),),
+                        candidates=candidates, widths=widths or {})  # fmt: skip
+
+
+def test_that_cpu_operators_of_all_in_8_bits_are_the_limit_unless_one_is_given():
+    assert found().enforced.cpu is None
+    failed = candidate(1, 0.9, 100, 1, "a8w8").model_copy(update={"cycles": None})
+    mixed, plain = candidate(2, 0.9, 100, 7), candidate(3, 0.9, 100, 4, "a8w8")
+    assert found(failed, mixed, plain).enforced.cpu == 4
+    assert found(failed, mixed).enforced.cpu == 7
+    assert found(failed, mixed, plain, limits=Limits(cpu=9)).enforced.cpu == 9
+    assert [c.number for c in found(failed, mixed, plain).measured()] == [2, 3]
+
+
+def test_that_the_front_goes_from_the_fastest_to_the_most_accurate():
+    slow, fast, worse = candidate(1, 0.9, 300, 1), candidate(2, 0.8, 100, 1), candidate(
+        3, 0.7, 200, 1)  # fmt: skip
+    assert [c.number for c in found(slow, fast, worse).front()] == [2, 1]
+    assert [c.number for c in found(slow, candidate(4, 0.9, 300, 1)).front()] == [1, 4]
+
+
+def test_that_ties_of_the_best_go_to_the_most_accurate():
+    made = [candidate(n, accuracy, cycles, 0, is_within=within) for n, accuracy, cycles, within in (
+        (1, 0.8, 100, True), (2, 0.9, 100, True), (3, 0.99, 200, True), (4, 0.99, 50, False),
+    )]  # fmt: skip
+    assert found(*made).best().number == 2
+    assert found(made[3]).best() is None
+
+
+@pytest.mark.parametrize(
+    ("channels", "widths"),
+    [
+        (64, (64, 56, 32, 8)), (32, (32, 24, 16, 8)), (17, (17, 16, 8)), (16, (16, 8)), (9, (9, 8)),
+        (8, None), (3, None), (33, (33, 32, 16)),
+    ],
+)  # fmt: skip
+def test_that_widths_are_multiples_of_the_block_below_the_present_one(channels, widths):
+    made = widths_of((ChannelLayer(module="a", channels=channels),))
+    assert made == ({"a": widths} if widths else {})
+    assert all(w % 8 == 0 and w < channels for w in made.get("a", (0,))[1:])
+
+
+def test_that_joined_layers_have_one_entry_and_fixed_ones_none():
+    layers = (
+        ChannelLayer(module="a", channels=16, partners=("b",)),
+        ChannelLayer(module="b", channels=16, partners=("a",)),
+        ChannelLayer(module="c", channels=16, fixed="makes an output"),
+    )
+    assert widths_of(layers) == {"a": (16, 8)}
+    assert width_options(widths=True, train=3) == {"widths": True, "train": 3}
+    assert width_options(widths=False, train=3) == {}
+
+
+def test_that_a_candidate_brings_its_channels_and_its_weights(tmp_path):
+    project = make_project()
+    wide = found(widths={"stem.conv": (16, 8)})
+    chosen = candidate(1, 0.9, 10, 0, channels={"stem.conv": 8}, weights="trained.safetensors")
+    made = with_candidate(project, wide, chosen)
+    assert made.channels() == {"stem.conv": 8}
+    assert made.trained_weights == "trained.safetensors"
+    beside = with_candidate(project, wide, chosen, tmp_path)
+    assert beside.trained_weights == str(tmp_path / "trained.safetensors")
+    whole = candidate(1, 0.9, 10, 0, channels={"stem.conv": 16})
+    assert with_candidate(made, wide, whole).channels() == {}
+    assert with_candidate(made, wide, whole).trained_weights is None
+    assert with_candidate(made, found(), chosen).trained_weights == made.trained_weights
+    assert with_choices(project, (), {}) == project
+
+
+def test_that_weights_of_a_candidate_are_copied_or_it_is_told(tmp_path):
+    chosen = candidate(1, 0.9, 10, 0, weights="w.safetensors")
+    (tmp_path / "study").mkdir()
+    with refused("trained-weights-not-writable"):
+        take_weights(chosen, tmp_path / "study", tmp_path)
+    (tmp_path / "study" / "w.safetensors").write_bytes(b"weights")
+    take_weights(chosen, tmp_path / "study", tmp_path)
+    assert (tmp_path / "w.safetensors").read_bytes() == b"weights"
+
+
+def test_that_rules_that_decide_something_else_are_kept_with_ids_of_their_own():
+    project = edits.assign(make_project(), "io", "", "uint8")
+    project = edits.assign(project, "module_name", "head", "cpu")
+    project = edits.assign(project, "module_name", "stem", "a16w8")
+    made = with_choices(project, (unit("a"),), {"a": "a8w4"})
+    assert [(r.kind, r.match, r.config) for r in made.rules] == [
+        ("global", "", "a8w4"), ("module_name", "head", "cpu"), ("io", "", "uint8"),
     ]  # fmt: skip
     assert len({rule.id for rule in made.rules}) == 3

@@ -56,7 +56,8 @@ def test_that_a_mode_whose_arena_would_lie_in_flash_is_not_offered(folder):
     options = {o.name: o for o in TARGET.options(choice(), folder)}
     assert [c.value for c in options["memory_mode"].choices] == ["Flash", "Inside"]
     (problem,) = TARGET.check(choice(system_config="Mine", memory_mode="Spilling"), folder)
-    assert "Spilling" in problem.message
+    assert problem.code == "vela-config-memory-mode-missing"
+    assert problem.where.id == "target.options.memory_mode"
     assert "Flash, Inside" in problem.hint
 
 

@@ -65,7 +65,7 @@ class AccuracyPanel(ResultPanel):
         self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
         self.parts = SplitOrTabs(
             (("Quantized model", self.frames["evaluate"]), ("Program", self.frames["verify"])),
-            (3, 2), _WIDE_PX, self,
+            (1, 1), _WIDE_PX, self,
         )  # fmt: skip
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -211,6 +211,8 @@ class AccuracyPanel(ResultPanel):
         self.reading_table.setVisible(bool(value.readings))
         self.reading_table.set_look(theme, stale=not shown.current)
         self.outputs.set_rows(value.outputs)
+        # The cards have the figures of a single output.
+        self.output_table.setVisible(len(value.outputs) > 1)
         self.model.set_rows(value.tensors)
         self.samples.set_rows(value.worst)
         self.tokens.set_rows(value.text.steps if value.text else ())

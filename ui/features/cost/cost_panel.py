@@ -6,13 +6,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QFontDatabase, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QPlainTextEdit,
     QPushButton,
+    QSizePolicy,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -197,6 +198,8 @@ NO_COST = "Run Lower to estimate the cost of the program on the device."
 _MOST_BARS = 24
 _EVERY = "every module"
 OPERATIONS, PLACES, PRODUCTS = range(3)
+# Below this height the bars have a tab of their own.
+_LOW_PX = 600
 
 
 class CostPanel(ResultPanel):
@@ -208,6 +211,10 @@ class CostPanel(ResultPanel):
         self._rows: list[OperationRow] = []
         self._modules: list[ModuleCost] = []
         self._keys: dict[str, tuple[Path, bool] | None] = {}
+        self._is_exported = False
+        # Parts do not move while the window is being laid out.
+        self._soon_arranged = QTimer(self, interval=0, singleShot=True)
+        self._soon_arranged.timeout.connect(self._arrange)
         self.frames["lower"] = StageFrame("Estimates", NO_COST, self._make_cost, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -276,6 +283,27 @@ class CostPanel(ResultPanel):
         layout.addWidget(self.cards)
         layout.addWidget(self.tabs, 1)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._soon_arranged.start()
+
+    def _arrange(self) -> None:
+        """Put the bars above the table, or into a tab where there is too little height for both."""
+        if not self.has("lower"):
+            return
+        is_low, is_tab = self.height() < _LOW_PX, self.tabs.indexOf(self._above) >= 0
+        if is_low and not is_tab:
+            self.tabs.addTab(self._above, "Cycles by module")
+        elif is_tab and not is_low:
+            self._split.insertWidget(0, self._above)
+            self._above.show()
+        self._show_tabs()
+
+    def _show_tabs(self) -> None:
+        """Show the tabs of a compiled program, or those of an exported model."""
+        for number in range(self.tabs.count()):
+            self.tabs.setTabVisible(number, (number == PRODUCTS) == self._is_exported)
+
     def _built_operations(self) -> QWidget:
         from ui.shared.bar_plot import ModuleBars
 
@@ -293,19 +321,19 @@ class CostPanel(ResultPanel):
             SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.operation_table)
         )
         self.operation_table.rows_chosen.connect(self._on_operations_chosen)
-        above = QWidget(self)
+        above = self._above = QWidget(self)
         row = QHBoxLayout()
         row.addWidget(Label("Cycles by module", above))
         row.addWidget(self.depth_box)
         self.bars_note = Label(above)
         self.bars_note.setObjectName("Hint")
-        row.addWidget(self.bars_note)
-        row.addStretch(1)
+        self.bars_note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        row.addWidget(self.bars_note, 1)
         layout = QVBoxLayout(above)
         layout.setContentsMargins(0, 6, 0, 0)
         layout.addLayout(row)
         layout.addWidget(self.bars, 1)
-        split = QSplitter(Qt.Orientation.Vertical, self)
+        split = self._split = QSplitter(Qt.Orientation.Vertical, self)
         for part in (above, self.operation_table):
             split.addWidget(part)
             split.setCollapsible(split.count() - 1, False)
@@ -318,9 +346,8 @@ class CostPanel(ResultPanel):
 
     def _show_cost(self, shown: Shown[LowerResult]) -> None:
         value, theme = shown.value, self.context.theme
-        for tab in (OPERATIONS, PLACES):
-            self.tabs.setTabVisible(tab, value.exported is None)
-        self.tabs.setTabVisible(PRODUCTS, value.exported is not None)
+        self._is_exported = value.exported is not None
+        self._arrange()
         if value.exported is not None:
             self._show_export(value.exported, value.warnings, stale=not shown.current)
             return
@@ -403,5 +430,5 @@ def _module_text(cost: ModuleCost) -> str:
 
 def _touches(module: str, modules: frozenset[str]) -> bool:
     """Return whether a module contains or is inside one of these."""
-    around = any(inside(each, frozenset({module})) for each in modules)
+    around = any(inside(other, frozenset({module})) for other in modules)
     return bool(module) and (around or inside(module, modules))

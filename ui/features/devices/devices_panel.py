@@ -11,7 +11,6 @@ from pydantic import JsonValue
 from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
-    QGridLayout,
     QLineEdit,
     QPushButton,
     QSplitter,
@@ -32,8 +31,10 @@ from ui.features.devices.device_map import (
 from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
-from ui.shared.labels import Label, literal
+from ui.shared.flow_row import FlowRow
+from ui.shared.labels import literal
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -143,7 +144,7 @@ NOTHING = (
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 _BARS = (3, 4)
-_SHOWN_LETTERS = 7
+_LIMITS_PX = 220
 
 
 class DevicesPanel(Panel):
@@ -202,7 +203,7 @@ class DevicesPanel(Panel):
         above = QVBoxLayout(cost)
         above.setContentsMargins(0, 6, 0, 0)
         above.setSpacing(4)
-        above.addLayout(self._head)
+        above.addWidget(self._head)
         above.addWidget(self.note)
         above.addWidget(self.views, 1)
         self.pages = Tabs(self)
@@ -224,15 +225,11 @@ class DevicesPanel(Panel):
         self.take = QPushButton("Use this target", self)
         self.take.setProperty("primary", True)
         self.take.clicked.connect(self._on_take)
-        self.note = Label(self)
-        self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
-        self._head = QGridLayout()
-        for place, widget in enumerate((self.start, self.devices, self.configs, self.modes)):
-            self._head.addWidget(widget, 0, place)
-        self._head.addWidget(self.limits, 1, 1, 1, 2)
-        self._head.addWidget(self.take, 1, 3)
-        self._head.setColumnStretch(4, 1)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(self.context.notices.place_asked)
+        self.limits.setMinimumWidth(_LIMITS_PX)
+        self._head = FlowRow(self)
+        self._head.add(self.start, self.devices, self.configs, self.modes, self.limits, self.take)
 
     def _options(self) -> dict[str, JsonValue] | None:
         """Return the options of the study; None if the SRAM limits are invalid."""
@@ -265,7 +262,10 @@ class DevicesPanel(Panel):
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
         self.start.setToolTip(literal(why))
-        self.note.setText(why or self._sentence(result))
+        if why:
+            self.note.show_text(why)
+        else:
+            self.note.render_study(self.study, _summary(result) if result is not None else "")
         rows = self._rows(result)
         self.model.set_rows(rows)
         self.heat.set_points([row.point for row in rows])
@@ -278,10 +278,10 @@ class DevicesPanel(Panel):
             self._chosen = best.point if best is not None else None
         self._choose(self._chosen)
 
-    def _rows(self, found: SweepResult | None) -> list[DeviceRow]:
-        if found is None:
+    def _rows(self, result: SweepResult | None) -> list[DeviceRow]:
+        if result is None:
             return []
-        return device_rows(found.points, found.front(), self._present(), self._board())
+        return device_rows(result.points, result.front(), self._present(), self._board())
 
     def _board(self) -> boards.Board | None:
         """Return the project's board; None without one that can be read."""
@@ -298,18 +298,6 @@ class DevicesPanel(Panel):
         if project is None:
             return None
         return target_of(project.target.id).complete(project.target, self.context.document.folder)
-
-    def _sentence(self, found: SweepResult | None) -> str:
-        job = self.study.job
-        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
-        if found is None:
-            return doing or NOTHING
-        done = sum(1 for point in found.points if point.totals is not None or point.problem)
-        left_out = sum(1 for point in found.points if point.problem)
-        text = f"{done} of {found.total} points, estimated by {found.tool}"
-        text += f"; {left_out} skipped, see Remark." if left_out else "."
-        former = "" if self.study.is_current else "Outdated: "
-        return f"{former}{text} {doing}".strip()
 
     def _show_look(self) -> None:
         stale = self.study.found is not None and not self.study.is_current
@@ -384,8 +372,6 @@ def _choices(parent: QWidget, name: str, words: tuple[str, ...]) -> QComboBox:
     box = QComboBox(parent)
     box.setAccessibleName(name)
     box.addItems(words)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(_SHOWN_LETTERS)
     return box
 
 
@@ -398,3 +384,10 @@ def _dot(row: DeviceRow) -> DevicePoint:
     totals = row.point.totals
     assert totals is not None
     return DevicePoint(totals.inference_ms, totals.sram_bytes / 1024, row.is_best)
+
+
+def _summary(result: SweepResult) -> str:
+    done = sum(1 for point in result.points if point.totals is not None or point.problem)
+    left_out = sum(1 for point in result.points if point.problem)
+    text = f"{done} of {result.total} points, estimated by {result.tool}"
+    return text + (f"; {left_out} skipped, see Remark." if left_out else ".")

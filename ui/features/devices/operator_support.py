@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
-from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from workbench.errors import WorkbenchError
 from workbench.graph.labels import operator_name
@@ -35,9 +35,11 @@ LEFT_COLUMNS: tuple[Column[CpuOperatorRow], ...] = (
 )
 
 
-def cpu_rows(found: Placement) -> list[CpuOperatorRow]:
+def cpu_rows(placement: Placement) -> list[CpuOperatorRow]:
     """Return the unsupported operators of all devices."""
-    return [CpuOperatorRow(device.kind, node) for device in found.devices for node in device.cpu]
+    return [
+        CpuOperatorRow(device.kind, node) for device in placement.devices for node in device.cpu
+    ]
 
 
 class PlacementTableModel(FigureTableModel[CpuOperatorRow]):
@@ -72,9 +74,8 @@ class OperatorSupportView(QWidget):
         self.study.changed.connect(self.refresh)
         self.start = QPushButton("Check support", self)
         self.start.clicked.connect(self._on_start)
-        self.note = Label(self)
-        self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(context.notices.place_asked)
         self.cards = FigureCards(self)
         self.model = PlacementTableModel(self)
         self.table = FigureView("CPU operators", self.model, self)
@@ -96,24 +97,11 @@ class OperatorSupportView(QWidget):
         stale = result is not None and not self.study.is_current
         self.start.setText("Stop" if job else "Check support")
         self.start.setEnabled(self.context.document.project is not None)
-        self.note.setText(self._sentence(result))
+        self.note.render_study(self.study, _summary(result) if result is not None else "")
         devices = result.devices if result is not None else ()
         self.cards.render_cards([_card(device) for device in devices], theme, stale=stale)
         self.model.set_rows(cpu_rows(result) if result is not None else [])
         self.table.set_look(theme, stale=stale)
-
-    def _sentence(self, found: Placement | None) -> str:
-        job = self.study.job
-        if job is not None:
-            return f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip()
-        if found is None:
-            return NOTHING
-        sentences = [f"{d.kind}: {d.problem}" for d in found.devices if d.problem]
-        if not self.study.is_current:
-            sentences.insert(0, "Outdated.")
-        return (
-            " ".join(sentences) or "Not compiled. Operators that only Vela rejects are not found."
-        )
 
     def _on_start(self) -> None:
         project = self.context.document.project
@@ -131,6 +119,11 @@ class OperatorSupportView(QWidget):
         rows = [row for row in map(self.model.row_at, shown) if row is not None]
         modules = [row.node.module for row in rows if row.node.module]
         self.modules_chosen.emit(modules)
+
+
+def _summary(placement: Placement) -> str:
+    problems = (f"{d.kind}: {d.problem}" for d in placement.devices if d.problem)
+    return " ".join(problems) or "Not compiled. Operators that only Vela rejects are not found."
 
 
 def _card(device: DevicePlacement) -> Card:

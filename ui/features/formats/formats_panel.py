@@ -24,12 +24,14 @@ from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.range_drawing import tensor_of
 from ui.shared.range_table import Arrays, RangeRow, range_rows, read_histograms
-from ui.shared.result_panel import StageNote, chosen_nodes
+from ui.shared.result_panel import chosen_nodes
+from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.state.assigner import refusal
 from ui.state.selection import Selected
 from workbench.analysis.ranges import histogram_of
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.project.configs import FormatConfig
 from workbench.results import CalibrateResult
 from workbench.targets.formats.parameters import Role
@@ -69,12 +71,16 @@ class FormatsPanel(Panel):
         self.chart = HistogramChart(self)
         self.none = StageNote(NOTHING, self)
         self.none.set_absent(NO_TENSOR)
-        self.none.run_asked.connect(self.context.run_to)
         self.none.follow(self.context.session, "calibrate")
+        self.banner = StaleBanner("Histogram: outdated.", self)
+        for part in (self.none, self.banner):
+            part.run_asked.connect(self.context.run_to)
+            part.place_asked.connect(self.context.notices.place_asked)
+        self.context.session.stage_changed.connect(self._on_stage_changed)
         self._arrange()
 
     def refresh(self) -> None:
-        folder = self.context.result("calibrate")
+        folder = self.context.session.former("calibrate")
         if folder != self._folder:
             self._folder = folder
             self._read(folder)
@@ -118,6 +124,7 @@ class FormatsPanel(Panel):
         seen = QWidget(self)
         right = QVBoxLayout(seen)
         right.setContentsMargins(4, 8, 8, 8)
+        right.addWidget(self.banner)
         right.addWidget(self.none, 1)
         right.addWidget(self.chart, 1)
         right.addWidget(self.summary)
@@ -141,10 +148,10 @@ class FormatsPanel(Panel):
             self._split.setSizes([370, 560] if is_wide else [200, 260])
 
     def _read(self, folder: Path | None) -> None:
-        calibrated = self.context.load(CalibrateResult, "calibrate")
         self._rows, self._arrays = [], {}
-        if folder is not None and calibrated is not None:
+        if folder is not None:
             try:
+                calibrated = self.context.session.parsed.load(CalibrateResult, folder)
                 self._arrays = read_histograms(folder)
                 self._rows = range_rows(calibrated, self._arrays, None)
             except WorkbenchError as error:
@@ -185,6 +192,7 @@ class FormatsPanel(Panel):
         row = self._row()
         theme = self.context.theme
         self.back.setEnabled(self._is_own)
+        self._show_state()
         self.none.setVisible(row is None)
         self.chart.setVisible(row is not None)
         if row is None:
@@ -208,6 +216,20 @@ class FormatsPanel(Panel):
             return
         self.chart.show_levels(prediction.levels)
         self.summary.setText(_sentences(config, role, prediction, bits))
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if stage == "calibrate":
+            self._show_state()
+
+    def _show_state(self) -> None:
+        """Show whether the histograms are those of the present configuration."""
+        session = self.context.session
+        is_outdated = bool(self._rows) and session.former("calibrate") != session.result(
+            "calibrate"
+        )
+        self.banner.render_stage(session.stage("calibrate"))
+        self.banner.setVisible(is_outdated)
+        self.chart.set_stale(is_outdated)
 
     def _show_apply(self) -> None:
         selected = self.context.selection.value
@@ -250,15 +272,15 @@ class FormatsPanel(Panel):
             assigner.modules(selected.modules or [""], config)
 
 
-def _sentences(config: FormatConfig, role: Role, found: Prediction, bits: float) -> str:
+def _sentences(config: FormatConfig, role: Role, prediction: Prediction, bits: float) -> str:
     """Return the predicted figures of a format on a tensor."""
     lines = [
-        f"SQNR {decibel(found.sqnr_db)} (predicted) as {role}   {bits:.2f} bits   "
-        f"{count(found.levels.size)} levels in this range"
+        f"SQNR {decibel(prediction.sqnr_db)} (predicted) as {role}   {bits:.2f} bits   "
+        f"{count(prediction.levels.size)} levels in this range"
     ]
-    if found.block > 1:
+    if prediction.block > 1:
         lines.append(
-            f"Block size {found.block}: the grid is that of the block with the largest value; "
+            f"Block size {prediction.block}: the grid is that of the block with the largest value; "
             f"the SQNR assumes independent neighbours."
         )
     if config.mase_compatible:

@@ -58,12 +58,12 @@ class Bookmarks(QObject):
         counts = []
         for number, query in enumerate(self.notes.queries):
             try:
-                found = find(query.text, snapshot, numbers) if snapshot else ()
+                node_ids = find(query.text, snapshot, numbers) if snapshot else ()
             except WorkbenchError:
                 counts.append("unknown number")
                 continue
-            counts.append(f"{len(found):,}")
-            for node_id in found if query.shown else ():
+            counts.append(f"{len(node_ids):,}")
+            for node_id in node_ids if query.shown else ():
                 hits[node_id] = (*hits.get(node_id, ()), number)
         self._bar.kept.show_queries(self.notes.queries, counts)
         if hits != self._view.surface.marks.found:

@@ -29,7 +29,7 @@ from ui.shared.file_dialogs import ask_to_save
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
-from ui.shared.result_panel import StageNote
+from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.state.background import Background
 from ui.state.selection import Selected
@@ -111,8 +111,8 @@ def save_picture(view: GraphView, path: Path, failed: Callable[[WorkbenchError],
         failed(error)
 
 
-class GraphNote(QFrame):
-    """The banner above the graph; hidden if it has no text.
+class IsolationNote(QFrame):
+    """The banner above a graph of which only a part is shown.
 
     Signals:
         whole_asked: the whole graph is to be shown.
@@ -123,36 +123,14 @@ class GraphNote(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("Banner")
-        self.label = Label(self)
+        self.label = Label("Showing selection only.", self)
         self.show_all = QPushButton("Show all", self)
         self.show_all.clicked.connect(self.whole_asked)
-        self._former = ""
-        self._isolated = False
         row = QHBoxLayout(self)
         row.setContentsMargins(10, 4, 10, 4)
         row.addWidget(self.label, 1)
         row.addWidget(self.show_all)
-        self._render()
-
-    def show_former(self, title: str) -> None:
-        """Show that the graph with this title is outdated; "" hides the text."""
-        self._former = title
-        self._render()
-
-    def show_isolation(self, isolated: bool) -> None:
-        """Show whether only a part of the graph is shown."""
-        self._isolated = isolated
-        self._render()
-
-    def _render(self) -> None:
-        texts = []
-        if self._isolated:
-            texts.append("Showing selection only.")
-        if self._former:
-            texts.append(f"The {self._former} graph is outdated. Run again to update it.")
-        self.label.setText(" ".join(texts))
-        self.show_all.setVisible(self._isolated)
-        self.setVisible(bool(texts))
+        self.hide()
 
 
 EMPTY_TEXT = "Run Export to see the graph."
@@ -176,7 +154,9 @@ class GraphPanel(Panel):
         self.view.groups.flow = context.settings.graph_flow
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
-        self.note = GraphNote(self)
+        self.note = IsolationNote(self)
+        self.banner = StaleBanner("", self)
+        self.banner.hide()
         self._loader = OverlayLoader(context.session.parsed)
         # The application owns the thread, so that it outlives the panel until it has ended.
         self._background = Background(QCoreApplication.instance())
@@ -204,10 +184,14 @@ class GraphPanel(Panel):
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
         layout.addWidget(self.bar)
+        layout.addWidget(self.banner)
         layout.addWidget(self.note)
         empty = StageNote(EMPTY_TEXT, self)
-        empty.run_asked.connect(self.context.run_to)
         empty.follow(self.context.session, "export")
+        for part in (empty, self.banner):
+            part.run_asked.connect(self.context.run_to)
+            part.place_asked.connect(self.context.notices.place_asked)
+        self.context.session.stage_changed.connect(lambda _stage: self._show_state())
         body = QWidget(self)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, body)
         self._splitter.setChildrenCollapsible(False)
@@ -226,7 +210,7 @@ class GraphPanel(Panel):
         view.preset_key_pressed.connect(self._on_preset_key)
         view.menu_asked.connect(self._precisions.add_to)
         view.search_requested.connect(self.search.ask)
-        view.groups.isolation_changed.connect(self.note.show_isolation)
+        view.groups.isolation_changed.connect(self.note.setVisible)
         view.groups.laid_out.connect(self._render_choices)
         self.note.whole_asked.connect(view.groups.show_all)
         self.tabs.tabBarClicked.connect(self._on_tab_clicked)
@@ -314,11 +298,19 @@ class GraphPanel(Panel):
         self.annotations.ask(self.level, self.graph_files.files, self.comparison.other)
 
     def _show_level(self) -> None:
-        level, session = LEVELS_BY_ID[self.level], self.context.session
+        level = LEVELS_BY_ID[self.level]
         if not self.snapshots.is_due(level.id):
             self._show_snapshot(self.snapshots.snapshot(level.id))
-        is_current = session.former(level.stage) == session.result(level.stage)
-        self.note.show_former("" if is_current else level.title)
+        self._show_state()
+
+    def _show_state(self) -> None:
+        """Show whether the graph is that of the present configuration."""
+        level, session = LEVELS_BY_ID[self.level], self.context.session
+        is_outdated = session.former(level.stage) != session.result(level.stage)
+        if is_outdated:
+            self.banner.set_text(f"{level.title} graph: outdated.")
+            self.banner.render_stage(session.stage(level.stage))
+        self.banner.setVisible(is_outdated)
 
     def _show_snapshot(self, snapshot: GraphSnapshot | None) -> None:
         if snapshot is not self._shown:

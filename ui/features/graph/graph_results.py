@@ -131,12 +131,12 @@ def compiled_rows(
     guessed = owners([row for _, row in rows], lineage)
     program = lineage.levels.get(DEVICE)
     known = program.nodes_by_id if program and by_name else {}
-    found = []
+    compiled = []
     for (name, row), guess in zip(rows, guessed, strict=True):
         key = lineage.key(DEVICE, name) if name in known else None
         owner = key.root if key is not None and key.role == "operation" else guess
-        found.append(CompiledRow(row, owner, name if name in known else None))
-    return tuple(found)
+        compiled.append(CompiledRow(row, owner, name if name in known else None))
+    return tuple(compiled)
 
 
 def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure]:
@@ -144,7 +144,7 @@ def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure
 
     ``peak`` is the peak MACs per cycle of the device; 0 if unknown.
     """
-    found = []
+    measures = []
     for name, title, how in (
         ("cycles", "Cycles", "estimated"), ("macs", "MACs", "computed"),
         ("staging_bytes", "SRAM [bytes]", "estimated"),
@@ -156,17 +156,17 @@ def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure
         total = math.fsum(amounts)
         part = math.fsum(values.values()) / total if total else 1.0
         device = {DEVICE: exact} if exact else {}
-        found.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
-    found = [measure for measure in found if any(measure.values.values())]
-    return [*found, *_utilisation(found, peak)]
+        measures.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
+    measures = [measure for measure in measures if any(measure.values.values())]
+    return [*measures, *_utilisation(measures, peak)]
 
 
 def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) -> list[Measure]:
     """Return the measured cycles of each operation, and their excess over the estimate."""
     pairs = [
-        (row, found) for row, found in zip(rows, result.traced, strict=False)
-        if (row.row.name, row.row.operator) == (found.name, found.operator)
-        and found.cycles is not None
+        (row, traced_row) for row, traced_row in zip(rows, result.traced, strict=False)
+        if (row.row.name, row.row.operator) == (traced_row.name, traced_row.operator)
+        and traced_row.cycles is not None
     ]  # fmt: skip
     if not pairs:
         return []
@@ -180,21 +180,21 @@ def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) ->
         return Measure(name, title, "measured", values, level, merge, log, middle=middle,
                        exact={DEVICE: exact} if exact else {})  # fmt: skip
 
-    cycles = [found.cycles or 0.0 for _, found in pairs]
-    more = [found.difference or 0.0 for _, found in pairs]
+    cycles = [traced_row.cycles or 0.0 for _, traced_row in pairs]
+    more = [traced_row.difference or 0.0 for _, traced_row in pairs]
     return [
         measure("measured", "FVP cycles", "sum", cycles),
         measure("more", "FVP cycles above the estimate", "farthest", more, 0.0),
     ]
 
 
-def _utilisation(found: Sequence[Measure], peak: int) -> list[Measure]:
+def _utilisation(measures: Sequence[Measure], peak: int) -> list[Measure]:
     """Return the MAC utilisation of each operation [%].
 
     MACs / (cycles x MACs of the device per cycle), both from Vela's rows; MACs per cycle where the
     device is unknown.
     """
-    known = {measure.id: measure for measure in found}
+    known = {measure.id: measure for measure in measures}
     if not {"cycles", "macs"} <= known.keys():
         return []
     cycles, macs = known["cycles"], known["macs"]
@@ -365,14 +365,14 @@ class OverlayLoader:
         evaluated = self._result(EvaluateResult, request.results, "evaluate")
         _stop_if(outdated)
         rows = compiled_rows(lowered, lineage)
-        found = quality(evaluated, lineage) if evaluated else []
-        found += cost(rows or (), lineage.first, _peak(lowered))
+        measures = quality(evaluated, lineage) if evaluated else []
+        measures += cost(rows or (), lineage.first, _peak(lowered))
         simulated = self._result(SimulationResult, request.results, "run")
         if simulated is not None:
-            found += traced(simulated, rows or (), lineage.first)
+            measures += traced(simulated, rows or (), lineage.first)
         if request.against:
-            found += differences(found, self._against(request, lineage))
-        found += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
+            measures += differences(measures, self._against(request, lineage))
+        measures += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
         nodes = request.applied
         mine = (
@@ -383,7 +383,7 @@ class OverlayLoader:
         return OverlayData(
             level, lineage, {i: e.chip for i, e in mine.items()}, wishes_of(mine), tips,
             reasons(prepared, lowered, lineage, level, request.nodes), rows,
-            {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
+            {m.id: m for m in measures}, {m.id: m.at(level, lineage) for m in measures},
         )  # fmt: skip
 
     def _against(self, request: OverlayRequest, lineage: Lineage) -> list[Measure]:
@@ -435,18 +435,18 @@ def float_configs(
 
 def numbers_of(numbers: NumbersFile, lineage: Lineage, level: str) -> list[Measure]:
     """Return the columns of a dropped file, at the level whose operations it names."""
-    found = []
+    measures = []
     for title, values in numbers.columns.items():
         at = lineage.level_of(values, level) or level
         name = measure_id(title)
         is_split = any(v < 0 for v in values.values()) and any(v > 0 for v in values.values())
         middle = 0.0 if is_split else None
-        found.append(
+        measures.append(
             Measure(name, title, f"from {numbers.name}", dict(values), at,
                     "highest" if middle is None else "farthest",
                     None if middle is not None else False, middle=middle)
         )  # fmt: skip
-    return found
+    return measures
 
 
 def measure_id(title: str) -> str:

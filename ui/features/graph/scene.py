@@ -247,9 +247,9 @@ class Scene:
         ]
 
     def _cell(self, column: int, row: int) -> Cell:
-        found = self._cells.get((column, row))
-        if found is not None:
-            return found
+        known_cell = self._cells.get((column, row))
+        if known_cell is not None:
+            return known_cell
         cell = Cell()
         bounds = QRectF(column * CELL, row * CELL, CELL, CELL)
         axis = 0 if self.flow == "right" else 1
@@ -340,8 +340,8 @@ class Scene:
                     return route.target, (source,)
                 if after.translated(start).contains(point) and not route.port:
                     starts.setdefault(line.route.source, []).append(line.route.target)
-        found = next(iter(starts.items()), None)
-        return (found[0], tuple(dict.fromkeys(found[1]))) if found else None
+        first_start = next(iter(starts.items()), None)
+        return (first_start[0], tuple(dict.fromkeys(first_start[1]))) if first_start else None
 
     def hit(self, point: QPointF) -> tuple[str, Part] | None:
         """Return the item at a scene position and its part; None for the background."""

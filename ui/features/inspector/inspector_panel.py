@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,25 @@ from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QInputDialog, QMenu, QTextBrowser, QVBoxLayout
 
-from ui.shared.explanations import call_text, rule_name, why
+from ui.shared.explanations import KIND_WORDS, call_text, rule_name, why
 from ui.shared.panel import Panel
-from ui.shared.precision_menu import PrecisionMenu
+from ui.shared.precision_menu import PrecisionMenu, ask_config
+from ui.shared.state_notes import button_text, place_of, sentence
+from ui.shared.target_form import short_title
 from ui.shared.theme import Theme
+from ui.state.assigner import first_config
 from ui.state.selection import Selected
 from workbench.errors import Place, WorkbenchError
 from workbench.graph.snapshot import Node, TensorInfo
+from workbench.ids import StageId
 from workbench.project import edits
-from workbench.project.configs import AnyConfig, DynamicConfig, PluginConfig, QuantConfig
+from workbench.project.configs import (
+    IMPROVERS,
+    AnyConfig,
+    DynamicConfig,
+    PluginConfig,
+    QuantConfig,
+)
 from workbench.project.model import Project, Rule
 from workbench.targets import target_of
 
@@ -29,6 +40,8 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 
 _NARROWEST_PX = 220
+_ADD_NOTES = "Add notes\u2026"
+_RULE_CHANGES = ("match", "config", "stronger", "weaker")
 _CHANGE = '<a href="precision:">Change\u2026</a>'
 # Zero-width space, where a line may break.
 _BREAK = "\u200b"
@@ -62,12 +75,19 @@ class InspectorPanel(Panel):
         self.page.setAccessibleName("Inspector")
         self.page.setOpenLinks(False)
         self.page.anchorClicked.connect(self._on_link_clicked)
+        self._html = ""
+        self._failed_at: Place | None = None
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(self.page)
+        self.context.session.stage_changed.connect(self._on_stage_changed)
 
     def refresh(self) -> None:
         self.render_selection(self.context.selection.value)
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if stage == "export":
+            self._mark("state")
 
     def set_theme(self, theme: Theme) -> None:
         del theme
@@ -89,9 +109,37 @@ class InspectorPanel(Panel):
             what = "operations" if selected.nodes else "modules"
             parts = [f"<h3>{count} {what}</h3>"]
             parts += self._mixture(selected)
+            parts.append(f"<p>{_CHANGE}</p>")
         else:
             parts = list(self._project(project))
-        self.page.setHtml(self._dressed("".join(parts)))
+        self._show("".join((self._state() if project is not None else "", *parts)))
+
+    def _show(self, body: str) -> None:
+        """Show a page, and keep the place in it while the same thing is shown."""
+        html = self._dressed(body)
+        if html == self._html:
+            return
+        self._html = html
+        bar = self.page.verticalScrollBar()
+        before, title = bar.value(), self.page.document().firstBlock().text()
+        self.page.setHtml(html)
+        if self.page.document().firstBlock().text() == title:
+            bar.setValue(before)
+
+    def _state(self) -> str:
+        """Return whether modules and operations are those of the present model; "" if so."""
+        view, is_known = self.context.session.stage("export"), self.context.model_index.snapshot
+        self._failed_at = place_of(view)
+        if not self.context.session.planned or (view.state == "cached" and is_known):
+            return ""
+        text = sentence(view, "" if is_known else "Run Export to see modules and operations.")
+        if is_known:
+            text = f"Modules and operations: outdated. {text}"
+        link = '<a href="place:">Show</a>' if self._failed_at is not None else ""
+        if view.state in {"stale", "failed"}:
+            link += f' <a href="run:export">{escape(button_text(view))}</a>'
+        style = "bad" if view.state == "failed" else "warn" if is_known else "k"
+        return f'<p class="{style}">{escape(text.strip())} {link}</p>'
 
     def _dressed(self, body: str) -> str:
         theme = self.context.theme
@@ -100,21 +148,33 @@ class InspectorPanel(Panel):
             f"h4 {{ color: {theme.muted}; font-size: 12px; margin: 12px 0 2px 0; }}"
             f"td {{ padding: 2px 10px 2px 0; }} td.k {{ color: {theme.muted}; }}"
             f"a {{ color: {theme.accent}; text-decoration: none; }}"
-            f"p {{ margin: 3px 0; }} p.warn {{ color: {theme.warning}; }}</style>{body}"
+            f"p {{ margin: 3px 0; }} p.warn {{ color: {theme.warning}; }}"
+            f"p.bad {{ color: {theme.bad}; }} p.k {{ color: {theme.muted}; }}</style>{body}"
         )
 
     def _project(self, project: Project) -> Iterator[str]:
-        yield f"<h3>{escape(project.name)}</h3>"
-        data, own = project.calibration, project.evaluation.data
+        yield f"<h3>{_setting('name', project.name)}</h3>"
+        data, own, model = project.calibration, project.evaluation.data, project.model
+        labels = own.labels if own else data.labels if data else None
+        shapes = ", ".join("\u00d7".join(map(str, shape)) for shape in model.input_shapes)
         facts: Facts = [
-            ("Model", _setting("model.spec", project.model.spec)),
+            ("Model", _setting("model.spec", model.spec)),
+            ("Weights", _setting("model.weights", model.weights or "of the model")),
+            ("Input shapes", _setting("model.input_shapes", shapes or "of the model")),
             ("Calibration", _setting("calibration.spec", data.spec if data else "example input")),
             ("Evaluation",
              _setting("evaluation.data.spec", own.spec if own else "calibration data")),
+            ("Labels", _setting(f"{'evaluation.data' if own else 'calibration'}.labels",
+                                labels or "with the data, if any")),
             ("Metric", _setting("evaluation.metric", project.evaluation.metric or "none")),
-            ("Limits", _setting("gate.lsb", f"LSB {_limit(project.gate.lsb)}, "
-                                            f"SQNR {_limit(project.gate.sqnr)} dB")),
+            ("Largest difference", _setting("gate.lsb", _limit(project.gate.lsb, "LSB"))),
+            ("Lowest SQNR", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
         ]  # fmt: skip
+        if project.trained_weights:
+            facts.append(("Trained weights", _setting("trained_weights", project.trained_weights)))
+        if project.improvers:
+            texts = (i.title for i in IMPROVERS if i.id in project.improvers)
+            facts.append(("Weight transforms", _setting("improvers", ", ".join(texts))))
         snapshot = self.context.model_index.snapshot
         if snapshot is not None and snapshot.modules:
             facts.append(("Modules", str(len(snapshot.modules))))
@@ -123,8 +183,7 @@ class InspectorPanel(Panel):
         yield _table(facts)
         yield "<h4>Target</h4>"
         yield _table(self._target(project))
-        if project.notes:
-            yield f"<h4>Notes</h4><p>{escape(project.notes)}</p>"
+        yield f"<h4>Notes</h4><p>{_setting('notes', project.notes or _ADD_NOTES)}</p>"
 
     def _target(self, project: Project) -> Facts:
         try:
@@ -138,12 +197,14 @@ class InspectorPanel(Panel):
             ("Board", _setting("board", project.board or "none")),
             ("Device", _setting("target.id", titles[choice.id])),
         ]
-        facts += [(escape(k), escape(v)) for k, v in target.figures(choice, folder).items()]
+        for title, figure in target.figures(choice, folder).items():
+            source = "target.options.system_config" if title == "Clock" else "target.id"
+            facts.append((escape(title), _setting(source, figure)))
         for option in target.options(choice, folder):
             value = choice.options.get(option.name)
             if value not in {None, "", False}:
-                known = {each.value: each.title for each in option.choices}
-                shown = "yes" if value is True else known.get(value, str(value))
+                titles_by_value = {known.value: short_title(known) for known in option.choices}
+                shown = "yes" if value is True else titles_by_value.get(value, str(value))
                 key = f"target.options.{option.name}"
                 facts.append((escape(option.title), _setting(key, shown)))
         return facts
@@ -239,9 +300,13 @@ class InspectorPanel(Panel):
             facts.append(("Module", _link("module", node.module)))
         if node.source:
             facts.append(("Source", escape(node.source)))
-        facts += [("Output", _tensor(tensor)) for tensor in node.outputs]
+        is_input = node.kind == "input"
+        for tensor in node.outputs:
+            text = _tensor(tensor)
+            facts.append(("Output", _setting("model.input_shapes", text) if is_input else text))
         facts += [(escape(k), escape(v)) for k, v in node.attrs.items()]
         yield _table(facts)
+        yield from self._range(node_id)
         effective = self.context.model_index.resolution.nodes.get(node_id)
         if effective is not None and node.kind == "call":
             reason = escape(why(effective, project.rules, node.module))
@@ -254,6 +319,20 @@ class InspectorPanel(Panel):
             links = ", ".join(_link("node", other.id) for other in others[:12])
             if links:
                 yield f"<h4>{title}</h4><p>{links}</p>"
+
+    def _range(self, node_id: str) -> Iterator[str]:
+        """Yield the calibrated range of an operation's output, with a link that changes it."""
+        from workbench.results import CalibrateResult
+
+        project = self.context.document.project
+        pinned = project.fixed_ranges() if project is not None else {}
+        calibrated = self.context.load(CalibrateResult, "calibrate")
+        for known in calibrated.ranges if calibrated else ():
+            if known.origin == node_id and known.kind == "activation":
+                low, high = pinned.get(known.node, (known.minimum, known.maximum))
+                kind = "pinned" if known.node in pinned else "calibrated"
+                text = escape(f"{low:.4g} to {high:.4g}, {kind}")
+                yield f'<h4>Range</h4><p>{text} <a href="ranges:">Change\u2026</a></p>'
 
     def _truth(self, node: Node) -> Iterator[str]:
         """Yield the results of quantizer, evaluation and compiler for a node."""
@@ -282,14 +361,29 @@ class InspectorPanel(Panel):
         yield f"<h3>{escape(call_text(rule, project.label_of(rule)))}</h3>"
         count = self.context.model_index.resolution.counts.get(rule_id)
         switched = f'<a href="switch:{escape(rule_id)}">{"on" if rule.enabled else "off"}</a>'
-        facts: Facts = [("Enabled", switched)]
+        facts: Facts = [("Enabled", switched), ("Kind", KIND_WORDS[rule.kind])]
+        if rule.match:
+            facts.append(("Match", _changed_by("match", rule_id, rule.match)))
+        strength = len(project.rules) - project.rules.index(rule)
+        facts.append(("Strength", f"{strength} of {len(project.rules)} " + " ".join(
+            f'<a href="{move}:{escape(rule_id)}">{words}</a>'
+            for move, words in (("stronger", "Stronger"), ("weaker", "Weaker"))
+        )))  # fmt: skip
         if count is not None:
             facts.append(("Applies to", str(count.wins)))
             facts.append(("Overridden by stronger rules", str(count.loses)))
         yield _table(facts)
         config = project.config_of(rule)
         yield "<h4>Config</h4>"
-        yield _table(_config_facts(config)) if config else "<p>float (not quantized)</p>"
+        if rule.kind == "quantizer":
+            yield _table(_config_facts(config)) if config else ""
+        elif config is None:
+            yield f"<p>{_changed_by('config', rule_id, project.label_of(rule))}</p>"
+        else:
+            yield _table([
+                (key, f'<a href="config:{escape(rule_id)}">{value}</a>')
+                for key, value in _config_facts(config)
+            ])  # fmt: skip
         won = [
             p for p, e in self.context.model_index.resolution.modules.items() if e.rule == rule_id
         ]
@@ -318,23 +412,66 @@ class InspectorPanel(Panel):
 
     def _on_link_clicked(self, url: QUrl) -> None:
         kind, _, name = url.toString().partition(":")
-        if kind == "module":
-            self.context.selection.choose_modules([name])
-        elif kind == "node":
-            self.context.selection.choose_nodes([name])
-        elif kind == "rule":
-            self.context.selection.choose_rule(name)
-        elif kind == "setting":
-            self.context.notices.place_asked.emit(Place(kind="option", id=name))
-        elif kind == "switch":
-            self._switch(name)
-        elif kind in {"channels", "clusters"}:
-            self._ask_size(kind, name)
-        elif kind == "precision":
-            menu = QMenu(self)
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            self._precisions.fill(menu, self.context.selection.value)
-            menu.popup(QCursor.pos())
+        selection, notices = self.context.selection, self.context.notices
+        deeds: dict[str, Callable[[], object]] = {
+            "module": lambda: selection.choose_modules([name]),
+            "node": lambda: selection.choose_nodes([name]),
+            "rule": lambda: selection.choose_rule(name),
+            "setting": lambda: notices.place_asked.emit(Place(kind="option", id=name)),
+            "place": lambda: notices.place_asked.emit(self._failed_at),
+            "run": lambda: self.context.run_to("export"),
+            "ranges": lambda: self.context.commands.asked.emit("go_ranges"),
+            "switch": lambda: self._switch(name),
+            "precision": self._ask_precision,
+            **{size: partial(self._ask_size, size, name) for size in ("channels", "clusters")},
+            **{what: partial(self._change_rule, what, name) for what in _RULE_CHANGES},
+        }
+        deeds[kind]()
+
+    def _ask_precision(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._precisions.fill(menu, self.context.selection.value)
+        menu.popup(QCursor.pos())
+
+    def _change_rule(self, what: str, rule_id: str) -> None:
+        """Change the match, the config or the strength of a rule."""
+        project = self.context.document.project
+        rule = next((r for r in project.rules if r.id == rule_id), None) if project else None
+        if rule is None or project is None:
+            return
+        if what == "match":
+            self._ask_match(rule)
+        elif what == "config":
+            config = project.config_of(rule)
+            own = first_config(project) if isinstance(config, PluginConfig | None) else config
+            give = partial(self.context.assigner.rule, rule.kind, rule.match)
+            ask_config(self.context, self, rule_name(rule), rule.kind, own, give)
+        else:
+            step = 1 if what == "stronger" else -1
+            at = project.rules.index(rule) + step
+            self.context.document.apply(
+                f"Move rule {rule_name(rule)}", lambda p: edits.move_rule(p, rule_id, at)
+            )
+
+    def _ask_match(self, rule: Rule) -> None:
+        """Ask which module, type, operator or node a rule is for."""
+        names = self.context.model_index.names().get(rule.kind, [])
+        dialog = QInputDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setWindowTitle("Match of the rule")
+        dialog.setLabelText(KIND_WORDS[rule.kind])
+        dialog.setComboBoxEditable(True)
+        dialog.setComboBoxItems([rule.match, *(name for name in names if name != rule.match)])
+        dialog.textValueSelected.connect(lambda text: self._set_match(rule, text.strip()))
+        dialog.open()
+
+    def _set_match(self, rule: Rule, match: str) -> None:
+        if match and match != rule.match:
+            self.context.document.apply(
+                f"Change rule {rule_name(rule)} to {match}",
+                lambda project: edits.match_rule(project, rule.id, match),
+            )
 
     def _switch(self, rule_id: str) -> None:
         """Switch a rule on or off."""
@@ -352,8 +489,12 @@ def _setting(key: str, text: str) -> str:
     return f'<a href="setting:{escape(key)}">{escape(text)}</a>'
 
 
-def _limit(value: float | None) -> str:
-    return "off" if value is None else f"{value:g}"
+def _changed_by(kind: str, name: str, text: str) -> str:
+    return f'<a href="{kind}:{escape(name)}">{escape(text)}</a>'
+
+
+def _limit(value: float | None, unit: str) -> str:
+    return "off" if value is None else f"{value:g} {unit}"
 
 
 def _table(facts: Facts) -> str:

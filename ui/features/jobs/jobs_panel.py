@@ -9,10 +9,12 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QPushButton,
+    QStackedLayout,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
     QVBoxLayout,
+    QWidget,
 )
 
 from ui.shared.chip import AnyIndex
@@ -56,6 +58,36 @@ class JobsPanel(Panel):
     panel_id = "jobs"
 
     def build(self) -> None:
+        self._build_table()
+        self.cancel = QPushButton("Cancel job", self)
+        self.cancel.clicked.connect(self._on_cancel_clicked)
+        self.engines = Label(self)
+        self.engines.setObjectName("Hint")
+        row = QHBoxLayout()
+        row.setContentsMargins(8, 4, 6, 4)
+        row.addWidget(self.engines, 1)
+        row.addWidget(self.cancel)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        none = Label("No jobs yet. F5 runs all stages.", self)
+        none.setObjectName("Hint")
+        none.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        body = QWidget(self)
+        self._pages = QStackedLayout(body)
+        self._pages.addWidget(none)
+        self._pages.addWidget(self.table)
+        layout.addWidget(body, 1)
+        layout.addLayout(row)
+        self.context.jobs.rowsInserted.connect(self._show_page)
+        self._show_page()
+        self.table.selectionModel().selectionChanged.connect(self._show_cancel)
+        self.context.runner.job_changed.connect(self._show_cancel)
+        self.context.runner.engines_changed.connect(self.refresh)
+        self._clock = QTimer(self, interval=500)
+        self._clock.timeout.connect(self.context.jobs.tick)
+
+    def _build_table(self) -> None:
         self.table = QTableView(self)
         self.table.setTabKeyNavigation(False)
         self.table.setModel(self.context.jobs)
@@ -73,24 +105,6 @@ class JobsPanel(Panel):
         header.setSectionResizeMode(Column.PROGRESS, QHeaderView.ResizeMode.Stretch)
         for column, width in ((Column.JOB, 200), (Column.STATE, 220), (Column.ELAPSED, 90)):
             header.resizeSection(column, width)
-        self.cancel = QPushButton("Cancel job", self)
-        self.cancel.clicked.connect(self._on_cancel_clicked)
-        self.engines = Label(self)
-        self.engines.setObjectName("Hint")
-        row = QHBoxLayout()
-        row.setContentsMargins(8, 4, 6, 4)
-        row.addWidget(self.engines, 1)
-        row.addWidget(self.cancel)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(1, 1, 1, 1)
-        layout.setSpacing(0)
-        layout.addWidget(self.table, 1)
-        layout.addLayout(row)
-        self.table.selectionModel().selectionChanged.connect(self._show_cancel)
-        self.context.runner.job_changed.connect(self._show_cancel)
-        self.context.runner.engines_changed.connect(self.refresh)
-        self._clock = QTimer(self, interval=500)
-        self._clock.timeout.connect(self.context.jobs.tick)
 
     def refresh(self) -> None:
         words = {"off": "not started", "starting": "starting\u2026", "ready": "ready"}
@@ -100,6 +114,9 @@ class JobsPanel(Panel):
             f"     Background engine: {words[runner.engine_state('background')]}"
         )
         self._show_cancel()
+
+    def _show_page(self, *_: object) -> None:
+        self._pages.setCurrentIndex(1 if self.context.jobs.rowCount() else 0)
 
     def _show_cancel(self, *_: object) -> None:
         working = bool(self.context.runner.running)

@@ -10,12 +10,14 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QListView,
+    QStackedLayout,
     QToolButton,
     QVBoxLayout,
+    QWidget,
 )
 
 from ui.shared.chip import AnyIndex, LineDelegate
-from ui.shared.labels import literal
+from ui.shared.labels import Label, literal
 from ui.shared.log_lines import Role
 from ui.shared.panel import Panel
 from ui.shared.theme import Theme, icon
@@ -98,8 +100,21 @@ class LogPanel(Panel):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
+        none = Label("The log is empty. Engines and tools write here while they work.", self)
+        none.setObjectName("Hint")
+        none.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        body = QWidget(self)
+        self._pages = QStackedLayout(body)
+        self._pages.addWidget(none)
+        self._pages.addWidget(self.view)
         layout.addLayout(row)
-        layout.addWidget(self.view, 1)
+        layout.addWidget(body, 1)
+        for changed in (self.context.log.rowsInserted, self.context.log.modelReset):
+            changed.connect(self._show_page)
+        self._show_page()
+
+    def _show_page(self, *_: object) -> None:
+        self._pages.setCurrentIndex(1 if self.context.log.rowCount() else 0)
 
     def _tool(self, words: str, act: object) -> QToolButton:
         button = QToolButton(self)

@@ -23,12 +23,15 @@ from ui.shared.explanations import QuantizerReport, applied_to_modules, differen
 from ui.shared.module_tree import Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
-from ui.shared.result_panel import StageNote
+from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
+from workbench.ids import StageId
 
 EMPTY_TEXT = "Run Export to see the modules."
-_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 38, Column.PARAMETERS: 58}
+_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
+# A narrower column tells nothing.
+_NARROWEST_TYPE_PX = 38
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
@@ -75,6 +78,9 @@ class ModuleTree(QTreeView):
         for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
             over = sum(given.values()) - room
             given[column] = max(_LEAST_PX[column], given[column] - max(over, 0))
+            if column == Column.TYPE and over > 0 and given[column] < _NARROWEST_TYPE_PX:
+                given[column] = 0
+        self.setColumnHidden(Column.TYPE, given.get(Column.TYPE, 1) == 0)
         for column, width in given.items():
             rest = max(room - sum(given.values()), 0) if column == Column.MODULE else 0
             self.header().resizeSection(column, width + rest)
@@ -101,8 +107,12 @@ class ModulesPanel(Panel):
         self._precisions = PrecisionMenu(self.context, self)
         self._build_tree()
         self._empty = StageNote(EMPTY_TEXT, self)
-        self._empty.run_asked.connect(self.context.run_to)
         self._empty.follow(self.context.session, "export")
+        self._banner = StaleBanner("Modules: outdated.", self)
+        for part in (self._empty, self._banner):
+            part.run_asked.connect(self.context.run_to)
+            part.place_asked.connect(self.context.notices.place_asked)
+        self.context.session.stage_changed.connect(self._on_stage_changed)
         self.assign = QPushButton("Set precision", self)
         self.assign.setAccessibleName("Set precision of the selected modules")
         self.assign.setToolTip("Shortcut: 1 to 9 in the tree")
@@ -122,7 +132,20 @@ class ModulesPanel(Panel):
             self._measure_modules()
             self.tree.expandToDepth(1)
         self.pages.setCurrentIndex(1 if modules else 0)
+        self._show_state()
         self._show_configs()
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if stage == "export":
+            self._show_state()
+
+    def _show_state(self) -> None:
+        """Show whether the modules are those of the present model."""
+        session = self.context.session
+        view = session.stage("export")
+        is_outdated = bool(self._shown) and session.planned and view.state != "cached"
+        self._banner.render_stage(view)
+        self._banner.setVisible(is_outdated)
 
     def render_selection(self, selected: Selected) -> None:
         paths = selected.modules or self.context.model_index.modules_of(selected.nodes)
@@ -183,6 +206,7 @@ class ModulesPanel(Panel):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
+        layout.addWidget(self._banner)
         layout.addLayout(row)
         layout.addWidget(body, 1)
 

@@ -97,16 +97,16 @@ def _places(model: FigureTableModel[Planned], places: Iterable[int]) -> list[int
     return [model.shown_at(place) for place in places]
 
 
-def _live(each: Planned) -> LiveRange:
+def _live(value: Planned) -> LiveRange:
     return LiveRange(
-        name=f"value {each.index}", module="", memory=str(each.memory), usage=each.role,
-        start=each.first, end=each.last, address=each.address, bytes=each.bytes,
+        name=f"value {value.index}", module="", memory=str(value.memory), usage=value.role,
+        start=value.first, end=value.last, address=value.address, bytes=value.bytes,
     )  # fmt: skip
 
 
-def _describe(each: Planned) -> str:
+def _describe(value: Planned) -> str:
     return "\n".join((
-        f"value {each.index}, {each.role}", f"{each.dtype} {shape_text(each.shape)}",
-        f"{size(each.bytes)} at {each.address:#x} in memory {each.memory}",
-        f"instructions {each.first} to {each.last}",
+        f"value {value.index}, {value.role}", f"{value.dtype} {shape_text(value.shape)}",
+        f"{size(value.bytes)} at {value.address:#x} in memory {value.memory}",
+        f"instructions {value.first} to {value.last}",
     ))  # fmt: skip

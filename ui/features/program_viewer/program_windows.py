@@ -50,25 +50,25 @@ class Programs(QObject):
         for window in tuple(self.windows.values()):
             window.close()
 
-    def _on_read(self, _topic: str, found: object) -> None:
+    def _on_read(self, _topic: str, contents: object) -> None:
         from ui.features.program_viewer.program_window import ProgramWindow
 
-        if isinstance(found, WorkbenchError):
-            self._notices.error(found)
+        if isinstance(contents, WorkbenchError):
+            self._notices.error(contents)
             return
-        assert isinstance(found, Contents)
-        window = self.windows.get(found.path)
+        assert isinstance(contents, Contents)
+        window = self.windows.get(contents.path)
         if isinstance(window, ProgramWindow):
-            window.render_contents(found)
+            window.render_contents(contents)
         else:
-            window = ProgramWindow(found, self._appearance, self._window)
-            window.closed.connect(partial(self._on_closed, found.path))
+            window = ProgramWindow(contents, self._appearance, self._window)
+            window.closed.connect(partial(self._on_closed, contents.path))
             window.dropped.connect(self.dropped)
-            self.windows[found.path] = window
+            self.windows[contents.path] = window
         window.show()
         window.raise_()
         window.activateWindow()
-        step = self._steps.pop(found.path, None)
+        step = self._steps.pop(contents.path, None)
         if step is not None and isinstance(window, ProgramWindow):
             window.step_to(*step)
 

@@ -19,13 +19,12 @@ from PySide6.QtWidgets import (
     QFormLayout,
     QHBoxLayout,
     QLineEdit,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
-from ui.shared.forms import PathField, TallForm, make_primary
+from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
@@ -336,7 +335,7 @@ class NewProjectDialog(QDialog):
         self.std.setText("1")
         self.tokenizer = PathField("Tokenizer", "Tokenizers (*.json *.py)", self)
         self.tokenizer.line.setPlaceholderText("tokenizer.json or FILE.py:callable; default: bytes")
-        self.length = QSpinBox(self)
+        self.length = SpinBox(self)
         self.length.setAccessibleName("Sequence length [tokens]")
         self.length.setToolTip("At most the context length of the decoder's caches")
         self.length.setRange(1, 1 << 20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -28,24 +30,28 @@ from workbench.deploy import boards
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project import edits, settings
 from workbench.project.model import Project
-from workbench.project.sources import missing
+from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _WEIGHTS = "Weights (*.safetensors *.pt *.pth)"
+_TOKENIZERS = "Tokenizers (*.json *.py)"
 _PREPROCESS = (
     ("size", "Size"), ("crop", "Crop"), ("mean", "Mean"), ("std", "Standard deviation"),
     ("layout", "Layout"), ("dtype", "Type"), ("scale", "Scale"), ("order", "Channels"),
-    ("filter", "Filter"),
+    ("filter", "Filter"), ("fold", "Fold"),
 )  # fmt: skip
+_TOKENS = (("tokenizer", "Tokenizer"), ("length", "Sequence length"))
 _DATA = (("limit", "Samples at most"), ("labels", "Labels"))
 # Settings that are paths, with the file names they take; "either" also takes a folder.
 _PATHS = {
     "model.spec": MODELS, "model.weights": _WEIGHTS, "model.inputs": "Inputs (*.npz)",
     "calibration.spec": DATA, "calibration.labels": _LABELS, "evaluation.data.spec": DATA,
+    "calibration.tokens.tokenizer": _TOKENIZERS, "evaluation.data.tokens.tokenizer": _TOKENIZERS,
     "evaluation.data.labels": _LABELS, "training_function": "Python (*.py)",
     "trained_weights": _WEIGHTS,
 }  # fmt: skip
+_MOST_PROBLEMS = 4
 _FOLDERS = frozenset({"calibration.spec", "evaluation.data.spec"})
 Rows = tuple[tuple[str, str], ...]
 
@@ -54,6 +60,7 @@ def _data_rows(prefix: str) -> Rows:
     rows = [(f"{prefix}.{name}", title) for name, title in _DATA]
     rows += [(f"{prefix}.preprocess.{name}", f"Pictures: {title.lower()}")
              for name, title in _PREPROCESS]  # fmt: skip
+    rows += [(f"{prefix}.tokens.{name}", f"Text: {title.lower()}") for name, title in _TOKENS]
     return tuple(rows)
 
 
@@ -74,6 +81,10 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
         ("gate.compiled", "Compiled equals TOSA"), ("gate.fail_if", "Further conditions"),
         ("verification.samples", "Verified samples"),
     )),
+    ("Training", (
+        ("training_function", "Custom function"), ("trained_weights", "Trained weights"),
+    )),
+    ("Notes", (("notes", "Notes"),)),
 )  # fmt: skip
 
 
@@ -139,15 +150,28 @@ class ProjectSettingsDialog(QDialog):
 
     def show_field(self, field: str) -> None:
         """Give the focus to the field of a setting, or of the nearest one."""
+        widget = self.field_of(field)
+        if widget is not None:
+            self._show_rows(field)
+            self._scroll.ensureWidgetVisible(widget, 20, 160)
+            widget.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def field_of(self, field: str) -> QWidget | None:
+        """Return the field of a setting, of the first setting in a group, or of the group."""
+        if field == "board":
+            return self.board
+        if field.startswith("target"):
+            return self.target.fields.get(field.rpartition(".")[2], self.target.device)
         fitting = [key for key in self.fields if key == field]
         fitting += [key for key in self.fields if key.startswith(f"{field}.")]
         fitting += [key for key in self.fields if field.startswith(f"{key}.")]
-        widget = self.fields[fitting[0]] if fitting else None
-        if field.startswith(("target", "board")):
-            widget = self.board if field == "board" else self.target.device
-        if widget is not None:
-            self._scroll.ensureWidgetVisible(widget, 20, 160)
-            widget.setFocus(Qt.FocusReason.OtherFocusReason)
+        return self.fields[fitting[0]] if fitting else None
+
+    def _show_rows(self, field: str) -> None:
+        """Show the rows of pictures or text that a message names."""
+        for key, widget in self.fields.items():
+            if key == field or key.startswith(f"{field}."):
+                self._forms[key].setRowVisible(widget, True)
 
     def set_text(self, key: str, text: str) -> None:
         """Set a field as if the user had typed it."""
@@ -171,20 +195,34 @@ class ProjectSettingsDialog(QDialog):
             lacking = missing(project, self._folder)
             infos = list(lacking.infos) if lacking is not None else []
             infos += target_of(project.target.id).check(project.target, self._folder)
-        lines = [f"{_place(info)}{info.message} {info.hint}".strip() for info in infos]
-        self.problems.setText("\n".join(lines[:4]))
+        self._show_problems(infos)
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         for group in ("calibration", "evaluation.data"):
             is_folder = (self._folder / _read(self.fields[f"{group}.spec"])).is_dir()
             wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
-            wants = wants or bool(_read(self.fields[f"{group}.preprocess.size"]))
-            for name, _ in _PREPROCESS:
-                key = f"{group}.preprocess.{name}"
-                self._forms[key].setRowVisible(self.fields[key], wants)
+            is_text = _read(self.fields[f"{group}.spec"]).endswith(TEXT_SUFFIX)
+            for kinds, part, first, is_wanted in (
+                (_PREPROCESS, "preprocess", "size", wants), (_TOKENS, "tokens", "length", is_text)
+            ):  # fmt: skip
+                is_set = bool(_read(self.fields[f"{group}.{part}.{first}"]))
+                for name, _ in kinds:
+                    key = f"{group}.{part}.{name}"
+                    self._forms[key].setRowVisible(self.fields[key], is_wanted or is_set)
         for key, preview in self.previews.items():
             text = _read(self.fields[key])
             is_there = bool(text) and (self._folder / text).exists()
             preview.render_summary(summary_of(self._folder / text) if is_there else None)
+
+    def _show_problems(self, infos: Sequence[ErrorInfo]) -> None:
+        """Show problems, each with a link to its field."""
+        lines = []
+        for info in infos[:_MOST_PROBLEMS]:
+            text = escape(f"{info.message} {info.hint}".strip())
+            key = info.where.id if info.where is not None else ""
+            if self.field_of(key) is not None:
+                text = f'<a href="{escape(key)}">{escape(_titles().get(key, key))}</a>: {text}'
+            lines.append(text)
+        self.problems.setText("<br>".join(lines))
 
     def _given(self) -> dict[str, Any]:
         """Return the changed settings; an emptied data source takes its parts with it."""
@@ -193,15 +231,19 @@ class ProjectSettingsDialog(QDialog):
             if texts.get(f"{group}.spec") == "":
                 texts = {k: v for k, v in texts.items() if not k.startswith(f"{group}.")}
                 texts[group] = None
-            elif texts.get(f"{group}.preprocess.size") == "":
-                inside = f"{group}.preprocess."
-                texts = {k: v for k, v in texts.items() if not k.startswith(inside)}
-                texts[f"{group}.preprocess"] = None
+                continue
+            for part, first in (("preprocess", "size"), ("tokens", "length")):
+                if texts.get(f"{group}.{part}.{first}") == "":
+                    inside = f"{group}.{part}."
+                    texts = {k: v for k, v in texts.items() if not k.startswith(inside)}
+                    texts[f"{group}.{part}"] = None
         return texts
 
     def _build(self) -> None:
         self.problems = Label(self)
         self.problems.setObjectName("Reason")
+        self.problems.setTextFormat(Qt.TextFormat.RichText)
+        self.problems.linkActivated.connect(self.show_field)
         self.problems.setWordWrap(True)
         self.problems.setMinimumHeight(40)
         self.problems.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -286,7 +328,7 @@ class ProjectSettingsDialog(QDialog):
         try:
             project = boards.put(self._project, board, self._folder)
         except WorkbenchError as error:
-            self.problems.setText("\n".join(info.message for info in error.infos))
+            self._show_problems(error.infos)
             return
         self._board, self._choice = board, project.target
         self.board.render_board(board, self._folder)
@@ -357,5 +399,6 @@ def _heading(title: str, parent: QWidget) -> Label:
     return label
 
 
-def _place(info: ErrorInfo) -> str:
-    return f"{info.where.id}: " if info.where is not None else ""
+def _titles() -> dict[str, str]:
+    """Return the title of every setting, with that of its section, by key."""
+    return {key: f"{section}, {title.lower()}" for section, rows in SECTIONS for key, title in rows}

@@ -27,9 +27,12 @@ from ui.shared.explanations import rule_name, rule_numbers
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import ask_config
+from ui.shared.state_notes import mark, sentence
 from ui.shared.theme import Theme, icon
 from ui.state.assigner import Offer, first_config, offers, refusal
 from ui.state.selection import Selected
+from workbench.ids import StageId
+from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.configs import Config, PluginConfig
 from workbench.project.model import Rule, RuleKind
@@ -59,8 +62,10 @@ class RulesPanel(Panel):
         self.form.asked.connect(self._on_rule_asked)
         self._tools: dict[str, QToolButton] = {}
         self._arrange()
+        self.context.session.stage_changed.connect(self._on_stage_changed)
 
     def refresh(self) -> None:
+        self._show_state()
         project = self.context.document.project
         rules = project.rules if project else ()
         counts = self.context.model_index.resolution.counts
@@ -85,6 +90,25 @@ class RulesPanel(Panel):
         self.form.setEnabled(project is not None)
         self.form.render_choices(self._names(), self._offers)
         self._show_tools()
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if stage == "export":
+            self._show_state()
+
+    def _show_state(self) -> None:
+        """Say what the numbers of modules that rules apply to are counted in."""
+        session, is_counted = self.context.session, bool(self.context.model_index.modules)
+        view = session.stage("export")
+        text, is_bad = "", view.state == "failed"
+        if view.state == "running":
+            text = f"{STAGES_BY_ID['export'].verb}\u2026"
+        elif is_bad:
+            text = "Export failed: counts outdated" if is_counted else "Export failed: no counts"
+        elif is_counted and session.planned and view.state != "cached":
+            text = "Counts outdated"
+        self.hint.setText(" \u00b7 ".join(part for part in ("Strongest first", text) if part))
+        self.hint.setToolTip(literal(sentence(view, "Run Export to count the modules.")))
+        mark(self.hint, is_bad=is_bad)
 
     def render_selection(self, selected: Selected) -> None:
         if selected.origin == self.panel_id:
@@ -111,9 +135,9 @@ class RulesPanel(Panel):
     def _arrange(self) -> None:
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 6, 4)
-        hint = Label("Strongest first", self)
-        hint.setObjectName("Hint")
-        bar.addWidget(hint, 1)
+        self.hint = Label(self)
+        self.hint.setObjectName("Hint")
+        bar.addWidget(self.hint, 1)
         for name, words, act in (
             ("up", "Move up: stronger (Alt+Up)", lambda: self._raise_current(1)),
             ("down", "Move down: weaker (Alt+Down)", lambda: self._raise_current(-1)),
@@ -146,19 +170,10 @@ class RulesPanel(Panel):
         layout.addWidget(self.form)
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
-        document, snapshot = self.context.document, self.context.model_index.snapshot
+        document = self.context.document
         items = offered(document.project, document.folder, "finder")
         finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in items]}
-        if snapshot is None:
-            return finders
-        calls = [node for node in snapshot.nodes if node.kind == "call"]
-        return {
-            "module_name": [m.path for m in snapshot.modules if m.path],
-            "module_type": sorted({m.type_name for m in snapshot.modules}),
-            "node_target": sorted({node.op for node in calls}),
-            "node_name": [node.id for node in calls],
-            **finders,
-        }
+        return {**self.context.model_index.names(), **finders}
 
     def _offers(self, kind: RuleKind) -> list[Offer]:
         return offers(self.context.document.project, self.context.document.folder, kind)

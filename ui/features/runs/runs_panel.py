@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.figure_table import FigureView
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.run_table import SIMULATED, ChangeTableModel, RunRow, RunTableModel, describe_run
+from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
 from workbench.history.comparison import (
@@ -24,13 +26,16 @@ from workbench.history.comparison import (
     rules_line,
 )
 from workbench.history.runs import Run
+from workbench.ids import StageId
 from workbench.project.edits import DECIDED, restore_rules
 from workbench.project.model import Project
 from workbench.targets import why_unestimated
 
 NO_RUNS = "No runs yet. Every evaluated or simulated configuration is listed here."
+NO_PRESENT = "No run of the present configuration."
 NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
+_WIDE_PX = 760
 _KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
           "versions": "Version"}  # fmt: skip
 NO_PAIR = "Select two runs to compare them."
@@ -45,6 +50,14 @@ class RunsPanel(Panel):
         self._runs: tuple[Run, ...] = ()
         self._dots: tuple[int, ...] = ()
         self.note = _hint("", self)
+        self.none = StageNote(NO_RUNS, self)
+        self.none.set_absent(NO_RUNS)
+        self.none.follow(self.context.session, "evaluate")
+        self.banner = StaleBanner(NO_PRESENT, self)
+        for part in (self.none, self.banner):
+            part.run_asked.connect(self.context.run_to)
+            part.place_asked.connect(self.context.notices.place_asked)
+        self.context.session.stage_changed.connect(self._on_stage_changed)
         self.restore = QPushButton("Restore rules", self)
         self.restore.clicked.connect(self._on_restore)
         self.model = RunTableModel(self)
@@ -71,15 +84,15 @@ class RunsPanel(Panel):
         head = QHBoxLayout()
         head.addWidget(self.note, 1)
         head.addWidget(self.restore)
-        left = _stack(self, head, self.table)
+        left = _stack(self, head, self.banner, self.none, self.table)
         plot = _stack(self, self.plot_note, self.plot)
         changes = _stack(self, self.change_note, self.change_table)
-        right = QSplitter(Qt.Orientation.Vertical, self)
+        right = self._right = QSplitter(Qt.Orientation.Vertical, self)
         for part in (plot, changes):
             right.addWidget(part)
             right.setCollapsible(right.count() - 1, False)
         right.setSizes([320, 220])
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(left)
         split.addWidget(right)
         split.setSizes([520, 420])
@@ -87,8 +100,32 @@ class RunsPanel(Panel):
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(split)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the table above the plot where there is too little room beside it."""
+        super().resizeEvent(event)
+        wide, high = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+        is_wide = self.width() >= _WIDE_PX
+        if self._split.orientation() != (wide if is_wide else high):
+            self._split.setOrientation(wide if is_wide else high)
+            self._right.setOrientation(high if is_wide else wide)
+            self._split.setSizes([520, 420] if is_wide else [220, 260])
+
     def _on_changed(self) -> None:
         self._mark("state")
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if stage == "evaluate":
+            self._show_state()
+
+    def _show_state(self) -> None:
+        """Show whether there is a run of the present configuration."""
+        session = self.context.session
+        view = session.stage("evaluate")
+        self.banner.render_stage(view)
+        is_outdated = session.planned and view.state != "cached"
+        self.banner.setVisible(bool(self._runs) and is_outdated)
+        self.none.setVisible(not self._runs)
+        self.table.setVisible(bool(self._runs))
 
     def _show_runs(self) -> None:
         runs = self.context.history.runs
@@ -104,7 +141,8 @@ class RunsPanel(Panel):
             places = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in places], reveal=False)
         total = len(runs)
-        self.note.setText(f"{total} run{'s' if total != 1 else ''}" if runs else NO_RUNS)
+        self.note.setText(f"{total} run{'s' if total != 1 else ''}" if runs else "")
+        self._show_state()
         self._show_chosen()
 
     def _show_dots(self, best: set[int]) -> None:
@@ -182,7 +220,7 @@ def _hint(text: str, parent: QWidget) -> Label:
     return label
 
 
-def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidget:
+def _stack(parent: QWidget, head: QWidget | QHBoxLayout, *bodies: QWidget) -> QWidget:
     page = QWidget(parent)
     layout = QVBoxLayout(page)
     layout.setContentsMargins(8, 6, 8, 4)
@@ -191,6 +229,7 @@ def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidg
         layout.addWidget(head)
     else:
         layout.addLayout(head)
-    layout.addWidget(body, 1)
+    for body in bodies:
+        layout.addWidget(body, 0 if isinstance(body, StaleBanner) else 1)
     layout.addStretch(0)
     return page

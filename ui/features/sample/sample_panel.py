@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
     QPushButton,
-    QSpinBox,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -21,8 +20,11 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chart import Chart, pen
 from ui.shared.figures import count, decibel, figure
+from ui.shared.flow_row import FlowRow
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
@@ -58,10 +60,10 @@ class SamplePanel(Panel):
         self.study.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
         self._values: dict[str, NDArray[Any]] = {}
-        self.sample = QSpinBox(self)
+        self.sample = SpinBox(self)
         self.sample.setRange(0, _MOST_SAMPLES)
         self.sample.setAccessibleName("Sample index")
-        self.channel = QSpinBox(self)
+        self.channel = SpinBox(self)
         self.channel.setRange(-1, 0)
         self.channel.setSpecialValueText("all")
         self.channel.setValue(-1)
@@ -73,10 +75,9 @@ class SamplePanel(Panel):
         self.chosen.setWordWrap(True)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
-        self.note = Label(self)
-        self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
+        self.note = StudyNote("", self)
         self.note.setContentsMargins(8, 0, 8, 0)
+        self.note.place_asked.connect(context.notices.place_asked)
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
         self.titles = {side: Label(TITLES[side], self) for side in SIDES}
         self.histogram = SidesPlot(SIDES, self)
@@ -88,8 +89,8 @@ class SamplePanel(Panel):
         job, result = self.study.job, self.study.found
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
+        text = ""
         if result is None:
-            self.note.setText("")
             self._values = {}
         else:
             folder = study_folder(self.context.session.cache, self.study.key)
@@ -98,10 +99,11 @@ class SamplePanel(Panel):
             text = f"{result.tensor} of sample {result.sample}, {shape}. {result.note}"
             if result.compiled_apart is not None:
                 text = f"{text}{_compared(result.compiled_apart, math.prod(result.shape))}"
-            former = "" if self.study.is_current else " Outdated."
-            self.note.setText(text.strip() + former)
             channels = int(np.prod(result.shape[1:-2])) if len(result.shape) > 3 else 1
             self.channel.setRange(-1, max(channels - 1, 0))
+        self.note.render_study(self.study, text.strip())
+        for chart in (*self.maps.values(), self.histogram):
+            chart.set_stale(result is not None and not self.study.is_current)
         self._draw()
 
     def render_selection(self, selected: Selected) -> None:
@@ -113,6 +115,13 @@ class SamplePanel(Panel):
         self._show_ready()
 
     def _show_ready(self) -> None:
+        is_empty = not self._tensor and self.study.found is None
+        middle, top = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft
+        self.chosen.setAlignment(middle if is_empty else top)
+        self.chosen.setObjectName("Hint" if is_empty else "")
+        self.chosen.style().polish(self.chosen)
+        self._split.setVisible(not is_empty)
+        self._column.setStretchFactor(self.chosen, 1 if is_empty else 0)
         self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
@@ -150,16 +159,14 @@ class SamplePanel(Panel):
         self.histogram.set_theme(theme)
 
     def _arrange(self) -> None:
+        controls = FlowRow(self)
+        controls.add_field("Sample", self.sample)
+        controls.add(self.show_button)
+        controls.add_field("Channel", self.channel)
+        controls.add(self.difference)
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 8, 2)
-        bar.setSpacing(8)
-        left: tuple[QWidget, ...] = (Label("Sample", self), self.sample, self.show_button)
-        right: tuple[QWidget, ...] = (Label("Channel", self), self.channel, self.difference)
-        for part in left:
-            bar.addWidget(part)
-        bar.addStretch(1)
-        for part in right:
-            bar.addWidget(part)
+        bar.addWidget(controls)
         self.chosen.setContentsMargins(8, 0, 8, 0)
         sides = QWidget(self)
         row = QHBoxLayout(sides)
@@ -169,13 +176,13 @@ class SamplePanel(Panel):
             column.addWidget(self.titles[side])
             column.addWidget(self.maps[side], 1)
             row.addLayout(column, 1)
-        split = QSplitter(Qt.Orientation.Vertical, self)
+        split = self._split = QSplitter(Qt.Orientation.Vertical, self)
         for number, half in enumerate((sides, self.histogram)):
             split.addWidget(half)
             split.setStretchFactor(number, 2 - number)
             split.setCollapsible(number, False)
         split.setSizes([430, 210])
-        layout = QVBoxLayout(self)
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(2)
         layout.addLayout(bar)

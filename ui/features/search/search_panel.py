@@ -20,8 +20,11 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.figures import count, size
+from ui.shared.flow_row import FlowRow
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
@@ -41,35 +44,27 @@ _KIB = 1024.0
 _FIELD_PX = 74
 
 
-class LimitForm(QWidget):
+class LimitForm(FlowRow):
     """The limits and the size of the search. An empty field is no limit."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        rows = QVBoxLayout(self)
-        rows.setContentsMargins(0, 0, 0, 0)
-        self._row = QHBoxLayout()
-        rows.addLayout(self._row)
         self.accuracy = self._field(
             "Accuracy \u2265", "Custom metric, else top-1 in [0, 1], else SQNR in dB"
         )
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
-        self._row.addStretch(1)
-        self._row = QHBoxLayout()
-        rows.addLayout(self._row)
         self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
         self.widths = QCheckBox("Channels", self)
         self.widths.setToolTip("Search the numbers of output channels too, in blocks of 8")
-        self._row.addWidget(self.widths)
-        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0)
+        self.add(self.widths)
+        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0, "Train")
         self.train.setToolTip("Train every candidate with fewer channels; needs one process")
         self.train.setEnabled(False)
         self.widths.toggled.connect(self.train.setEnabled)
         self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
-        self._row.addStretch(1)
 
     def options(self) -> dict[str, JsonValue]:
         """Return the options of the study."""
@@ -92,19 +87,23 @@ class LimitForm(QWidget):
         check = QDoubleValidator(0.0, 1e12, 6, field)
         check.setLocale(QLocale.c())
         field.setValidator(check)
-        self._row.addWidget(Label(label, self))
-        self._row.addWidget(field)
+        self.add_field(label, field)
         return field
 
-    def _spin(self, words: tuple[str, str], least: int, most: int, value: int) -> QSpinBox:
+    def _spin(
+        self, words: tuple[str, str], least: int, most: int, value: int, title: str = ""
+    ) -> QSpinBox:
         one, many = words
-        spin = QSpinBox(self)
+        spin = SpinBox(self)
         spin.setRange(least, most)
         spin.setValue(value)
         spin.setAccessibleName(many.capitalize())
         spin.setSuffix(f" {many if value != 1 else one}")
         spin.valueChanged.connect(lambda now: spin.setSuffix(f" {many if now != 1 else one}"))
-        self._row.addWidget(spin)
+        if title:
+            self.add_field(title, spin)
+        else:
+            self.add(spin)
         return spin
 
 
@@ -137,7 +136,8 @@ class SearchPanel(Panel):
         self.limits = LimitForm(self)
         self.start = QPushButton("Search", self)
         self.start.clicked.connect(self._on_start)
-        self.note = _text(self, hint=True)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(context.notices.place_asked)
         self.plot = TradeoffPlot("Candidates over cycles", self._describe, self, has_limits=False)
         self.plot.dot_chosen.connect(lambda dot, _adds: self._choose(self._dots[dot]))
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
@@ -156,9 +156,8 @@ class SearchPanel(Panel):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(self.start)
-        head.addWidget(self.limits)
-        head.addStretch(1)
+        head.addWidget(self.start, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self.limits, 1)
         left = QWidget(self)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
@@ -220,7 +219,11 @@ class SearchPanel(Panel):
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
         self.start.setToolTip(literal(why))
-        self.note.setText(why or self._sentence(result))
+        if why:
+            self.note.show_text(why)
+        else:
+            summary = self._summary(result) if result is not None else ""
+            self.note.render_study(self.study, summary)
         self._dots = result.measured() if result is not None else []
         self._front = result.front() if result is not None else []
         numbers = {candidate.number for candidate in self._front}
@@ -239,19 +242,14 @@ class SearchPanel(Panel):
         chosen = kept.get(self._chosen.number) if self._chosen else None
         self._choose(chosen or (result.best() if result is not None else None))
 
-    def _sentence(self, found: SearchResult | None) -> str:
-        job = self.study.job
-        if found is None:
-            doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}" if job else ""
-            return doing or NOTHING
-        failed = len(found.candidates) - len(found.measured())
-        summary = f"{len(found.candidates)} of {found.total} candidates"
+    def _summary(self, result: SearchResult) -> str:
+        failed = len(result.candidates) - len(result.measured())
+        summary = f"{len(result.candidates)} of {result.total} candidates"
         summary += f", {failed} failed" if failed else ""
-        best = found.best()
+        best = result.best()
         text = f"best within limits: candidate {best.number}" if best else "none within limits"
-        former = "" if self.study.is_current else "Outdated: "
         return (
-            f"{former}{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
+            f"{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
             f"exceed a limit."
         )
 

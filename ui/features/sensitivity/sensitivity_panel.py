@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QPushButton,
-    QSpinBox,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -17,9 +16,12 @@ from PySide6.QtWidgets import (
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.figures import count, decibel, percent
+from ui.shared.flow_row import FlowRow
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.assigner import preset_ids
@@ -62,7 +64,7 @@ class SensitivityPanel(Panel):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(4)
-        layout.addLayout(self._head)
+        layout.addWidget(self._head)
         layout.addWidget(self.note)
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.bars)
@@ -102,7 +104,7 @@ class SensitivityPanel(Panel):
     def _make_head(self) -> None:
         self.measure = QPushButton("Measure", self)
         self.measure.clicked.connect(self._on_measure)
-        self.samples = QSpinBox(self)
+        self.samples = SpinBox(self)
         self.samples.setRange(1, 100_000)
         self.samples.setValue(DEFAULT_SAMPLES)
         self.samples.setSuffix(" samples")
@@ -111,13 +113,10 @@ class SensitivityPanel(Panel):
         self.view.addItems(VIEWS)
         self.view.setAccessibleName("Bar values")
         self.view.activated.connect(lambda _index: self._show_found())
-        self.note = Label(self)
-        self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
-        self._head = QHBoxLayout()
-        for widget in (self.measure, self.samples, self.view):
-            self._head.addWidget(widget)
-        self._head.addStretch(1)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(self.context.notices.place_asked)
+        self._head = FlowRow(self)
+        self._head.add(self.measure, self.samples, self.view)
 
     def _built_side(self) -> QWidget:
         side = QWidget(self)
@@ -156,7 +155,7 @@ class SensitivityPanel(Panel):
         is_done = has_more and result is not None and result.samples >= self.samples.value()
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
-        self.note.setText(self._sentence(result))
+        self.note.render_study(self.study, self._summary(result) if result is not None else "")
         if result is None:
             self._shown = []
             self.bars.render_bars([], np.zeros(0))
@@ -165,32 +164,25 @@ class SensitivityPanel(Panel):
         self.bars.set_stale(result is not None and not self.study.is_current)
         self._show_unit()
 
-    def _sentence(self, found: SensitivityResult | None) -> str:
-        job = self.study.job
-        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
-        if found is None:
-            return doing or NOTHING
-        text = (
-            f"Whole model {decibel(found.quantized.sqnr_db)} over "
-            f"{plural(found.samples, 'sample')} of {found.data}, "
+    def _summary(self, result: SensitivityResult) -> str:
+        return (
+            f"Whole model {decibel(result.quantized.sqnr_db)} over "
+            f"{plural(result.samples, 'sample')} of {result.data}, "
             f"{quality_origin(self.context.document.project)}."
         )
-        if not self.study.is_current:
-            text = f"Outdated: {text[0].lower()}{text[1:]}"
-        return f"{text} {doing}".strip()
 
-    def _show_bars(self, found: SensitivityResult) -> None:
+    def _show_bars(self, result: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0
-        value = {u.unit.name: self._value(found, u, gains=gains) for u in found.units}
-        self._shown = sorted(found.units, key=lambda u: -value[u.unit.name])
+        value = {u.unit.name: self._value(result, u, gains=gains) for u in result.units}
+        self._shown = sorted(result.units, key=lambda u: -value[u.unit.name])
         lengths = np.asarray([value[u.unit.name] for u in self._shown])
         self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
         self.bars.render_bars([u.unit.name for u in self._shown], lengths)
         self.render_selection(self.context.selection.value)
 
-    def _value(self, found: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
+    def _value(self, result: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
         if gains:
-            return found.gain_db(unit) or 0.0
+            return result.gain_db(unit) or 0.0
         alone = unit.only.sqnr_db
         return 0.0 if alone is None else max(_FLOOR_DB - alone, 0.0)
 

@@ -7,15 +7,13 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDialog,
     QDialogButtonBox,
-    QDoubleSpinBox,
     QFormLayout,
     QLineEdit,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
 
-from ui.shared.forms import PathField, make_primary
+from ui.shared.forms import DecimalBox, PathField, SpinBox, make_primary
 from ui.shared.labels import Label
 from workbench.deploy.simulators.board import serial_ports
 from workbench.deploy.simulators.discovery import BoardLink
@@ -49,14 +47,14 @@ class BoardDialog(QDialog):
         self.port.addItems(serial_ports())
         self.port.setEditText(given.port if link else self.port.itemText(0))
         self.port.editTextChanged.connect(self._show_state)
-        self.baud = QSpinBox(self)
+        self.baud = SpinBox(self)
         self.baud.setRange(1, 10_000_000)
         self.baud.setValue(given.baud)
         self.flash = QLineEdit(given.flash, self)
         self.flash.setPlaceholderText("probe-rs download --chip CHIP {elf}")
         self.elf = PathField("Firmware", "Firmware (*.elf *.axf *.hex *.bin)", self)
         self.elf.set_text(given.elf)
-        self.timeout = QDoubleSpinBox(self)
+        self.timeout = DecimalBox(self)
         self.timeout.setRange(1, 86_400)
         self.timeout.setDecimals(0)
         self.timeout.setSuffix(" s")

@@ -76,9 +76,9 @@ class TextFileModel(QAbstractListModel):
 
 def _line_starts(text: mmap.mmap | bytes) -> NDArray[np.int64]:
     """Return the start offset of each line, and the end of the last one."""
-    found = [np.zeros(1, np.int64)]
+    positions = [np.zeros(1, np.int64)]
     for at in range(0, len(text), _CHUNK):
         piece = np.frombuffer(text[at : at + _CHUNK], np.uint8)
-        found.append(np.flatnonzero(piece == ord("\n")) + at + 1)
-    starts = np.concatenate(found)
+        positions.append(np.flatnonzero(piece == ord("\n")) + at + 1)
+    starts = np.concatenate(positions)
     return starts if starts[-1] == len(text) else np.append(starts, len(text))

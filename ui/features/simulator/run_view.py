@@ -171,12 +171,12 @@ class SimulationView(Tabs):
         tables = (self.traced_table, self.counter_table, self.event_table, self.sample_table)
         for table in tables:
             table.set_look(theme, stale=stale)
-        for plot, found in (
+        for plot, agreement in (
             (self.to_reference, value.against_reference),
             (self.to_quantized, value.against_quantized),
         ):
             plot.set_theme(theme)
-            plot.render_counts(found.histogram)
+            plot.render_counts(agreement.histogram)
             plot.set_stale(stale)
         self.setTabVisible(OUTPUTS, bool(value.against_reference.elements))
         self.setTabVisible(OPERATIONS, bool(value.traced))
@@ -224,7 +224,9 @@ class SimulationView(Tabs):
             page = QWidget(split)
             layout = QVBoxLayout(page)
             layout.setContentsMargins(6, 6, 0, 0)
-            layout.addWidget(Label(title, page))
+            heading = Label(title, page)
+            heading.setWordWrap(True)
+            layout.addWidget(heading)
             layout.addWidget(plot, 1)
         split.setSizes([430, 270, 270])
         return split

@@ -13,10 +13,10 @@ from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QCheckBox,
     QGridLayout,
-    QHBoxLayout,
     QListView,
     QProgressBar,
     QPushButton,
+    QSizePolicy,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -29,6 +29,7 @@ from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.chip import LineDelegate
 from ui.shared.figure_cards import FigureCards
 from ui.shared.file_dialogs import ask_to_open
+from ui.shared.flow_row import FlowRow
 from ui.shared.labels import Label, literal
 from ui.shared.log_lines import Role
 from ui.shared.result_panel import ResultPanel, StageFrame
@@ -118,12 +119,9 @@ class SimulatorFiles(QWidget):
         self.fast.clicked.connect(self.fast_switched)
         self.trace = QCheckBox("Cycles by operation (PMU trace)", self)
         self.trace.clicked.connect(self.trace_switched)
-        switches = QHBoxLayout()
-        switches.setSpacing(18)
-        for switch in (self.fast, self.trace):
-            switches.addWidget(switch)
-        switches.addStretch(1)
-        grid.addLayout(switches, row, 1, 1, 3)
+        switches = FlowRow(self)
+        switches.add(self.fast, self.trace)
+        grid.addWidget(switches, row, 1, 1, 3)
 
     def _add_board(self, grid: QGridLayout, row: int) -> None:
         self.board = Label(self)
@@ -179,6 +177,7 @@ class SimulatorFiles(QWidget):
         name, value = Label(title, self), Label(self)
         value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         value.setMinimumWidth(80)
+        value.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         button = QPushButton("Choose\u2026", self)
         button.setAccessibleName(f"Choose {title.lower()}")
         for column, part in enumerate((name, value, button)):

@@ -22,6 +22,7 @@ from ui.shared.board_fit import BoardFitReader
 from ui.shared.labels import Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
+from ui.shared.tab_order import put_after, reading_order
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
@@ -91,6 +92,7 @@ class SuggestionCards(QScrollArea):
             former.deleteLater()
         self.setWidget(page)
         page.setAutoFillBackground(False)
+        put_after(self, reading_order(page))
 
     def show_preview(self, title: str, text: str) -> None:
         """Show the measured figures of a suggestion on its card."""
@@ -296,8 +298,8 @@ class SuggestionController(QObject):
         if last is not None and last.folder == folder and _same(last.project, project):
             return last.suggestions
         self.study.look()
-        found = self._found(project, program, folder)
-        self._seen = _CompiledState(folder, project, program, found, self.study.found)
+        suggestions = self._found(project, program, folder)
+        self._seen = _CompiledState(folder, project, program, suggestions, self.study.found)
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
@@ -306,8 +308,8 @@ class SuggestionController(QObject):
         """Compute the suggestions anew when the study has other figures."""
         seen = self._seen
         if seen is not None and self.study.found is not seen.studied:
-            found = self._found(seen.project, seen.program, seen.folder)
-            self._seen = replace(seen, suggestions=found, studied=self.study.found)
+            suggestions = self._found(seen.project, seen.program, seen.folder)
+            self._seen = replace(seen, suggestions=suggestions, studied=self.study.found)
             self.changed.emit()
 
     def apply(self, suggestion: Suggestion) -> None:
@@ -367,13 +369,13 @@ class SuggestionController(QObject):
 
     def _spared(self) -> tuple[Spared, ...]:
         """Return what the sensitivity study of the present configuration measured."""
-        found = self.study.found if self.study.is_current else None
-        if found is None:
+        sensitivity = self.study.found if self.study.is_current else None
+        if sensitivity is None:
             return ()
         return tuple(
-            Spared(each.unit.name, each.unit.kind, each.unit.matches, gain, found.samples)
-            for each in found.units
-            if (gain := found.gain_db(each)) is not None
+            Spared(unit.unit.name, unit.unit.kind, unit.unit.matches, gain, sensitivity.samples)
+            for unit in sensitivity.units
+            if (gain := sensitivity.gain_db(unit)) is not None
         )
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:

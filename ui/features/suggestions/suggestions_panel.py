@@ -13,7 +13,6 @@ from workbench.suggestions import Suggestion
 
 NOTHING = "Run Lower to get suggestions for less work on the CPU, better accuracy and less memory."
 NO_SUGGESTION = "No suggestions for the present configuration."
-STALE = "Run Lower to get suggestions for the present configuration."
 
 
 class SuggestionsPanel(ResultPanel):
@@ -28,7 +27,6 @@ class SuggestionsPanel(ResultPanel):
         self.preview = CandidatePreview(context.document, context.runner, context.history, self)
         self.preview.changed.connect(lambda: self._mark("state"))
         self.frames["lower"] = StageFrame("Suggestions", NOTHING, self._make, self)
-        # The cards themselves say that they are outdated.
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(self.frames["lower"])
@@ -41,14 +39,13 @@ class SuggestionsPanel(ResultPanel):
     def show_results(self) -> None:
         shown = self.read_program()
         self.show_frame("lower", shown)
-        self.frames["lower"].banner.hide()
         if shown is None:
             return
         suggestions: tuple[Suggestion, ...] = ()
         if shown.current:
             suggestions = self.suggesting.look_at(shown.value, shown.folder)
         gains = self.suggesting.gains()
-        self.cards.render_cards(suggestions, gains, NO_SUGGESTION if shown.current else STALE)
+        self.cards.render_cards(suggestions, gains, NO_SUGGESTION if shown.current else "")
         self._show_preview()
 
     def _make(self, content: QWidget) -> None:

@@ -235,8 +235,8 @@ class TimelinePanel(ResultPanel):
         place = self._chosen[0]
         for report in self._lowered.value.vela:
             if place < len(report.operations):
-                found = [c.offset for c in report.commands if c.operation == place]
-                return (report.delegate, found[-1]) if found else None
+                offsets = [c.offset for c in report.commands if c.operation == place]
+                return (report.delegate, offsets[-1]) if offsets else None
             place -= len(report.operations)
         return None
 

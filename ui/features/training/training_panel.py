@@ -25,8 +25,10 @@ from PySide6.QtWidgets import (
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import decibel
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
+from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
@@ -150,9 +152,10 @@ class TrainingForm(QWidget):
         )  # fmt: skip
         self.batch_norm.setSuffix(" epochs")
         self.patience = self._count(
-            "Stop after", standard.patience, 1, "Consecutive epochs without a better SQNR"
-        )
-        self.patience.setSuffix(" epochs without improvement")
+            "Stop without gain for", standard.patience, 1,
+            "Consecutive epochs without a better SQNR",
+        )  # fmt: skip
+        self.patience.setSuffix(" epochs")
 
     @property
     def is_complete(self) -> bool:
@@ -190,7 +193,7 @@ class TrainingForm(QWidget):
         return box
 
     def _count(self, label: str, value: int, least: int, meaning: str) -> QSpinBox:
-        spin = QSpinBox(self)
+        spin = SpinBox(self)
         spin.setRange(least, _MOST)
         spin.setValue(value)
         spin.valueChanged.connect(lambda _value: self.edited.emit())
@@ -230,7 +233,8 @@ class TrainingPanel(Panel):
         self.study.changed.connect(lambda: self._mark("state"))
         self.preview = CandidatePreview(context.document, context.runner, context.history, self)
         self.preview.changed.connect(self._show_weights)
-        self.note = _lines(self, hint=True)
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(context.notices.place_asked)
         self.sqnr = EpochPlot("SQNR after every epoch", "SQNR, predicted [dB]", "dB", self)
         self.loss = EpochPlot("Loss of every epoch", "loss, log10", "", self)
         plots = QWidget(self)
@@ -312,7 +316,8 @@ class TrainingPanel(Panel):
         lacks = project is not None and project.calibration is None
         reasons = ((lacks, NO_DATA), (over, OVER), (not self.form.is_complete, NO_FORM))
         self.train.setToolTip(literal(next((why for is_so, why in reasons if is_so), "")))
-        self.note.setText(self._sentence(result))
+        summary = self._summary(result) if result is not None else ""
+        self.note.render_study(self.study, summary, NO_DATA if lacks else "")
         epochs = result.epochs if result is not None else ()
         total = result.total if result is not None else self.form.epochs.value()
         self.sqnr.render_epochs(
@@ -326,26 +331,19 @@ class TrainingPanel(Panel):
             plot.set_stale(result is not None and not self.study.is_current)
         self._show_weights()
 
-    def _sentence(self, found: TrainingResult | None) -> str:
-        project, job = self.context.document.project, self.study.job
-        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
-        if found is None:
-            lacks = project is not None and project.calibration is None
-            return doing or (NO_DATA if lacks else NOTHING)
-        apart = f"{plural(found.held_out, 'sample')} held out of"
-        measured = apart if found.held_out else "all samples of"
+    def _summary(self, result: TrainingResult) -> str:
+        apart = f"{plural(result.held_out, 'sample')} held out of"
+        measured = apart if result.held_out else "all samples of"
         text = (
-            f"Before training {decibel(found.start_db)}, {_best(found)}; "
-            f"{plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
-            f"predicted on {measured} {found.data}."
+            f"Before training {decibel(result.start_db)}, {_best(result)}; "
+            f"{plural(len(result.epochs), 'epoch')} of {plural(result.samples, 'sample')}, "
+            f"predicted on {measured} {result.data}."
         )
-        if found.device != "cpu":
-            text += f" Trained on {found.device}."
-        if found.one_by_one:
+        if result.device != "cpu":
+            text += f" Trained on {result.device}."
+        if result.one_by_one:
             text += " Batch size 1 (required by the model)."
-        if not self.study.is_current:
-            text = f"Outdated: {text[0].lower()}{text[1:]}"
-        return f"{text} {doing}".strip()
+        return text
 
     def _show_weights(self) -> None:
         result, project = self.study.found, self.context.document.project
@@ -356,7 +354,7 @@ class TrainingPanel(Panel):
         why = NO_GAIN if result is not None and result.epochs and not result.best else NO_WEIGHTS
         for button, meaning in ((self.attempt, _TRY_TIP), (self.use, _USE_TIP)):
             button.setToolTip(literal(meaning if ready else why))
-        self.back.setToolTip("" if used else "These weights are in use")
+        self.back.setToolTip("" if used else "The model's weights are in use")
         self.attempt.setEnabled(ready and not is_used and not self.preview.is_running)
         self.use.setEnabled(ready and not is_used)
         self.use.setText("Weights in use" if is_used else _USE)
@@ -407,16 +405,14 @@ class TrainingPanel(Panel):
         self.context.document.apply(_BACK, lambda project: edits.use_trained(project, None))
 
 
-def _best(found: TrainingResult) -> str:
-    if found.epochs and not found.best:
+def _best(result: TrainingResult) -> str:
+    if result.epochs and not result.best:
         return "no improvement"
-    return f"best {decibel(found.best_db)}{f' after epoch {found.best}' if found.best else ''}"
+    return f"best {decibel(result.best_db)}{f' after epoch {result.best}' if result.best else ''}"
 
 
-def _lines(parent: QWidget, *, hint: bool = False) -> Label:
+def _lines(parent: QWidget) -> Label:
     label = Label(parent)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    if hint:
-        label.setObjectName("Hint")
     return label

@@ -260,7 +260,7 @@ class RunnerElf:
     @cached_property
     def families(self) -> tuple[str, ...]:
         """NPU generations it may be for; empty if unknown. U55 and U65 cannot be distinguished."""
-        return next((found for mark, found in _FAMILY_MARKS if mark in self.data), ())
+        return next((kinds for mark, kinds in _FAMILY_MARKS if mark in self.data), ())
 
     @cached_property
     def serves(self) -> bool:

@@ -143,8 +143,8 @@ def find(simulator: Simulator, settings: MachineSettings, named: str = "") -> In
     if on_path := shutil.which(simulator.binary):
         return Installed(simulator, Path(on_path), "on the PATH")
     for folder in _usual_folders(settings):
-        for found in _in_folder(folder, simulator):
-            return Installed(simulator, found, "in a usual folder")
+        for binary in _in_folder(folder, simulator):
+            return Installed(simulator, binary, "in a usual folder")
     return None
 
 

@@ -153,12 +153,12 @@ def _unreadable(path: Path, why: str) -> WorkbenchError:
 def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
     """Return the samples in one array."""
     dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
-    each = int(np.prod(shape))
+    elements = int(np.prod(shape))
     if name.endswith(".bin"):
-        size = each * dtype.itemsize
+        size = elements * dtype.itemsize
         if not array.size or array.size % size:
             raise _unfit(name, f"has {array.size:,} bytes", f"{size:,} a sample", dtype, shape)
-        flat = array.view(dtype).reshape(-1, each)
+        flat = array.view(dtype).reshape(-1, elements)
         return [as_standing(values, spec) for values in flat]
     if array.dtype != dtype:
         raise _unfit(name, f"is {array.dtype}", str(dtype), dtype, shape)

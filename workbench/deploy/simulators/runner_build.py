@@ -374,7 +374,7 @@ class _Follower:
         """Parse a piece of text of any size."""
         *lines, rest = (self._rest + text).split("\n")
         self._rest = rest[:_LONGEST]
-        for line in (each.rstrip() for each in lines):
+        for line in (raw.rstrip() for raw in lines):
             self.last = [*self.last[1 - _LINES_KEPT :], line]
             self._watching.live(line)
             if match := _PERCENT.match(line):
@@ -384,8 +384,8 @@ class _Follower:
 
 
 def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
-    found = [path for path in output.rglob(ELF) if path.is_file() and not path.is_symlink()]
-    elves = sorted(found, key=lambda path: path.stat().st_mtime)
+    files = [path for path in output.rglob(ELF) if path.is_file() and not path.is_symlink()]
+    elves = sorted(files, key=lambda path: path.stat().st_mtime)
     if not elves:
         raise _refused(
             f"The build finished without creating {ELF}.",

@@ -86,7 +86,7 @@ def _require_fit(file: Path, settings: Preprocess, spec: TensorSpec, option: str
         )
 
 
-def _remedy(settings: Preprocess, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+def _remedy(settings: Preprocess, shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     """Return what to change so that pictures get the wanted shape."""
     if len(wanted) != 3:
         return "Read the pictures in a callable that yields inputs of this shape."
@@ -97,7 +97,7 @@ def _remedy(settings: Preprocess, found: tuple[int, ...], wanted: tuple[int, ...
     if settings.shown != size:
         name = "crop" if settings.crop else "size"
         hints.append(f"{name}={size[0]}x{size[1]}")
-    if channels != (found[2] if last else found[0]):
+    if channels != (shape[2] if last else shape[0]):
         layouts = {1: "layout=gray", 3: "layout=rgb"}
         hints.append(layouts.get(channels, f"a callable: no layout has {channels} channels"))
     return f"Use {', '.join(hints)}." if hints else "Set order to first or last."

@@ -76,14 +76,14 @@ def drop_constants(module: fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if programs.is_control_flow(node):
             given: Any = node.args[_GIVEN]
-            node.update_arg(_GIVEN, tuple(each for each in given if each.op != "get_attr"))
+            node.update_arg(_GIVEN, tuple(operand for operand in given if operand.op != "get_attr"))
     programs.drop_unused(module.graph)
 
 
 def _handed(node: fx.Node, graph: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
     """Yield the operands of a branch, each with its placeholder."""
     given: Any = node.args[_GIVEN]
-    placeholders = [each for each in graph.graph.nodes if each.op == "placeholder"]
+    placeholders = [inner for inner in graph.graph.nodes if inner.op == "placeholder"]
     # Carried values come first.
     yield from zip(given, placeholders[len(placeholders) - len(given) :], strict=True)
 

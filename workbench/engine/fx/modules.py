@@ -107,11 +107,11 @@ def source_line(stack_trace: str | None) -> str:
 
     Folders are omitted. The innermost frame outside torch is used.
     """
-    found = [match for match in _FRAME.finditer(stack_trace or "") if match["file"][0] != "<"]
-    if not found:
+    frames = [match for match in _FRAME.finditer(stack_trace or "") if match["file"][0] != "<"]
+    if not frames:
         return ""
-    own = [match for match in found if not _TORCH.search(match["file"])]
-    frame = (own or found)[-1]
+    own = [match for match in frames if not _TORCH.search(match["file"])]
+    frame = (own or frames)[-1]
     file = re.split(r"[\\/]", frame["file"])[-1]
     code = frame["code"].strip()
     if len(code) > CODE_LENGTH:

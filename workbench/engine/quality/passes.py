@@ -85,7 +85,7 @@ def _refuse_present_statistics(module: torch.fx.GraphModule) -> None:
     Raises:
         WorkbenchError: every such batch norm.
     """
-    found = [
+    problems = [
         ErrorInfo(
             message=f"The batch norm {node.name} in module {programs.module_of(node) or 'forward'} "
             "has no running statistics: it normalizes with those of the present batch.",
@@ -99,8 +99,8 @@ def _refuse_present_statistics(module: torch.fx.GraphModule) -> None:
         and node.args[3] is None
         and str(node.args[0].target).startswith(_FOLDED_INTO)
     ]
-    if found:
-        raise WorkbenchError(found)
+    if problems:
+        raise WorkbenchError(problems)
 
 
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:

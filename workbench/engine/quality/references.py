@@ -118,8 +118,8 @@ class WorstSamples:
     def result(self) -> tuple[SampleQuality, ...]:
         """Return the worst samples: those with another class first, then by SQNR."""
 
-        def badness(found: SampleQuality) -> tuple[bool, float]:
-            same = found.float_class == found.quantized_class
-            return same, math.inf if found.sqnr_db is None else found.sqnr_db
+        def badness(sample: SampleQuality) -> tuple[bool, float]:
+            same = sample.float_class == sample.quantized_class
+            return same, math.inf if sample.sqnr_db is None else sample.sqnr_db
 
         return tuple(sorted(self.found, key=badness)[:KEPT])

@@ -153,9 +153,9 @@ def channels_of(module: fx.GraphModule) -> Channels:
                 if given in labels:
                     channels.fix(labels[given][1], "makes an output of the model")
         elif node.op == "call_function":
-            found = _labels_of(module, channels, labels, node)
-            if found is not None:
-                labels[node] = found
+            own_labels = _labels_of(module, channels, labels, node)
+            if own_labels is not None:
+                labels[node] = own_labels
     return channels
 
 
@@ -178,12 +178,12 @@ def _labels_of(
     if kind in _RECURRENT:
         _read_recurrently(channels, labels, node)
         return None
-    found = _passed_on(module, channels, labels, node)
-    if found is None:
+    own_labels = _passed_on(module, channels, labels, node)
+    if own_labels is None:
         for given in tracked:
             why = f"is read by {kind or node.target}, which mixes channels"
             channels.fix(labels[given][1], why)
-    return found
+    return own_labels
 
 
 def _passed_on(
@@ -194,10 +194,10 @@ def _passed_on(
     if kind in _JOINS:
         return _of_join(module, channels, labels, node)
     if kind in _MOVES:
-        found = _moved(module, labels, node)
-        if found is not None and kind in _SIZED:
-            channels.sizes.append((node, *found))
-        return found
+        moved = _moved(module, labels, node)
+        if moved is not None and kind in _SIZED:
+            channels.sizes.append((node, *moved))
+        return moved
     mine = labels.get(first) if isinstance(first, fx.Node) else None
     if mine is None or kind in _ALONE:
         return mine
@@ -243,14 +243,14 @@ def _of_layer(
             channels.cut(name, columns, mine[1])
         else:
             channels.fix(mine[1], "is read by a layer along another dimension")
-    made = channels.slices.get((name, rows))
-    if made is None:
-        made = channels.begin(tensor.shape[rows])
-        channels.cut(name, rows, made)
-        channels.made[name.removesuffix(".weight")] = made
+    layer_labels = channels.slices.get((name, rows))
+    if layer_labels is None:
+        layer_labels = channels.begin(tensor.shape[rows])
+        channels.cut(name, rows, layer_labels)
+        channels.made[name.removesuffix(".weight")] = layer_labels
     if bias_name is not None:
-        channels.cut(bias_name, 0, made)
-    return dimension, made
+        channels.cut(bias_name, 0, layer_labels)
+    return dimension, layer_labels
 
 
 def _groups_of(node: fx.Node) -> int:
@@ -311,28 +311,30 @@ def _of_join(
 ) -> _Labels | None:
     """Return the labels of an operator with two inputs; None if they do not fit together."""
     rank = _example(node).dim()
-    found: _Labels | None = None
+    joined: _Labels | None = None
     for given in node.args[:2]:
         if isinstance(given, fx.Node) and given in labels:
             place = labels[given][0] + rank - _example(given).dim()
-            if found is not None and (found[0] != place or len(found[1]) != len(labels[given][1])):
+            if joined is not None and (
+                joined[0] != place or len(joined[1]) != len(labels[given][1])
+            ):
                 return None
-            if found is not None:
-                channels.unite(found[1], labels[given][1])
-            found = place, labels[given][1]
-    assert found is not None
+            if joined is not None:
+                channels.unite(joined[1], labels[given][1])
+            joined = place, labels[given][1]
+    assert joined is not None
     for given in node.args[:2]:
         if not isinstance(given, fx.Node) or given in labels:
             continue
         name = _constant_name(given)
         shape = operator.attrgetter(name)(module).shape if name else _example(given).shape
-        place = found[0] - (rank - len(shape))
+        place = joined[0] - (rank - len(shape))
         if place < 0 or shape[place] == 1:
             continue
         if name is None:
             return None
-        channels.cut(name, place, found[1])
-    return found
+        channels.cut(name, place, joined[1])
+    return joined
 
 
 def _of_reduction(node: fx.Node, mine: _Labels) -> _Labels | None:
@@ -394,8 +396,8 @@ def scores(module: fx.GraphModule, channels: Channels) -> dict[int, float]:
         for label, share in zip(labels.tolist(), shares, strict=True):
             if label >= 0:
                 part[channels.root(label)] = part.get(channels.root(label), 0.0) + share
-    made, read, scaled = parts
-    return {root: made[root] * read.get(root, 1.0) * scaled.get(root, 1.0) for root in made}
+    written, read, scaled = parts
+    return {root: written[root] * read.get(root, 1.0) * scaled.get(root, 1.0) for root in written}
 
 
 def prune(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[int, int]]:
@@ -500,7 +502,7 @@ def cluster(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[i
 
 def layer_weights(module: fx.GraphModule) -> dict[str, int]:
     """Return the dimension of the output channels of each weight of a layer, by its name."""
-    found: dict[str, int] = {}
+    dimensions: dict[str, int] = {}
     for node in module.graph.nodes:
         if node.target in _GROUPS_AT or node.target is _LINEAR:
             weights = [node.args[1]]
@@ -509,8 +511,8 @@ def layer_weights(module: fx.GraphModule) -> dict[str, int]:
         else:
             continue
         rows = 1 if node.target in _COLUMNS_FIRST else 0
-        found |= {name: rows for name in map(_constant_name, weights) if name is not None}
-    return found
+        dimensions |= {name: rows for name in map(_constant_name, weights) if name is not None}
+    return dimensions
 
 
 def _distinct(weight: torch.Tensor, dimension: int) -> int:

@@ -108,7 +108,7 @@ def _activation_observers(
         for node in prepared.graph.nodes
         if node.op == "call_module"
     }
-    found = []
+    own = []
     for node, observer in observers.items():
         source = node.args[0]
         while source in observers:
@@ -117,7 +117,7 @@ def _activation_observers(
         is_plain = hasattr(observer, "min_val") and not hasattr(observer, "placing")
         is_plain = is_plain and not hasattr(observer, "dynamic")
         if is_plain and source.op != "get_attr":
-            found.append((f"{inside}{source.name}", observer))
+            own.append((f"{inside}{source.name}", observer))
     for below, branch in branches_of(prepared):
-        found += _activation_observers(branch, f"{inside}{below}")
-    return found
+        own += _activation_observers(branch, f"{inside}{below}")
+    return own

@@ -261,11 +261,11 @@ def chosen_ranges(context: StageContext) -> tuple[dict[str, tuple[float, float]]
     if taker is None:
         taker = RangeTaker()
         context.store.keep(_TAKER, "", taker)
-    found, declined = read_chosen(context.project, context.path("calibrate"), taker)
+    taken, declined = read_chosen(context.project, context.path("calibrate"), taker)
     by_choice: dict[RangeMethod, list[str]] = {}
     for row, chosen in declined:
         by_choice.setdefault(chosen, []).append(row.node)
-    return found, [_sentence(chosen, tensors) for chosen, tensors in by_choice.items()]
+    return taken, [_sentence(chosen, tensors) for chosen, tensors in by_choice.items()]
 
 
 def _sentence(chosen: RangeMethod, tensors: list[str]) -> str:

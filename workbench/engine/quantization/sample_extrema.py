@@ -91,16 +91,16 @@ class Witness:
                 arrays[f"shadow_{name}"] = self.shadow._buffers[name].detach().clone()  # noqa: SLF001
         return arrays
 
-    def recall(self, found: Mapping[str, torch.Tensor]) -> None:
+    def recall(self, stored: Mapping[str, torch.Tensor]) -> None:
         """Use the statistics of another recorder of the same tensors."""
-        ends = [(low, high) for low, high in found["witness_ends"].tolist()]
-        self.extremes = dict(zip(found["witness_samples"].tolist(), ends, strict=True))
-        values, zeros, self.squares, infinite = found["witness_sums"].tolist()
+        ends = [(low, high) for low, high in stored["witness_ends"].tolist()]
+        self.extremes = dict(zip(stored["witness_samples"].tolist(), ends, strict=True))
+        values, zeros, self.squares, infinite = stored["witness_sums"].tolist()
         self.values, self.zeros = int(values), int(zeros)
         self.infinite = None if infinite < 0 else int(infinite)
         if self.shadow is not None:
             for name in _SHADOW:
-                self.shadow._buffers[name] = found[f"shadow_{name}"].clone()  # noqa: SLF001
+                self.shadow._buffers[name] = stored[f"shadow_{name}"].clone()  # noqa: SLF001
 
 
 class Witnesses:
@@ -127,10 +127,10 @@ class Witnesses:
                 stack.enter_context(watched_observer(observer, watched))
             yield
 
-    def recall(self, name: str, found: Mapping[str, torch.Tensor]) -> None:
+    def recall(self, name: str, stored: Mapping[str, torch.Tensor]) -> None:
         """Use an ``account`` for one recorder instead of recording."""
         if name in self.by_name:
-            self.by_name[name].recall(found)
+            self.by_name[name].recall(stored)
             self._recalled.add(name)
 
     def account(self, name: str) -> dict[str, torch.Tensor]:

@@ -59,16 +59,16 @@ class StatisticsMemory:
                 with suppress(OSError, ValueError, KeyError):
                     self._take(load_arrays(self.cache.folder(name)))
 
-    def add(self, found: Mapping[str, State], samples: list[int]) -> None:
+    def add(self, states: Mapping[str, State], samples: list[int]) -> None:
         """Store new statistics."""
         self.samples = list(samples)
         self._make_room()
-        self.known.update(found)
-        text = " ".join(sorted(found))
+        self.known.update(states)
+        text = " ".join(sorted(states))
         name = hashlib.sha256(f"statistics {self.data} {text}".encode()).hexdigest()
         arrays = {
             f"{key}/{field}": value.numpy()
-            for key, state in found.items()
+            for key, state in states.items()
             for field, value in state.items()
         }
         with self.cache.writing(name) as folder:

@@ -205,10 +205,10 @@ def equalize(module: fx.GraphModule) -> int:
 
 
 def _pairs(module: fx.GraphModule) -> list[tuple[Layer, Layer]]:
-    found = list(layers(module))
-    by_input = {layer.node.all_input_nodes[0]: layer for layer in found}
+    all_layers = list(layers(module))
+    by_input = {layer.node.all_input_nodes[0]: layer for layer in all_layers}
     pairs = []
-    for first in found:
+    for first in all_layers:
         end = first.end
         while len(end.users) == 1:
             second = by_input.get(end)
@@ -294,7 +294,7 @@ def smooth(module: fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]]) 
         if norm not in watch.peaks:
             continue
         peaks = watch.peaks[norm].clamp(min=_LEAST_PEAK)
-        weights = torch.stack([each.weight.abs().amax(0) for each in linears]).amax(0)
+        weights = torch.stack([layer.weight.abs().amax(0) for layer in linears]).amax(0)
         factors = peaks**_STRENGTH / weights.clamp(min=_LEAST_PEAK) ** (1.0 - _STRENGTH)
         factors = factors.clamp(min=_LEAST_PEAK)
         for place in (2, 3):

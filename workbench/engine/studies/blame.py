@@ -101,10 +101,10 @@ class _Search:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
         kept = [*self._study.stage.project.kept_off(), *off]
         self._report(0.0, f"{len(off)} of {len(self._found) + len(self._left)} kept off the NPU")
-        said = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
+        refusal = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
         self._tried += 1
         self._tell(is_done=False)
-        return said
+        return refusal
 
     def _report(self, share: float, message: str) -> None:
         """Report where the present attempt is; ``share`` of it is done."""
@@ -113,8 +113,8 @@ class _Search:
         if share and now - self._reported < PROGRESS_PERIOD_S:
             return
         self._reported = now
-        told = f"attempt {self._tried + 1} of about {self._total}: {message}"
-        self._study.report(done, self._total * _STEPS, told)
+        text = f"attempt {self._tried + 1} of about {self._total}: {message}"
+        self._study.report(done, self._total * _STEPS, text)
 
     @property
     def _total(self) -> int:
@@ -127,5 +127,5 @@ class _Search:
             is_done=is_done,
         )  # fmt: skip
         total = self._tried if is_done else self._total
-        said = f"attempt {self._tried} of {'' if is_done else 'about '}{total}"
-        self._study.tell(document, self._tried * _STEPS, total * _STEPS, said)
+        progress = f"attempt {self._tried} of {'' if is_done else 'about '}{total}"
+        self._study.tell(document, self._tried * _STEPS, total * _STEPS, progress)

@@ -57,7 +57,7 @@ def run(study: StudyContext) -> None:
 
 def _listed(study: StudyContext, name: str) -> list[str]:
     given = study.options.get(name)
-    return [str(each) for each in given] if isinstance(given, list) else []
+    return [str(item) for item in given] if isinstance(given, list) else []
 
 
 def _variant(project: Project, target: str, config: str) -> Project:

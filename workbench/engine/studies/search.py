@@ -123,8 +123,8 @@ def _params(candidate: Candidate) -> dict[str, str]:
 
 
 class _Search:
-    def __init__(self, study: StudyContext, found: SearchResult) -> None:
-        self._study, self._found = study, found
+    def __init__(self, study: StudyContext, result: SearchResult) -> None:
+        self._study, self._found = study, result
         context = study.stage
         target, choice = target_of(context.project.target.id), context.project.target
         self._choices = [
@@ -149,7 +149,7 @@ class _Search:
                 Place(kind="option", id="train"),
                 code="search-training-in-workers",
             )
-        made = (
+        pool = (
             Workers(
                 count, context.folder, context.cache, accelerate=context.accelerate,
                 scheduler=scheduler,
@@ -157,7 +157,7 @@ class _Search:
             if count > 1 or scheduler
             else nullcontext()
         )  # fmt: skip
-        with made as workers:
+        with pool as workers:
             count = workers.count if workers else 1
             idle = 0
             while len(self._found.candidates) < self._found.total and idle < 50:
@@ -179,14 +179,14 @@ class _Search:
                 seed=len(self._found.candidates), multivariate=True, constant_liar=True,
                 constraints_func=lambda trial: trial.user_attrs.get(_CONSTRAINTS, (1.0,) * 4),
             )  # fmt: skip
-            made = optuna.create_study(
+            study = optuna.create_study(
                 sampler=sampler, directions=["maximize", "minimize", "minimize"],
             )  # fmt: skip
         for candidate in self._found.candidates:
-            self._tell_former(made, candidate)
+            self._tell_former(study, candidate)
         for choices in self._staircase():
-            made.enqueue_trial(choices, skip_if_exists=True)
-        return made
+            study.enqueue_trial(choices, skip_if_exists=True)
+        return study
 
     def _staircase(self) -> list[dict[str, str]]:
         """Return configurations that change one thing after the other.
@@ -211,7 +211,7 @@ class _Search:
             steps.append(dict(plain))
         return steps[: max(2, self._found.total // 2 + 2 * len(widths))]
 
-    def _tell_former(self, made: optuna.Study, candidate: Candidate) -> None:
+    def _tell_former(self, study: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures
         kinds = {unit.name: self._choices for unit in self._found.units}
         kinds |= {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
@@ -223,7 +223,7 @@ class _Search:
             return
         categories = optuna.distributions.CategoricalDistribution
         excesses = self._found.enforced.excesses(figures)
-        made.add_trial(
+        study.add_trial(
             optuna.trial.create_trial(
                 params=params,
                 distributions={name: categories(kind) for name, kind in kinds.items()},

@@ -55,9 +55,9 @@ def run(study: StudyContext) -> None:
     _measure(study, switching, result.model_copy(update={"total": total}))
 
 
-def _measure(study: StudyContext, switching: Switching, found: SensitivityResult) -> None:
+def _measure(study: StudyContext, switching: Switching, result: SensitivityResult) -> None:
     """Measure the remaining samples, and write the sums after each one."""
-    context, total = study.stage, found.total
+    context, total = study.stage, result.total
     steps = SwitchedSteps(switching.program)
     missed: list[Sample] = []
     with stepping(context.hot("export").module(check_guards=False)) as floating:
@@ -67,16 +67,16 @@ def _measure(study: StudyContext, switching: Switching, found: SensitivityResult
             if sample.begins or not steps.remembers(sample):
                 missed = []
             missed.append(sample)
-            if number < found.samples:
+            if number < result.samples:
                 continue
             # Measured samples are run again only to restore the state of later ones.
             for group in missed:
                 with torch.inference_mode():
                     measured = _Measured(study, switching, steps, group, floating(group))
-                    added = measured.onto(found, total)
-            found, missed = added, []
-            study.tell(found, number + 1, total, f"sample {number + 1}")
-    study.tell(found.model_copy(update={"total": found.samples}), found.samples, total, "")
+                    added = measured.onto(result, total)
+            result, missed = added, []
+            study.tell(result, number + 1, total, f"sample {number + 1}")
+    study.tell(result.model_copy(update={"total": result.samples}), result.samples, total, "")
 
 
 class _Measured:
@@ -92,11 +92,11 @@ class _Measured:
         self._floats = steps.run(_FLOATS, frozenset())
         self._quantized = steps.run(_QUANTIZED, switching.program.switches)
 
-    def onto(self, found: SensitivityResult, total: int) -> SensitivityResult:
+    def onto(self, result: SensitivityResult, total: int) -> SensitivityResult:
         """Return the sums with this sample's added."""
         steps, switches = self._steps, self._switching.program.switches
         units = []
-        for index, unit in enumerate(found.units):
+        for index, unit in enumerate(result.units):
             self._study.stage.check_cancelled()
             only = self._switching.only(index)
             opened = self._switching.inside(index)
@@ -109,13 +109,13 @@ class _Measured:
             units.append(unit.model_copy(update=update))
         whole = self._noise(steps.outputs(self._quantized))
         hits = Noise(hits=self._hit(self._reference[0]))
-        return found.model_copy(
+        return result.model_copy(
             update={
-                "samples": found.samples + 1,
+                "samples": result.samples + 1,
                 "total": total,
-                "labelled": found.labelled and self._sample.label is not None,
-                "quantized": found.quantized.plus(whole),
-                "floating": found.floating.plus(hits),
+                "labelled": result.labelled and self._sample.label is not None,
+                "quantized": result.quantized.plus(whole),
+                "floating": result.floating.plus(hits),
                 "units": tuple(units),
             }
         )

@@ -163,7 +163,7 @@ def _unit(
 ) -> Unit:  # fmt: skip
     named = [programs.module_of(node) for node in members]
     modules = list(dict.fromkeys(m for n in named for m in (n, folded.get(n, n))))
-    others = {programs.module_of(n) for each in every if each is not members for n in each}
+    others = {programs.module_of(n) for group in every if group is not members for n in group}
     operators = tuple(programs.op_of(node) for node in members)
     weights = _weights(members, program)
     if not all(modules) or any(_covers(m, other) for m in modules for other in others):

@@ -101,8 +101,8 @@ class _Training:
         )
         weights = self._student.weights()
         self._untrained = {name: tensor.detach().clone() for name, tensor in weights.items()}
-        found = load_checkpoint(study.folder, self._student, self._optimizer)
-        self._found = found or self._first(device)
+        checkpoint = load_checkpoint(study.folder, self._student, self._optimizer)
+        self._found = checkpoint or self._first(device)
         self._said = 0.0
 
     def run(self) -> None:
@@ -192,13 +192,13 @@ class _Training:
             return math.nan
         return sums.sqnr_db if sums.sqnr_db is not None else 0.0
 
-    def _keep_best(self, found: TrainingResult, number: int) -> TrainingResult:
+    def _keep_best(self, result: TrainingResult, number: int) -> TrainingResult:
         folder = self._study.folder
         folder.mkdir(parents=True, exist_ok=True)
         name = f"best-{number}.safetensors"
         write_tensors(self._student.weights(), folder / name)
         digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        return found.model_copy(update={"best": number, "weights": name, "digest": digest})
+        return result.model_copy(update={"best": number, "weights": name, "digest": digest})
 
     def _not_a_number(self, number: int) -> Exception:
         best = self._found.best

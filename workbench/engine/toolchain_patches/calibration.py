@@ -66,7 +66,7 @@ def frozen_weight_observers(prepared: fx.GraphModule) -> Iterator[int]:
     Yields:
         The number of observers concerned.
     """
-    observers = {id(each): each for each in weight_observers(prepared).values()}
+    observers = {id(watcher): watcher for watcher in weight_observers(prepared).values()}
     with ExitStack() as stack:
         for observer in observers.values():
             stack.enter_context(replaced(observer, "forward", _once(observer)))

@@ -156,9 +156,9 @@ def layouts_moved_to_values() -> Iterator[list[str]]:
 
     def move(self: Any, node: fx.Node, frontier: fx.Node, previous: fx.Node) -> None:
         values = frontier.all_input_nodes
-        sizes = [each.meta["val"].numel() for each in values]
+        sizes = [operand.meta["val"].numel() for operand in values]
         shape = frontier.meta["val"].shape
-        laid_out = [each for each in values[1:] if each.meta["val"].shape == shape]
+        laid_out = [operand for operand in values[1:] if operand.meta["val"].shape == shape]
         if len(laid_out) != 1 or sizes[0] != 1 or shape.numel() == 1:
             stock(self, node, frontier, previous)
             return
@@ -411,7 +411,7 @@ def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
         while at.meta.get(TAG) == tag and _moves(at):
             chain.append(at)
             at = at.args[0]
-        grids = {tuple(each.args[1:]) for each in chain if has_grid(each)}
+        grids = {tuple(member.args[1:]) for member in chain if has_grid(member)}
         if at.meta.get(TAG) != tag and len(grids) == 1 and _is_in_order(chain):
             yield chain
 

@@ -164,8 +164,8 @@ def _watched(module: fx.GraphModule) -> Iterator[None]:
 
     def erased(node: fx.Node) -> None:
         place = node.meta.get(_PLACE)
-        for each in new if place is not None else ():
-            each.meta.setdefault(_PLACE, place)
+        for added in new if place is not None else ():
+            added.meta.setdefault(_PLACE, place)
         new.clear()
 
     parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
@@ -195,11 +195,11 @@ def _fill(graph: fx.Graph, before: Known) -> None:
         if place is None:
             gap.append(node)
             continue
-        reads = any(each in node.all_input_nodes for each in gap)
+        reads = any(member in node.all_input_nodes for member in gap)
         later = place if place in replaced else None
         source = later if reads or earlier not in replaced else earlier
-        for each in gap if source is not None else ():
-            each.meta[_PLACE] = source
+        for member in gap if source is not None else ():
+            member.meta[_PLACE] = source
         earlier, gap = place, []
-    for each in gap if earlier in replaced else ():
-        each.meta[_PLACE] = earlier
+    for member in gap if earlier in replaced else ():
+        member.meta[_PLACE] = earlier

@@ -351,11 +351,11 @@ def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iter
     places: list[str] = []
 
     def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
-        made = stock(self, exported_program, graph_module)
+        result = stock(self, exported_program, graph_module)
         is_u55 = bool(self.tosa_spec.is_U55_subset)
-        places.extend(change(made.graph, is_u55, exported_program))
-        made.recompile()
-        return made
+        places.extend(change(result.graph, is_u55, exported_program))
+        result.recompile()
+        return result
 
     ArmPassManager.transform_to_backend_pipeline = transform
     try:
@@ -405,25 +405,29 @@ def _padded(graph: fx.Graph, value: fx.Node, pads: list[int]) -> fx.Node:
     held = value.meta["val"]
     top, bottom, left, right = pads
     sizes = _sizes(graph, value, [0, 0, top, bottom, left, right, 0, 0])
-    made = graph.call_function(_OPS.PAD.default, (value, sizes))
-    made.kwargs = {"value": torch.iinfo(held.dtype).min}
+    padded = graph.call_function(_OPS.PAD.default, (value, sizes))
+    padded.kwargs = {"value": torch.iinfo(held.dtype).min}
     n, height, width, channels = held.shape
     shape = n, height + top + bottom, width + left + right, channels
-    made.meta = {**value.meta, "val": held.new_empty(shape)}
-    return made
+    padded.meta = {**value.meta, "val": held.new_empty(shape)}
+    return padded
 
 
 def _sizes(graph: fx.Graph, value: fx.Node, sizes: list[int]) -> fx.Node:
     """Return a constant of integers that an operator on a value takes."""
-    made = graph.call_function(_OPS.CONST_SHAPE.default, (sizes,))
-    made.meta = {**value.meta, "val": sizes, TosaSpecialDtype.meta_key(): TosaSpecialDtype.SHAPE}
-    return made
+    sizes_node = graph.call_function(_OPS.CONST_SHAPE.default, (sizes,))
+    sizes_node.meta = {
+        **value.meta,
+        "val": sizes,
+        TosaSpecialDtype.meta_key(): TosaSpecialDtype.SHAPE,
+    }
+    return sizes_node
 
 
 def _reshaped(graph: fx.Graph, value: fx.Node, shape: list[int]) -> fx.Node:
-    made = graph.call_function(_OPS.RESHAPE.default, (value, _sizes(graph, value, shape)))
-    made.meta = {**value.meta, "val": value.meta["val"].reshape(shape)}
-    return made
+    reshaped = graph.call_function(_OPS.RESHAPE.default, (value, _sizes(graph, value, shape)))
+    reshaped.meta = {**value.meta, "val": value.meta["val"].reshape(shape)}
+    return reshaped
 
 
 def _source(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:

@@ -126,7 +126,7 @@ def _fold_constants(module: fx.GraphModule) -> None:
     for node in list(module.graph.nodes):
         if node.op == "get_attr":
             values[node] = operator.attrgetter(node.target)(module)
-        elif _is_foldable(node) and all(each in values for each in node.all_input_nodes):
+        elif _is_foldable(node) and all(source in values for source in node.all_input_nodes):
             args = fx.map_arg((node.args, node.kwargs), values.__getitem__)
             with torch.no_grad():
                 values[node] = node.target(*args[0], **args[1])

@@ -157,9 +157,9 @@ class _TreesOfArguments:
                 yield from self._trees.tree_iter(value)
 
 
-def _whole(made: type, stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _whole(kind: type, stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def create_arg(self: Any, values: Any) -> Any:
-        return made(values) if all_literal(values) else stock(self, values)
+        return kind(values) if all_literal(values) else stock(self, values)
 
     return create_arg
 
@@ -255,10 +255,10 @@ def _tree_leaves(pytree: Any, rebuild: Rebuild) -> Callable[..., Any]:
 @cache
 def _spares_literals(kinds: Any) -> bool:
     """Tell whether ``kinds`` is a type, or a tuple of types, that no literal is an instance of."""
-    each = kinds if isinstance(kinds, tuple) else (kinds,)
+    allowed = kinds if isinstance(kinds, tuple) else (kinds,)
     return all(
         isinstance(kind, type) and not any(issubclass(plain, kind) for plain in LITERALS)
-        for kind in each
+        for kind in allowed
     )
 
 

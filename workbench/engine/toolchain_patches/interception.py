@@ -201,9 +201,9 @@ def watched_passes(
 
     def watched_generate(*arguments: Any, **named: Any) -> Any:
         edge(False)
-        made = generate(*arguments, **named)
+        result = generate(*arguments, **named)
         edge(True)
-        return made
+        return result
 
     def watched_transform(self: Any, *arguments: Any) -> Any:
         nonlocal done, total

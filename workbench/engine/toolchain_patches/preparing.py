@@ -62,11 +62,11 @@ class TransformMemory:
             self.hits += 1
             self._transformed.move_to_end(key)
             return same(self._transformed[key])
-        made = stock(manager, module)
-        self._transformed[key] = same(made)
+        result = stock(manager, module)
+        self._transformed[key] = same(result)
         if len(self._transformed) > self.entries:
             self._transformed.popitem(last=False)
-        return made
+        return result
 
 
 @contextmanager

@@ -58,8 +58,8 @@ def first_table(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
     exact = values.reshape(-1).to(torch.float64) / out.get_scale_per_tensor()
     exact = torch.where(torch.isfinite(exact), exact.clamp(out.qmin, out.qmax), torch.nan)
     errors = [
-        (_read(each, codes, 2.0**by).clamp(out.qmin, out.qmax) - exact).abs().nan_to_num(0.0)
-        for each, by in ((table, shift), (wide, more))
+        (_read(values, codes, 2.0**by).clamp(out.qmin, out.qmax) - exact).abs().nan_to_num(0.0)
+        for values, by in ((table, shift), (wide, more))
     ]
     flat, reaching = (int((error > _FLAT).sum()) for error in errors)
     return (wide, more) if reaching + _FEW < flat else (table, shift)
@@ -91,15 +91,15 @@ def windows_of(function: Any, into: Any, out: Any) -> tuple[list[Window], torch.
     while len(windows) < _MOST_WINDOWS:
         error = torch.where(defined, (exact - now).abs(), 0.0)
         wrong = codes[error > _ALLOWED]
-        made = _window(codes, exact, now, defined, wrong) if len(wrong) else None
-        if made is None:
+        window = _window(codes, exact, now, defined, wrong) if len(wrong) else None
+        if window is None:
             break
-        entered = ((codes - made.centre) << made.shift).clamp(-_CODES, _CODES - 1)
-        better = (now + _read(made.table, entered, 2.0**-_BITS)).clamp(-_CODES, _CODES - 1)
+        entered = ((codes - window.centre) << window.shift).clamp(-_CODES, _CODES - 1)
+        better = (now + _read(window.table, entered, 2.0**-_BITS)).clamp(-_CODES, _CODES - 1)
         left = torch.where(defined, (exact - better).abs(), 0.0)
         if left.sum() >= error.sum():
             break
-        windows.append(made)
+        windows.append(window)
         now = better
     return windows, now.clamp(low, high).to(torch.int64)
 
@@ -146,9 +146,13 @@ def tables_refined() -> Iterator[list[str]]:
     refined: list[str] = []
 
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
-        found = {node: _windows(self, node) for node in list(graph_module.graph.nodes)}
-        added = [_add(self, node, windows) for node, windows in found.items() if windows]
-        refined.extend(node.name for node, more in found.items() if more or _reaches(self, node))
+        windows_by_node = {node: _windows(self, node) for node in list(graph_module.graph.nodes)}
+        added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
+        refined.extend(
+            node.name
+            for node, windows in windows_by_node.items()
+            if windows or _reaches(self, node)
+        )
         result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.

@@ -68,7 +68,7 @@ class _Writer:
     def __call__(self, target: Any, *args: Any) -> fx.Node:
         with self._module.graph.inserting_before(self._node):
             node = self._module.graph.call_function(target, args)
-        values = fx.map_arg(args, lambda each: each.meta["val"])
+        values = fx.map_arg(args, lambda argument: argument.meta["val"])
         node.meta = {**self._meta, "val": target(*values)}
         return node
 
@@ -101,12 +101,12 @@ class _Writer:
         """The shape of the node's value."""
         return [*self._node.meta["val"].shape]
 
-    def replace(self, made: Any) -> None:
+    def replace(self, result: Any) -> None:
         """Put what was made in the place of the node, or of the parts of its tuple."""
-        if not isinstance(made, tuple):
-            self._node.replace_all_uses_with(made)
+        if not isinstance(result, tuple):
+            self._node.replace_all_uses_with(result)
         for reader in list(self._node.users):
-            reader.replace_all_uses_with(made[reader.args[1]])
+            reader.replace_all_uses_with(result[reader.args[1]])
             self._module.graph.erase_node(reader)
         self._module.graph.erase_node(self._node)
 
@@ -150,7 +150,7 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
     _write_without_changes(module)
     known, made_of = _known_values(module)
     done = list[str]()
-    for node in [each for each in known if each.op == "call_function"]:
+    for node in [known_node for known_node in known if known_node.op == "call_function"]:
         readers = [reader for reader in node.users if reader not in known]
         small = known[node].numel() <= max(made_of[node], _SMALL)
         if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
@@ -159,7 +159,11 @@ def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[s
             for reader in readers:
                 reader.replace_input_with(node, constant)
             done.append(node.name)
-    for node in [each for each in known if each.op == "get_attr" and _is_limited(known[each])]:
+    for node in [
+        known_node
+        for known_node in known
+        if known_node.op == "get_attr" and _is_limited(known[known_node])
+    ]:
         value = _unlimited(known[node].clone())
         node.replace_all_uses_with(_Writer(module, node).constant("mask_folded", value))
         done.append(node.name)
@@ -184,8 +188,8 @@ def _known_values(
             result = node.target(*args, **kwargs)
             if isinstance(result, torch.Tensor):
                 known[node] = result
-                made_of[node] = sum(made_of[each] for each in node.all_input_nodes)
-    for node in reversed([each for each in known if each.op == "call_function"]):
+                made_of[node] = sum(made_of[source] for source in node.all_input_nodes)
+    for node in reversed([source for source in known if source.op == "call_function"]):
         left = _is_masked(known[node]) and not _is_limited(known[node])
         if left and any(reader not in known for reader in node.users):
             del known[node]
@@ -198,8 +202,10 @@ def _write_without_changes(module: fx.GraphModule) -> None:
         changed = node.args[0] if node.args else None
         if not isinstance(changed, fx.Node) or changed.op != "call_function":
             continue
-        name, made = _name(node), getattr(changed.target, "_schema", None)
-        is_own = made is not None and all(each.alias_info is None for each in made.returns)
+        name, schema = _name(node), getattr(changed.target, "_schema", None)
+        is_own = schema is not None and all(
+            argument.alias_info is None for argument in schema.returns
+        )
         if name.endswith("_") and len(changed.users) == 1 and is_own:
             overload = str(node.target).rpartition(".")[2]
             node.target = getattr(getattr(_ATEN, name[:-1], None), overload, node.target)
@@ -250,11 +256,11 @@ def _fill_of(node: fx.Node) -> Any:
 def _filled(module: fx.GraphModule, node: fx.Node, fill: Any) -> fx.Node:
     """Replace an operator that only takes the shape of its input by one without inputs."""
     write, value = _Writer(module, node), node.meta["val"]
-    made = write(_ATEN.full.default, list(value.shape), fill)
-    made.kwargs = {"dtype": value.dtype}
-    made.meta["val"] = value
-    write.replace(made)
-    return made
+    filled = write(_ATEN.full.default, list(value.shape), fill)
+    filled.kwargs = {"dtype": value.dtype}
+    filled.meta["val"] = value
+    write.replace(filled)
+    return filled
 
 
 _COUNTING = ("arange", "linspace", "eye", "tril_indices", "triu_indices")
@@ -275,7 +281,7 @@ def _is_foldable(node: fx.Node, known: dict[fx.Node, torch.Tensor]) -> bool:
     if torch.Tag.nondeterministic_seeded in node.target.tags or _is_written(node):
         return False
     inputs = node.all_input_nodes
-    return all(each in known for each in inputs) and bool(inputs or _name(node) in _MAKING)
+    return all(source in known for source in inputs) and bool(inputs or _name(node) in _MAKING)
 
 
 def _is_written(node: fx.Node) -> bool:
@@ -371,17 +377,17 @@ def write_plainly(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     done = list[str]()
     for node in _floating_calls(module, *_PLAIN):
         write = _Writer(module, node)
-        made = _PLAIN[node.target](write, *node.args, **node.kwargs)
-        if made is not None:
-            write.replace(made)
+        written = _PLAIN[node.target](write, *node.args, **node.kwargs)
+        if written is not None:
+            write.replace(written)
             done.append(node.name)
     return _finished(module, done)
 
 
 def _mean(write: _Writer, x: fx.Node, size: Any) -> fx.Node | None:
-    is_whole = all(each == 1 for each in size)
+    is_whole = all(axis == 1 for axis in size)
     return (
-        write(_ATEN.mean.dim, x, [-each - 1 for each in range(len(size))], True)
+        write(_ATEN.mean.dim, x, [-axis - 1 for axis in range(len(size))], True)
         if is_whole
         else None
     )
@@ -413,9 +419,9 @@ def _max_pool(
 def _largest(write: _Writer, x: fx.Node, size: Any) -> tuple[fx.Node, fx.Node] | None:
     """Take the largest of the whole extent as such, where nothing reads its index."""
     is_read = any(reader.args[1] != 0 and reader.users for reader in write.readers)
-    if is_read or any(each != 1 for each in size):
+    if is_read or any(axis != 1 for axis in size):
         return None
-    largest = write(_ATEN.amax.default, x, [-each - 1 for each in range(len(size))], True)
+    largest = write(_ATEN.amax.default, x, [-axis - 1 for axis in range(len(size))], True)
     return largest, largest
 
 
@@ -442,8 +448,8 @@ def _log_of_sum(write: _Writer, x: fx.Node, dims: Any, keep: bool = False) -> fx
     largest = write(_ATEN.amax.default, x, dims, True)
     small = write(_ATEN.exp.default, write(_ATEN.sub.Tensor, x, largest))
     total = write(_ATEN.log.default, write(_ATEN.sum.dim_IntList, small, dims, True))
-    made = write(_ATEN.add.Tensor, total, largest)
-    return made if keep else write(_ATEN.squeeze.dims, made, dims)
+    total_log = write(_ATEN.add.Tensor, total, largest)
+    return total_log if keep else write(_ATEN.squeeze.dims, total_log, dims)
 
 
 def _rolled(write: _Writer, x: fx.Node, shifts: Any, dims: Any = ()) -> fx.Node | None:
@@ -467,9 +473,9 @@ def _same(
     sizes = weight.meta["val"].shape[2:]
     apart = (*(rest[0] if rest else (1,)),) * (len(sizes) if not rest or len(rest[0]) == 1 else 1)
     more = [step * (size - 1) for size, step in zip(sizes, apart, strict=True)]
-    if padding != "same" or not any(each % 2 for each in more):
+    if padding != "same" or not any(extent % 2 for extent in more):
         return None
-    around = [end for each in reversed(more) for end in (each // 2, each - each // 2)]
+    around = [end for extent in reversed(more) for end in (extent // 2, extent - extent // 2)]
     padded = write(_ATEN.pad.default, x, around, "constant", 0.0)
     target = _ATEN.conv1d.default if len(sizes) == 1 else _ATEN.conv2d.default
     return write(target, padded, weight, bias, stride, [0] * len(sizes), *rest)
@@ -496,12 +502,12 @@ def _root_mean_square(
     write: _Writer, x: fx.Node, shape: Any, weight: Any = None, eps: float | None = None
 ) -> fx.Node:
     """Write RMSNorm with its mean and its root."""
-    dims = [-1 - each for each in range(len(shape))]
+    dims = [-1 - place for place in range(len(shape))]
     mean = write(_ATEN.mean.dim, write(_ATEN.pow.Tensor_Scalar, x, 2), dims, True)
     least = torch.finfo(x.meta["val"].dtype).eps if eps is None else eps
     root = write(_ATEN.rsqrt.default, write(_ATEN.add.Tensor, mean, least))
-    made = write(_ATEN.mul.Tensor, x, root)
-    return made if weight is None else write(_ATEN.mul.Tensor, made, weight)
+    normed = write(_ATEN.mul.Tensor, x, root)
+    return normed if weight is None else write(_ATEN.mul.Tensor, normed, weight)
 
 
 def _between(write: _Writer, a: fx.Node, b: fx.Node, weight: Any) -> fx.Node:
@@ -534,8 +540,8 @@ def _repeated(write: _Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node |
     if result % steps:
         return None
     del size
-    each = write(_ATEN.unsqueeze.default, x, 3)
-    wide = write(_ATEN.expand.default, each, [n, channels, steps, result // steps])
+    single = write(_ATEN.unsqueeze.default, x, 3)
+    wide = write(_ATEN.expand.default, single, [n, channels, steps, result // steps])
     return write(_ATEN.reshape.default, wide, [n, channels, result])
 
 
@@ -747,7 +753,7 @@ def take_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str
     """
     del quantizer
     done = list[str]()
-    for node in [each for each in module.graph.nodes if each.op == "get_attr"]:
+    for node in [reader for reader in module.graph.nodes if reader.op == "get_attr"]:
         value = _constant_of(module, node)
         owner, _, name = str(node.target).rpartition(".")
         holder = module.get_submodule(owner)

@@ -73,7 +73,7 @@ def statistics_keys(prepared: fx.GraphModule) -> dict[str, str] | None:
                 names.setdefault(id(observer), str(node.target))
     except _UnknownError:
         return None
-    weights = {id(each) for each in weight_observers(prepared).values()}
+    weights = {id(watcher) for watcher in weight_observers(prepared).values()}
     keys = {}
     for identity, tensors in seen.items():
         observer = prepared.get_submodule(names[identity])
@@ -95,7 +95,7 @@ def value_hashes(prepared: fx.GraphModule) -> dict[str, str] | None:
                 hashes[node] = _hash_of(node, prepared, hashes)
     except _UnknownError:
         return None
-    return {node.name: found for node, found in hashes.items()}
+    return {node.name: digest for node, digest in hashes.items()}
 
 
 def replay(prepared: fx.GraphModule, known: Mapping[str, State], keys: Mapping[str, str]) -> None:
@@ -183,7 +183,7 @@ def _hash_of(node: fx.Node, prepared: fx.GraphModule, hashes: dict[fx.Node, str]
             return hashes[node.all_input_nodes[0]]
         case "call_function":
             _refuse_unsteady(node)
-            text = fx.map_arg((node.args, node.kwargs), lambda each: _Hashed(hashes[each]))
+            text = fx.map_arg((node.args, node.kwargs), lambda source: _Hashed(hashes[source]))
             return _digest("call", str(node.target), repr(text))
     raise _UnknownError
 

@@ -17,6 +17,7 @@ from workbench.engine.toolchain_patches.fx_graphs import (
     pytree_map,
     shared_provenance,
 )
+from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
@@ -193,6 +194,13 @@ PATCHES: tuple[Patch, ...] = (
         "A pass builds its new graph without texts, generators and copies that nobody reads.",
         "The same operators are called in the same order and give the same nodes and metadata.",
         apply=lean_retrace,
+    ),
+    Patch(
+        "idle-retraces", "Skip retraces that change nothing", "acceleration",
+        (f"{_PASSES}.call",),
+        "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
+        "A retrace follows from its graph and its pass; this one gave the same graph before.",
+        apply=idle_retraces,
     ),
     Patch(
         "signature-maps", "Remember the maps of a signature", "acceleration",

@@ -134,7 +134,7 @@ class Student:
         Preparing copies statistics, but keeps the order of batch norms.
         """
         buffers = dict(self.module.named_buffers())
-        found: Weights = {}
+        norm_buffers: Weights = {}
         if len(self._norms) != len(norms):
             raise failure(
                 "Training supports batch norms after convolutions and after linears with a "
@@ -147,9 +147,9 @@ class Student:
             node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
                          *node.args[_EPSILON + 1 :])  # fmt: skip
             for place in _STATISTICS:
-                found[str(args[place].target)] = buffers[str(node.args[place].target)]
+                norm_buffers[str(args[place].target)] = buffers[str(node.args[place].target)]
         self.module.recompile()
-        return found
+        return norm_buffers
 
     def cluster(self, wanted: Mapping[str, int]) -> None:
         """Make the weights alike at every pass; gradients go to the weights as they are.

@@ -120,26 +120,26 @@ def _distillation(loss: LossId) -> Teaching:
             value = torch.stack([error(*pair) for pair in pairs]).mean()
             optimizer.zero_grad()
             value.backward()
-            found = float(value.detach())
-            if not math.isfinite(found):
+            step_loss = float(value.detach())
+            if not math.isfinite(step_loss):
                 return math.nan
             optimizer.step()
             size = len(batch.inputs[0])
-            total, count = total + found * size, count + size
+            total, count = total + step_loss * size, count + size
         return total / count
 
     return teach
 
 
-def _mse(mine: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+def _mse(mine: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """Return the mean squared error relative to the mean square of the targets."""
-    power = (told * told).mean().clamp_min(torch.finfo(told.dtype).tiny)
-    return ((mine - told) ** 2).mean() / power
+    power = (teacher * teacher).mean().clamp_min(torch.finfo(teacher.dtype).tiny)
+    return ((mine - teacher) ** 2).mean() / power
 
 
-def _kl(mine: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+def _kl(mine: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """Return the Kullback-Leibler divergence of softmax distributions over the last dimension."""
-    ours, theirs = functional.log_softmax(mine, -1), functional.log_softmax(told, -1)
+    ours, theirs = functional.log_softmax(mine, -1), functional.log_softmax(teacher, -1)
     return functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1).mean()
 
 
@@ -155,7 +155,7 @@ _RESULT = "result"
 
 
 def save_checkpoint(
-    folder: Path, student: Student, optimizer: torch.optim.Optimizer, found: TrainingResult
+    folder: Path, student: Student, optimizer: torch.optim.Optimizer, result: TrainingResult
 ) -> None:
     """Write a checkpoint atomically."""
     tensors = {_STUDENT + name: tensor for name, tensor in student.state().items()}
@@ -164,7 +164,7 @@ def save_checkpoint(
             if value is not None:
                 tensors[f"{_OPTIMIZER}{number}/{name}"] = torch.as_tensor(value)
     folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(tensors, folder / FILE, {_RESULT: found.model_dump_json()})
+    write_tensors(tensors, folder / FILE, {_RESULT: result.model_dump_json()})
 
 
 def load_checkpoint(
@@ -192,10 +192,10 @@ def load_checkpoint(
     return result
 
 
-def _is_whole(folder: Path, found: TrainingResult) -> bool:
+def _is_whole(folder: Path, result: TrainingResult) -> bool:
     """Return whether the best weights are there as they were written."""
     try:
-        return file_digest(folder / Path(found.weights).name) == found.digest
+        return file_digest(folder / Path(result.weights).name) == result.digest
     except OSError:
         return False
 

@@ -115,9 +115,9 @@ class _Reading:
     ) -> bool:
         """Return whether a node reads what such an operator makes, also behind others."""
         return any(
-            self.name(each) in makers
-            or (self.name(each) in passed and self.comes_from(each, makers, passed))
-            for each in self.inputs(node)
+            self.name(source) in makers
+            or (self.name(source) in passed and self.comes_from(source, makers, passed))
+            for source in self.inputs(node)
         )
 
     def is_behind_product(self, node: Node) -> bool:
@@ -146,9 +146,9 @@ class _Reading:
     def joins_multiplied(self, node: Node) -> bool:
         """Return whether a node joins what such a convolution makes."""
         return any(
-            self.is_multiplied(each)
-            or (self.name(each) in (*_SHAPING, *_FUNCTIONS) and self.joins_multiplied(each))
-            for each in self.inputs(node)
+            self.is_multiplied(source)
+            or (self.name(source) in (*_SHAPING, *_FUNCTIONS) and self.joins_multiplied(source))
+            for source in self.inputs(node)
         )
 
     def is_not_negative(self, node: Node) -> bool:
@@ -163,7 +163,7 @@ class _Reading:
         for reader in self.others(node):
             name = self.name(reader)
             if name in {"cat", "concat", "stack"} and not all(
-                self.is_not_negative(each) for each in self.inputs(reader)
+                self.is_not_negative(source) for source in self.inputs(reader)
             ):
                 return True
             if name in _KEEPING_RANGE and self.shares_range(reader):
@@ -207,13 +207,13 @@ def _follows_layout(reading: _Reading, node: Node) -> bool:
     if reading.name(node) not in _FUNCTIONS:
         return False
     return any(
-        reading.name(each) in _TURNING and reading.comes_from(each, _FUNCTIONS)
-        for each in reading.inputs(node)
+        reading.name(source) in _TURNING and reading.comes_from(source, _FUNCTIONS)
+        for source in reading.inputs(node)
     )
 
 
 def _resizes_one(reading: _Reading, node: Node) -> bool:
-    before = [o.shape for each in reading.inputs(node)[:1] for o in each.outputs]
+    before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
     is_one = bool(before) and all(size == 1 for size in before[0])
     return reading.name(node) == _RESIZING[0] and is_one and node.id in reading.wide
 
@@ -222,7 +222,7 @@ def _is_of_number_first(reading: _Reading, node: Node) -> bool:
     """Return whether the first operand of an operator is a single number, and others are not."""
     if reading.name(node) == "rsub":
         return True
-    sizes = [each.outputs[0].shape for each in reading.inputs(node) if each.outputs]
+    sizes = [source.outputs[0].shape for source in reading.inputs(node) if source.outputs]
     is_number = bool(sizes[1:]) and all(size == 1 for size in sizes[0])
     return reading.name(node) in _OF_TWO and is_number
 
@@ -233,11 +233,11 @@ def _multiplies_part_later(reading: _Reading, node: Node) -> bool:
         return False
     is_attention = reading.name(node) == _PRODUCTS[-1]
     parts = [
-        each
-        for each in reading.inputs(node)
-        if reading.name(each) in _PARTING or reading.comes_from(each, _PARTING)
+        source
+        for source in reading.inputs(node)
+        if reading.name(source) in _PARTING or reading.comes_from(source, _PARTING)
     ]
-    others = [each for each in reading.inputs(node) if each not in parts]
+    others = [source for source in reading.inputs(node) if source not in parts]
     return bool(parts) and (is_attention or any(map(reading.is_behind_product, others)))
 
 
@@ -245,8 +245,8 @@ def _is_called_twice(reading: _Reading, node: Node) -> bool:
     if reading.name(node) not in _CONVOLUTIONS or node.id not in reading.wide:
         return False
     before = reading.inputs(node)
-    again = [each for each in reading.others(before[0]) if each.id != node.id] if before else []
-    return any(each.op == node.op and reading.inputs(each) == before for each in again)
+    again = [other for other in reading.others(before[0]) if other.id != node.id] if before else []
+    return any(other.op == node.op and reading.inputs(other) == before for other in again)
 
 
 def _loses_clamp(reading: _Reading, node: Node) -> bool:
@@ -269,7 +269,7 @@ def _is(*names: str) -> Callable[[_Reading, Node], bool]:
 
 
 def _reduces_one(reading: _Reading, node: Node) -> bool:
-    before = [o.shape for each in reading.inputs(node)[:1] for o in each.outputs]
+    before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
     sizes = [size for size in before[0] if size != 1] if before else []
     after = [size for o in node.outputs[:1] for size in o.shape if size != 1]
     return reading.name(node) in _REDUCING[:4] and bool(before) and sizes == after

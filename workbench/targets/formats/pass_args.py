@@ -138,26 +138,26 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
 
 
 def _assigned(
-    made: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading
+    project: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading
 ) -> Project:
     """Return the project with the rule of one entry; unsupported entries are noted."""
     if key == DEFAULT:
-        return edits.assign(made, "global", "", config)
+        return edits.assign(project, "global", "", config)
     if way == "regex_name" or (way == "name" and key.isidentifier()):
-        return edits.assign(made, "pattern", key, config)
+        return edits.assign(project, "pattern", key, config)
     if way == "name":
         reading.note(
             key, f"MASE's graph has no node {key!r}.", _NODE_NAMES, code="mase-node-unknown"
         )
     elif key in OPERATIONS:
-        return edits.assign_many(made, "node_target", list(operators_of(key)), config)
+        return edits.assign_many(project, "node_target", list(operators_of(key)), config)
     else:
         reading.note(
             key,
             f"Number formats are not emulated for the operation {key!r}.",
             code="mase-operation-unknown",
         )
-    return made
+    return project
 
 
 class _Reading:
@@ -211,7 +211,7 @@ class _Reading:
                     code="mase-parameter-unknown",
                 )
         for role in ROLES:
-            if role == "data" or any(each.startswith(PREFIXES[role]) for each in kept):
+            if role == "data" or any(other.startswith(PREFIXES[role]) for other in kept):
                 read(spec.name, spec.parameters, kept, role)
         return FormatConfig(
             scheme=spec.name, parameters=kept,
@@ -293,7 +293,7 @@ def pass_args_of(project: Project) -> dict[str, Any]:
 
 def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]) -> dict[str, Any]:
     """Return an entry per operation; all its operators must have the same config."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for rule in rules:
         operation = OPERATORS.get(rule.match)
         if operation is None:
@@ -306,17 +306,17 @@ def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo])
             )
             continue
         entry = _entry(project, rule, problems)
-        if found.setdefault(operation, entry) != entry:
+        if entries.setdefault(operation, entry) != entry:
             words = f"MASE cannot distinguish {rule.match} from the other operators of {operation}."
             problems.append(_problem(rule, words, code="mase-operators-differ"))
-    return found
+    return entries
 
 
 def _by_pattern(
     project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]
 ) -> dict[str, Any]:
     """Return an entry per rule, strongest first: the first match wins in MASE."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for rule in rules:
         match rule.kind:
             case "pattern":
@@ -329,8 +329,8 @@ def _by_pattern(
                 words = f"MASE has no {rule.kind} rules: it matches either types or names."
                 problems.append(_problem(rule, words, code="mase-rule-kind-not-supported"))
                 continue
-        found.setdefault(key, _entry(project, rule, problems))
-    return found
+        entries.setdefault(key, _entry(project, rule, problems))
+    return entries
 
 
 def _entry(project: Project, rule: Rule | None, problems: list[ErrorInfo]) -> dict[str, Any]:
@@ -382,9 +382,9 @@ def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:
     return {end for end in ends if any(name.endswith(end) for name in more)}
 
 
-def _refuse_lost(spec: SchemeSpec, given: Mapping[str, Any], told: set[str]) -> None:
+def _refuse_lost(spec: SchemeSpec, given: Mapping[str, Any], handled: set[str]) -> None:
     for parameter in spec.parameters:
-        if parameter.name not in told and given[parameter.name] != parameter.default:
+        if parameter.name not in handled and given[parameter.name] != parameter.default:
             raise failure(
                 f"MASE's quantize pass ignores {parameter.name!r} of {spec.name}.",
                 code="mase-parameter-dropped",

@@ -257,8 +257,8 @@ def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Predictio
     rows = values.reshape(1, -1) if spec.name in _SLICES else values.reshape(-1, 1)
     if spec.block:
         rows = values[: values.size // block * block].reshape(-1, block)
-    made = placed(rows, spec.name, given)
-    noise, signal = float(np.square(rows - made).mean()), float(np.square(rows).mean())
+    quantized = placed(rows, spec.name, given)
+    noise, signal = float(np.square(rows - quantized).mean()), float(np.square(rows).mean())
     sqnr = 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
     points = np.linspace(histogram.low, histogram.high, _POINTS)
     shape = (1, -1) if spec.block or spec.name in _SLICES else (-1, 1)
@@ -268,6 +268,6 @@ def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Predictio
 
 def _block(given: Mapping[str, Any]) -> int:
     """Return the number of elements per block."""
-    said = given.get("block_size", given.get("parallelism"))
-    sizes = [said] if isinstance(said, int) else list(said)
+    sizes_given = given.get("block_size", given.get("parallelism"))
+    sizes = [sizes_given] if isinstance(sizes_given, int) else list(sizes_given)
     return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)

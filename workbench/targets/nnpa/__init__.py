@@ -54,7 +54,7 @@ class Nnpa:
         filled: dict[str, JsonValue] = {}
         for option in OPTIONS:
             given = choice.options.get(option.name, option.default)
-            known = [each.value for each in option.choices]
+            known = [entry.value for entry in option.choices]
             fits = given in known if known else isinstance(given, type(option.default))
             filled[option.name] = given if fits else option.default
         return TargetChoice(id=choice.id, options=filled)
@@ -77,7 +77,7 @@ class Nnpa:
         infos = []
         for option in OPTIONS:
             given = choice.options.get(option.name, option.default)
-            known = [each.value for each in option.choices]
+            known = [entry.value for entry in option.choices]
             if given not in known if known else not isinstance(given, type(option.default)):
                 hint = f"Known: {', '.join(map(str, known))}." if known else option.description
                 infos.append(

@@ -147,4 +147,4 @@ _PARTS = {
 def why_never(op: str) -> str:
     """Return why an operator that is not a matrix product is not quantized."""
     name = op.removeprefix("aten.")
-    return next((said for part, said in _PARTS.items() if name.startswith(part)), OTHER)
+    return next((reason for part, reason in _PARTS.items() if name.startswith(part)), OTHER)

@@ -114,8 +114,9 @@ def test_that_a_half_is_never_rounded_to_infinity():
 def test_that_no_values_give_no_values_or_a_sentence(scheme, shape):
     x = torch.zeros(shape)
     if scheme in SCALED:
-        with pytest.raises(WorkbenchError, match="has no"):
+        with pytest.raises(WorkbenchError) as caught:
             quantize(x, scheme, PARAMETERS[scheme])
+        assert caught.value.codes[0] in {"array-empty", "block-dim-invalid"}
     else:
         assert quantize(x, scheme, PARAMETERS[scheme]).shape == shape
 

@@ -120,7 +120,9 @@ def test_that_a_snapshot_of_another_version_is_refused_in_words(
     path.write_text(json.dumps({**raw, "version": version}))
     with pytest.raises(WorkbenchError) as told:
         GraphSnapshot.load(path)
-    assert "graph" in told.value.infos[0].message
+    (code,) = told.value.codes
+    known = {0: "graph-version-older", VERSION + 1: "graph-version-newer"}
+    assert code == known.get(version, "graph-damaged")
     assert "\n" not in told.value.infos[0].message
 
 

@@ -187,34 +187,36 @@ class CompiledDelegates:
             outputs = machine.run(inputs).outputs
         except WorkbenchError:
             return {}
-        found = {}
+        values_by_name = {}
         for name, values in reference.items():
             if (read := written[name].values_as(values) if name in written else None) is not None:
-                found[name] = read
+                values_by_name[name] = read
         for name, data in zip(output_names(self._tosa[delegate]), outputs, strict=False):
             if name in reference and data.size == reference[name].nbytes:
                 like = reference[name]
-                found[name] = data.view(like.dtype).reshape(like.shape)
-        return found
+                values_by_name[name] = data.view(like.dtype).reshape(like.shape)
+        return values_by_name
 
-    def _located(self, found: CompiledDifference, inputs: Sequence[_Array]) -> CompiledDifference:
+    def _located(
+        self, difference: CompiledDifference, inputs: Sequence[_Array]
+    ) -> CompiledDifference:
         """Return a difference with the operation where it begins, by Vela's tables."""
-        delegate = found.delegate
+        delegate = difference.delegate
         if delegate >= len(self._reports):
-            return found
+            return difference
         report = self._reports[delegate]
         written = compiled_tensors(self._machines[delegate], report, inputs)
         reference = reference_tensors(self._tosa[delegate], inputs, list(written))
-        output = first_difference(written, reference) or found.output
-        found = found.model_copy(update={"tensor": output})
+        output = first_difference(written, reference) or difference.output
+        difference = difference.model_copy(update={"tensor": output})
         rows = [i for i, row in enumerate(report.operations) if row.name == output]
         commands = [c for c in report.commands if c.operation in rows]
         if not commands:
-            return found
+            return difference
         last = commands[-1]
         row = report.operations[rows[-1]]
         names = {command.offset: command.name for command in self._machines[delegate].commands}
-        return found.model_copy(update={
+        return difference.model_copy(update={
             "operation": row.operator, "module": row.module, "origin": row.root,
             "source_line": self._source_line(row.root),
             "command": names.get(last.offset, ""), "offset": last.offset,

@@ -53,10 +53,10 @@ class CompiledTensor:
         places, at = np.unique(places[::-1], return_index=True)
         offsets, kept = places - places[0], values[::-1][at]
         wanted = _offsets(like.shape, item, bricks=last.bricks).reshape(-1)
-        found = np.searchsorted(offsets, wanted)
-        if wanted[-1] > offsets[-1] or not np.array_equal(offsets[found], wanted):
+        positions = np.searchsorted(offsets, wanted)
+        if wanted[-1] > offsets[-1] or not np.array_equal(offsets[positions], wanted):
             return None
-        return np.asarray(kept[found].view(like.dtype).reshape(like.shape))
+        return np.asarray(kept[positions].view(like.dtype).reshape(like.shape))
 
 
 def _offsets(shape: tuple[int, ...], item: int, *, bricks: bool) -> npt.NDArray[np.int64]:
@@ -90,7 +90,7 @@ def compiled_tensors(
         WorkbenchError: a command cannot be carried out.
     """
     offsets = frozenset((machine.index, command.offset) for command in machine.commands)
-    found = machine.run(inputs, Options(record=offsets))
+    outcome = machine.run(inputs, Options(record=offsets))
     rows = {
         command.offset: report.operations[command.operation].name
         for command in report.commands
@@ -99,7 +99,7 @@ def compiled_tensors(
     written: dict[str, list[Access]] = {}
     passes: list[Access] = []
     for command in machine.commands:
-        accesses = found.accesses.get(command.offset, ())
+        accesses = outcome.accesses.get(command.offset, ())
         passes += [access for access in accesses if access.side == "OFM"]
         # Of an operation in several passes, the last one alone has a row.
         if command.offset in rows:

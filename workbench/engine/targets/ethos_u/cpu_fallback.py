@@ -93,20 +93,20 @@ def not_quantized(context: StageContext) -> dict[str, tuple[CpuCause, str]]:
     graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     resolution = resolve_graph(project, graph, prepared)
     names = {rule.id: rule_name(rule) for rule in project.rules}
-    found: dict[str, tuple[CpuCause, str]] = {}
+    reasons: dict[str, tuple[CpuCause, str]] = {}
     for note in prepared.annotations:
         effective = resolution.nodes.get(note.origin) or resolution.modules.get(note.module)
         if note.quantized or effective is None or effective.kept_off:
             continue
         rule = names.get(effective.rule or "")
         if effective.label != "float":
-            said = f"The rule {rule} covers it, but {note.op} was not quantized: {note.reason}"
-            found[note.node] = "pattern", said
+            sentence = f"The rule {rule} covers it, but {note.op} was not quantized: {note.reason}"
+            reasons[note.node] = "pattern", sentence
         elif rule:
-            found[note.node] = "float", f"The rule {rule} leaves it in float."
+            reasons[note.node] = "float", f"The rule {rule} leaves it in float."
         else:
-            found[note.node] = "float", "No rule covers it, so it stays in float."
-    return found
+            reasons[note.node] = "float", "No rule covers it, so it stays in float."
+    return reasons
 
 
 def cpu_nodes(
@@ -127,7 +127,7 @@ def cpu_nodes(
         is_kept = node.op != "call_function" or TAG in node.meta
         if is_kept or any(word in op for word in _BOOKKEEPING):
             continue
-        takes_input = any(each.name in inputs for each in node.all_input_nodes)
+        takes_input = any(source.name in inputs for source in node.all_input_nodes)
         at_border = takes_input or any(user.op == "output" for user in node.users)
         origin = str(node.meta.get(ORIGIN, node.name))
         remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)

@@ -110,17 +110,21 @@ def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> di
     that of the operator whose integers it reads, if this ends in a function of one tensor.
     """
     last: dict[str, Node] = {}
-    for made in device.nodes:
-        if made.kind != "call" or not made.outputs or made.outputs[0].dtype not in _INTEGERS:
+    for operation in device.nodes:
+        if (
+            operation.kind != "call"
+            or not operation.outputs
+            or operation.outputs[0].dtype not in _INTEGERS
+        ):
             continue
-        origin = made.attrs.get("origin", "")
-        read = [name for name, known in last.items() if known in device.producers(made.id)]
-        if origin in final or made.op != _TABLE or not read:
-            last[origin] = made
+        origin = operation.attrs.get("origin", "")
+        read = [name for name, known in last.items() if known in device.producers(operation.id)]
+        if origin in final or operation.op != _TABLE or not read:
+            last[origin] = operation
         elif (end := final.get(read[0])) is not None and _is_decomposed(end):
             del last[read[0]]
             if len(end.all_input_nodes) == 1:
-                last[read[0]] = made
+                last[read[0]] = operation
     return last
 
 
@@ -129,8 +133,8 @@ _TABLE = "tosa.TABLE"
 
 def _is_decomposed(node: torch.fx.Node) -> bool:
     """Return whether several operators were made of the operator that a node was made of."""
-    parts = (each for each in node.graph.nodes if _computes(each))
-    return sum(_origin(each) == _origin(node) for each in parts) > 1
+    parts = (part for part in node.graph.nodes if _computes(part))
+    return sum(_origin(part) == _origin(node) for part in parts) > 1
 
 
 def _integers(
@@ -157,17 +161,19 @@ def _origin(node: torch.fx.Node) -> str:
 class IntegerComparison:
     """Accumulates the difference of integers and quantized model over samples, per tensor."""
 
-    def __init__(self, converted: torch.fx.GraphModule, found: Sequence[Pair]) -> None:
-        self._converted, self.pairs = converted, found
-        self._sums = [Accumulator() for _ in found]
-        self._elements, self._exact, self._most = ([0] * len(found) for _ in range(3))
+    def __init__(self, converted: torch.fx.GraphModule, pairs: Sequence[Pair]) -> None:
+        self._converted, self.pairs = converted, pairs
+        self._sums = [Accumulator() for _ in pairs]
+        self._elements, self._exact, self._most = ([0] * len(pairs) for _ in range(3))
 
     def add(
-        self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]],
     ) -> None:
         """Add the delegates' tensors for one sample."""
         places = {pair.node.name: place for place, pair in enumerate(self.pairs)}
-        for pair, value, real in self.reals(inputs, made):
+        for pair, value, real in self.reals(inputs, tensors):
             place = places[pair.node.name]
             lsb = torch.round((real.double() - value.double()) / pair.grid.scale)
             self._sums[place].add(value, real)
@@ -176,7 +182,9 @@ class IntegerComparison:
             self._most[place] = max(self._most[place], int(lsb.abs().max()))
 
     def reals(
-        self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]],
     ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
         """Yield each pair with the quantized model's values and the real values of the integers."""
         values: dict[str, torch.Tensor] = {}
@@ -188,7 +196,7 @@ class IntegerComparison:
 
         Watched(self._converted, keep).run(*inputs)
         for pair in self.pairs:
-            codes, value = made.get((pair.delegate, pair.name)), values.get(pair.seen)
+            codes, value = tensors.get((pair.delegate, pair.name)), values.get(pair.seen)
             if codes is not None and value is not None and codes.size == value.numel():
                 real = pair.grid.reals(torch.from_numpy(codes.copy()))
                 yield pair, value, as_laid_out(real, value)

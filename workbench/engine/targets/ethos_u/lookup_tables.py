@@ -130,10 +130,10 @@ def _codes(values: torch.Tensor, grid: Grid) -> torch.Tensor:
 
 def _read(node: torch.fx.Node, into: Grid, out: Grid, codes: torch.Tensor) -> torch.Tensor:
     """Return the result of TOSA's TABLE and the following RESCALE for input codes."""
-    made, shift = InsertTableOpsPass.generate_16_bit_table_values(
+    entries, shift = InsertTableOpsPass.generate_16_bit_table_values(
         lambda values: _function(node, values), _arguments(into), _arguments(out)
     )
-    table = made.to(torch.int64)
+    table = entries.to(torch.int64)
     place, along = (codes + (1 << 15)) >> _BETWEEN, codes & ((1 << _BETWEEN) - 1)
     wide = (table[place] << _BETWEEN) + (table[place + 1] - table[place]) * along
     return (wide.double() * 2.0**shift + 0.5).floor().clamp(out.qmin, out.qmax).to(torch.int64)
@@ -150,10 +150,10 @@ def _arguments(grid: Grid) -> QuantArgs:
     )
 
 
-def _told(found: Iterable[TableError], least: float) -> Iterator[str]:
+def _told(table_errors: Iterable[TableError], least: float) -> Iterator[str]:
     """Yield a sentence per operator with an error, for its worst case."""
     by_op: dict[str, list[TableError]] = {}
-    for error in found:
+    for error in table_errors:
         by_op.setdefault(error.op, []).append(error)
     for op, errors in by_op.items():
         worst = max(errors, key=lambda error: error.share)

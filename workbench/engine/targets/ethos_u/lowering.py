@@ -172,14 +172,14 @@ def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
     graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     prepared = context.result("prepare", PrepareResult)
     resolution = resolve_graph(context.project, graph, prepared)
-    told = whole_refusals(context.project, graph, resolution, prepared)
+    expected = whole_refusals(context.project, graph, resolution, prepared)
     # Calibrated ranges tell which clamps are lost; before, the order of operators does.
     clamps = Place(kind="option", id=f"target.options.{CLAMPS}")
-    found = [info for info in told if info.where != clamps]
-    found += lost_clamps(context.hot("convert").program, choice)
-    for info in found:
+    forecasts = [info for info in expected if info.where != clamps]
+    forecasts += lost_clamps(context.hot("convert").program, choice)
+    for info in forecasts:
         context.log(f"Forecast: {info.message} {info.hint}")
-    return found
+    return forecasts
 
 
 @contextmanager
@@ -272,8 +272,8 @@ class _Progress:
         where = f"delegate {number} of {self._delegates}"
         if index == total:
             self._compiled += 1
-        said = f"pass {index + 1} of {total} ({name})" if index < total else "compiling"
-        self.reach(_PARTITIONED + part * (_DELEGATED - _PARTITIONED), f"{where}: {said}")
+        step = f"pass {index + 1} of {total} ({name})" if index < total else "compiling"
+        self.reach(_PARTITIONED + part * (_DELEGATED - _PARTITIONED), f"{where}: {step}")
 
 
 def _lowered(

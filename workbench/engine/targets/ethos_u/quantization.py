@@ -103,41 +103,41 @@ def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> S
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
-    made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
-    functions, made.states = correction_functions(project.target.options, "quantizer")
-    made.rewrites, made.patches = functions["rewrites"], functions["patches"]
-    made.refinements = functions["refinements"]
+    quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
+    functions, quantizer.states = correction_functions(project.target.options, "quantizer")
+    quantizer.rewrites, quantizer.patches = functions["rewrites"], functions["patches"]
+    quantizer.refinements = functions["refinements"]
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.
         warnings.simplefilter("ignore")
         for kind, match, config in project.quantizer_calls():
             if kind == "quantizer":
                 assert isinstance(config, PluginConfig)
-                made.add_quantizer(plugins.quantizer(config.reference))
+                quantizer.add_quantizer(plugins.quantizer(config.reference))
                 continue
             arm = arm_config(config, plugins, is_qat=is_qat)
-            _call(made, kind, match if kind != "finder" else plugins.finder(match), arm)
-    return made
+            _call(quantizer, kind, match if kind != "finder" else plugins.finder(match), arm)
+    return quantizer
 
 
-def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
+def _call(quantizer: Any, kind: RuleKind, match: Any, arm: Any) -> None:
     match kind:
         case "global":
-            made.set_global(arm)
+            quantizer.set_global(arm)
         case "io":
-            made.set_io(arm)
+            quantizer.set_io(arm)
         case "module_type" if "." not in match:
-            made.set_node_finder(arm, OfClass(match))
+            quantizer.set_node_finder(arm, OfClass(match))
         case "module_type":
-            _set_module_type(made, match, arm)
+            _set_module_type(quantizer, match, arm)
         case "module_name":
-            made.set_module_name(match, arm)
+            quantizer.set_module_name(match, arm)
         case "node_target":
-            made.set_node_finder(arm, MadeOf(operators=(str(operator(match)),)))
+            quantizer.set_node_finder(arm, MadeOf(operators=(str(operator(match)),)))
         case "node_name":
-            made.set_node_finder(arm, MadeOf(names=(match,)))
+            quantizer.set_node_finder(arm, MadeOf(names=(match,)))
         case "finder":
-            made.set_node_finder(arm, match)
+            quantizer.set_node_finder(arm, match)
         case _:
             raise failure(
                 "The Ethos-U quantizer supports names, not patterns.",
@@ -147,10 +147,10 @@ def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
             )
 
 
-def _set_module_type(made: Any, match: str, arm: Any) -> None:
+def _set_module_type(quantizer: Any, match: str, arm: Any) -> None:
     """Set a class by its full name, the only attribute that the quantizer compares."""
     module, _, name = match.rpartition(".")
-    made.set_module_type(type(name, (), {"__module__": module, "__qualname__": name}), arm)
+    quantizer.set_module_type(type(name, (), {"__module__": module, "__qualname__": name}), arm)
 
 
 def operator(name: str) -> Any:
@@ -160,20 +160,20 @@ def operator(name: str) -> Any:
         WorkbenchError: torch has no such operator.
     """
     parts = name.removeprefix("torch.ops.").split(".")
-    found: Any = torch.ops
+    resolved: Any = torch.ops
     try:
         for part in parts:
-            found = getattr(found, part)
+            resolved = getattr(resolved, part)
     except (AttributeError, RuntimeError):
-        found = None
-    if not isinstance(found, torch._ops.OpOverload):  # noqa: SLF001 - its only name
+        resolved = None
+    if not isinstance(resolved, torch._ops.OpOverload):  # noqa: SLF001 - its only name
         raise failure(
             f"Unknown torch operator {name}.",
             "Write namespace.name.overload, e.g. aten.relu.default.",
             Place(kind="rule", id=name),
             code="operator-unknown",
         )
-    return found
+    return resolved
 
 
 def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
@@ -197,25 +197,25 @@ def memory(observed: torch.fx.GraphModule) -> None:
 
 
 def report(
-    made: EthosUQuantizer, prepared: torch.fx.GraphModule, project: Project
+    quantizer: EthosUQuantizer, prepared: torch.fx.GraphModule, project: Project
 ) -> list[NodeAnnotation]:
     """Return for every operator whether and by what it was quantized, or why not.
 
     Source: ExecuTorch 1.5.1 ``QuantizerReporter`` and the nodes' own metadata; nodes without a
     pattern are in no report and are derived from the metadata.
     """
-    del made
+    del quantizer
     labels = _labels(project)
     rows = []
     for node in prepared.graph.nodes:
         if node.op != "call_function" or "val" not in node.meta:
             continue
         quantized = bool(_annotation(node))
-        told = node.meta.get(_REPORT, _Report())
-        reason = "" if quantized else told.reason or _NO_PATTERN
+        reported = node.meta.get(_REPORT, _Report())
+        reason = "" if quantized else reported.reason or _NO_PATTERN
         rows.append(NodeAnnotation(
             node=node.name, op=programs.op_of(node), module=programs.module_of(node),
-            config=_config(told.label, labels) if quantized else "float", by=told.by,
+            config=_config(reported.label, labels) if quantized else "float", by=reported.by,
             quantized=quantized, reason=_in_words(reason),
         ))  # fmt: skip
     return rows
@@ -251,10 +251,10 @@ def _annotation(node: torch.fx.Node) -> bool:
     return bool(note.output_qspec is not None or any(note.input_qspec_map.values()))
 
 
-def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+def _reports(quantizer: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     accepted: dict[str, tuple[str, str]] = {}
     rejected: dict[str, str] = {}
-    for part in made.quantizer.quantizers:
+    for part in quantizer.quantizer.quantizers:
         reporter = getattr(part, "reporter", None)
         report = reporter.quantizers.get(part) if reporter is not None else None
         if report is None:

@@ -190,8 +190,8 @@ class IntegerProgram(torch.fx.Interpreter):
             self.made[number, tensor] = np.array(values)
         if self.compiled is not None and self.keeps_executed:
             wanted = {tensor: self.made[number, tensor] for tensor in inner}
-            found = self.compiled.tensors(number, arrays, wanted)
-            self.executed |= {(number, tensor): values for tensor, values in found.items()}
+            tensors = self.compiled.tensors(number, arrays, wanted)
+            self.executed |= {(number, tensor): values for tensor, values in tensors.items()}
         shaped = zip(outputs[:count], self._specs[name], strict=True)
         return [_standing(np.array(o), v) for o, v in shaped]
 
@@ -273,8 +273,8 @@ class _FloatModel:
 def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
     converted = context.hot("convert").module
     prepared = context.hot("prepare").module
-    found = pairs(prepared, converted, lowered.device_graph) if lowered.device_graph else []
-    return IntegerComparison(converted, found)
+    inner_pairs = pairs(prepared, converted, lowered.device_graph) if lowered.device_graph else []
+    return IntegerComparison(converted, inner_pairs)
 
 
 def integers(
@@ -301,8 +301,8 @@ def integers(
             steps(sample)
         inputs = steps.inputs(history[-1])
         return {
-            side: {pair.node.name: real for pair, _, real in inside.reals(inputs, made)}
-            for side, made in (("integer", program.made), ("compiled", program.executed))
+            side: {pair.node.name: real for pair, _, real in inside.reals(inputs, tensors)}
+            for side, tensors in (("integer", program.made), ("compiled", program.executed))
         }
 
 
@@ -381,14 +381,14 @@ def _check_shapes(expected: Sequence[torch.Tensor], given: Sequence[torch.Tensor
     Raises:
         WorkbenchError: their number or a shape differs.
     """
-    wanted, found = [tuple(v.shape) for v in expected], [tuple(v.shape) for v in given]
-    if wanted == found:
+    wanted, shapes = [tuple(v.shape) for v in expected], [tuple(v.shape) for v in given]
+    if wanted == shapes:
         return
-    if len(wanted) != len(found):
-        text = f"The program has {len(found)} outputs, the quantized model {len(wanted)}."
+    if len(wanted) != len(shapes):
+        text = f"The program has {len(shapes)} outputs, the quantized model {len(wanted)}."
     else:
-        at = next(i for i, pair in enumerate(zip(wanted, found, strict=True)) if len({*pair}) > 1)
-        text = f"Output {at} has the shape {found[at]}, that of the quantized model {wanted[at]}."
+        at = next(i for i, pair in enumerate(zip(wanted, shapes, strict=True)) if len({*pair}) > 1)
+        text = f"Output {at} has the shape {shapes[at]}, that of the quantized model {wanted[at]}."
     raise failure(
         text,
         "The compiled program is another one than the quantized model. Compile again, and report "

@@ -85,12 +85,12 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
     integer result. This depends on the operator before the loop: it happens for a ReLU alone or a
     sigmoid, but not for a convolution, a pool or abs.
     """
-    said: BaseException | None = error
-    while said is not None and "carried_inputs and body_output" not in str(said):
-        said = said.__cause__
-    if said is None:
+    cause: BaseException | None = error
+    while cause is not None and "carried_inputs and body_output" not in str(cause):
+        cause = cause.__cause__
+    if cause is None:
         return None
-    loop = re.search(r"%(while_loop\w*)", str(said))
+    loop = re.search(r"%(while_loop\w*)", str(cause))
     name = loop[1] if loop else "while_loop"
     info = ErrorInfo(
         message=f"ExecuTorch cannot lower {name}: the operator before the loop makes its "
@@ -98,7 +98,7 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
         hint="Supported right before a loop: a convolution with its ReLU, a pool or an "
         "absolute value. Not supported: a ReLU or a sigmoid alone.",
         where=Place(kind="node", id=name),
-        details=str(said),
+        details=str(cause),
         code="loop-not-lowerable",
     )
     return WorkbenchError([info])
@@ -259,7 +259,7 @@ def lost_clamps(program: Any, choice: TargetChoice) -> Iterator[ErrorInfo]:
         if node.op != "call_function" or not named.startswith(_CLAMPING):
             continue
         is_fused = isinstance(source, torch.fx.Node) and str(source.target).startswith(
-            tuple(f"aten.{each}" for each in _CLAMPED)
+            tuple(f"aten.{name}" for name in _CLAMPED)
         )
         grids = [user.args for user in node.users if "quantize_per_tensor" in str(user.target)]
         if is_fused and grids and grids[0][2] != grids[0][3]:

@@ -137,11 +137,11 @@ def _run_on_board(context: StageContext, samples: _Samples, link: BoardLink) -> 
 
 
 def _functional_result(
-    context: StageContext, samples: _Samples, made: FunctionalOutputs, missing: ErrorInfo
+    context: StageContext, samples: _Samples, executed: FunctionalOutputs, missing: ErrorInfo
 ) -> SimulationResult:
     """Return the result of a machine without an FVP for the target."""
-    count, refused = len(samples.inputs), made.refused
-    functional = _functional(samples, made)
+    count, refused = len(samples.inputs), executed.refused
+    functional = _functional(samples, executed)
     ended = f"Not executed: {refused}" if refused else "Executed functionally, no device."
     lowered = context.result("lower", LowerResult)
     return SimulationResult(
@@ -153,7 +153,7 @@ def _functional_result(
             fast=True,
             succeeded=not refused,
             exit_reason=ended,
-            elapsed_s=made.elapsed_s,
+            elapsed_s=executed.elapsed_s,
             samples=0 if refused else count,
             notes=(f"No FVP: {missing.message} {missing.hint}".strip(),),
         ),
@@ -161,7 +161,7 @@ def _functional_result(
         samples=count,
         cycles=None,
         estimated_cycles=sum(report.cycles_total for report in lowered.vela),
-        against_quantized=samples.agreement(samples.quantized, made.outputs),
+        against_quantized=samples.agreement(samples.quantized, executed.outputs),
         against_reference=functional.against_reference,
         functional=functional,
     )
@@ -169,20 +169,20 @@ def _functional_result(
 
 def _functional(
     samples: _Samples,
-    made: FunctionalOutputs,
+    executed: FunctionalOutputs,
     computed: Sequence[Tensors] = (),
     measured: Sequence[Tensors] = (),
 ) -> FunctionalRun:
     """Return the functional run; ``computed`` real outputs are compared with ``measured`` ones."""
     is_compared = bool(computed and measured)
     return FunctionalRun(
-        samples=len(made.outputs),
-        elapsed_s=made.elapsed_s,
-        refused=made.refused,
-        against_reference=samples.agreement(samples.reference, made.outputs),
+        samples=len(executed.outputs),
+        elapsed_s=executed.elapsed_s,
+        refused=executed.refused,
+        against_reference=samples.agreement(samples.reference, executed.outputs),
         against_simulator=samples.agreement(computed, measured) if is_compared else None,
-        operations=made.operations,
-        findings=made.findings,
+        operations=executed.operations,
+        findings=executed.findings,
     )
 
 

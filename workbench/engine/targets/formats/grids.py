@@ -159,11 +159,11 @@ def powers_between(
     """
     layout = _LAYOUTS[x.dtype]
     carry = (1 << layout.fraction) - layout.root
-    made = torch.abs(x, out=out)
-    made.view(layout.integer).add_(carry).bitwise_and_(layout.mask)
+    magnitude = torch.abs(x, out=out)
+    magnitude.view(layout.integer).add_(carry).bitwise_and_(layout.mask)
     # 1 or -1, and 0 and NaN where the value is: lifted, because subnormals are slow.
     sign = x.mul(layout.lift).clamp_(-layout.lifted, layout.lifted)
-    return _bounded(made, low, high, made).mul_(sign.mul_(1 / layout.lifted))
+    return _bounded(magnitude, low, high, magnitude).mul_(sign.mul_(1 / layout.lifted))
 
 
 def _bounded(x: Tensor, low: float | Tensor, high: float | Tensor, out: Tensor | None) -> Tensor:

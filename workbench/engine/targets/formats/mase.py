@@ -194,7 +194,9 @@ def _mxint_rows(rows: Tensor, largest: Tensor, given: Mapping[str, Any]) -> Tens
     return by_rows(rows, (power, written), work)
 
 
-def _best_quantile(rows: Tensor, made: Tensor, given: Mapping[str, Any], *, last: bool) -> Tensor:
+def _best_quantile(
+    rows: Tensor, quantized: Tensor, given: Mapping[str, Any], *, last: bool
+) -> Tensor:
     """Return, for each block, what the percentile of |x| with the least squared error gives."""
     if not last:
         raise failure(
@@ -208,8 +210,8 @@ def _best_quantile(rows: Tensor, made: Tensor, given: Mapping[str, Any], *, last
         tried = _mxint_rows(rows, largest, given)
         error = (tried - rows).pow_(2).sum(1, keepdim=True)
         better = error < best
-        made, best = torch.where(better, tried, made), torch.where(better, error, best)
-    return made
+        quantized, best = torch.where(better, tried, quantized), torch.where(better, error, best)
+    return quantized
 
 
 def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:

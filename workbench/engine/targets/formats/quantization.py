@@ -86,13 +86,13 @@ def operations(graph: fx.Graph) -> Iterator[Found]:
         if name is None:
             continue
         if name == SOFTSIGN:
-            each = _softsign(node)
+            operation = _softsign(node)
         else:
-            each = Found(node, name, tuple(_operands(node, name)))
-        if each is not None:
-            operators[node] = each
-            taken.update(each.inside)
-    yield from (each for node, each in operators.items() if node not in taken)
+            operation = Found(node, name, tuple(_operands(node, name)))
+        if operation is not None:
+            operators[node] = operation
+            taken.update(operation.inside)
+    yield from (operation for node, operation in operators.items() if node not in taken)
 
 
 def _operands(node: fx.Node, name: str) -> Iterator[Operand]:
@@ -191,32 +191,32 @@ def _own_constants(module: fx.GraphModule) -> None:
 
 
 def _place(
-    module: fx.GraphModule, found: Found, config: FormatConfig,
+    module: fx.GraphModule, match: Found, config: FormatConfig,
     observers: dict[tuple[fx.Node, str], fx.Node], results: dict[fx.Node, fx.Node],
 ) -> None:  # fmt: skip
     """Observe operands and result; ``results`` are observed results by what they are of."""
-    for operand in found.operands:
-        name = "x" if role_of(found.operation, operand.name) == "data" else operand.name
-        placing = Placing(found.operation, name, config)
+    for operand in match.operands:
+        name = "x" if role_of(match.operation, operand.name) == "data" else operand.name
+        placing = Placing(match.operation, name, config)
         source = results.get(operand.source, operand.source)
-        if not _is_quantized(module, found, placing, source):
+        if not _is_quantized(module, match, placing, source):
             continue
         key = source, placing.text
         if key not in observers:
             with module.graph.inserting_before(operand.reader):
                 observers[key] = _observed(module, source, placing)
         operand.replace(observers[key])
-    result = Placing(found.operation, RESULT, config)
-    if _is_quantized(module, found, result, found.node):
-        users = list(found.node.users)
-        with module.graph.inserting_after(found.node):
-            seen = _observed(module, found.node, result)
-        results[found.node] = seen
+    result = Placing(match.operation, RESULT, config)
+    if _is_quantized(module, match, result, match.node):
+        users = list(match.node.users)
+        with module.graph.inserting_after(match.node):
+            seen = _observed(module, match.node, result)
+        results[match.node] = seen
         for user in users:
-            user.replace_input_with(found.node, seen)
+            user.replace_input_with(match.node, seen)
 
 
-def _is_quantized(module: fx.GraphModule, found: Found, placing: Placing, source: fx.Node) -> bool:
+def _is_quantized(module: fx.GraphModule, match: Found, placing: Placing, source: fx.Node) -> bool:
     """Try the format on the operand's shape; return whether the operation quantizes it at all."""
     value = _constant(module, source)
     if value is None:
@@ -227,7 +227,7 @@ def _is_quantized(module: fx.GraphModule, found: Found, placing: Placing, source
             return quantize_per_format(value, placing.text) is not value
     except WorkbenchError as error:
         infos = [
-            info.model_copy(update={"where": Place(kind="node", id=found.node.name)})
+            info.model_copy(update={"where": Place(kind="node", id=match.node.name)})
             for info in error.infos
         ]
         raise WorkbenchError(infos) from error
@@ -346,7 +346,7 @@ def _add(observed: fx.GraphModule, weights: _Sum, data: _Sum) -> None:
         value = operator.attrgetter(str(node.target))(observed)
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             users = (_placing(observed, user) for user in node.users)
-            placing = next((each for each in users if each is not None), None)
+            placing = next((candidate for candidate in users if candidate is not None), None)
             weights.add(tuple(value.shape), placing)
     seen: set[tuple[fx.Node, str]] = set()
     for operation in operations(observed.graph):

@@ -179,13 +179,13 @@ def _as_mase(form: Form, x: Tensor, given: Mapping[str, Any], role: Role) -> Ten
         ) from error
 
 
-def _narrowed(made: Tensor, x: Tensor) -> Tensor:
+def _narrowed(result: Tensor, x: Tensor) -> Tensor:
     """Return what was worked out in float32 in the type of ``x``.
 
     Raises:
         WorkbenchError: finite values would become infinite.
     """
-    held = made.to(x.dtype)
+    held = result.to(x.dtype)
     if count := int((held.isinf() & x.isfinite()).sum()):
         name = str(x.dtype).removeprefix("torch.")
         raise failure(

@@ -260,7 +260,7 @@ def lutnet_linear(x: Tensor, tables: Tables, bias: Tensor | None) -> Tensor:
         left = left - signs * mean
         wired = signs[..., tables.wiring].unsqueeze(-2)
         chosen = ((1 + wired * corners) / 2).prod(-1)
-        found = torch.sign(entries) * tables.mask * tables.gamma.abs() * mean
-        total = total + (chosen * found).sum(-1)
+        table_signs = torch.sign(entries) * tables.mask * tables.gamma.abs() * mean
+        total = total + (chosen * table_signs).sum(-1)
     summed = total.unflatten(-1, (-1, x.shape[-1])).sum(-1)
     return summed if bias is None else summed + bias

@@ -341,10 +341,10 @@ def _document(activation: Tensor, by: Range, weight: Weight, bias: Tensor | None
     if bool(second):
         rows = activation.double().sum(-1, keepdim=True) - first * activation.shape[-1]
         total -= second * rows
-    made = total * (by.scale.double() * weight.by.scale.double())
+    product = total * (by.scale.double() * weight.by.scale.double())
     if bias is not None:
-        made += _rowwise(bias.double())
-    return made.float()
+        product += _rowwise(bias.double())
+    return product.float()
 
 
 def _sums(activation: Tensor, weights: Tensor) -> Tensor:
@@ -406,8 +406,8 @@ def _accelerator(activation: Tensor, by: Range, weight: Weight, offset: Tensor) 
     first = rounded(by.reciprocal, saturate=False).double()
     second = rounded(weight.by.reciprocal, saturate=False).double()
     total = _sums(activation, weight.codes)
-    made = total / (first * second) + _rowwise(offset.double())
-    return rounded(made.float(), saturate=False)
+    product = total / (first * second) + _rowwise(offset.double())
+    return rounded(product.float(), saturate=False)
 
 
 def _check_option(name: str, value: str, known: tuple[str, ...]) -> None:

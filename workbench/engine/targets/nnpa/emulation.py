@@ -130,12 +130,12 @@ def _quantized(a: Activation, weight: Weight, bias: Tensor | None, numerics: Num
 
 
 def _straight_through(
-    made: Tensor, a: Activation, b: Held, bias: Tensor | None, linear: bool
+    quantized: Tensor, a: Activation, b: Held, bias: Tensor | None, linear: bool
 ) -> Tensor:
     if not torch.is_grad_enabled() or b.values is None:
-        return made
+        return quantized
     plain = _float(a.values, b.values, bias, linear)
-    return plain + (made - plain).detach()
+    return plain + (quantized - plain).detach()
 
 
 def _float(a: Tensor, b: Tensor, bias: Tensor | None, linear: bool) -> Tensor:

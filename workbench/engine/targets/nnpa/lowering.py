@@ -66,20 +66,20 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     data = model.SerializeToString(deterministic=True)
     context.progress(0, None, "running the compiler")
     predicted = sum(product.quantized for product in products)
-    made = ExportedModel(
+    onnx_model = ExportedModel(
         opset=OPSET, ir_version=IR_VERSION, nodes=len(model.graph.node), bytes=len(data),
         rewritten=rewritten, products=products, config=config,
         commands=_commands(options, config),
         notes=(*_state_notes(context), *_notes(options, config)),
         check=compiler.check(data, config, options, predicted, context.check_cancelled),
     )  # fmt: skip
-    context.log(made.check.sentence)
+    context.log(onnx_model.check.sentence)
     files = {MODEL_FILE: data, **({CONFIG_FILE: config.encode()} if config else {})}
     warnings = _differences(products, report)
     return Lowered(edge=None, tosa=[], pte=b"", files=files), LowerResult(
         target=context.project.target.id, system_config="", memory_mode="", delegates=0,
         delegated_nodes=predicted, cpu_nodes=(), kernels=(), vela=(), pte_bytes=len(data),
-        accelerated=False, vela_version="", exported=made, warnings=tuple(warnings),
+        accelerated=False, vela_version="", exported=onnx_model, warnings=tuple(warnings),
     )  # fmt: skip
 
 

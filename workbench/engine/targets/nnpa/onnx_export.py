@@ -74,14 +74,14 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
     )  # fmt: skip
 
 
-def hand_on(made: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
+def hand_on(onnx_program: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
     """Make inputs and outputs of the buffers that a program writes, after all others, in place.
 
     Args:
-        made: Exported from ``giving``, before constants are folded.
+        onnx_program: Exported from ``giving``, before constants are folded.
         names: The buffers, from ``kept``.
     """
-    graph = made.model.graph
+    graph = onnx_program.model.graph
     given = list(graph.outputs)
     graph.outputs.clear()
     graph.outputs.extend(given[len(names) :])
@@ -190,7 +190,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
     """
     try:
         with _quiet(), torch.no_grad():
-            made = torch.onnx.export(
+            onnx_program = torch.onnx.export(
                 giving(program),
                 inputs,
                 dynamo=True,
@@ -198,13 +198,13 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
                 verbose=False,
                 optimize=False,
             )
-            assert made is not None
-            hand_on(made, kept(program))
+            assert onnx_program is not None
+            hand_on(onnx_program, kept(program))
             # Constants only: the exporter's other optimizations would fold batch norms into
             # products, and the quantized weights would not be those of the model.
-            onnxscript.optimizer.fold_constants(made.model)
-            onnxscript.optimizer.remove_unused_nodes(made.model)
-            model = made.model_proto
+            onnxscript.optimizer.fold_constants(onnx_program.model)
+            onnxscript.optimizer.remove_unused_nodes(onnx_program.model)
+            model = onnx_program.model_proto
     except Exception as error:
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         raise failure(
@@ -249,7 +249,7 @@ def tidy(model: onnx.ModelProto) -> None:
     read |= {output.name for output in model.graph.output}
     kept = [initializer for initializer in model.graph.initializer if initializer.name in read]
     del model.graph.initializer[:]
-    model.graph.initializer.extend(sorted(kept, key=lambda each: each.name))
+    model.graph.initializer.extend(sorted(kept, key=lambda constant: constant.name))
     # It also contains shapes of weights, which would contradict the transposed ones.
     del model.graph.value_info[:]
     for holder in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
@@ -278,13 +278,13 @@ def check(model: onnx.ModelProto) -> None:
 
 def origins(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:
     """Return module and operation of the exported graph by node, from the metadata."""
-    found = {}
+    by_node = {}
     for node in model.graph.node:
         scopes = _scopes(node)
         if scopes:
             module = next((name for name in reversed(scopes[:-1]) if name), "")
-            found[node.name] = module, scopes[-1]
-    return found
+            by_node[node.name] = module, scopes[-1]
+    return by_node
 
 
 def _name_nodes(model: onnx.ModelProto) -> None:

@@ -154,30 +154,30 @@ def _matmul(module: fx.GraphModule, node: fx.Node) -> Found:
     return _with_addition(module, Found(node, node, left, right, None, False, product))
 
 
-def _with_addition(module: fx.GraphModule, found: Found) -> Found:
+def _with_addition(module: fx.GraphModule, match: Found) -> Found:
     """Return a product with the addition after it, if the compiler fuses both."""
-    users = list(found.source.users)
+    users = list(match.source.users)
     add = users[0] if len(users) == 1 else None
     if add is None or programs.op_of(add) not in _ADDS or add.kwargs.get("alpha", 1) != 1:
-        return found
+        return match
     first, second = add.args[:2]
-    other = second if first is found.source else first
+    other = second if first is match.source else first
     held = not isinstance(other, fx.Node) or constant(module, other) is not None
     shape = _shape(other) if isinstance(other, fx.Node) else ()
-    flat = len(found.product.left) == 2
-    if flat and not held and first is not found.source:
+    flat = len(match.product.left) == 2
+    if flat and not held and first is not match.source:
         # Only an addition with the product as first operand becomes a Gemm.
-        return found
+        return match
     product = Product(
-        found.product.left, found.product.right, found.product.constant,
-        gemm=found.product.gemm, transposed=found.product.transposed, bias=shape,
+        match.product.left, match.product.right, match.product.constant,
+        gemm=match.product.gemm, transposed=match.product.transposed, bias=shape,
         constant_bias=held,
     )  # fmt: skip
     if not (product.takes_bias and held and isinstance(other, fx.Node)):
         return Found(
-            found.source, found.source, found.left, found.right, None, found.linear, product
+            match.source, match.source, match.left, match.right, None, match.linear, product
         )
-    return Found(add, found.source, found.left, found.right, other, found.linear, product)
+    return Found(add, match.source, match.left, match.right, other, match.linear, product)
 
 
 def _shape(node: fx.Node) -> tuple[int, ...]:
@@ -239,24 +239,24 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     return module
 
 
-def _why_not(found: Found, rules: GraphRules, options: dict[str, Any]) -> str:
-    if found.source in rules.kept_off:
+def _why_not(match: Found, rules: GraphRules, options: dict[str, Any]) -> str:
+    if match.source in rules.kept_off:
         return ON_CPU
-    return found.product.why_float if quantizes(options) else SILENT
+    return match.product.why_float if quantizes(options) else SILENT
 
 
-def _odd_weight(module: fx.GraphModule, found: Found, options: dict[str, Any]) -> str:
+def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -> str:
     """Return a warning about a weight: no range, or one that NNPA does not support.
 
     Raises:
         WorkbenchError: it contains NaN or infinities.
     """
-    value = constant(module, found.right)
+    value = constant(module, match.right)
     assert value is not None
     try:
         return " ".join(range_of(value.detach(), options["weights"]).warnings)
     except WorkbenchError as error:
-        place = Place(kind="node", id=found.source.name)
+        place = Place(kind="node", id=match.source.name)
         infos = [
             info.model_copy(update={"message": f"The weight: {info.message}", "where": place})
             for info in error.infos
@@ -265,38 +265,38 @@ def _odd_weight(module: fx.GraphModule, found: Found, options: dict[str, Any]) -
 
 
 def _place(
-    module: fx.GraphModule, found: Found, options: dict[str, Any],
+    module: fx.GraphModule, match: Found, options: dict[str, Any],
     observers: dict[tuple[fx.Node, str], fx.Node],
 ) -> None:  # fmt: skip
-    right = _standing(module, found)
+    right = _standing(module, match)
     for source, role, mode in (
-        (found.left, "activation", options["activations"]),
+        (match.left, "activation", options["activations"]),
         (right, "weight", options["weights"]),
     ):
         key = source, role
         if key not in observers:
-            with module.graph.inserting_before(found.source):
+            with module.graph.inserting_before(match.source):
                 observers[key] = _observed(module, source, role, mode)
-        found.source.replace_input_with(source, observers[key])
-    how = options["reading"], found.linear, found.node.name
-    bias = None if found.bias is None else found.bias
-    found.node.meta[_PRODUCT] = (observers[found.left, "activation"].name,
+        match.source.replace_input_with(source, observers[key])
+    how = options["reading"], match.linear, match.node.name
+    bias = None if match.bias is None else match.bias
+    match.node.meta[_PRODUCT] = (observers[match.left, "activation"].name,
                                  observers[right, "weight"].name,
                                  bias.name if bias else "", how)  # fmt: skip
 
 
-def _standing(module: fx.GraphModule, found: Found) -> fx.Node:
+def _standing(module: fx.GraphModule, match: Found) -> fx.Node:
     """Return the right operand as an attribute, replacing views of one."""
-    if found.right.op == "get_attr":
-        return found.right
-    value = constant(module, found.right)
+    if match.right.op == "get_attr":
+        return match.right
+    value = constant(module, match.right)
     assert value is not None
-    name = f"_constant_{found.right.name}"
+    name = f"_constant_{match.right.name}"
     module.register_buffer(name, value.detach().clone())
-    with module.graph.inserting_before(found.source):
+    with module.graph.inserting_before(match.source):
         attribute = module.graph.get_attr(name)
-    attribute.meta = {**found.right.meta}
-    found.source.replace_input_with(found.right, attribute)
+    attribute.meta = {**match.right.meta}
+    match.source.replace_input_with(match.right, attribute)
     return attribute
 
 
@@ -312,7 +312,7 @@ def _observed(module: fx.GraphModule, source: fx.Node, role: str, mode: str) -> 
     name = f"operand_observer_{number}"
     module.add_submodule(name, observer)
     node = module.graph.call_module(name, (source,))
-    node.meta = {key: each for key, each in source.meta.items() if key in {"val", "tensor_meta"}}
+    node.meta = {key: value for key, value in source.meta.items() if key in {"val", "tensor_meta"}}
     return node
 
 
@@ -366,13 +366,13 @@ def _stored(module: fx.GraphModule, source: fx.Node, mode: Any) -> fx.Node:
     value = constant(module, source)
     assert value is not None
     with torch.no_grad():
-        made = arithmetic.weight_of(value, mode)
+        weight = arithmetic.weight_of(value, mode)
     name = f"_codes_{source.name}"
     if not hasattr(module, name):
-        module.register_buffer(name, made.codes.to(torch.int8))
+        module.register_buffer(name, weight.codes.to(torch.int8))
     codes = module.graph.get_attr(name)
     codes.meta = {**source.meta}
-    by = made.by
+    by = weight.by
     numbers = (float(by.scale), float(by.zero_point), float(by.reciprocal))
     return module.graph.call_function(dequantize_weight_per_nnpa, (codes, *numbers))
 

@@ -108,7 +108,7 @@ def _readings(
     chosen = options_of(context.project)["reading"]
     emulated = [
         ReadingTally(name, *title, computing(context, name))
-        for name, title in sorted(TITLES.items(), key=lambda each: each[0] != chosen)
+        for name, title in sorted(TITLES.items(), key=lambda item: item[0] != chosen)
     ]
     return [
         ReadingTally("onnxruntime", "ONNX Runtime, float", by, plain),
@@ -121,12 +121,12 @@ def _readings(
 def _dynamic(path: Path) -> bytes:
     """Return the file with ONNX Runtime's own dynamic quantization of its products."""
     with tempfile.TemporaryDirectory(prefix="nnpa-") as folder:
-        made = Path(folder) / MODEL_FILE
+        written = Path(folder) / MODEL_FILE
         quantize_dynamic(
-            path, made, op_types_to_quantize=["MatMul", "Gemm"], per_channel=False,
+            path, written, op_types_to_quantize=["MatMul", "Gemm"], per_channel=False,
             weight_type=QuantType.QInt8,
         )  # fmt: skip
-        return made.read_bytes()
+        return written.read_bytes()
 
 
 def _session(model: bytes) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:

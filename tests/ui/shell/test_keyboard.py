@@ -1,0 +1,117 @@
+"""The main tasks with the keyboard alone, over fake engines."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from tests.fakes.projects import write_project
+from tests.fakes.results import result_of
+from ui.features.project.new_project import NewProjectDialog
+from ui.shell.panels import PANELS
+
+MOST_TABS = 150
+CTRL, ALT, NONE = (
+    Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier,
+    Qt.KeyboardModifier.NoModifier,
+)  # fmt: skip
+
+
+@pytest.fixture
+def keys(workbench, qtbot):
+    """Press a key where the focus is."""
+    workbench.window.activateWindow()
+    qtbot.waitUntil(workbench.window.isActiveWindow)
+
+    def press(key, modifiers=NONE):
+        qtbot.keyClick(QApplication.focusWidget() or workbench.window, key, modifiers)
+
+    return press
+
+
+def tab_to(keys, qtbot, wanted):
+    """Press Tab until a widget that fits has the focus."""
+    for _ in range(MOST_TABS):
+        widget = QApplication.focusWidget()
+        if widget is not None and wanted(widget):
+            return widget
+        keys(Qt.Key.Key_Tab)
+    raise AssertionError("the Tab key does not reach it")
+
+
+def says(text):
+    return lambda widget: getattr(widget, "text", str)().startswith(text)
+
+
+def activate(window, qtbot):
+    """Make the window active, as closing its dialogs does on a desktop."""
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+
+
+def run_all(workbench, qtbot, keys):
+    keys(Qt.Key.Key_F5)
+    qtbot.waitUntil(lambda: workbench.session.stage("package").state == "cached")
+    qtbot.waitUntil(lambda: not workbench.runner.running)
+    qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
+
+
+def test_that_a_project_is_made_and_run_with_keys(workbench, qtbot, keys, tmp_path):
+    model = write_project(tmp_path / "mine").with_name("net.pt2")
+    keys(Qt.Key.Key_N, CTRL)
+    dialog = workbench.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(dialog.isActiveWindow)
+    qtbot.keyClicks(QApplication.focusWidget(), str(model))
+    qtbot.waitUntil(dialog.buttons.button(dialog.buttons.StandardButton.Ok).isEnabled)
+    tab_to(keys, qtbot, lambda widget: widget is dialog.run)
+    keys(Qt.Key.Key_Space)
+    assert not dialog.run.isChecked()
+    keys(Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: workbench.session.planned)
+    activate(workbench.window, qtbot)
+    run_all(workbench, qtbot, keys)
+
+
+def test_that_a_module_is_changed_and_the_worst_layer_found_with_keys(opened, qtbot, keys):
+    run_all(opened, qtbot, keys)
+    keys(Qt.Key.Key_1, ALT)
+    tab_to(keys, qtbot, lambda widget: widget.accessibleName() == "Modules")
+    for _ in range(2):
+        keys(Qt.Key.Key_Down)
+    chosen = opened.context.selection.value.modules
+    assert len(chosen) == 1
+    keys(Qt.Key.Key_2)
+    assert {opened.document.project.rules[-1].match} == chosen
+    run_all(opened, qtbot, keys)
+    tab_to(keys, qtbot, lambda widget: widget.accessibleName().startswith("SQNR"))
+    keys(Qt.Key.Key_Space)
+    (worst,) = result_of("evaluate").tensors
+    qtbot.waitUntil(lambda: opened.context.selection.value.nodes == {worst.origin})
+
+
+def test_that_files_are_exported_with_keys(opened, qtbot, keys, tmp_path):
+    run_all(opened, qtbot, keys)
+    keys(Qt.Key.Key_5, CTRL)
+    dock = opened.window.docks["deliverables"]
+    qtbot.waitUntil(lambda: dock.panel is not None and dock.panel.has("package"))
+    tab_to(keys, qtbot, says("Export deliverables"))
+    keys(Qt.Key.Key_Space)
+    (dialog,) = [d for d in opened.window.findChildren(QFileDialog) if d.isVisible()]
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    qtbot.waitUntil(dialog.isActiveWindow)
+    qtbot.keyClicks(QApplication.focusWidget(), str(folder))
+    keys(Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: list(folder.glob("*.pte")) != [])
+
+
+@pytest.mark.parametrize("number", range(1, 10))
+def test_that_going_to_a_panel_gives_it_the_focus(opened, qtbot, number):
+    opened.window.activateWindow()
+    qtbot.waitUntil(opened.window.isActiveWindow)
+    name = PANELS[number - 1].id
+    qtbot.keyClick(opened.window, str(number), ALT)
+    panel = opened.window.docks[name].panel
+    if opened.window.docks[name].isVisible():
+        qtbot.waitUntil(lambda: panel.isAncestorOf(QApplication.focusWidget()))

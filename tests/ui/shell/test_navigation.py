@@ -1,0 +1,63 @@
+"""Every option that a message can name leads to where it is set."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import workbench
+from ui.features.project.project_settings import ProjectSettingsDialog
+from ui.shell.target_controller import PluginsDialog
+from ui.shell.window_controller import OPTION_PANELS, SETTINGS
+from workbench.errors import Place
+from workbench.project.model import Project
+
+# Code whose messages the window can show; the others are the command line's.
+SHOWN = ("engine", "project", "pipeline", "targets", "studies", "deploy", "history")
+OPTION = re.compile(r'Place\(\s*kind="option",\s*id=f?"([a-z_]+)')
+# Arguments of commands and functions, which the window gives itself.
+ARGUMENTS = {"inputs", "scheduler", "preprocess", "fail", "file"}
+
+
+def named_options():
+    folder = Path(workbench.__file__).parent
+    for part in SHOWN:
+        for path in (folder / part).rglob("*.py"):
+            yield from OPTION.findall(path.read_text("utf-8"))
+
+
+def test_that_every_option_of_a_message_has_a_place():
+    names = set(named_options()) | (Project.model_fields.keys() - {"version", "graph"})
+    assert len(names) > 30
+    assert sorted(names - SETTINGS - OPTION_PANELS.keys() - ARGUMENTS - {"plugins"}) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "panel"),
+    [("option", "rules[0].config", "rules"), ("option", "improvers", "weight_transforms"),
+     ("option", "learning_rate", "training"), ("option", "targets", "devices"),
+     ("tool", "FVP", "simulator"), ("tool", "vela", "log"), ("stage", "lower", "log")],
+)  # fmt: skip
+def test_that_a_place_is_shown_in_its_panel(opened, kind, name, panel):
+    opened.navigation.go(Place(kind=kind, id=name))
+    assert opened.window.docks[panel].isVisible()
+
+
+@pytest.mark.parametrize("key", ["notes", "trained_weights", "calibration.tokens.length"])
+def test_that_a_setting_gets_the_focus_in_its_form(opened, qtbot, key):
+    opened.window.activateWindow()
+    opened.navigation.go(Place(kind="option", id=key))
+    dialog = opened.window.findChild(ProjectSettingsDialog)
+    field = dialog.fields[key]
+    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+    qtbot.waitUntil(field.isVisible)
+    dialog.reject()
+
+
+def test_that_plug_ins_lead_to_their_list(opened):
+    opened.navigation.go(Place(kind="option", id="plugins"))
+    dialog = opened.window.findChild(PluginsDialog)
+    assert dialog.isVisible()
+    dialog.reject()

@@ -1,0 +1,178 @@
+"""Every panel says whether it is empty, at work, failed or outdated, each in another way."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QTextBrowser
+
+from tests.fakes.engine import Play
+from tests.ui.shell.test_window import run_to
+from ui.shell.panels import PANELS
+from workbench.errors import ErrorInfo, Place
+from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.project import edits
+from workbench.project.model import DataSource
+
+INFO = ErrorInfo(
+    message="No room for it.", where=Place(kind="option", id="model.spec"), code="no-room"
+)
+# The stage whose result a panel shows, or the button that starts its study.
+STAGES = {
+    "modules": "export", "rules": "export", "graph": "export", "inspector": "export",
+    "ranges": "calibrate", "formats": "calibrate", "accuracy": "evaluate", "runs": "evaluate",
+    "cost": "lower", "timeline": "lower", "memory": "lower", "suggestions": "lower",
+    "simulator": "run", "deliverables": "package",
+}  # fmt: skip
+STUDIES = {
+    "sample": lambda panel: panel.show_button,
+    "devices": lambda panel: panel.start,
+    "sensitivity": lambda panel: panel.measure,
+    "search": lambda panel: panel.start,
+    "training": lambda panel: panel.train,
+    "weight_transforms": lambda panel: panel.previews["bias"],
+}
+# They list what happens, which is never outdated.
+LISTS = {"jobs", "log", "problems"}
+
+
+def seen(panel):
+    """Return every text that a panel shows."""
+    texts = [widget.text() for widget in panel.findChildren(QLabel) if widget.isVisible()]
+    texts += [b.text() for b in panel.findChildren(QAbstractButton) if b.isVisible()]
+    texts += [p.toPlainText() for p in panel.findChildren(QTextBrowser) if p.isVisible()]
+    for view in panel.findChildren(QAbstractItemView):
+        model = view.model()
+        if view.isVisible() and model is not None:
+            cells = (model.index(r, c) for r in range(model.rowCount()) for c in range(3))
+            texts += [str(cell.data() or "") for cell in cells]
+    return "\n".join(texts).replace("\u200b", "")
+
+
+def outdate(workbench):
+    """Edit the project so that no result is current."""
+    workbench.document.apply(
+        "Set strict export",
+        lambda p: edits.set_model(
+            p, p.model.model_copy(update={"strict_export": not p.model.strict_export})
+        ),
+    )
+
+
+def shown(workbench, name):
+    panel = workbench.window.reveal(name)
+    panel.flush()
+    return panel
+
+
+def test_that_every_panel_has_states_that_differ():
+    assert {row.id for row in PANELS} == {*STAGES, *STUDIES, *LISTS}
+
+
+def test_that_panels_without_results_say_what_to_run(opened, qtbot):
+    for name in STAGES.keys() - {"rules"}:
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: "Run " in seen(panel))
+        text = seen(panel).lower()
+        assert "outdated" not in text, name
+        assert "failed" not in text, name
+
+
+@pytest.mark.parametrize("stage", sorted(set(STAGES.values())))
+def test_that_panels_tell_the_stage_at_work(opened, qtbot, engines, stage):
+    engines.plays = [Play(hold=stage)]
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage(stage).fraction == 0.5)
+    verb = STAGES_BY_ID[stage].verb
+    for name in (name for name, needs in STAGES.items() if needs == stage):
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: f"{verb}\u2026" in seen(panel))
+    opened.runner.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+
+
+@pytest.mark.parametrize("stage", sorted(set(STAGES.values())))
+def test_that_panels_tell_why_a_stage_failed_and_lead_to_the_setting(
+    opened, qtbot, engines, notices, stage
+):
+    engines.plays = [Play(fail=stage, infos=[INFO])]
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage(stage).state == "failed")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    while notices.says(INFO.message):
+        notices.take(INFO.message)
+    for name in (name for name, needs in STAGES.items() if needs == stage):
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: "failed" in seen(panel))
+        text = seen(panel)
+        assert "Show" in text or name == "rules", name
+        assert INFO.message in text or name == "rules", name
+
+
+def test_that_panels_tell_that_their_results_are_outdated(opened, qtbot):
+    run_to(opened, qtbot, "")
+    for name, stage in STAGES.items():
+        panel, button = shown(opened, name), f"Run {STAGES_BY_ID[stage].title}"
+        qtbot.waitUntil(lambda panel=panel, button=button: button not in seen(panel))
+    outdate(opened)
+    qtbot.waitUntil(lambda: opened.session.stage("export").state == "stale")
+    for name in STAGES.keys() - {"runs"}:
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: "outdated" in seen(panel).lower())
+    runs = shown(opened, "runs")
+    qtbot.waitUntil(lambda: "No run of the present configuration." in seen(runs))
+
+
+@pytest.fixture
+def studied(opened, qtbot, engines):
+    """The window after a run, with data to study on and a tensor chosen."""
+    (opened.document.folder / "data.npz").write_bytes(b"data")
+    data = DataSource(spec="data.npz")
+    opened.document.apply("Data", lambda p: edits.revise(p, calibration=data))
+    run_to(opened, qtbot, "")
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
+    return opened
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_that_studies_tell_their_state(studied, qtbot, engines, notices, name):
+    panel = shown(studied, name)
+    studied.context.selection.choose_nodes(["relu"])
+    button = STUDIES[name](panel)
+    qtbot.waitUntil(button.isEnabled)
+    empty = seen(panel)
+    assert "failed" not in empty
+    assert "utdated" not in empty
+    engines.refuse([INFO])
+    button.click()
+    qtbot.waitUntil(lambda: INFO.message in seen(panel))
+    assert "failed" in seen(panel)
+    while notices.says(INFO.message):
+        notices.take(INFO.message)
+    qtbot.waitUntil(lambda: not studied.runner.running)
+    engines.hold()
+    button.click()
+    qtbot.waitUntil(lambda: "\u2026" in seen(panel) and INFO.message not in seen(panel))
+    studied.runner.cancel()
+    qtbot.waitUntil(lambda: not studied.runner.running)
+    engines.go_on()
+    qtbot.waitUntil(button.isEnabled)
+    button.click()
+    qtbot.waitUntil(lambda: not studied.runner.running)
+    outdate(studied)
+    qtbot.waitUntil(lambda: "Outdated" in seen(panel))
+
+
+def test_that_lists_tell_that_they_are_empty_and_what_failed(opened, qtbot, engines, notices):
+    problems = shown(opened, "problems")
+    assert "No problems." in seen(problems)
+    assert "No jobs yet." in seen(shown(opened, "jobs"))
+    log = shown(opened, "log")
+    log.clear.click()
+    qtbot.waitUntil(lambda: "The log is empty." in seen(log))
+    engines.plays = [Play(fail="export", infos=[INFO])]
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("export").state == "failed")
+    notices.take(INFO.message)
+    for name in LISTS:
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: INFO.message in seen(panel))

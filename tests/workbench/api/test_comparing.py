@@ -1,0 +1,179 @@
+"""A run against a baseline: figures, limits, and what is written of them."""
+
+import json
+import math
+from contextlib import closing
+from xml.etree import ElementTree
+
+import pytest
+
+import workbench.api as wb
+from tests.problems import refused
+from workbench.analysis.gate import GateResult, Limit
+from workbench.api.comparing import Comparison, FigureChange, _limited
+from workbench.history.comparison import Change
+from workbench.history.outcomes import Outcome, outcome_of
+from workbench.history.store import History, history_path
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import plan
+
+
+def outcome(verdict="right", **figures):
+    return Outcome(project="net", target="ethos-u55-128", verdict=verdict,
+                   sentence=f"{verdict}: because", figures=figures)  # fmt: skip
+
+
+def limit(name, value, held):
+    return Limit(name=name, limit="<= 3", value=value, held=held)
+
+
+def run_of_history(project, number):
+    with closing(History(history_path(project))) as history:
+        return history.run(number)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "value", "change", "percent"),
+    [
+        (200.0, 150.0, -50.0, -25.0), (-4.0, -3.0, 1.0, 25.0), (0.0, 5.0, 5.0, None),
+        (5.0, 5.0, 0.0, None), (math.inf, math.inf, 0.0, None), (math.inf, 40.0, None, None),
+        (40.0, math.inf, None, None), (None, 1.0, None, None), (1.0, None, None, None),
+    ],
+)  # fmt: skip
+def test_that_a_change_is_the_difference_where_there_is_one(baseline, value, change, percent):
+    figure = FigureChange("cycles", baseline, value)
+    assert (figure.change, figure.percent) == (change, percent)
+
+
+def test_that_figures_of_either_side_are_listed_in_the_order_of_the_gate():
+    found = Comparison(outcome(cycles=4.0, top1=0.5), outcome(lsb=2.0, cycles=3.0), {})
+    assert [(f.name, f.baseline, f.value) for f in found.figures] == [
+        ("lsb", None, 2.0), ("top1", 0.5, None), ("cycles", 4.0, 3.0)
+    ]  # fmt: skip
+    assert found.equal
+    assert not Comparison(outcome(), outcome(), {"rules": (Change("x", "a", "b"),)}).equal
+
+
+def test_that_only_broken_limits_and_a_program_that_differs_are_not_accepted():
+    held, broken, unknown = limit("lsb", 2, True), limit("cycles", 9, False), limit("ms", 1, None)
+    before = outcome("differs")
+    assert Comparison(before, outcome(), {}, (held,)).passed
+    assert len(Comparison(before, outcome(), {}, (held, broken, unknown)).broken) == 2
+    found = Comparison(outcome(), outcome("differs"), {}, (broken,))
+    assert found.broken == ("cycles 9, limit <= 3", "differs: because")
+    assert not found.passed
+
+
+def test_that_the_document_has_finite_numbers_only():
+    parts = {"rules": (Change("head", "", "a8w8"),)}
+    before, after = outcome(sqnr=None, cycles=200.0), outcome(sqnr=40.0, cycles=100.0)
+    found = Comparison(before, after, parts, (limit("lsb", 2, True),))
+    document = found.document()
+    assert document["figures"] == [
+        {"name": "sqnr", "baseline": None, "value": 40.0, "change": None, "percent": None},
+        {"name": "cycles", "baseline": 200.0, "value": 100.0, "change": -100.0, "percent": -50.0},
+    ]
+    assert document["changes"] == {"rules": [{"what": "head", "before": "", "after": "a8w8"}]}
+    assert (document["passed"], document["broken"]) == (True, [])
+    assert document["limits"][0]["held"] is True
+    assert document["baseline"]["figures"]["sqnr"] is None
+    json.dumps(document, allow_nan=False)
+
+
+def test_that_markdown_has_figures_limits_and_changes_without_the_figures_twice():
+    parts = {"rules": (Change("a|b", "", "a8w8"),), "figures": (Change("cycles", "4", "3"),),
+             "layers": ()}  # fmt: skip
+    limits = (limit("lsb", 2000.5, True), limit("sqnr", None, True), limit("ms", None, False))
+    found = Comparison(outcome(cycles=4000.0, lsb=1.0, top1=0.5), outcome(cycles=3000.0, lsb=1.0),
+                       parts, limits)  # fmt: skip
+    lines = found.markdown().splitlines()
+    assert lines[0].startswith("## net: failed: ")
+    assert lines[2:8] == [
+        "| figure | baseline | now | change |", "|---|---|---|---|", "| lsb | 1 | 1 | = |",
+        "| top1 | 0.5 | - | - |", "| cycles | 4,000 | 3,000 | -1,000 (-25.00 %) |", "",
+    ]  # fmt: skip
+    assert lines[8:14] == [
+        "| limit | must be | is |  |", "|---|---|---|---|", "| lsb | <= 3 | 2,000.5 | held |",
+        "| sqnr | <= 3 | equal | held |", "| ms | <= 3 | unknown | **broken** |", "",
+    ]  # fmt: skip
+    assert lines[14:] == ["| rules | baseline | now |", "|---|---|---|", r"| a\|b | - | a8w8 |"]
+    assert Comparison(outcome(), outcome(), {}).markdown().startswith("## net: passed\n")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "failures", "skipped"),
+    [("right", 1, 0), ("not verified", 1, 1), ("differs", 2, 0)],
+)
+def test_that_junit_has_one_test_for_the_verdict_and_one_for_each_limit(verdict, failures, skipped):
+    limits = (limit("lsb", 2, True), limit("cycles", 9, False))
+    found = Comparison(outcome(cycles=4.0), outcome(verdict, top1=0.5), {}, limits)
+    suite = ElementTree.fromstring(found.junit())
+    counts = {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")}
+    assert counts == {
+        "tests": "3", "failures": str(failures), "skipped": str(skipped), "errors": "0"
+    }  # fmt: skip
+    assert [case.get("name") for case in suite.iter("testcase")] == [
+        "verdict", "lsb <= 3", "cycles <= 3"
+    ]  # fmt: skip
+    states = [[child.tag for child in case] for case in suite.iter("testcase")]
+    told = {"right": [], "not verified": ["skipped"], "differs": ["failure"]}[verdict]
+    assert states == [told, [], ["failure"]]
+    values = {p.get("name"): p.get("value") for p in suite.iter("property")}
+    assert values == {
+        "top1.baseline": "", "top1.now": "0.5", "cycles.baseline": "4.0", "cycles.now": ""
+    }  # fmt: skip
+
+
+def test_that_every_kind_of_operand_is_read(measured, tmp_path):
+    opened = wb.open(measured)
+    first, second = (run_of_history(measured, number) for number in (1, 2))
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"outcome": outcome_of(first).document()}))
+    for before in (f"{measured}@1", first, file, str(file)):
+        for after in (measured, opened, second, str(measured)):
+            found = wb.compare(before, after)
+            cycles = next(figure for figure in found.figures if figure.name == "cycles")
+            assert (cycles.baseline, cycles.value) == (2000, 1000)
+            changed = next(change for change in found.parts["figures"] if "ycles" in change.what)
+            assert changed.before != changed.after
+            assert [(c.before, c.after) for c in found.parts["rules"]] == [("a16w8", "a8w8")]
+    assert "<table" in wb.compare(first, second)._repr_html_()
+    same = wb.compare(file, file)
+    assert same.equal
+    assert same.parts["figures"] == ()
+
+
+def test_that_the_verdict_of_the_last_run_is_that_of_the_present_settings(measured):
+    run = run_of_history(measured, 2)
+    gate = GateResult(verdict="differs")
+    with closing(History(history_path(measured))) as history:
+        history.record(run.model_copy(update={"gate": gate}))
+    assert wb.compare(f"{measured}@1", measured).after.verdict == "differs"
+    opened, cache = wb.open(measured), Cache(default_root())
+    planned = plan(opened.project, opened.folder, cache)
+    for stage in ("evaluate", "lower", "verify"):
+        cache.remove(planned.key(stage))
+    kept = wb.compare(f"{measured}@1", measured)
+    assert kept.after.verdict == "differs"
+    assert kept.after.numbers["cycles"] == 1000
+
+
+def test_that_settings_without_results_have_nothing_to_compare(measured):
+    changed = wb.set_global(wb.open(measured), "a8w4")
+    for opened in (changed, wb.OpenProject(changed.project, changed.folder)):
+        with refused("run-missing"):
+            wb.compare(f"{measured}@1", opened)
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "", "9"])
+def test_that_a_run_that_is_none_is_refused(measured, number):
+    with refused("run-unknown"):
+        wb.compare(f"{measured}@{number}", measured)
+
+
+def test_that_a_limit_relative_to_a_figure_that_the_baseline_lacks_is_broken():
+    found = _limited("top1<baseline-0.01", {"cycles": 1.0}, {"top1": 0.5})
+    assert (found.name, found.value, found.held) == ("top1", 0.5, False)
+    for before, held in ((0.505, True), (0.52, False)):
+        assert _limited("top1<baseline-0.01", {"top1": before}, {"top1": 0.5}).held is held
+    assert _limited("top1<0.4", {}, {}).held is False

@@ -1,0 +1,227 @@
+"""Programs on boards, and the pages that tell firmware where everything lies."""
+
+import dataclasses
+
+import pytest
+
+from tests.fakes.projects import make_project
+from tests.fakes.results import result_of
+from tests.workbench.deploy.test_boards import PROGRAM, SMALL, write
+from tests.workbench.deploy.test_handover import facts_of
+from workbench.deploy import boards
+from workbench.deploy.boards import Demand, fit, load, sentence, why_not_on
+from workbench.deploy.firmware_files import components, region_settings
+from workbench.deploy.firmware_note import Code, Table, sections
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.results import Deliverable
+from workbench.targets.ethos_u.devices import MemoryUse
+
+BOARD = (
+    SMALL
+    + """
+[[memory]]
+name = "TCM"
+kind = "sram"
+bytes = 4096
+source = "made up"
+confirmed = true
+[[memory]]
+name = "PSRAM"
+kind = "dram"
+source = "made up"
+confirmed = false
+"""
+)
+
+
+@pytest.fixture
+def board(tmp_path):
+    write(tmp_path, text=BOARD.format(ram=65536, flash=65536))
+    return load("mine.toml", tmp_path)
+
+
+def demand(what, size, *kinds):
+    return Demand(what=what, bytes=size, kinds=kinds, origin="test")
+
+
+def held(found):
+    return {d.what: f.name for f in found.fillings for d in f.demands}
+
+
+def test_that_what_is_wanted_goes_to_the_fullest_memory_with_room(board):
+    found = fit(board, [demand("arena", 60000, "sram"), demand("cache", 4096, "sram"),
+                        demand("weights", 100, "flash", "dram")])  # fmt: skip
+    assert held(found) == {"arena": "RAM", "cache": "TCM", "weights": "flash"}
+    assert [(f.used, f.free) for f in found.fillings] == [
+        (60000, 5536), (100, 65436), (4096, 0), (0, None)
+    ]  # fmt: skip
+    assert found.fits
+    assert found.doubts == ()
+    assert sentence(found) == "Fits Small."
+
+
+def test_that_memory_of_unknown_size_has_room_for_anything_but_is_doubtful(board):
+    found = fit(board, [demand("arena", 1 << 30, "sram", "dram")])
+    assert held(found) == {"arena": "PSRAM"}
+    assert found.doubts == ("PSRAM",)
+    assert "PSRAM" in sentence(found)
+
+
+def test_that_what_finds_no_room_is_named_with_the_room_there_is(board):
+    found = fit(board, [demand("first", 60000, "sram"), demand("arena", 8192, "sram")])
+    assert [d.what for d in found.homeless] == ["arena"]
+    assert not found.fits
+    assert sentence(found) == (
+        "Does not fit Small: the arena needs 8.0 contiguous KiB, and no SRAM has more than "
+        "5.4 KiB free."
+    )
+    both = fit(board, [demand("x", 1 << 20, "sram", "flash")])
+    assert "no SRAM or flash has more than 64.0 KiB free" in sentence(both)
+
+
+def choice(device="ethos-u55-128", mode="Shared_Sram"):
+    options = {"system_config": "Ethos_U55_High_End_Embedded", "memory_mode": mode}
+    return TargetChoice(id=device, options=options)
+
+
+def test_that_a_configuration_fits_a_board_by_its_device_its_mode_and_its_sram(board):
+    assert why_not_on(board, choice(), 65536) == ""
+    assert why_not_on(board, choice("ethos-u55-256"), 1) == "other NPU"
+    assert why_not_on(board, choice(mode="Sram_Only"), 1) == "other memory mode"
+    assert why_not_on(board, choice(), 65537) == "too little SRAM"
+
+
+def test_that_departures_from_a_board_are_told_one_by_one(board, tmp_path):
+    assert boards.departures(board, choice(), tmp_path) == []
+    assert len(boards.departures(board, choice("ethos-u55-256"), tmp_path)) == 1
+    other = TargetChoice(id="ethos-u55-128", options={
+        "system_config": "Ethos_U55_Deep_Embedded", "memory_mode": "Sram_Only",
+    })  # fmt: skip
+    assert len(boards.departures(board, other, tmp_path)) == 2
+    text = SMALL.replace('source = "made up"', 'clock_hz = 400_000_000\nsource = "made up"', 1)
+    write(tmp_path, "slow.toml", text.format(ram=1, flash=1))
+    (told,) = boards.departures(load("slow.toml", tmp_path), choice(), tmp_path)
+    assert "500 MHz" in told
+    assert "400 MHz" in told
+
+
+def test_that_a_result_is_fitted_with_the_weights_beside_it(tmp_path):
+    write(tmp_path)
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / boards.PROGRAM_FILE).write_bytes(PROGRAM)
+    project = make_project()
+    assert boards.of_results(project, tmp_path, results) is None
+    project = boards.put(project, "mine.toml", tmp_path)
+    plain = boards.of_results(project, tmp_path, results)
+    assert plain.fits
+    assert sum(f.used for f in plain.fillings if f.kind == "flash") == len(PROGRAM)
+    (results / boards.WEIGHTS_FILE).write_bytes(bytes(5000))
+    apart = boards.of_results(project, tmp_path, results)
+    assert sum(f.used for f in apart.fillings if f.kind == "flash") == len(PROGRAM) + 5000
+
+
+def blocks(facts, name, lowered=None, **more):
+    pages = sections(
+        facts, lowered or result_of("lower"), more.pop("files", ()), {"b": "2", "a": "1"},
+        more.pop("tolerances", [{"atol": 0.25}, {"atol": 0.5}]),
+    )  # fmt: skip
+    (section,) = [page for page in pages if page.title == name]
+    return section.blocks
+
+
+def test_that_the_program_is_described_with_its_ports_and_its_estimate():
+    facts = dataclasses.replace(
+        facts_of(), delegates=2, kernels=("a",),
+        inputs=({"type": "tensor", "dtype": "int8", "shape": [1, 3, 4, 4], "scale": 0.5,
+                 "zero_point": -3, "dim_order": [0, 2, 3, 1]},),
+        outputs=({"type": "int"},), weights=b"x", kept=("state",), handed_on=2,
+        departures=("It departs.",),
+    )  # fmt: skip
+    first, weights, table, cycles, kept, handed, departs = blocks(facts, "Program")
+    assert first.startswith("ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram; ")
+    assert "2 delegates on the NPU, 1 kernel on the CPU" in first
+    assert "net.ptd" in weights
+    assert table == Table(("", "type", "shape", "real number"), (
+        ("input", "int8", "[1, 3, 4, 4], in memory [1, 4, 4, 3]", "(code - -3) * 0.5"),
+        ("output", "int", "", "as it is"),
+    ))  # fmt: skip
+    assert "1,000 cycles, 0.002 ms" in cycles
+    assert "in 1 buffers of the method pool (state)" in kept
+    assert "last 2 outputs are the last 2 inputs" in handed
+    assert departs == "It departs."
+    plain = dataclasses.replace(facts_of(), delegates=1, kernels=("a", "b"))
+    unestimated = result_of("lower").model_copy(update={"vela": ()})
+    first, table = blocks(plain, "Program", unestimated)
+    assert "1 delegate on the NPU, 2 kernels on the CPU" in first
+    assert isinstance(table, Table)
+
+
+def test_that_kernels_and_components_are_listed_or_their_absence_is():
+    facts = dataclasses.replace(facts_of(), kernels=("aten::add.out", "aten::mul.out"))
+    _, kernels, _, listed = blocks(facts, "Kernels and components")
+    assert kernels == Code("aten::add.out\naten::mul.out")
+    assert listed == Code("\n".join(components(facts)))
+    assert len(blocks(dataclasses.replace(facts, kernels=()), "Kernels and components")) == 3
+
+
+def test_that_the_widest_step_of_all_outputs_is_tolerated():
+    (text,) = blocks(facts_of(), "Check it")
+    assert "ET_ATOL to 0.5:" in text
+    (text,) = blocks(facts_of(), "Check it", tolerances=[])
+    assert "ET_ATOL to 0:" in text
+
+
+def test_that_files_and_tools_are_tables():
+    file = Deliverable(name="net.pte", bytes=12345, sha256="ab" * 32, purpose="program")
+    (table,) = blocks(facts_of(), "Files", files=(file,))
+    assert table.rows == (("net.pte", "12,345", "program", "ab" * 8),)
+    (table,) = blocks(facts_of(), "Made with")
+    assert table.rows == (("a", "1"), ("b", "2"))
+
+
+def test_that_needs_without_a_board_name_every_pool():
+    facts = facts_of(weights=b"12345")
+    _, table = blocks(facts, "Does it fit?")
+    needs = dict(table.rows)
+    assert needs["program"] == f"{len(facts.program):,}"
+    assert needs["weights"] == "5"
+    assert needs["scratch pool"] == f"{facts.needs.scratch_pool_bytes:,}"
+    assert "NPU cache" not in needs
+    cached = dataclasses.replace(facts, weights=None, use=MemoryUse(False, False, 4096))
+    needs = dict(blocks(cached, "Does it fit?")[1].rows)
+    assert needs["NPU cache"] == "4,096"
+    assert "weights" not in needs
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        (MemoryUse(True, True, 0), "NPU_QCONFIG=1"), (MemoryUse(False, False, 9), "NPU_QCONFIG=3"),
+        (MemoryUse(True, False, 9), "NPU_QCONFIG=3"), (MemoryUse(False, True, 0), "default"),
+    ],
+)  # fmt: skip
+def test_that_regions_follow_from_where_constants_and_tensors_lie(use, told):
+    assert told in region_settings(use)
+
+
+def test_that_one_component_holds_all_kinds_of_quantizing():
+    kernels = (
+        "quantized_decomposed::quantize_per_tensor.out", "aten::_softmax.out", "aten::add.out",
+        "quantized_decomposed::dequantize_per_channel.out", "aten::quantize_per_tensor.out",
+        "quantized_decomposed::embedding_byte.out", "cortex_m::quantized_add.out",
+    )  # fmt: skip
+    facts = dataclasses.replace(facts_of(), kernels=kernels)
+    named = [c.rpartition(":")[2] for c in components(facts) if "Operators:" in c]
+    assert named == [
+        "Quantized quantize", "Portable softmax", "Portable add", "Quantized dequantize",
+        "Portable quantize_per_tensor", "Quantized embedding_byte", "Cortex-M quantized_add",
+    ]  # fmt: skip
+    assert "ARM::CMSIS:NN Lib" in components(facts)
+    assert "ARM::CMSIS:NN Lib" not in components(dataclasses.replace(facts, kernels=kernels[:3]))
+
+
+def test_that_a_target_elsewhere_has_no_board(tmp_path):
+    project = edits.set_target(make_project(), choice())
+    assert boards.of_results(project, tmp_path, tmp_path) is None

@@ -1,0 +1,139 @@
+"""Where vertices stand: what mirroring, turning and long edges may not change."""
+
+import random
+from itertools import combinations, pairwise
+
+import pytest
+
+from tests.workbench.graph.test_ordering import random_edges
+from workbench.graph.ordering import (
+    Rows,
+    build_rows,
+    count_crossings,
+    order_rows,
+    place_columns,
+)
+
+
+def drawings(count=16, wanted=22, seeds=40):
+    """Yield ordered rows of random graphs, and half the width of every vertex."""
+    for seed in range(seeds):
+        rows = build_rows(count, random_edges(count, wanted, seed))
+        order_rows(rows, thorough=False)
+        rng = random.Random(seed)
+        yield rows, [rng.choice((10.0, 25.0, 60.0)) for _ in rows.up]
+
+
+def mirrored(rows):
+    return Rows(rows.count, [layer[::-1] for layer in rows.layers], rows.up, rows.down)
+
+
+def turned(rows):
+    return Rows(rows.count, rows.layers[::-1], rows.down, rows.up)
+
+
+def inner_crossings(rows):
+    """Return whether two segments between bends of long edges cross."""
+    place = {v: i for layer in rows.layers for i, v in enumerate(layer)}
+    for layer in rows.layers:
+        inner = [(place[a], place[b]) for a in layer for b in rows.down[a]
+                 if a >= rows.count and b >= rows.count]  # fmt: skip
+        if any((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(inner, 2)):
+            return True
+    return False
+
+
+def test_that_a_mirrored_drawing_stands_mirrored():
+    for rows, half in drawings():
+        xs = place_columns(rows, half)
+        width = max(x + r for x, r in zip(xs, half, strict=True))
+        other = place_columns(mirrored(rows), half)
+        assert other == pytest.approx([width - x for x in xs])
+
+
+def test_that_bends_of_a_long_edge_stand_in_one_column():
+    """Unless edges branch off on the way."""
+    straight = 0
+    for rows, half in drawings(24, 40):
+        if inner_crossings(rows):
+            continue
+        xs = place_columns(rows, half)
+        for chain in rows.chains.values():
+            if any(len(rows.down[bend]) > 1 for bend in chain):
+                continue
+            assert len({round(xs[bend], 6) for bend in chain}) <= 1
+            straight += len(chain) > 1
+    assert straight > 50
+
+
+def test_that_a_drawing_is_no_wider_than_its_rows_ask_for():
+    """A chain with a wide row: nothing else makes the drawing wider."""
+    edges = [(0, n) for n in range(1, 6)] + [(n, 6) for n in range(1, 6)]
+    rows = build_rows(7, edges)
+    xs = place_columns(rows, [10.0] * 7)
+    assert sorted(xs[1:6]) == pytest.approx([10.0, 30.0, 50.0, 70.0, 90.0])
+    assert xs[0] == xs[6] == pytest.approx(50.0)
+    for rows, half in drawings():
+        xs = place_columns(rows, half)
+        widest = max(sum(2 * half[v] for v in layer) for layer in rows.layers)
+        width = max(x + r for x, r in zip(xs, half, strict=True))
+        assert widest - 1e-6 <= width <= 3 * widest
+
+
+def test_that_a_parent_stands_in_the_middle_of_its_children():
+    edges = [((n - 1) // 2, n) for n in range(1, 15)]
+    rows = build_rows(15, edges)
+    order_rows(rows)
+    xs = place_columns(rows, [10.0] * 15)
+    for parent in range(7):
+        left, right = xs[2 * parent + 1], xs[2 * parent + 2]
+        assert xs[parent] == pytest.approx((left + right) / 2)
+    assert [b - a for a, b in pairwise(sorted(xs[7:]))] == pytest.approx([20.0] * 7)
+
+
+def test_that_a_drawing_upside_down_has_the_same_columns():
+    """A tree that grows upwards stands as one that grows downwards."""
+    edges = [((n - 1) // 2, n) for n in range(1, 15)]
+    rows = build_rows(15, edges)
+    order_rows(rows)
+    xs = place_columns(rows, [10.0 + v % 3 for v in range(15)])
+    assert place_columns(turned(rows), [10.0 + v % 3 for v in range(15)]) == pytest.approx(xs)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_that_a_reader_of_several_stands_under_their_middle(count):
+    for turn in (False, True):
+        edges = [(n, count) for n in range(count)] if not turn else [
+            (0, n + 1) for n in range(count)]  # fmt: skip
+        rows = build_rows(count + 1, edges)
+        half = [10.0 + 7 * (v % 3) for v in range(count + 1)]
+        xs = place_columns(rows, half)
+        several = sorted(xs[:count] if not turn else xs[1:])
+        single = xs[count] if not turn else xs[0]
+        middle = (several[(count - 1) // 2] + several[count // 2]) / 2
+        assert single == pytest.approx(middle)
+
+
+def test_that_no_two_neighbours_of_an_ordered_row_cross_less_the_other_way():
+    for seed in range(60):
+        rows = build_rows(14, random_edges(14, 20, seed))
+        order_rows(rows, thorough=False)
+        fewest = count_crossings(rows)
+        for layer in rows.layers:
+            for at in range(len(layer) - 1):
+                layer[at], layer[at + 1] = layer[at + 1], layer[at]
+                assert count_crossings(rows) >= fewest
+                layer[at], layer[at + 1] = layer[at + 1], layer[at]
+
+
+def test_that_lanes_of_edges_past_each_other_stand_apart():
+    """Two long edges beside a chain: their bends keep their room in every row."""
+    edges = [*pairwise(range(6)), (0, 5), (0, 4), (1, 5)]
+    rows = build_rows(6, sorted(edges))
+    order_rows(rows)
+    half = [30.0] * 6 + [7.0] * (len(rows.up) - 6)
+    xs = place_columns(rows, half)
+    for layer in rows.layers:
+        for left, right in pairwise(layer):
+            assert xs[right] - xs[left] >= half[left] + half[right] - 1e-9
+    assert count_crossings(rows) == 0

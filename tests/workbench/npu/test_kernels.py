@@ -1,0 +1,357 @@
+"""Convolutions, depthwise ones and pools with random windows, against loops over every element.
+
+Weights go through the stream that the hardware reads: put in its order, encoded, decoded.
+"""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.problems import refused
+from tests.workbench.npu.streams import COPY, Stream
+from tests.workbench.npu.test_output_stage import record
+from tests.workbench.npu.test_weights import encode
+from workbench.errors import WorkbenchError
+from workbench.npu.machine import Machine
+from workbench.npu.state import Limits, Options
+from workbench.npu.weight_order import Geometry, order_u55, order_u85
+
+FAMILIES = {"u55": 128, "u65": 512, "u85": 256}
+IDENTITY = 1 << 13 << 32 | 1
+
+
+class Window:
+    """A window with its padding; ``apply`` yields for each output the taps inside of the IFM."""
+
+    def __init__(self, size, stride=(1, 1), dilation=(1, 1), padding=(0, 0, 0, 0)):
+        self.size, self.stride, self.dilation, self.padding = size, stride, dilation, padding
+
+    def outputs(self, height, width):
+        top, left, bottom, right = self.padding
+        sides = []
+        for axis, length in enumerate((height + top + bottom, width + left + right)):
+            reach = (self.size[axis] - 1) * self.dilation[axis] + 1
+            sides.append((length - reach) // self.stride[axis] + 1)
+        return sides
+
+    def taps(self, values, y, x):
+        top, left, _, _ = self.padding
+        for ky, kx in product(range(self.size[0]), range(self.size[1])):
+            row = y * self.stride[0] + ky * self.dilation[0] - top
+            column = x * self.stride[1] + kx * self.dilation[1] - left
+            if 0 <= row < values.shape[0] and 0 <= column < values.shape[1]:
+                yield (ky, kx), values[row, column]
+
+    def settings(self):
+        def step(axis, low, high):
+            return ((self.stride[axis] - 1) & 1) << low | ((self.stride[axis] - 1) >> 1) << high
+
+        return {
+            "KERNEL_HEIGHT_M1": (self.size[0] - 1) * self.dilation[0],
+            "KERNEL_WIDTH_M1": (self.size[1] - 1) * self.dilation[1],
+            "KERNEL_STRIDE": step(1, 0, 6) | step(0, 1, 9)
+            | (self.dilation[1] - 1) << 3 | (self.dilation[0] - 1) << 4,
+            "IFM_PAD_TOP": self.padding[0], "IFM_PAD_LEFT": self.padding[1],
+            "IFM_PAD_BOTTOM": self.padding[2], "IFM_PAD_RIGHT": self.padding[3],
+        }  # fmt: skip
+
+
+def sizes(side, shape, item):
+    height, width, depth = shape
+    names = {f"{side}_HEIGHT0_M1": height - 1, f"{side}_HEIGHT1_M1": height - 1,
+             f"{side}_WIDTH0_M1": width - 1, f"{side}_STRIDE_X": depth * item,
+             f"{side}_STRIDE_Y": width * depth * item, f"{side}_DEPTH_M1": depth - 1}  # fmt: skip
+    if side == "OFM":
+        names |= {"OFM_HEIGHT_M1": height - 1, "OFM_WIDTH_M1": width - 1}
+    return names
+
+
+def blob_of(stream, ifm, ofm_shape, constants):
+    scratch = -(-ifm.nbytes // 16) * 16
+    size = 4 * int(np.prod(ofm_shape))
+    return stream.blob(constants, scratch + size, ((0, ifm.nbytes), (scratch, size)))
+
+
+def computed(family, window, ifm, weights, bias, *, depthwise=False, part_kernel=False, **more):
+    """Return the int32 sums of an operation with weights; ``more`` are further settings."""
+    height, width, depth = ifm.shape
+    channels = weights.shape[0]
+    shape = (*window.outputs(height, width), channels)
+    u85 = family == "u85"
+    cores = 2 if family == "u65" else 1
+    block, ublock = 16, 16 if u85 else 8
+    geometry = Geometry(
+        ofm_depth=channels, height=window.size[0], width=window.size[1],
+        ifm_depth=1 if depthwise else depth, block_depth=block, ifm_bits=8 * ifm.itemsize,
+        ofm_ublock=ublock, depthwise=depthwise, part_kernel=part_kernel,
+        dilation_y=window.dilation[0], dilation_x=window.dilation[1], streams=cores,
+        stride_y=window.stride[0] if u85 else 1, stride_x=window.stride[1] if u85 else 1,
+        macs=FAMILIES[family] if u85 else 0,
+    )  # fmt: skip
+    constants, settings = b"", {"WEIGHT_REGION": 0, "SCALE_REGION": 0}
+    for core in range(cores):
+        places = (order_u85 if u85 else order_u55)(geometry, core)
+        flat = np.append(weights.reshape(-1), 0)
+        stream = encode([int(w) for w in flat[places]], 3)
+        stream += b"\xff" * (-len(stream) % 16)
+        settings |= {f"WEIGHT{core or ''}_BASE": len(constants),
+                     f"WEIGHT{core or ''}_LENGTH": len(stream)}  # fmt: skip
+        constants += stream
+        rows = b"".join(record(int(b), 1, 0, f"ethos-{family}") for b in bias[core::cores])
+        settings[f"SCALE{core or ''}_BASE"] = len(constants)
+        constants += rows + bytes(-len(rows) % 16)
+    signed = int(ifm.dtype.kind == "i")
+    base = -(-ifm.nbytes // 16) * 16
+    settings |= COPY | sizes("IFM", ifm.shape, ifm.itemsize) | sizes("OFM", shape, 4)
+    settings |= window.settings() | {
+        "IFM_PRECISION": signed | (ifm.itemsize - 1) << 2, "OFM_BASE0": base,
+        "OFM_PRECISION": 1 | 2 << 1 | (0 if u85 else 2 << 14), "OFM_BLK_DEPTH_M1": block - 1,
+        "OFM_SCALE": IDENTITY,
+        "ACC_FORMAT": 1 << 8 if u85 else 0, "ACTIVATION": 1 << 12 if u85 else 0,
+    }  # fmt: skip
+    settings["KERNEL_STRIDE"] |= int(part_kernel) << 2
+    stream = Stream(family, FAMILIES[family]).set(settings | more)
+    if family == "u65":
+        stream.set(PARALLEL_MODE=1)
+    stream.do("DEPTHWISE" if depthwise else "CONV").do("STOP")
+    result = Machine(blob_of(stream, ifm, shape, constants)).run([ifm], Options(check=True))
+    assert result.findings == ()
+    (counted,) = result.counters
+    assert counted.macs == int(np.prod(shape)) * weights[0].size
+    assert (counted.weights, counted.zero_weights) == (weights.size, int((weights == 0).sum()))
+    return result.outputs[0].view(np.int32).reshape(shape)
+
+
+def convolved(window, ifm, weights, bias, zero_point=0, *, depthwise=False):
+    height, width, _ = ifm.shape
+    rows, columns = window.outputs(height, width)
+    values = ifm.astype(np.int64) - zero_point
+    sums = np.zeros((rows, columns, weights.shape[0]), np.int64) + bias
+    for y, x in product(range(rows), range(columns)):
+        for (ky, kx), tap in window.taps(values, y, x):
+            plane = weights[:, ky, kx].astype(np.int64)
+            sums[y, x] += plane[:, 0] * tap if depthwise else plane @ tap
+    return sums
+
+
+WINDOWS = (
+    Window((1, 1)), Window((3, 3), padding=(1, 1, 1, 1)), Window((2, 3), (2, 1), (1, 2)),
+    Window((3, 2), (1, 3), (2, 1), (2, 0, 1, 1)), Window((5, 1), (3, 2), padding=(0, 0, 2, 0)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_that_convolutions_are_sums_of_products(family):
+    for number, window in enumerate(WINDOWS):
+        rng = np.random.default_rng(number)
+        ifm = rng.integers(-128, 128, (9, 7, 5 + 16 * (number == 1)), np.int8)
+        weights = rng.integers(-127, 128, (19, *window.size, ifm.shape[2]))
+        bias = rng.integers(-(1 << 20), 1 << 20, 19)
+        found = computed(family, window, ifm, weights, bias, part_kernel=bool(number % 2))
+        assert np.array_equal(found, convolved(window, ifm, weights, bias)), number
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_that_depthwise_operations_keep_channels_apart(family):
+    for number, window in enumerate(WINDOWS):
+        rng = np.random.default_rng(number)
+        ifm = rng.integers(0, 256, (9, 7, 19), np.uint8)
+        weights = rng.integers(-127, 128, (19, *window.size, 1))
+        bias = rng.integers(-(1 << 20), 1 << 20, 19)
+        found = computed(
+            family, window, ifm, weights, bias, depthwise=True, IFM_ZERO_POINT=100
+        )  # fmt: skip
+        wanted = convolved(window, ifm, weights, bias, 100, depthwise=True)
+        assert np.array_equal(found, wanted), number
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_that_sums_of_16_bit_inputs_are_exact_beyond_24_bits(family):
+    ifm = np.full((3, 3, 40), -32767, np.int16)
+    weights = np.full((3, 1, 1, 40), 127)
+    weights[1, 0, 0, ::2], weights[2] = -128 + 1, 0
+    bias = np.array([1, -1, 7])
+    found = computed(family, WINDOWS[0], ifm, weights, bias)
+    assert np.array_equal(found, convolved(WINDOWS[0], ifm, weights, bias))
+
+
+def test_that_weights_that_are_all_zero_leave_the_bias():
+    ifm = np.zeros((4, 4, 3), np.int8)
+    bias = np.array([5, -6, 7, 8])
+    for family in FAMILIES:
+        found = computed(family, WINDOWS[1], ifm, np.zeros((4, 3, 3, 3), int), bias)
+        assert (found == bias).all()
+
+
+def test_that_one_scale_may_hold_for_all_channels():
+    rng = np.random.default_rng(11)
+    ifm = rng.integers(-128, 128, (3, 3, 8), np.int8)
+    weights, bias = rng.integers(-127, 128, (6, 1, 1, 8)), np.arange(6)
+    sums = convolved(WINDOWS[0], ifm, weights, bias)
+    for depthwise in (False, True):
+        if depthwise:
+            ifm, weights = ifm[:, :, :6].copy(), weights[:, :, :, :1]
+            sums = convolved(WINDOWS[0], ifm, weights, bias, depthwise=True)
+        shared = {"OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14, "OFM_SCALE": 3 << 32 | 5}
+        found = computed("u55", WINDOWS[0], ifm, weights, bias, depthwise=depthwise, **shared)
+        assert np.array_equal(found, (5 * sums + 4) >> 3)
+
+
+def test_that_sums_in_parts_are_the_sums(monkeypatch):
+    """The size of the parts is a matter of speed."""
+    monkeypatch.setattr("workbench.npu.convolution._MATRIX_BYTES", 100)
+    monkeypatch.setattr("workbench.npu.convolution._PIECE", 100)
+    rng = np.random.default_rng(12)
+    ifm = rng.integers(-128, 128, (9, 7, 6), np.int8)
+    window, bias = WINDOWS[3], np.arange(6)
+    weights = rng.integers(-9, 9, (6, *window.size, 6))
+    found = computed("u55", window, ifm, weights, bias)
+    assert np.array_equal(found, convolved(window, ifm, weights, bias))
+    found = computed("u55", window, ifm, weights[..., :1], bias, depthwise=True)
+    assert np.array_equal(found, convolved(window, ifm, weights, bias, depthwise=True))
+    zeros = np.zeros_like(weights)
+    assert (computed("u55", window, ifm, zeros, bias) == bias).all()
+
+
+def test_that_a_depthwise_operation_needs_as_many_channels_as_it_gives():
+    ifm = np.zeros((4, 4, 3), np.int8)
+    with refused("npu-command"):
+        computed("u55", WINDOWS[0], ifm, np.zeros((4, 1, 1, 1), int), np.zeros(4, int),
+                 depthwise=True)  # fmt: skip
+
+
+def test_that_the_ifm_is_doubled_before_it_is_convolved():
+    rng = np.random.default_rng(4)
+    stored = rng.integers(-128, 128, (4, 3, 6), np.int8)
+    weights, bias = rng.integers(-9, 9, (8, 3, 3, 6)), np.arange(8)
+    nearest = stored.repeat(2, 0).repeat(2, 1)
+    zeros = np.zeros_like(nearest)
+    zeros[::2, ::2] = stored
+    odd = Window((3, 3), padding=(1, 1, 0, 0))
+    for mode, whole in ((1, nearest), (2, zeros)):
+        for window, cut in ((WINDOWS[1], whole), (odd, whole[:7, :5])):
+            rows, columns = window.outputs(*cut.shape[:2])
+            more = sizes("OFM", (rows, columns, 8), 4) | {"IFM_UPSCALE": mode}
+            wide = np.zeros((cut.shape[0], cut.shape[1], 6), np.int8)
+            wide.reshape(-1)[: stored.size] = stored.reshape(-1)
+            more |= dict(sizes("IFM", stored.shape, 1).items())
+            found = computed("u55", window, wide, weights, bias, **more)
+            assert np.array_equal(found, convolved(window, cut, weights, bias)), mode
+
+
+def pooled(family, mode, window, ifm, **more):
+    height, width, depth = ifm.shape
+    shape = (*window.outputs(height, width), depth)
+    settings = COPY | sizes("IFM", ifm.shape, 1) | sizes("OFM", shape, 4) | window.settings() | {
+        "OFM_BASE0": -(-ifm.nbytes // 16) * 16, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14,
+    }  # fmt: skip
+    if family == "u85":
+        settings |= {"OFM_PRECISION": 1 | 2 << 1 | 1 << 8, "OFM_SCALE": IDENTITY,
+                     "ACTIVATION": 1 << 12, "ACC_FORMAT": 1 << 8}  # fmt: skip
+    stream = Stream(family, FAMILIES[family]).set(settings | more).do("POOL", mode).do("STOP")
+    result = Machine(blob_of(stream, ifm, shape, bytes(16))).run([ifm], Options(check=True))
+    (counted,) = result.counters
+    return result.outputs[0].view(np.int32).reshape(shape), counted
+
+
+@pytest.mark.parametrize(
+    ("family", "mode", "fold"),
+    [("u55", 0, max), ("u65", 0, max), ("u85", 0, max), ("u85", 5, min), ("u85", 3, sum)],
+)
+def test_that_pools_fold_what_is_inside_of_the_ifm(family, mode, fold):
+    for number, window in enumerate(WINDOWS):
+        ifm = np.random.default_rng(number).integers(-128, 128, (9, 7, 6), np.int8)
+        found, counted = pooled(family, mode, window, ifm)
+        for y, x, c in np.ndindex(found.shape):
+            taps = [int(tap[c]) for _, tap in window.taps(ifm, y, x)]
+            assert found[y, x, c] == fold(taps), (number, y, x, c)
+        moves = window.size == (1, 1)
+        assert counted.macs == (0 if moves else found.size * window.size[0] * window.size[1])
+
+
+@pytest.mark.parametrize("family", ["u55", "u85"])
+def test_that_averages_divide_by_what_is_inside_of_the_ifm(family):
+    """Halves go away from zero, as with the reference model."""
+    for number, window in enumerate(WINDOWS[1:]):
+        ifm = np.random.default_rng(number).integers(-128, 128, (9, 7, 6), np.int8)
+        if window.dilation != (1, 1) or (family == "u55" and not any(window.padding)):
+            continue
+        found, _ = pooled(family, 1, window, ifm)
+        for y, x, c in np.ndindex(found.shape):
+            taps = [int(tap[c]) for _, tap in window.taps(ifm, y, x)]
+            size, total = len(taps), abs(sum(taps))
+            wanted = (2 * total + size) // (2 * size) * (1 if sum(taps) >= 0 else -1)
+            assert found[y, x, c] == wanted, (number, taps)
+
+
+@pytest.mark.parametrize(("axis", "mode"), [(1, 6), (0, 7)])
+def test_that_positions_of_the_largest_are_found_along_one_axis(axis, mode):
+    ifm = np.random.default_rng(mode).integers(-128, 128, (5, 6, 3), np.int8)
+    window = Window((5, 1)) if mode == 7 else Window((1, 6))
+    shape = [5, 6, 3]
+    shape[axis] = 1
+    found, _ = pooled("u85", mode, window, ifm)
+    assert found.tolist() == ifm.argmax(axis, keepdims=True).tolist()
+
+
+def test_that_a_pool_has_as_many_channels_as_its_ifm():
+    ifm = np.zeros((4, 4, 3), np.int8)
+    with refused("npu-command"):
+        pooled("u55", 0, WINDOWS[0], ifm, IFM_DEPTH_M1=3)
+
+
+@pytest.mark.parametrize("padding", [{"IFM_PAD_TOP": 9, "IFM_PAD_BOTTOM": 9}, {"IFM_PAD_LEFT": 7}])
+def test_that_padding_over_all_of_the_ifm_is_refused(padding):
+    ifm = np.zeros((9, 7, 3), np.int8)
+    with refused("npu-command"):
+        pooled("u55", 0, WINDOWS[0], ifm, **padding)
+
+
+def test_that_work_beyond_the_limit_is_refused_before_it_is_done():
+    ifm = np.zeros((9, 7, 4), np.int8)
+    settings = COPY | sizes("IFM", ifm.shape, 1) | sizes("OFM", ifm.shape, 1) | {"OFM_BASE0": 256}
+    stream = Stream().set(settings).do("POOL", 0).do("STOP")
+    machine = Machine(stream.blob(bytes(16), 2048, ((0, ifm.nbytes), (256, ifm.nbytes))))
+    work = 2 * ifm.size
+    assert machine.run([ifm], Options(limits=Limits(work=work)))
+    with pytest.raises(WorkbenchError) as caught:
+        machine.run([ifm], Options(limits=Limits(work=work - 1)))
+    assert caught.value.codes == ("npu-limit",)
+
+
+def product_of(left, right, **more):
+    """Return left [H, W, K] times right [N, K] on the U85."""
+    shape = (*left.shape[:2], right.shape[0])
+    both = np.concatenate([left.reshape(-1), right.reshape(-1)])
+    ifm2 = {
+        name.replace("IFM_", "IFM2_"): value
+        for name, value in sizes("IFM", (1, *right.shape), 1).items()
+        if "DEPTH" not in name
+    }
+    settings = COPY | sizes("IFM", left.shape, 1) | ifm2 | sizes("OFM", shape, 4) | {
+        "IFM2_PRECISION": 1, "IFM2_ZERO_POINT": 0, "IFM2_REGION": 1, "IFM2_BASE0": left.size,
+        "IFM2_BASE1": 0, "IFM2_BASE2": 0, "IFM2_BASE3": 0, "IFM2_STRIDE_C": 1,
+        "OFM_BASE0": -(-both.nbytes // 16) * 16, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8,
+        "OFM_SCALE": IDENTITY, "ACTIVATION": 1 << 12, "ACC_FORMAT": 1 << 8,
+    }  # fmt: skip
+    stream = Stream("u85", 256).set(settings | more).do("CONV", 1).do("STOP")
+    result = Machine(blob_of(stream, both, shape, bytes(16))).run([both], Options(check=True))
+    assert result.counters[0].macs == left.shape[0] * left.shape[1] * right.size
+    return result.outputs[0].view(np.int32).reshape(shape)
+
+
+def test_that_the_u85_multiplies_two_feature_maps():
+    rng = np.random.default_rng(9)
+    left, right = (
+        rng.integers(-128, 128, (2, 3, 5), np.int8),
+        rng.integers(-128, 128, (4, 5), np.int8),
+    )
+    wanted = left.astype(int) @ right.T.astype(int)
+    assert np.array_equal(product_of(left, right), wanted)
+    moved = (left.astype(int) - 3) @ (right.T.astype(int) + 2)
+    assert np.array_equal(product_of(left, right, IFM_ZERO_POINT=3, IFM2_ZERO_POINT=0xFFFE), moved)
+    with refused("npu-command"):
+        product_of(left, right, OFM_DEPTH_M1=2)
+    with refused("npu-command"):
+        product_of(left, right, IFM2_PRECISION=1 | 2 << 14)

@@ -1,0 +1,227 @@
+"""The instructions of a program around its delegates: values, jumps, lists, and damaged calls."""
+
+import numpy as np
+import pytest
+
+from tests.problems import refused
+from tests.workbench.npu.streams import COPY, Stream
+from workbench.errors import WorkbenchError
+from workbench.npu.program import Program, load
+from workbench.npu.state import Limits, Options
+from workbench.pte.program import Call, Delegate, Method, Value
+from workbench.pte.vela_stream import ETHOS_U
+
+INPUT = np.arange(-16, 16, dtype=np.int8).reshape(1, 1, 4, 8)
+CLIPPED = "quantized_decomposed::quantize_per_tensor.out"
+
+
+def tensor(*shape, dtype="float32", order=None, **more):
+    return Value("tensor", dtype, shape, order or tuple(range(len(shape))), **more)
+
+
+def number(content, kind="int"):
+    return Value(kind, content=content)
+
+
+def program(values, calls, inputs=(0,), outputs=(1,), *, kernels=(), delegates=(), constants=()):
+    method = Method("forward", tuple(values), inputs, outputs, kernels, delegates, tuple(calls), ())
+    return Program(method, constants)
+
+
+def ran(made, *inputs, operators=None, options=None):
+    return [o.tolist() for o in made.run(list(inputs), options, operators).outputs]
+
+
+def test_that_a_move_and_a_free_leave_a_value():
+    made = program([tensor(2), tensor(2)], [Call("move", values=(0, 1)), Call("free")])
+    assert ran(made, np.array([1.5, -2.0], np.float32)) == [[1.5, -2.0]]
+
+
+@pytest.mark.parametrize(("condition", "chosen"), [([True], 10), ([False], 20)])
+def test_that_a_jump_is_taken_where_its_condition_is_false(condition, chosen):
+    values = [tensor(1, dtype="bool"), tensor(), number(10), number(20), number(False, "bool")]
+    calls = [
+        Call("jump", 3, (0,)),
+        Call("move", values=(2, 1)),
+        Call("jump", 4, (4,)),
+        Call("move", values=(3, 1)),
+    ]
+    assert ran(program(values, calls), np.array(condition)) == [chosen]
+
+
+def test_that_a_loop_without_an_end_and_a_jump_before_the_start_are_refused():
+    values = [tensor(1), tensor(1), number(False, "bool")]
+    turn = np.zeros(1, np.float32)
+    few = Options(limits=Limits(steps=50))
+    with refused("program-damaged"):
+        ran(program(values, [Call("jump", 0, (2,))]), turn, options=few)
+    with refused("program-damaged"):
+        ran(program(values, [Call("jump", -1, (2,))]), turn, options=few)
+    steps = [Call("move", values=(0, 1))] * 50
+    assert ran(program(values, steps), turn, options=few) == [[0.0]]
+    with refused("program-damaged"):
+        ran(program(values, [*steps, Call("free")]), turn, options=few)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("something"), Call("kernel", 1, (0, 1)), Call("kernel", -1, (0, 1)),
+        Call("kernel", 0, ()), Call("delegate", 0, (0, 1)), Call("delegate", -1, (0, 1)),
+    ],
+)  # fmt: skip
+def test_that_calls_of_what_is_not_there_are_refused(call):
+    made = program([tensor(1), tensor(1)], [call], kernels=(CLIPPED,))
+    with refused("program-damaged"):
+        ran(made, np.zeros(1, np.float32))
+
+
+def test_that_a_kernel_gets_its_arguments_without_its_outputs():
+    seen = []
+
+    def operators(name, arguments, outputs):
+        seen.append((name, arguments, [(o.dtype, o.shape) for o in outputs]))
+        return [np.full(o.shape, 7, o.dtype) for o in outputs]
+
+    values = [
+        tensor(2), tensor(3), tensor(4, dtype="int32"), number(5), number((3, 3), "list of int"),
+        number((0.5, 2.0), "list of float"), number("text", "text"), number(None, "none"),
+        number((0, 2), "list of tensors"), number((1, 2), "list of tensors"),
+    ]  # fmt: skip
+    taken = np.array([1.0, 2.0], np.float32)
+    call = Call("kernel", 0, (0, 3, 4, 5, 6, 7, 1, 1))
+    assert ran(program(values, [call], kernels=("a::b",)), taken, operators=operators) == [
+        [7.0] * 3
+    ]
+    name, (first, *others), planned = seen[0]
+    assert (name, first.tolist()) == ("a::b", [1.0, 2.0])
+    assert others == [5, [5, 5], [0.5, 2.0], "text", None]
+    assert planned == [("float32", (3,))]
+    several = program(values, [Call("kernel", 0, (0, 1, 2, 9))], outputs=(1, 2), kernels=("a::c",))
+    assert ran(several, taken, operators=operators) == [[7.0] * 3, [7] * 4]
+    assert [value.tolist() for value in seen[1][1]] == [[1.0, 2.0]]
+    assert seen[1][2] == [("float32", (3,)), ("int32", (4,))]
+
+
+@pytest.mark.parametrize("given", [0, 2])
+def test_that_a_kernel_with_another_number_of_outputs_is_refused(given):
+    made = program([tensor(1), tensor(1)], [Call("kernel", 0, (0, 1))], kernels=("a::b",))
+    answer = [np.zeros(1, np.float32)] * given
+    with refused("program-damaged"):
+        ran(made, np.zeros(1, np.float32), operators=lambda *_: answer)
+
+
+def test_that_a_kernel_with_wrong_arguments_is_refused():
+    made = program([tensor(1), tensor(1)], [Call("kernel", 0, (0, 1))], kernels=(CLIPPED,))
+    with refused("program-damaged"):
+        ran(made, np.zeros(1, np.float32))
+
+
+def test_that_constants_are_read_by_their_number_and_in_their_order_in_memory():
+    stored = memoryview(np.arange(6, dtype=np.int16).tobytes())
+    values = [tensor(1), tensor(3, 2, dtype="int16", order=(1, 0), constant=1),
+              tensor(6, dtype="int16", constant=1)]  # fmt: skip
+    made = program(values, [], outputs=(1, 2), constants=(memoryview(b""), stored))
+    turned = np.arange(6).reshape(2, 3).T.tolist()
+    assert ran(made, np.zeros(1, np.float32)) == [turned, list(range(6))]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tensor(3, dtype="int16"), tensor(3, dtype="int16", constant=2),
+        tensor(4, dtype="int16", constant=1), tensor(-3, dtype="int16", constant=1),
+    ],
+)  # fmt: skip
+def test_that_a_constant_that_is_not_there_is_refused(value):
+    made = program([tensor(1), value], [], constants=(memoryview(b""), memoryview(bytes(6))))
+    with refused("program-damaged"):
+        ran(made, np.zeros(1, np.float32))
+
+
+def test_that_a_single_number_is_a_tensor_without_axes():
+    made = program([tensor(1), tensor(dtype="float32", constant=1)], [],
+                   constants=(memoryview(b""), memoryview(np.float32(2.5).tobytes())))  # fmt: skip
+    assert ran(made, np.zeros(1, np.float32)) == [2.5]
+
+
+def delegated(calls=None, **fields):
+    """A program whose delegate copies 32 bytes; ``fields`` replace those of its tensors."""
+    blob = Stream().set(COPY).do("POOL", 1).do("STOP").blob()
+    shape = {"dtype": "int8", "shape": (1, 1, 4, 8), "dim_order": (0, 1, 2, 3)} | fields
+    values = [Value("tensor", "int8", (1, 1, 4, 8), (0, 1, 2, 3)), Value("tensor", **shape)]
+    return program(values, calls or [Call("delegate", 0, (0, 1))],
+                   delegates=(Delegate(ETHOS_U, memoryview(blob), {}),))  # fmt: skip
+
+
+def test_that_a_delegate_gives_a_tensor_of_the_program():
+    (found,) = delegated().run([INPUT]).outputs
+    assert np.array_equal(found, INPUT)
+    (found,) = delegated(shape=(8, 4), dim_order=(1, 0)).run([INPUT]).outputs
+    assert np.array_equal(found, INPUT.reshape(4, 8).T)
+    result = delegated().run([INPUT])
+    assert result.peak == {0: {0: 0, 1: 96, 2: 0}}
+    assert [one.command for one in result.counters] == ["NPU_OP_POOL"]
+
+
+def test_that_tensors_of_operations_are_kept_by_delegate_and_offset():
+    made = delegated()
+    (offset,) = [c.offset for c in made.machines[0].commands if c.name == "NPU_OP_POOL"]
+    result = made.run([INPUT], Options(record=frozenset({(0, offset), (1, offset)})))
+    assert list(result.accesses) == [(0, offset)]
+    read, written = result.accesses[0, offset]
+    assert (read.side, read.written, read.address) == ("IFM", False, 0)
+    assert (written.side, written.written, written.address) == ("OFM", True, 64)
+    for access, base in ((read, 0), (written, 64)):
+        assert access.values.reshape(-1).tolist() == INPUT.reshape(-1).tolist()
+        assert access.places.reshape(-1).tolist() == list(range(base, base + 32))
+    assert delegated().run([INPUT]).accesses == {}
+
+
+@pytest.mark.parametrize("values", [(0,), (0, 1, 1), ()])
+def test_that_a_delegate_needs_all_of_its_tensors(values):
+    with refused("program-damaged"):
+        delegated([Call("delegate", 0, values)]).run([INPUT])
+
+
+@pytest.mark.parametrize("fields", [{"shape": (33,), "dim_order": (0,)}, {"dtype": "bits"}])
+def test_that_a_delegate_cannot_fill_another_tensor(fields):
+    with pytest.raises(WorkbenchError) as caught:
+        delegated(**fields).run([INPUT])
+    assert caught.value.codes in {("program-damaged",), ("tensor-type-not-simulated",)}
+
+
+def test_that_only_tensors_can_be_inputs_and_outputs():
+    with refused("program-value-not-tensor"):
+        program([number(3), tensor(1)], [])
+    with refused("program-value-not-tensor"):
+        program([tensor(1), number(3)], [Call("free")])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "fits"),
+    [
+        ("int8", np.int8, True), ("int8", np.uint8, True), ("uint8", np.bool_, True),
+        ("int8", np.int16, False), ("int16", np.uint16, True), ("float32", np.float64, True),
+        ("float32", np.int32, False), ("int32", np.float32, False), ("bool", np.int8, True),
+    ],
+)  # fmt: skip
+def test_that_inputs_have_the_kind_and_the_width_of_the_program(dtype, given, fits):
+    made = program([tensor(2, dtype=dtype), tensor(2, dtype=dtype)], [Call("move", values=(0, 1))])
+    if fits:
+        (found,) = made.run([np.ones(2, given)]).outputs
+        assert (found.dtype, found.tolist()) == (np.dtype(dtype), [1, 1])
+    else:
+        with refused("npu-input"):
+            made.run([np.ones(2, given)])
+
+
+def test_that_inputs_have_the_number_and_the_shape_of_the_program():
+    made = program([tensor(2, 3), tensor(2, 3)], [Call("move", values=(0, 1))])
+    for wrong in ([], [np.zeros((3, 2), np.float32)], [np.zeros((2, 3), np.float32)] * 2):
+        with refused("npu-input"):
+            made.run(wrong)
+    raw = load(Stream().set(COPY).do("POOL", 1).do("STOP").blob())
+    assert raw.run([INPUT.reshape(-1)]).outputs[0].size == 32
+    with refused("npu-input"):
+        raw.run([INPUT.reshape(-1)[:31]])

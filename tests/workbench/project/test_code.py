@@ -1,0 +1,187 @@
+"""The code of a project: what runs, what is read of it, and what is asked about."""
+
+import errno
+import hashlib
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.problems import refused
+from tests.workbench.project.builders import make_project
+from workbench.project import project_code
+from workbench.project.model import DataSource, ModelSource
+from workbench.project.project_code import SAMPLES, code_used, is_bundled, read_code, read_folder
+
+PLAIN = Path(__file__).parents[2] / "data" / "programs" / "plain.pt2"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model.py").write_text("import layers\n")
+    (tmp_path / "layers.py").write_text("X = 1\n")
+    return tmp_path
+
+
+def uses(project, folder):
+    return {use.option: use for use in code_used(project, folder)}
+
+
+def test_that_a_callable_is_code_with_the_files_that_it_imports(folder):
+    (use,) = code_used(make_project(), folder)
+    assert (use.option, use.why) == ("model.spec", "runs model.py:net")
+    assert [file.name for file in use.files] == ["model.py", "layers.py"]
+    assert use.instead == ""
+
+
+def test_that_a_program_is_code_only_where_it_may_run_some(folder):
+    shutil.copy(PLAIN, folder / "plain.pt2")
+    plain = make_project(model=ModelSource(spec="plain.pt2"))
+    assert code_used(plain, folder) == []
+    assert read_code(plain, folder).places == {}
+    assert read_code(plain, folder).digest == ""
+    with zipfile.ZipFile(PLAIN) as old, zipfile.ZipFile(folder / "bad.pt2", "w") as new:
+        for name in old.namelist():
+            content = old.read(name).replace(b"torch.ops.aten.linear", b"torch.ops.evil.linear")
+            new.writestr(name, content)
+    bad = make_project(model=ModelSource(spec="bad.pt2"))
+    (use,) = code_used(bad, folder)
+    assert use.why.startswith("bad.pt2 calls torch.ops.evil.linear")
+    code = read_code(bad, folder)
+    digest = hashlib.sha256((folder / "bad.pt2").read_bytes()).hexdigest()
+    assert code.places == {str(folder / "bad.pt2"): digest}
+    assert code.files == (folder / "bad.pt2",)
+    assert code.digest
+
+
+def test_that_only_a_pickled_module_among_weights_is_code(folder):
+    (folder / "w.safetensors").write_bytes(b"")
+    project = make_project(model=ModelSource(spec="model.py:net", weights="w.safetensors"))
+    assert set(uses(project, folder)) == {"model.spec"}
+
+
+def test_that_every_reference_has_a_use_of_its_own(folder):
+    (folder / "data.py").write_text("def data(): ...\n")
+    project = make_project(calibration=DataSource(spec="data.py:data"))
+    found = uses(project, folder)
+    assert set(found) == {"model.spec", "calibration.spec"}
+    assert found["calibration.spec"].files == (folder / "data.py",)
+    code = read_code(project, folder)
+    assert list(code.places) == [str(folder)]
+    assert code.files[:3] == (folder / "model.py", folder / "layers.py", folder / "data.py")
+    assert code.search == (folder,)
+
+
+def test_that_code_elsewhere_is_read_with_its_folder(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "net.py").write_text("def net(): ...\n")
+    (other / "beside.py").write_text("Y = 2\n")
+    project = make_project(model=ModelSource(spec=f"{other / 'net.py'}:net"))
+    code = read_code(project, folder)
+    assert [read.path for read in code.folders] == [other]
+    assert set(code.folders[0].files) == {"net.py", "beside.py"}
+    assert set(code.places) == {str(other)}
+    inner = folder / "inner"
+    inner.mkdir()
+    (inner / "net.py").write_text("def net(): ...\n")
+    below = read_code(make_project(model=ModelSource(spec="inner/net.py:net")), folder)
+    assert [read.path for read in below.folders] == [folder]
+    assert below.search == (folder, inner)
+
+
+def test_that_only_importable_files_outside_of_environments_are_read(folder):
+    for name in ("__pycache__", "node_modules", "site-packages", ".hidden", "venv", "sub"):
+        (folder / name).mkdir()
+        (folder / name / "code.py").write_text("Z = 3\n")
+    (folder / "venv" / "pyvenv.cfg").write_text("")
+    (folder / "sub" / "notes.txt").write_text("")
+    (folder / "sub" / "fast.abi3.so").write_bytes(b"library")
+    (folder / "pyvenv.cfg").write_text("")
+    found = read_folder(folder)
+    assert list(found.files) == ["layers.py", "model.py", "sub/code.py", "sub/fast.abi3.so"]
+    assert found.files["sub/code.py"] == b"Z = 3\n"
+    library = hashlib.sha256(b"library").hexdigest()
+    assert found.digests["sub/fast.abi3.so"] == library
+    assert found.digests["layers.py"] == hashlib.sha256(b"X = 1\n").hexdigest()
+    before = found.digest
+    (folder / "sub" / "fast.abi3.so").write_bytes(b"other")
+    assert read_folder(folder).digest != before
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FILES", 1), ("_MAX_ENTRIES", 1)])
+def test_that_a_large_folder_gives_what_its_code_imports(folder, monkeypatch, limit, value):
+    (folder / "third.py").write_text("")
+    (folder / "model.py").write_text("import layers\n")
+    assert set(read_folder(folder, [folder / "model.py"]).files) == {
+        "layers.py", "model.py", "third.py"
+    }  # fmt: skip
+    monkeypatch.setattr(project_code, limit, value)
+    found = read_folder(folder, [folder / "model.py"])
+    assert list(found.files) == ["layers.py", "model.py"]
+    assert read_folder(folder).files == {}
+
+
+def test_that_a_folder_as_large_as_the_limits_is_read_whole(folder, monkeypatch):
+    monkeypatch.setattr(project_code, "MAX_FILES", 2)
+    monkeypatch.setattr(project_code, "_MAX_ENTRIES", 1)
+    assert len(read_folder(folder).files) == 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "name", "size"),
+    [("_MAX_SOURCES_BYTES", "big.py", 99), ("_MAX_LIBRARIES_BYTES", "big.so", 99)],
+)
+def test_that_code_up_to_its_limit_is_read_and_more_refused(folder, monkeypatch, limit, name, size):
+    (folder / name).write_bytes(b"#" * size)
+    others = 20 if name.endswith(".py") else 0
+    monkeypatch.setattr(project_code, limit, size + others)
+    assert name in read_folder(folder).files
+    monkeypatch.setattr(project_code, limit, size + others - 1)
+    with refused("code-folder-too-large"):
+        read_folder(folder)
+
+
+def test_that_a_file_that_cannot_be_read_is_named_and_one_that_is_gone_left_out(
+    folder, monkeypatch
+):
+    real = project_code.read_limited
+
+    def read(path, limit):
+        if path.name == "layers.py":
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, limit)
+
+    monkeypatch.setattr(project_code, "read_limited", read)
+    with refused("file-unreadable") as caught:
+        read_folder(folder)
+    assert caught.value.infos[0].where.id.endswith("layers.py")
+
+    def vanish(path, limit):
+        if path.name == "layers.py":
+            path.unlink()
+        return real(path, limit)
+
+    monkeypatch.setattr(project_code, "read_limited", vanish)
+    assert list(read_folder(folder).files) == ["model.py"]
+
+
+def test_that_only_files_of_the_program_itself_are_bundled(folder):
+    assert is_bundled(SAMPLES / "digits" / "model.py")
+    assert is_bundled(SAMPLES.parent / "recipes")
+    assert not is_bundled(SAMPLES.parent / "plugins" / "example.py")
+    assert not is_bundled(folder / "model.py")
+    sample = make_project(model=ModelSource(spec=f"{SAMPLES / 'digits' / 'model.py'}:digits_net"))
+    assert code_used(sample, folder) == []
+    code = read_code(sample, folder)
+    assert code.places == {}
+    assert code.files == ()
+
+
+def test_that_a_package_is_asked_about_by_name_and_not_read(folder):
+    code = read_code(make_project(model=ModelSource(spec="shutil:disk_usage")), folder)
+    assert list(code.places) == ["shutil:disk_usage"]
+    assert (code.folders, code.search) == ((), ())
+    (use,) = code.uses
+    assert use.why == "runs shutil:disk_usage"

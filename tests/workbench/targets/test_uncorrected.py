@@ -1,0 +1,161 @@
+"""Faults that a switched-off correction would have mended, by shapes, strides and precisions."""
+
+import pytest
+
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
+from workbench.project.model import TargetChoice
+from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.uncorrected import faults_without_corrections
+
+U55, U85 = "ethos-u55-128", "ethos-u85-256"
+IMAGE = (1, 4, 8, 8)
+
+
+def node(name, shape=IMAGE, **attrs):
+    operator = name.rstrip("0123456789")
+    operator = operator if operator not in ("conv", "pool") else f"{name[:4]}2d"
+    return Node(name, f"aten.{operator}.default", "call", "body", 0, (),
+                (TensorInfo(shape, "float32"),) if shape else (), attrs=attrs)  # fmt: skip
+
+
+def told(nodes, links, device=U55, wide=()):
+    """Return the corrections that are missed, and the operators that miss them."""
+    x = Node("x", "placeholder", "input", outputs=(TensorInfo(IMAGE, "float32"),))
+    graph = GraphSnapshot("float", (x, *nodes), tuple(Edge(a, b) for a, b in links))
+    choice = TargetChoice(id=device, options=dict.fromkeys((row.id for row in CORRECTIONS), False))
+    integer = {one.id for one in nodes}
+    infos = list(faults_without_corrections(choice, graph, integer, wide))
+    assert all(" in body" in info.message for info in infos)
+    assert list(faults_without_corrections(choice, graph, (), wide)) == []
+    return [(info.where.id.rpartition(".")[2], info.message.split(" in body")[0].split()[-1])
+            for info in infos]  # fmt: skip
+
+
+def one(*arguments, device=U55, wide=False, **attrs):
+    """Return what is missed by one operator that reads the input."""
+    made = node(*arguments, **attrs)
+    found = told([made], [("x", made.id)], device, {made.id} if wide else ())
+    assert {name for _, name in found} <= {made.id}
+    return [correction for correction, _ in found]
+
+
+@pytest.mark.parametrize(
+    ("stride", "told_of"),
+    [("[4, 4]", True), ("[1, 4]", True), ("[3, 3]", False), ("[]", False), ("", False),
+     ("4", True)],
+)  # fmt: skip
+def test_that_strides_above_three_are_told_on_the_u85(stride, told_of):
+    for name in ("conv2d", "max_pool2d"):
+        assert one(name, stride=stride, device=U85) == ["slices_computed"] * told_of
+        assert one(name, stride=stride) == []
+    assert one("add", stride=stride, device=U85) == []
+
+
+@pytest.mark.parametrize(
+    ("padding", "lost"), [("[1, 0]", True), ("[0, 2]", True), ("[0, 0]", False), ("", False)]
+)
+def test_that_a_padded_pool_with_a_large_stride_loses_its_padding(padding, lost):
+    found = one("max_pool2d", stride="[4, 4]", padding=padding, device=U85)
+    assert found == ["slices_computed", *["padded_pools"] * lost]
+    assert one("max_pool2d", stride="[3, 3]", padding=padding, device=U85) == []
+    assert one("avg_pool2d", stride="[4, 4]", padding=padding, device=U85) == ["slices_computed"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "joined"),
+    [("4", 8, True), ("4", 4, False), ("2", 8, False), ("1", 8, False)],
+)
+def test_that_several_outputs_a_channel_lose_their_place_where_they_are_joined(
+    groups, channels, joined
+):
+    conv = node("conv2d", (1, channels, 8, 8), groups=groups)
+    direct = told([conv, node("cat")], [("x", "conv2d"), ("conv2d", "cat")])
+    assert direct == [("joined_computed", "cat")] * joined
+    between = [conv, node("relu"), node("view"), node("stack")]
+    links = [("x", "conv2d"), ("conv2d", "relu"), ("relu", "view"), ("view", "stack")]
+    assert told(between, links) == [("joined_computed", "stack")] * joined
+    other = [conv, node("add"), node("cat")]
+    assert told(other, [("x", "conv2d"), ("conv2d", "add"), ("add", "cat")]) == []
+    sliced = [node("slice"), conv]
+    assert told(sliced, [("x", "slice"), ("slice", "conv2d")]) == (
+        [("slices_computed", "conv2d")] * joined
+    )
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "sum", "mean", "matmul", "conv_transpose2d"])
+def test_that_readers_of_slices_are_told_also_behind_a_view(name):
+    direct = told([node("slice"), node(name)], [("x", "slice"), ("slice", name)])
+    assert ("slices_computed", name) in direct
+    shaped = [node("chunk"), node("getitem"), node(name)]
+    links = [("x", "chunk"), ("chunk", "getitem"), ("getitem", name)]
+    assert ("slices_computed", name) in told(shaped, links)
+    assert ("slices_computed", name) not in told([node("relu"), node(name)],
+                                                 [("x", "relu"), ("relu", name)])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [((1, 4, 1, 8), (1, 4, 8), True), ((1, 1, 1, 1), (1,), True), ((1, 4, 2, 8), (1, 4, 8), False),
+     ((2, 4), (4,), False)],
+)  # fmt: skip
+def test_that_a_reduction_of_one_element_is_told(before, after, found):
+    made = [node("abs", before), node("amax", after)]
+    assert told(made, [("x", "abs"), ("abs", "amax")]) == (
+        [("drop_reductions_of_one", "amax")] * found
+    )
+    made = [node("abs", before), node("sum", after)]
+    assert told(made, [("x", "abs"), ("abs", "sum")]) == []
+
+
+def test_that_single_operators_are_told_on_the_devices_that_fail_on_them():
+    assert one("neg") == one("neg", device=U85) == ["negations_rescaled"]
+    assert one("amin", (1, 4, 8)) == ["minima_from_maxima"]
+    assert one("amin", (1, 4, 8), device=U85) == []
+
+
+def test_that_one_element_of_16_bits_is_not_resized():
+    for wide, shape, device, found in (
+        (True, (1, 1, 1, 1), U55, True), (False, (1, 1, 1, 1), U55, False),
+        (True, (1, 4, 1, 1), U55, False), (True, (1, 1, 1, 1), U85, False),
+    ):  # fmt: skip
+        name = "upsample_nearest2d"
+        made = [node("mean", shape), node(name)]
+        got = told(made, [("x", "mean"), ("mean", name)], device, {name} if wide else ())
+        assert (("repeated_pixels", name) in got) is found
+
+
+def test_that_a_convolution_called_twice_with_one_input_is_told_in_16_bits():
+    both = [node("conv2d1"), node("conv2d2")]
+    both = [Node(n.id, "aten.conv2d.default", n.kind, n.module, 0, (), n.outputs) for n in both]
+    w = Node("w", "placeholder", "input")
+
+    def found(links, wide, device=U55):
+        return {name for correction, name in told([*both, w], links, device, wide)
+                if correction == "rescales_joined"}  # fmt: skip
+
+    same = [("x", "conv2d1"), ("w", "conv2d1"), ("x", "conv2d2"), ("w", "conv2d2")]
+    assert found(same, {"conv2d1", "conv2d2"}) == {"conv2d1", "conv2d2"}
+    assert found(same, {"conv2d1"}) == {"conv2d1"}
+    assert found(same, ()) == set()
+    assert found(same, {"conv2d1"}, U85) == set()
+    assert found(same[:3], {"conv2d1", "conv2d2"}) == set()
+
+
+@pytest.mark.parametrize(
+    ("clamp", "shape", "wide", "found"),
+    [
+        ("hardtanh", (2, 8), False, True), ("relu", (2, 8), False, False),
+        ("relu", (2, 8), True, True), ("hardtanh", (1, 8), False, False),
+        ("clamp", (1, 3, 8), False, True), ("tanh", (2, 8), False, False),
+        ("hardtanh", None, False, False),
+    ],
+)  # fmt: skip
+def test_that_a_clamp_of_rows_between_two_products_is_told(clamp, shape, wide, found):
+    made = [node("linear1"), node(clamp, shape), node("linear2")]
+    made = [Node(n.id, "aten.linear.default", "call", "body", 0, (), n.outputs)
+            if "linear" in n.id else n for n in made]  # fmt: skip
+    links = [("x", "linear1"), ("linear1", clamp), (clamp, "linear2")]
+    got = told(made, links, wide={clamp} if wide else ())
+    assert got == [("clamps_over_rows", clamp)] * found
+    assert told(made, links[:2], wide={clamp} if wide else ()) == []
+    assert told(made, [("x", clamp), (clamp, "linear2")], wide={clamp} if wide else ()) == []

@@ -1,0 +1,312 @@
+"""Suggestions one by one: when each is given, what it covers, and what it is expected to save."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.fakes.projects import make_project, snapshot
+from tests.fakes.results import result_of
+from tests.workbench.test_suggestions import CHAIN, cpu, edge_of, found, spared
+from workbench.deploy.boards import Demand, Fit
+from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
+from workbench.project import edits
+from workbench.project.model import Rule, TargetChoice
+from workbench.results import CalibrateResult, NodeAnnotation, PrepareResult, TensorRange
+from workbench.suggestions import Measurements, suggest
+from workbench.suggestions.suggestion import ExpectedGain
+
+LIN = cpu("lin", "pattern", "head")
+
+
+def program_of(*nodes, outputs=(1, 4)):
+    """Return a float program: a chain of (id, operator, module, source)."""
+    tensors = (TensorInfo(outputs, "float32"),)
+    made = (
+        Node("x", "placeholder", "input", outputs=(TensorInfo((1, 3, 8, 8), "float32"),)),
+        *(Node(i, op, "call", module, 0, (), tensors, source=source)
+          for i, op, module, source in nodes),
+        Node("output", "output", "output"),
+    )  # fmt: skip
+    links = tuple(Edge(a.id, b.id) for a, b in pairwise(made))
+    modules = tuple(Module(m, "net.Block", "", 1) for m in {n.module for n in made if n.module})
+    return GraphSnapshot("float", made, links, (Module("", "net.Net", "", 1), *modules))
+
+
+def options_of(project, **options):
+    return edits.set_target(
+        project, TargetChoice(id=project.target.id, options={**project.target.options, **options})
+    )
+
+
+RELU6 = program_of(
+    ("linear", "aten.relu6.default", "head", "net.py:12 in forward: x = F.relu6(self.a(x))")
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "instead"),
+    [
+        ("net.py:12 in forward: x = F.relu6(self.a(x))",
+         "x = self.relu6(self.a(x))  # self.relu6 = nn.ReLU6()"),
+        ("net.py:12 in forward: return torch.nn.functional.relu6(x) + nn.functional.relu6(y)",
+         "return self.relu6(x) + self.relu6(y)  # self.relu6 = nn.ReLU6()"),
+        ("net.py:12 in forward: return my_F.relu6(x)",
+         "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here"),
+        ("net.py:12 in forward", "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here"),
+    ],
+)  # fmt: skip
+def test_that_the_function_becomes_a_module_at_its_line(source, instead):
+    program = program_of(("linear", "aten.relu6.default", "head", source))
+    made = found(make_project(), LIN, program=program)["relu6"]
+    (line,) = made.written
+    assert (line.place, line.instead) == ("net.py:12", instead)
+    assert line.now == source.partition(": ")[2]
+    assert made.nodes == ("lin",)
+    assert made.edit is None
+    # The operator and the conversion before it go; one comes before the float output.
+    assert made.gain.cpu_operators == 1
+    assert "1 line to change" in made.expected
+
+
+def test_that_what_a_rule_keeps_off_the_npu_stays_as_it_is_written():
+    project = edits.assign(make_project(), "module_name", "head", "cpu")
+    made = found(project, LIN, program=RELU6)
+    assert "relu6" not in made
+    assert set(made) == {"off:r2"}
+    other = program_of(("linear", "aten.relu.default", "head", ""))
+    assert "relu6" not in found(make_project(), LIN, program=other)
+
+
+@pytest.mark.parametrize(
+    ("operator", "correction"),
+    [("gru_cell", "written_out_cells"), ("addmm", "linears_from_addmm"),
+     ("softplus", "plain_operators"), ("mish", "plain_operators")],
+)  # fmt: skip
+def test_that_a_correction_that_is_off_is_suggested_for_its_operators(operator, correction):
+    program = program_of(("linear", f"aten.{operator}.default", "head", ""))
+    project = make_project()
+    identity = f"correction:{correction}"
+    assert identity not in found(project, LIN, program=program)
+    off = options_of(project, **{correction: False})
+    made = found(off, LIN, program=program)[identity]
+    assert made.edit(off).target.options[correction] is True
+    assert identity not in found(off, cpu("lin", "other", "head"), program=program)
+    assert identity not in found(
+        off, LIN, program=program_of(("linear", "aten.relu.default", "head", ""))
+    )
+
+
+def test_that_a_clamp_that_would_be_lost_is_left_in_float():
+    program = program_of(("linear", "aten.relu.default", "head", ""))
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    left = cpu("lin", "float", "head")
+    assert "float:r2" in found(project, left, program=program)
+    off = options_of(project, keep_relu_clamps=False)
+    assert "float:r2" not in found(off, left, program=program)
+    plain = program_of(("linear", "aten.linear.default", "head", ""))
+    assert "float:r2" in found(off, left, program=plain)
+
+
+def test_that_what_no_rule_covers_gets_one():
+    project = edits.remove_rule(make_project(), "r1")
+    made = found(project, cpu("lin", "float", "head"))["float:"]
+    changed = made.edit(project)
+    assert [(r.kind, r.match, r.config) for r in changed.rules] == [("global", "", "a8w8")]
+    named = make_project(Rule(id="r1", kind="global", config="float"))
+    assert "the whole model" in found(named, cpu("lin", "float", "head"))["float:r1"].title
+
+
+def test_that_16_bits_of_no_module_are_those_of_the_whole_model():
+    program = program_of(("linear", "aten.linear.default", "", ""))
+    made = found(make_project(), cpu("lin", "int16"), program=program)["int16:"]
+    project = made.edit(make_project())
+    assert [(r.kind, r.match) for r in project.rules] == [("global", "")]
+
+
+def test_that_neighbours_that_are_there_only_because_of_it_go_along():
+    edge = edge_of(
+        ("x", "input", "x"), ("q", "quantize", "x"), ("npu", "delegate", ""),
+        ("dq", "dequantize", "relu"), ("a", "call", "linear"), ("b", "call", ""),
+        ("c", "call", ""), ("q2", "quantize", ""), ("npu2", "delegate", ""),
+        ("output", "output", ""),
+    )  # fmt: skip
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    left = (cpu("a", "float", "head"), cpu("b", "beside"), cpu("c", "other"))
+    made = found(project, *left, edge=edge)["float:r2"]
+    assert made.nodes == ("a", "b")
+    # Two operators and the dequantize before them go; one conversion comes before c.
+    assert made.gain.cpu_operators == 2
+    left = (cpu("a", "float", "head"), cpu("b", "empty"), cpu("c", "rule"))
+    made = found(project, *left, edge=edge)["float:r2"]
+    assert made.nodes == ("a", "b", "c")
+    # Three operators, and a conversion on either side.
+    assert made.gain.cpu_operators == 5
+
+
+def test_that_as_many_conversions_as_operators_are_no_gain():
+    edge = edge_of(("x", "input", "x"), ("a", "call", "linear"), ("output", "output", ""))
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    made = found(project, cpu("a", "float", "head"), edge=edge)["float:r2"]
+    assert made.gain.cpu_operators == -1
+    assert "as many conversions are added" in made.expected
+
+
+def test_that_operators_are_known_by_the_report_of_the_quantizer():
+    edge = edge_of(("x", "input", "x"), ("lin", "call", "made_up"), ("output", "output", ""))
+    note = NodeAnnotation(node="made_up", origin="linear", op="aten.linear.default", module="head",
+                          config="", quantized=False)  # fmt: skip
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": (cpu("lin", "float"),)})
+
+    def ids(prepared):
+        known = Measurements(prepared=prepared)
+        return {s.id for s in suggest(project, lowered, snapshot(), edge, known)}
+
+    assert "float:r2" in ids(PrepareResult(observers=0, annotations=(note,)))
+    assert "float:r2" not in ids(PrepareResult(observers=0, annotations=()))
+    elsewhere = note.model_copy(update={"origin": ""})
+    assert "float:r2" in ids(PrepareResult(observers=0, annotations=(elsewhere,)))
+
+
+CONV = "aten.conv2d.default"
+
+
+def wasted(channels, *, bound="MACs", cycles=300, operator="Conv2D", readers=True, root="conv"):
+    nodes = [("conv", CONV, "stem.conv", "net.py:7 in f: y = self.conv(x)")]
+    nodes += [("next", CONV, "", "")] * readers
+    program = program_of(*nodes, outputs=(1, channels, 4, 4))
+    report = result_of("lower").vela[0]
+    row = report.operations[0].model_copy(update={
+        "operator": operator, "bound": bound, "cycles": cycles, "root": root,
+        "module": "stem.conv",
+    })  # fmt: skip
+    reports = (report.model_copy(update={"operations": (row,)}),)
+    return found(make_project(), program=program, vela=reports).get("channels:conv")
+
+
+def test_that_channels_that_hardly_fill_a_block_are_wasted():
+    made = wasted(17)
+    assert made.title == "Use 16 channels in stem.conv, not 17"
+    assert made.gain == ExpectedGain(cycles=100)
+    assert [(w.place, w.instead) for w in made.written] == [("net.py:7", "16 output channels")]
+    assert {n: wasted(n) is not None for n in (1, 2, 8, 9, 10, 11, 16, 17, 18, 19)} == {
+        1: False, 2: False, 8: False, 9: True, 10: True, 11: False, 16: False, 17: True, 18: True,
+        19: False,
+    }  # fmt: skip
+
+
+def test_that_channels_that_cost_nothing_or_are_results_stay():
+    assert wasted(17, bound="memory") is None
+    assert wasted(17, operator="Depthwise") is None
+    assert wasted(17, root="gone") is None
+    assert wasted(17, readers=False) is None
+    # A hundredth of 1,000 cycles, in the third of three blocks.
+    assert wasted(17, cycles=30) is not None
+    assert wasted(17, cycles=29) is None
+
+
+def turned(*operators, modules=("stem.conv",), spec="net.py:net", reports=1, rank=4, **model):
+    report = result_of("lower").vela[0]
+    rows = tuple(
+        report.operations[0].model_copy(update={"operator": o, "cycles": 100, "module": m})
+        for o, m in zip(operators, modules * len(operators), strict=False)
+    )
+    shape = (1, 3, 8, 8)[-rank:]
+    nodes = tuple(
+        replace(n, outputs=(TensorInfo(shape, "float32"),)) if n.kind == "input" else n
+        for n in snapshot().nodes
+    )
+    program = replace(snapshot(), nodes=nodes)
+    project = make_project()
+    source = project.model.model_copy(update={"spec": spec, **model})
+    project = edits.set_model(project, source)
+    vela = (report.model_copy(update={"operations": rows}),) * reports
+    return found(project, program=program, vela=vela).get("channels_last")
+
+
+def test_that_transposes_at_the_start_ask_for_another_layout():
+    made = turned("Transpose", "Transpose", "Conv2D", "Transpose")
+    assert made.gain == ExpectedGain(cycles=200)
+    assert made.written[0].place == "net.py, net()"
+    assert "2 transposes" in made.evidence
+    assert turned("Conv2D", "Transpose") is None
+    assert turned("Transpose", modules=("head",)) is None
+    assert turned("Transpose", rank=3) is None
+    assert turned("Transpose", input_shapes=((1, 3, 8, 8),)) is None
+    assert turned("Transpose", reports=2).gain == ExpectedGain(cycles=200)
+
+
+@pytest.mark.parametrize(
+    ("gain", "share"),
+    [
+        (ExpectedGain(), 0.0), (ExpectedGain(cpu_operators=1), 0.25),
+        (ExpectedGain(cpu_operators=9), 1.0), (ExpectedGain(cpu_operators=-1), 0.0),
+        (ExpectedGain(cycles=300), 0.3), (ExpectedGain(cycles=300, cpu_operators=2), 0.5),
+        (ExpectedGain(sqnr_db=10.0), 0.9), (ExpectedGain(sqnr_db=10.0, of_tensors=3), 0.3),
+        (ExpectedGain(sqnr_db=-3.0), 0.0),
+    ],
+)  # fmt: skip
+def test_that_a_share_is_what_goes_away_of_what_there_is(gain, share):
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": (LIN,) * 4})
+    assert gain.share(lowered) == pytest.approx(share)
+    empty = lowered.model_copy(update={"cpu_nodes": (), "vela": ()})
+    if gain.sqnr_db is None:
+        assert gain.share(empty) == 0.0
+
+
+def test_that_the_worst_three_modules_get_wider():
+    known = Measurements(spared=tuple(spared(n, g) for n, g in (
+        ("stem", 1.0), ("head", 9.0), ("stem.conv", 5.0), ("stem.bn", 0.99), ("stem.relu", 7.0),
+    )))  # fmt: skip
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    made = suggest(make_project(), lowered, snapshot(), CHAIN, known)
+    assert [s.id for s in made] == ["wide:head", "wide:stem.relu", "wide:stem.conv"]
+    assert [s.gain.sqnr_db for s in made] == [9.0, 7.0, 5.0]
+    one = Measurements(spared=(spared("stem", 1.0), spared("head", 0.99)))
+    assert [s.id for s in suggest(make_project(), lowered, snapshot(), CHAIN, one)] == ["wide:stem"]
+
+
+def peaked(largest, mean_square, node="conv2d"):
+    values = np.random.default_rng(1).normal(0, 0.1, 20_000)
+    counts, edges = np.histogram(np.append(values, largest), 2048)
+    return TensorRange(
+        id="o", node=node, op="aten.conv2d.default", module="stem", kind="activation", index=0,
+        minimum=float(edges[0]), maximum=largest, p_low=-0.3, p_high=0.3, dtype="int8", qmin=-128,
+        qmax=127, scale=float(edges[-1] - edges[0]) / 255, zero_point=-128, observer="MinMax",
+        mean_square=mean_square,
+    ), {"histogram": counts[None], "edges": np.array([[edges[0], edges[-1]]])}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("largest", "mean_square", "clipped"),
+    [(40.0, 25.0, True), (40.0, 26.0, False), (40.0, 0.0, False), (40.0, float("nan"), False),
+     (40.0, None, False)],
+)  # fmt: skip
+def test_that_an_outlier_is_eight_times_the_rms(largest, mean_square, clipped):
+    row, arrays = peaked(largest, mean_square)
+    calibrated = CalibrateResult(samples=1, calibrated_on="", ranges=(row,))
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    known = Measurements(calibrated=calibrated, arrays=arrays)
+    made = suggest(make_project(), lowered, snapshot(), CHAIN, known)
+    assert [s.id for s in made] == ["clip:conv2d"] * clipped
+    pinned = edits.fix_range(make_project(), "conv2d", -1.0, 1.0)
+    assert suggest(pinned, lowered, snapshot(), CHAIN, known) == ()
+
+
+def test_that_compiling_for_size_is_asked_where_something_finds_no_room():
+    demands = tuple(Demand(what=w, bytes=b, kinds=(), origin="Vela")
+                    for w, b in (("arena", 9_000), ("cache", 1_000)))  # fmt: skip
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    misfit = Measurements(fit=Fit(board="small", fillings=(), homeless=demands))
+
+    def ids(project, known, low=lowered):
+        return [s.id for s in suggest(project, low, snapshot(), CHAIN, known)]
+
+    assert ids(make_project(), misfit) == ["optimise_size"]
+    (made,) = suggest(make_project(), lowered, snapshot(), CHAIN, misfit)
+    assert "arena, cache (10,000 bytes)" in made.evidence
+    assert ids(options_of(make_project(), optimise="Size"), misfit) == []
+    assert ids(make_project(), Measurements(fit=Fit(board="large", fillings=()))) == []
+    assert ids(make_project(), misfit, lowered.model_copy(update={"vela": ()})) == []

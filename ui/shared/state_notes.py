@@ -1,0 +1,269 @@
+"""What a panel says while it has no current result: not run, running, failed or outdated.
+
+A failure that names a field, a module or another place has a button that leads there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from ui.shared.labels import Label
+from ui.state.session import Session, StageView
+from workbench.errors import ErrorInfo, Place
+from workbench.ids import StageId
+from workbench.pipeline.stages import STAGES_BY_ID
+
+if TYPE_CHECKING:
+    from ui.shared.study_controller import StudyController
+    from ui.state.jobs import Job
+
+_RUNNABLE = {"stale", "failed"}
+LOADING = "Loading the result\u2026"
+PLANNING = "Reading the project\u2026"
+_BAR_PX = 220
+# Texts of the button that leads to a place, by the kind of place.
+_LINKS = {"option": "Show setting", "rule": "Show rule", "sample": "Show sample"}
+
+
+def failure_text(title: str, info: ErrorInfo) -> str:
+    """Return what failed, why, and what to do."""
+    return f"{title} failed: {info.message}\n{info.hint}".strip()
+
+
+def sentence(view: StageView, empty: str) -> str:
+    """Return the text for a stage without a result."""
+    match view.state:
+        case "running":
+            verb = STAGES_BY_ID[view.id].verb
+            share = f" {view.fraction:.0%}" if view.fraction is not None else ""
+            return f"{verb}\u2026{share} {view.message}".strip()
+        case "queued":
+            return f"{view.title} is queued."
+        case "failed" if view.infos:
+            return failure_text(view.title, view.infos[0])
+        case "blocked" | "unavailable":
+            return f"{view.title} cannot run. {view.reason}".strip()
+        case "cached":
+            return LOADING
+        case _:
+            return empty
+
+
+def button_text(view: StageView) -> str:
+    """Return the text of the run button; "" if the stage cannot be started."""
+    if view.state not in _RUNNABLE:
+        return ""
+    return f"Run {view.title} again" if view.state == "failed" else f"Run {view.title}"
+
+
+def place_of(view: StageView) -> Place | None:
+    """Return the place that the failure of a stage names; None without one."""
+    return view.infos[0].where if view.state == "failed" and view.infos else None
+
+
+class PlaceButton(QPushButton):
+    """Leads to the place that a message names; hidden without one.
+
+    Signals:
+        place_asked: the ``Place``.
+    """
+
+    place_asked = Signal(object)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._place: Place | None = None
+        self.clicked.connect(lambda: self.place_asked.emit(self._place))
+        self.hide()
+
+    def render_place(self, place: Place | None) -> None:
+        """Set the place."""
+        self._place = place
+        self.setText(_LINKS.get(place.kind, "Show") if place is not None else "")
+        self.setToolTip(str(place) if place is not None else "")
+        self.setVisible(place is not None)
+
+
+class StageNote(QWidget):
+    """The state of a stage without a result: a sentence, its progress and buttons.
+
+    Signals:
+        run_asked: id of the stage that is to run.
+        place_asked: the ``Place`` that the failure names.
+    """
+
+    run_asked = Signal(str)
+    place_asked = Signal(object)
+
+    def __init__(self, empty: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._empty = empty
+        self._absent = ""
+        self._stage: StageId | Literal[""] = ""
+        self._session: Session | None = None
+        self.label = Label(empty, self)
+        self.label.setObjectName("Hint")
+        self.label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.label.setWordWrap(True)
+        self.progress = QProgressBar(self)
+        self.progress.setTextVisible(False)
+        self.progress.setFixedWidth(_BAR_PX)
+        self.progress.setAccessibleName("Progress")
+        self.progress.hide()
+        self.button = QPushButton(self)
+        self.button.clicked.connect(lambda: self.run_asked.emit(self._stage))
+        self.button.hide()
+        self.link = PlaceButton(self)
+        self.link.place_asked.connect(self.place_asked)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        for part in (self.progress, self.button, self.link):
+            row.addWidget(part)
+        row.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 16, 16, 16)
+        layout.setSpacing(10)
+        layout.addStretch(1)
+        layout.addWidget(self.label)
+        layout.addLayout(row)
+        layout.addStretch(1)
+
+    def follow(self, session: Session, stage: StageId) -> None:
+        """Show the state of a stage, and update it."""
+        self._session, self._stage = session, stage
+        session.stage_changed.connect(self._on_stage_changed)
+        self.render_stage(session.stage(stage))
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if self._session is not None and stage == self._stage:
+            self.render_stage(self._session.stage(stage))
+
+    def render_stage(self, view: StageView) -> None:
+        """Show the state of a stage."""
+        self._stage = view.id
+        is_absent = bool(self._absent) and view.state == "cached"
+        self.label.setText(self._absent if is_absent else sentence(view, self._empty))
+        mark(self.label, is_bad=view.state == "failed")
+        text = "" if is_absent else button_text(view)
+        self.button.setText(text)
+        self.button.setVisible(bool(text))
+        self.link.render_place(place_of(view))
+        self.progress.setVisible(view.state == "running")
+        self.progress.setRange(0, 0 if view.fraction is None else 100)
+        self.progress.setValue(round(100 * (view.fraction or 0.0)))
+
+    def set_absent(self, sentence: str) -> None:
+        """Set why the result of a finished stage has nothing to show here; "" if it has."""
+        self._absent = sentence
+
+
+class StaleBanner(QWidget):
+    """A banner over outdated figures; ``text`` says so.
+
+    Signals:
+        run_asked: id of the stage that is to run.
+        place_asked: the ``Place`` that the failure of the stage names.
+    """
+
+    run_asked = Signal(str)
+    place_asked = Signal(object)
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("Banner")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._text = text
+        self._stage = ""
+        self.label = Label(self)
+        self.label.setWordWrap(True)
+        self.button = QPushButton(self)
+        self.button.clicked.connect(lambda: self.run_asked.emit(self._stage))
+        self.link = PlaceButton(self)
+        self.link.place_asked.connect(self.place_asked)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(10, 3, 10, 3)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(self.button)
+        layout.addWidget(self.link)
+
+    def set_text(self, text: str) -> None:
+        """Set what is outdated."""
+        self._text = text
+
+    def render_stage(self, view: StageView) -> None:
+        """Show the state of the stage that updates the figures."""
+        self._stage = view.id
+        self.label.setText(f"{self._text} {sentence(view, '')}".strip())
+        text = button_text(view)
+        self.button.setText(text)
+        self.button.setVisible(bool(text))
+        self.link.render_place(place_of(view))
+
+
+class StudyNote(QWidget):
+    """The state of a study above its result: what it does, its progress, failure or summary.
+
+    Signals:
+        place_asked: the ``Place`` that the failure names.
+    """
+
+    place_asked = Signal(object)
+
+    def __init__(self, empty: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._empty = empty
+        self.label = Label(self)
+        self.label.setObjectName("Hint")
+        self.label.setWordWrap(True)
+        self.link = PlaceButton(self)
+        self.link.place_asked.connect(self.place_asked)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(self.link)
+
+    def text(self) -> str:
+        """Return the shown text."""
+        return self.label.text()
+
+    def render_study(self, study: StudyController[Any], summary: str, empty: str = "") -> None:
+        """Show the state of a study.
+
+        Args:
+            study: The study.
+            summary: Its result in words; "" without one.
+            empty: What to say without a result; default: what the study measures.
+        """
+        job = study.job
+        failure = study.failure if job is None else None
+        parts = [job_text(job)] if job is not None else []
+        parts += [failure_text(study.title, failure)] if failure is not None else []
+        if summary:
+            parts.append(summary if study.is_current else f"Outdated: {summary}")
+        self.label.setText("\n".join(parts) or empty or self._empty)
+        mark(self.label, is_bad=failure is not None)
+        self.link.render_place(failure.where if failure is not None else None)
+
+    def show_text(self, text: str) -> None:
+        """Show why there is no study."""
+        self.label.setText(text)
+        mark(self.label, is_bad=False)
+        self.link.render_place(None)
+
+
+def job_text(job: Job) -> str:
+    """Return what a job does now, how far it is, and its message."""
+    share = f" {job.progress:.0%}" if job.progress is not None else ""
+    return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip()
+
+
+def mark(label: Label, *, is_bad: bool) -> None:
+    """Colour a hint that tells a failure."""
+    state = "bad" if is_bad else ""
+    if label.property("state") != state:
+        label.setProperty("state", state)
+        label.style().unpolish(label)
+        label.style().polish(label)

@@ -1,0 +1,95 @@
+"""The order of the Tab key: that of the layouts, which is the order in which a form is read.
+
+Qt's own order is that in which widgets are made, and panels are made when they are first shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractScrollArea,
+    QAbstractSlider,
+    QAbstractSpinBox,
+    QComboBox,
+    QFormLayout,
+    QGridLayout,
+    QLayout,
+    QLineEdit,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QTabWidget,
+    QWidget,
+)
+
+_CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit)
+
+
+def reading_order(widget: QWidget) -> list[QWidget]:
+    """Return the widgets inside a widget that take the Tab key, as they are read."""
+    return list(dict.fromkeys(_inside(widget)))
+
+
+def put_after(anchor: QWidget, widgets: Sequence[QWidget]) -> None:
+    """Let the Tab key go from a widget through others, in their order."""
+    put_in_order([anchor, *widgets])
+
+
+def put_in_order(widgets: Sequence[QWidget]) -> None:
+    """Let the Tab key go through widgets in their order, in each window apart."""
+    windows: dict[QWidget, list[QWidget]] = {}
+    for widget in dict.fromkeys(widgets):
+        windows.setdefault(widget.window(), []).append(widget)
+    for inside in windows.values():
+        for before, after in pairwise(inside):
+            QWidget.setTabOrder(before, after)
+
+
+def _inside(widget: QWidget) -> Iterator[QWidget]:
+    takes = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
+    if takes and widget.focusProxy() is None:
+        yield widget
+    is_view = isinstance(widget, QAbstractScrollArea) and not isinstance(widget, QScrollArea)
+    if isinstance(widget, _CONTROLS) or is_view:
+        return
+    for part in _parts(widget):
+        yield from _inside(part)
+
+
+def _parts(widget: QWidget) -> Iterator[QWidget]:
+    """Yield the widgets directly inside a widget."""
+    if isinstance(widget, QTabWidget):
+        yield widget.tabBar()
+    if isinstance(widget, QTabWidget | QStackedWidget | QSplitter):
+        pages = (widget.widget(number) for number in range(widget.count()))
+        yield from (page for page in pages if page is not None)
+    elif isinstance(widget, QScrollArea):
+        if (page := widget.widget()) is not None:
+            yield page
+    elif (layout := widget.layout()) is not None:
+        yield from _placed(layout)
+    else:
+        inside = (part for part in widget.children() if isinstance(part, QWidget))
+        yield from (part for part in inside if not part.isWindow())
+
+
+def _placed(layout: QLayout) -> Iterator[QWidget]:
+    """Yield the widgets of a layout, row by row."""
+    numbers = list(range(layout.count()))
+    if isinstance(layout, QGridLayout | QFormLayout):
+        # PySide's stubs call the tuple of the position an object.
+        position: Callable[[int], Any] = layout.getItemPosition
+        known = 2 if isinstance(layout, QGridLayout) else 1
+        numbers.sort(key=lambda number: tuple(position(number))[:known])
+    for item in (layout.itemAt(number) for number in numbers):
+        if item is None:
+            continue
+        if (inner := item.layout()) is not None:
+            yield from _placed(inner)
+        elif (widget := item.widget()) is not None:
+            yield widget
