@@ -69,7 +69,7 @@ def test_that_bars_of_the_cost_have_a_tab_where_the_panel_is_low(small, qtbot):
     titles = [cost.tabs.tabText(n) for n in range(cost.tabs.count()) if cost.tabs.isTabVisible(n)]
     assert titles == ["Operations", "CPU operators", "Cycles by module"]
     cost.tabs.setCurrentIndex(cost.tabs.count() - 1)
-    qtbot.waitUntil(lambda: cost.bars.height() >= 250)
+    qtbot.waitUntil(lambda: cost.bars.height() >= 200)
     small.window.resize(1600, 1000)
     qtbot.waitUntil(lambda: cost.tabs.count() == 3)
     cost.tabs.setCurrentIndex(0)
