@@ -66,6 +66,18 @@ class Looping(nn.Module):
         return torch.ops.higher_order.while_loop(large, halved, (x.relu(),), ())[0]
 
 
+class Projected(nn.Module):
+    """A recurrent layer whose states are projected, which a pass of ExecuTorch fails on."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(6, 12, proj_size=5, batch_first=True)
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.fc(self.rnn(x)[0][:, -1])
+
+
 class TwoInputs(nn.Module):
     """Adds two pictures after a convolution, and gives two outputs."""
 
@@ -116,6 +128,10 @@ def looping():
     return _made(Looping, (1, 3, 8, 8))
 
 
+def projected():
+    return _made(Projected, (1, 7, 6))
+
+
 def two_inputs():
     return _made(TwoInputs, (1, 3, 8, 8), (1, 3, 8, 8))
 
@@ -139,6 +155,11 @@ def samples():
     generator = torch.Generator().manual_seed(3)
     for index in range(8):
         yield torch.randn((1, 3, 8, 8), generator=generator) + (index % 2 - 0.5), index % 4
+
+
+def unseeded_samples():
+    for _ in range(4):
+        yield torch.randn(1, 3, 8, 8)
 
 
 def bad_shape():

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.in_process import CALIBRATED, project, without
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig, Weight
-from workbench.project.model import TargetChoice
+from workbench.project.model import DataSource, TargetChoice
 
 pytestmark = pytest.mark.engine
 
@@ -265,6 +265,25 @@ def test_that_a_condition_on_u55_is_refused_in_a_sentence(engine):
     assert engine.run(made, "lower") == "failed"
     assert engine.failure.code == "branches-not-supported"
     assert engine.result(made, "evaluate").sqnr_db > 20
+
+
+def test_that_data_that_changes_is_warned_of_and_never_compared_with_older_results(engine):
+    calibration = DataSource(spec="networks.py:unseeded_samples")
+    unseeded = project("small", calibration=calibration)
+    assert engine.run(unseeded, "run") == "done"
+    (warning,) = engine.result(unseeded, "calibrate").warnings
+    assert "Seed" in warning
+    agreement = engine.result(unseeded, "run").against_reference
+    assert agreement.exact == agreement.elements
+    assert engine.run(project("small", **CALIBRATED), "calibrate") == "done"
+    assert engine.result(project("small", **CALIBRATED), "calibrate").warnings == ()
+
+
+def test_that_a_failing_pass_names_the_module_and_float_helps(engine):
+    refused = project("projected", target="ethos-u85-256")
+    assert engine.run(refused, "prepare") == "failed"
+    assert (engine.failure.code, engine.failure.where.id) == ("preparing-failed", "rnn")
+    assert engine.run(edits.assign(refused, "module_name", "rnn", "float"), "prepare") == "done"
 
 
 def test_that_per_channel_and_four_bit_weights_are_told_apart(engine):

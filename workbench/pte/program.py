@@ -20,11 +20,13 @@ NAMED_MARK, _NAMED_HEADER = b"FT01", struct.Struct("<4sIQQQQ")
 _TENSOR = 5
 DTYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
-    7: "float64", 11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64",
+    7: "float64", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
+    27: "uint16", 28: "uint32", 29: "uint64",
 }  # fmt: skip
 _ITEM_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
     "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
+    "complex64": 8, "complex128": 16,
 }  # fmt: skip
 # Bytes of segments that all parts take together, at least, and as times of the file.
 _SHARED_AT_LEAST, _SHARED_TIMES = 1 << 20, 4

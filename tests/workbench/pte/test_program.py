@@ -103,17 +103,18 @@ def test_that_tensors_are_read_with_type_shape_order_and_place():
     ("dtype", "size"),
     [("uint8", 1), ("int8", 1), ("bool", 1), ("int16", 2), ("float16", 2), ("bfloat16", 2),
      ("uint16", 2), ("int32", 4), ("float32", 4), ("uint32", 4), ("int64", 8), ("float64", 8),
-     ("uint64", 8)],
+     ("uint64", 8), ("complex64", 8), ("complex128", 16)],
 )  # fmt: skip
 def test_that_a_tensor_has_the_bytes_of_its_type(dtype, size):
     # Scalar types as torch counts them: c10/core/ScalarType.h.
     number = {"uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5,
-              "float32": 6, "float64": 7, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28,
+              "float32": 6, "float64": 7, "complex64": 9,
+              "complex128": 10, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28,
               "uint64": 29}[dtype]  # fmt: skip
     read = decode(program(method((tensor(number, (3, 5)), tensor(number, ()))))).method().values
     assert [v.dtype for v in read] == [dtype] * 2
     assert [v.bytes for v in read] == [15 * size, size]
-    assert len(DTYPES) == 13
+    assert len(DTYPES) == 15
 
 
 def test_that_sizes_of_damaged_shapes_are_bounded():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.data.evaluation import calibration_samples, is_repeatable
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.passes import Calibration, searching_ranges
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from workbench.engine.data import Samples
 
 _STATE = "state/"
+_NOT_REPEATABLE = (
+    "The data gives other samples each time it is read. Seed its random numbers: else results "
+    "belong to different samples."
+)
 
 
 def run(context: StageContext) -> None:
@@ -53,7 +57,10 @@ def run(context: StageContext) -> None:
         samples=len(witnesses.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, rows),
-        warnings=tuple(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem),
+        warnings=(
+            *(() if is_repeatable(samples) else (_NOT_REPEATABLE,)),
+            *(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem),
+        ),
     )
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)

@@ -14,6 +14,7 @@ from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
+from workbench.engine.targets.ethos_u.refusals import modules_by_operator, preparing_failed
 from workbench.engine.toolchain_patches.applied_corrections import correction_functions
 from workbench.engine.toolchain_patches.corrections import weights_replaced
 from workbench.engine.toolchain_patches.decomposition_tracking import (
@@ -181,7 +182,13 @@ def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.f
     if isinstance(quantizer, ReportingQuantizer):
         separated = tuple(module.meta.get(SEPARATED, ()))
         quantizer.corrected = {**quantizer.corrected, OWN_WEIGHTS: separated}
-    prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
+    modules = modules_by_operator(module)
+    try:
+        prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
+    except Exception as error:
+        if refused := preparing_failed(error, modules):
+            raise refused from error
+        raise
     return prepared
 
 

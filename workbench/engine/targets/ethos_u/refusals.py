@@ -21,7 +21,7 @@ from workbench.targets.ethos_u.corrections import CLAMPS, CORRECTIONS_BY_ID, is_
 from workbench.targets.ethos_u.devices import has_control_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from executorch.exir.backend.partitioner import PartitionResult
 
@@ -76,6 +76,38 @@ def lowering_failed(error: Exception, *, foretold: bool) -> ErrorInfo:
         details=str(error),
         code="lowering-failed",
     )
+
+
+def modules_by_operator(module: torch.fx.GraphModule) -> dict[str, str]:
+    """Return the first module of each operator, by its name in lower-case letters and digits."""
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    named = [(re.sub(r"[^a-z0-9]", "", str(n.target).lower()), n) for n in reversed(calls)]
+    return {name: programs.module_of(node) for name, node in named}
+
+
+def preparing_failed(error: Exception, modules: Mapping[str, str]) -> WorkbenchError | None:
+    """Return an error for a pass before calibration that fails; None for other errors.
+
+    Args:
+        error: What the toolchain raised.
+        modules: From ``modules_by_operator``, before the passes ran.
+
+    Source: torch 2.13 ``fx/passes/infra/pass_manager.py`` names the pass in its message.
+    """
+    name = re.search(r"running the '(\w+)' pass", str(error))
+    if name is None:
+        return None
+    lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+    rewritten = name[1].removeprefix("Decompose").removesuffix("Pass").lower()
+    path = next((path for operator, path in modules.items() if rewritten in operator), "")
+    info = ErrorInfo(
+        message=f"ExecuTorch cannot prepare the model: {name[1]} failed: {lines[0]}"[:600],
+        hint="Assign float to the module, or write its operator with others.",
+        where=Place(kind="module", id=path) if path else Place(kind="stage", id="prepare"),
+        details=str(error),
+        code="preparing-failed",
+    )
+    return WorkbenchError([info])
 
 
 def loop_refused(error: BaseException) -> WorkbenchError | None:

@@ -23,7 +23,7 @@ from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.run import Job, Outcome, run
 from workbench.engine.bundling import bundle
-from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.data.evaluation import evaluation_samples, is_repeatable
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.stateful_execution import stepping
@@ -203,6 +203,8 @@ class _Samples:
         self.quantized, runtime, once = _samples(context, converted, integer_io=self._integer_io)
         self.inputs = [inputs for inputs, _ in runtime]
         self.expected = [outputs for _, outputs in runtime]
+        # What verify kept is of other samples if the data changes from reading to reading.
+        once = once or not is_repeatable(evaluation_samples(context))
         kept = None if once else context.store.get("verify", context.plan.key("verify"))
         if kept is None or len(kept) != len(self.inputs):
             integer = IntegerProgram(context.hot("lower"))
