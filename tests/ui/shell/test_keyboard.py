@@ -37,6 +37,8 @@ def tab_to(keys, qtbot, wanted):
         if widget is not None and wanted(widget):
             return widget
         keys(Qt.Key.Key_Tab)
+        # The order follows the layout as soon as what was shown has its place.
+        qtbot.wait(1)
     raise AssertionError("the Tab key does not reach it")
 
 
@@ -75,6 +77,7 @@ def test_that_a_project_is_made_and_run_with_keys(workbench, qtbot, keys, tmp_pa
 
 def test_that_a_module_is_changed_and_the_worst_layer_found_with_keys(opened, qtbot, keys):
     run_all(opened, qtbot, keys)
+    qtbot.waitUntil(opened.window.docks["modules"].panel.tree.isVisible)
     keys(Qt.Key.Key_1, ALT)
     tab_to(keys, qtbot, lambda widget: widget.accessibleName() == "Modules")
     for _ in range(2):
