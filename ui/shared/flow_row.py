@@ -11,8 +11,8 @@ from ui.shared.labels import Label
 _GAP_PX, _LINE_PX = 8, 5
 
 
-class _Lines(QLayout):
-    """Lays out items from left to right at their own widths, line by line."""
+class ItemLayout(QLayout):
+    """A layout of items in a list, whose height depends on its width."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -33,6 +33,10 @@ class _Lines(QLayout):
 
     def hasHeightForWidth(self) -> bool:
         return True
+
+
+class _Lines(ItemLayout):
+    """Lays out items from left to right at their own widths, line by line."""
 
     def heightForWidth(self, width: int) -> int:
         lines = self._lines(width)

@@ -46,10 +46,13 @@ def run(context: StageContext) -> None:
     samples = calibration_samples(context)
     witnesses = Witnesses(ranges.activations(calibrated.module))
     calibration = Calibration(context, calibrated.module, witnesses)
+    warnings = list[str]()
     if calibration.is_answered:
         context.log("No samples needed: the statistics of all tensors are cached.")
     else:
         _feed(context, calibration, samples)
+        if not is_repeatable(samples):
+            warnings.append(_NOT_REPEATABLE)
     _observe_constants(calibrated.module)
     with searching_ranges(context):
         rows, arrays = ranges.collect(calibrated.module, witnesses)
@@ -58,7 +61,7 @@ def run(context: StageContext) -> None:
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, rows),
         warnings=(
-            *(() if is_repeatable(samples) else (_NOT_REPEATABLE,)),
+            *warnings,
             *(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem),
         ),
     )
