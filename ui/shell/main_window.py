@@ -28,7 +28,7 @@ from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.tab_order import put_in_order, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
-from ui.shell.dock import Dock, arrange
+from ui.shell.dock import Dock, arrange, tab_bars
 from ui.shell.file_controller import WelcomePage
 from ui.shell.panels import FIRST, PANELS, WORKSPACES, PanelRow, WorkspaceId
 from ui.shell.pipeline_bar import PipelineBar
@@ -422,16 +422,18 @@ class MainWindow(QMainWindow):
         self._order_tabs()
 
     def _order_tabs(self) -> None:
-        """Let the Tab key go through the window as it is read: bars, left, middle, right, below.
-
-        The tabs of docks stay last: Qt deletes them at any time, which Python does not learn.
-        """
+        """Let the Tab key go through the window as it is read: bars, left, middle, right, below."""
         chain = reading_order(self.welcome)
         for part in (self.pipeline, self.scoreboard, self.rail):
             chain += reading_order(part)
-        for area in ("left", *self.workspaces.homes, "right", "bottom"):
+        middle = self.workspaces.homes.items()
+        for area, home in (("left", self), *middle, ("right", self), ("bottom", self)):
             docks = [self.docks[row.id] for row in PANELS if row.area == area]
+            bars = tab_bars(home)
             for dock in docks:
+                if (bar := bars.get(dock.windowTitle())) is not None:
+                    # The tabs of a group come before its first panel.
+                    chain.append(bar)
                 chain += dock.tab_stops()
         put_in_order([*chain, *self.notes.values(), *reading_order(self.statusBar())])
 

@@ -264,10 +264,9 @@ def is_reached(widget):
 
 
 def tab_chain(window):
-    """Return the widgets that the Tab key visits after the button Run, but for tabs of docks."""
+    """Return the widgets that the Tab key visits after the button Run."""
     chain = [window.pipeline.run]
-    reached = [w for w in window.findChildren(QWidget) if not isinstance(w, QTabBar)]
-    following = {id(w): w for w in reached}
+    following = {id(w): w for w in window.findChildren(QWidget)}
     widget = chain[0].nextInFocusChain()
     while widget is not chain[0]:
         known = following.get(id(widget))
@@ -297,6 +296,28 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot, workspace
     qtbot.waitUntil(
         lambda: passed() == sorted(passed()) and set(passed()) == set(range(len(regions)))
     )
+
+
+@pytest.mark.parametrize("name", ["ranges", "cost", "inspector"])
+def test_that_tabs_of_panels_come_before_the_panels(opened, qtbot, name):
+    window = opened.window
+    run_to(opened, qtbot, "")
+    for _ in range(3):
+        # Qt makes other tab bars.
+        window.docks[name].setFloating(True)
+        window.reset_layout()
+    window.reveal(name)
+
+    def follows_its_tabs():
+        chain = tab_chain(window)
+        bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
+        inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
+        return len(bars) == 1 and inside[:1] == [bars[0] + 1]
+
+    def is_shown_by(bar):
+        return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
+
+    qtbot.waitUntil(follows_its_tabs)
 
 
 def test_that_the_tab_key_moves_the_focus_along_the_chain(opened, qtbot):
