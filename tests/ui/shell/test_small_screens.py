@@ -57,6 +57,17 @@ def test_that_no_panel_scrolls_sideways_in_the_smallest_window(small, qtbot):
     assert not tree.horizontalScrollBar().isVisible()
 
 
+@pytest.mark.parametrize(("name", "stage"), [("accuracy", "evaluate"), ("simulator", "run")])
+def test_that_results_need_no_scrolling_in_the_smallest_window(small, qtbot, name, stage):
+    small.window.resize(1066, 666)
+    small.window.reset_layout()
+    panel = small.window.reveal(name)
+    qtbot.waitUntil(lambda: panel.has(stage))
+    area = small.window.docks[name].widget()
+    qtbot.waitUntil(panel.cards.isVisible)
+    qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
+
+
 def test_that_search_fits_a_low_panel(small, qtbot):
     panel = small.window.reveal("search")
     qtbot.waitUntil(panel.isVisible)

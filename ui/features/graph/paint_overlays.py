@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MARGIN, MAP_MARGIN = 12.0, 6.0
 # Breadth of the minimap [px], and its largest share of the widget.
-MAP_BROADEST, MAP_NARROWEST, MAP_SHARE = 130.0, 34.0, 0.16
+MAP_BROADEST, MAP_NARROWEST, MAP_SHARE = 110.0, 34.0, 0.12
 # Smaller widgets have no minimap [px].
 LEAST_ROOM = 160.0
 # The visible share of a scene from which there is no minimap.
