@@ -144,7 +144,7 @@ class AccuracyPanel(ResultPanel):
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)
         top.setContentsMargins(8, 6, 8, 0)
-        top.setSpacing(6)
+        top.setSpacing(4)
         top.addWidget(_heading("Quantized vs. float", content))
         top.addWidget(self.data_note)
         top.addWidget(self.cards)

@@ -51,6 +51,25 @@ _PATHS = {
     "evaluation.data.labels": _LABELS, "training_function": "Python (*.py)",
     "trained_weights": _WEIGHTS,
 }  # fmt: skip
+# What an empty field means, or an example of what it takes.
+_WHEN_EMPTY = {
+    "model.inputs": "optional; .npz",
+    "model.input_shapes": "e.g. 1x3x224x224; empty: the model's",
+    "model.weights": "optional; the model's own",
+    "calibration.limit": "all",
+    "evaluation.data.limit": "all",
+    "evaluation.metric": "optional; FILE.py:callable",
+    "calibration.labels": "optional",
+    "evaluation.data.labels": "optional; with the data, if any",
+    "evaluation.data.spec": "the calibration data",
+    "calibration.spec": "the example input",
+    "training_function": "built in; FILE.py:callable",
+    "trained_weights": "optional",
+    "gate.fail_if": "e.g. top1<0.9, cycles>100000",
+    "notes": "",
+    "calibration.tokens.tokenizer": "bytes",
+    "evaluation.data.tokens.tokenizer": "bytes",
+}
 _MOST_PROBLEMS = 4
 _FOLDERS = frozenset({"calibration.spec", "evaluation.data.spec"})
 Rows = tuple[tuple[str, str], ...]
@@ -298,6 +317,7 @@ class ProjectSettingsDialog(QDialog):
         if key in _PATHS:
             takes = "either" if key in _FOLDERS else "file"
             path = PathField(title, _PATHS[key], parent, kind=takes)  # type: ignore[arg-type]
+            path.line.setPlaceholderText(_WHEN_EMPTY.get(key, ""))
             path.edited.connect(lambda _text: self._soon.start())
             path.setToolTip(literal(key))
             return path
@@ -311,7 +331,7 @@ class ProjectSettingsDialog(QDialog):
             return box
         line = QLineEdit(parent)
         line.setAccessibleName(title)
-        line.setPlaceholderText(settings.described(kind))
+        line.setPlaceholderText(_WHEN_EMPTY.get(key, settings.described(kind)))
         line.setToolTip(literal(key))
         line.textEdited.connect(lambda _text: self._soon.start())
         return line
