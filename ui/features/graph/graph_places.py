@@ -80,13 +80,18 @@ class GraphPlaces(QObject):
         self._target: Place | None = None
         self._reveal: frozenset[str] = frozenset()
         self._awaited: frozenset[str] = frozenset()
+        self._fits_next = False
         groups.leaving.connect(self._leave)
         groups.regrouped.connect(self._on_regrouped)
         groups.isolated_part.connect(self._on_isolated_part)
         groups.scene_shown.connect(self._on_scene_shown)
 
     def fit(self) -> None:
-        """Show the whole scene; of a very long scene the start at a readable scale."""
+        """Show the whole scene; of a very long scene the start at a readable scale.
+
+        While a layout is being computed, its scene is shown too when it is there.
+        """
+        self._fits_next = self._surface.is_waiting
         scene, size = self._surface.scene, self._surface.size()
         if scene is not None:
             self._leave()
@@ -203,7 +208,7 @@ class GraphPlaces(QObject):
             self._keep_in_place(former, scene, anchor)
         if self._target is not None:
             self._land(self._target)
-        elif not surface.area().intersects(scene.bounds):
+        elif self._fits_next or not surface.area().intersects(scene.bounds):
             self.fit()
         self._target = None
         if self._reveal:

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.project.data_preview import DataPreview, summary_of
-from ui.features.project.new_project import DATA, MODELS
+from ui.features.project.new_project import DATA, MODELS, WEIGHTS
 from ui.shared.forms import PathField, TallForm, make_primary
 from ui.shared.labels import Label, literal
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
@@ -34,7 +34,6 @@ from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
-_WEIGHTS = "Weights (*.safetensors *.pt *.pth)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
 _PREPROCESS = (
     ("size", "Size"), ("crop", "Crop"), ("mean", "Mean"), ("std", "Standard deviation"),
@@ -45,11 +44,11 @@ _TOKENS = (("tokenizer", "Tokenizer"), ("length", "Sequence length"))
 _DATA = (("limit", "Samples at most"), ("labels", "Labels"))
 # Settings that are paths, with the file names they take; "either" also takes a folder.
 _PATHS = {
-    "model.spec": MODELS, "model.weights": _WEIGHTS, "model.inputs": "Inputs (*.npz)",
+    "model.spec": MODELS, "model.weights": WEIGHTS, "model.inputs": "Inputs (*.npz)",
     "calibration.spec": DATA, "calibration.labels": _LABELS, "evaluation.data.spec": DATA,
     "calibration.tokens.tokenizer": _TOKENIZERS, "evaluation.data.tokens.tokenizer": _TOKENIZERS,
     "evaluation.data.labels": _LABELS, "training_function": "Python (*.py)",
-    "trained_weights": _WEIGHTS,
+    "trained_weights": WEIGHTS,
 }  # fmt: skip
 # What an empty field means, or an example of what it takes.
 _WHEN_EMPTY = {
