@@ -235,6 +235,16 @@ def test_that_toasts_cover_no_button(done, qtbot, workspace):
     assert covered == []
 
 
+def test_that_toasts_do_not_cover_the_problems(done, qtbot):
+    done.window.resize(1280, 720)
+    done.notices.success("Evaluate finished.", "Duration: 43 s.")
+    panel = done.window.reveal("problems")
+    qtbot.waitUntil(panel.table.isVisible)
+    (toast,) = toasts(done)
+    place = place_of(panel.table, done.window)
+    qtbot.waitUntil(lambda: not toast.geometry().intersects(place))
+
+
 def place_of(widget, window):
     region = widget.visibleRegion().boundingRect() if widget.isVisible() else QRect()
     return QRect(widget.mapTo(window, region.topLeft()), region.size())
