@@ -134,6 +134,9 @@ class _CardView(QFrame):
         self._rows.setContentsMargins(*(_NARROW_PX if compact else _WIDE_PX))
         size = _SMALL_FONT_PX if compact else _FONT_PX
         self.value.setStyleSheet(f"font-size: {size}px; font-weight: 600; color: {self._colour};")
+        # Its size is asked for before the events that follow.
+        self._rows.invalidate()
+        self.updateGeometry()
 
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()

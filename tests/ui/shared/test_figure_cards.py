@@ -21,6 +21,8 @@ CARDS = (
 def cards(qtbot):
     view = FigureCards()
     qtbot.addWidget(view)
+    # The same with and without the stylesheet of the application.
+    view.setStyleSheet("QLabel { font-size: 11px; }")
     view.render_cards(CARDS, DARK)
     view.resize(900, 80)
     view.show()
@@ -40,7 +42,7 @@ def test_that_every_card_of_a_wide_row_has_its_origin(cards):
 
 def test_that_many_cards_in_a_narrow_panel_share_one_line_of_origins(cards, qtbot):
     wide = cards.minimumHeight()
-    cards.resize(460, 200)
+    cards.resize(320, 200)
     text = "estimated (Vela 5.1.0); Operators, Delegates: counted"
     qtbot.waitUntil(lambda: shown(cards, text) == 1)
     assert not shown(cards, "counted")
@@ -53,7 +55,7 @@ def test_that_many_cards_in_a_narrow_panel_share_one_line_of_origins(cards, qtbo
 
 
 def test_that_no_value_of_a_narrow_card_is_cut(cards, qtbot):
-    cards.resize(460, 200)
+    cards.resize(320, 200)
     qtbot.waitUntil(lambda: not shown(cards, "counted"))
     values = {card.value for card in CARDS}
     for label in cards.findChildren(QLabel):
