@@ -11,6 +11,7 @@ from workbench.engine.toolchain_patches.decompositions import (
     skip_decomposition,
     skip_functionalization,
 )
+from workbench.engine.toolchain_patches.functional_memory import functional_memory
 from workbench.engine.toolchain_patches.fx_graphs import (
     lazy_recompile,
     literal_lists,
@@ -183,6 +184,13 @@ PATCHES: tuple[Patch, ...] = (
         "An operator called again with the same metadata returns a new fake tensor at once.",
         "The key holds all that the result depends on; anything else is computed as ever.",
         apply=operator_memory,
+    ),
+    Patch(
+        "functional-memory", "Remember operators of a decomposition", "acceleration",
+        (f"{_PROGRAM}.run_decompositions", f"{_FX}.interpreter:Interpreter.call_function"),
+        "An operator of a functional program is not wrapped and unwrapped again for each call.",
+        "Without changes in place it becomes the node that it became before, with a new result.",
+        apply=functional_memory,
     ),
     Patch(
         "lean-retrace", "Retrace with less work for each node", "acceleration",
