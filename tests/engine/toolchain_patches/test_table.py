@@ -16,6 +16,7 @@ from workbench.engine.toolchain_patches.operator_memory import PINS as MEMORY_PI
 from workbench.engine.toolchain_patches.operator_memory import UNREAD
 from workbench.engine.toolchain_patches.signature_maps import PINS as SIGNATURE_PINS
 from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
+from workbench.engine.toolchain_patches.verified_graphs import PINS as VERIFIED_PINS
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> Non
 
 
 def test_that_the_pinned_functions_have_the_source_they_had() -> None:
-    own = (MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS, SIGNATURE_PINS)
+    own = (MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS, SIGNATURE_PINS, VERIFIED_PINS)
     pins = (*(pin for some in own for pin in some), *(pin for _, pin in UNREAD.values()))
     assert patching.changed(pins) == ()
 

@@ -24,6 +24,7 @@ from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
 from workbench.engine.toolchain_patches.signature_maps import ENTRIES, PROPERTIES, signature_maps
+from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 from workbench.toolchain_versions import PROVEN
 
 # acceleration: the same result in less time. correction: another result than stock, where stock
@@ -209,6 +210,13 @@ PATCHES: tuple[Patch, ...] = (
         "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
         "A retrace follows from its graph and its pass; this one gave the same graph before.",
         apply=idle_retraces,
+    ),
+    Patch(
+        "verified-graphs", "Verify a graph once", "acceleration",
+        ("torch._export.verifier:Verifier._check_graph_module",),
+        "A graph that passed its check and has not changed since is not checked again.",
+        "A check changes nothing, and follows from its settings and the nodes of the graph.",
+        apply=verified_graphs,
     ),
     Patch(
         "signature-maps", "Remember the maps of a signature", "acceleration",
