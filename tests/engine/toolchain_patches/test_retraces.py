@@ -19,7 +19,10 @@ from workbench.engine.toolchain_patches.table import LOWERING
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
-NEW = {"operator-memory", "lean-retrace", "signature-maps", "literal-lists"}
+NEW = {
+    "operator-memory", "lean-retrace", "signature-maps", "literal-lists", "functional-memory",
+    "verified-graphs", "quick-dead-code", "short-stacks",
+}  # fmt: skip
 
 
 def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:

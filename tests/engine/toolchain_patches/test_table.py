@@ -11,6 +11,7 @@ import pytest
 
 from workbench.engine.toolchain_patches import gate, patching
 from workbench.engine.toolchain_patches.functional_memory import PINS as FUNCTIONAL_PINS
+from workbench.engine.toolchain_patches.fx_graphs import DEAD_CODE_PINS, STACK_PINS
 from workbench.engine.toolchain_patches.lean_retrace import PINS as RETRACE_PINS
 from workbench.engine.toolchain_patches.operator_memory import PINS as MEMORY_PINS
 from workbench.engine.toolchain_patches.operator_memory import UNREAD
@@ -158,7 +159,15 @@ def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> Non
 
 
 def test_that_the_pinned_functions_have_the_source_they_had() -> None:
-    own = (MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS, SIGNATURE_PINS, VERIFIED_PINS)
+    own = (
+        DEAD_CODE_PINS,
+        STACK_PINS,
+        MEMORY_PINS,
+        FUNCTIONAL_PINS,
+        RETRACE_PINS,
+        SIGNATURE_PINS,
+        VERIFIED_PINS,
+    )
     pins = (*(pin for some in own for pin in some), *(pin for _, pin in UNREAD.values()))
     assert patching.changed(pins) == ()
 

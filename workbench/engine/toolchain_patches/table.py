@@ -16,7 +16,9 @@ from workbench.engine.toolchain_patches.fx_graphs import (
     lazy_recompile,
     literal_lists,
     pytree_map,
+    quick_dead_code,
     shared_provenance,
+    short_stacks,
 )
 from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
@@ -153,6 +155,27 @@ PATCHES: tuple[Patch, ...] = (
         "Tuples, lists and dicts are mapped directly instead of being flattened and rebuilt.",
         "The same function meets the same leaves in the same order.",
         apply=pytree_map,
+    ),
+    Patch(
+        "quick-dead-code", "Look for side effects of unread nodes only", "acceleration",
+        (f"{_FX}.graph:Graph.eliminate_dead_code",),
+        "The removal of dead code does not ask nodes that are read for side effects.",
+        "What is read is never removed, whatever the answer is.",
+        apply=quick_dead_code,
+    ),
+    Patch(
+        "short-stacks", "Format the frames that are noted", "acceleration",
+        tuple(
+            f"{name}:traceback"
+            for name in (
+                "executorch.backends.arm._passes.arm_pass",
+                "executorch.backends.arm._passes.arm_pass_utils",
+                "executorch.backends.transforms.aten_to_dialect_pass",
+            )
+        ),
+        "A pass that notes its caller in a node does not format the rest of the stack.",
+        "The entry that is noted is the same; the others were thrown away.",
+        apply=short_stacks,
     ),
     Patch(
         "cached-shapes", "Remember shapes of quantized values", "acceleration",
