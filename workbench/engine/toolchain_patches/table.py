@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from workbench.engine.toolchain_patches.constant_values import quick_constants
 from workbench.engine.toolchain_patches.decompositions import (
     skip_decomposition,
     skip_functionalization,
@@ -176,6 +177,13 @@ PATCHES: tuple[Patch, ...] = (
         "A pass that notes its caller in a node does not format the rest of the stack.",
         "The entry that is noted is the same; the others were thrown away.",
         apply=short_stacks,
+    ),
+    Patch(
+        "quick-constants", "Compute quantized weights without wide integers", "acceleration",
+        ("torchao.quantization.pt2e.constant_fold:ConstantFolder.call_function",),
+        "The folding of constants dequantizes weights whose zero points are zero directly.",
+        "An integer less zero is that integer, and has the same float from 8 or 64 bits.",
+        apply=quick_constants,
     ),
     Patch(
         "cached-shapes", "Remember shapes of quantized values", "acceleration",
