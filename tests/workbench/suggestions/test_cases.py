@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
-from tests.workbench.test_suggestions import CHAIN, cpu, edge_of, found, spared
+from tests.workbench.suggestions.test_suggestions import CHAIN, cpu, edge_of, found, spared
 from workbench.deploy.boards import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 from workbench.project import edits
