@@ -10,7 +10,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig, Weight
 from workbench.project.model import DataSource, TargetChoice
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 FAMILIES = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")

@@ -11,7 +11,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.model import DataSource, Evaluation
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def test_that_sqnr_cosine_and_error_follow_their_definitions():
@@ -95,6 +95,7 @@ def test_that_an_edit_recomputes_only_what_depends_on_it(engine):
     assert engine.computed == []
 
 
+@pytest.mark.shared_results(False)
 @pytest.mark.parametrize("accelerate", [True, False])
 def test_that_tensors_are_compared_as_they_were_before_others_wrote_into_them(engine, accelerate):
     """The same network written with and without operators that write into their input."""

@@ -6,7 +6,7 @@ from tests.engine.in_process import project
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 WIDE = {"calibration": DataSource(spec="wide_networks.py:samples")}
 
 

@@ -10,7 +10,7 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 INTEGER = {
     "data_in_width": 8, "data_in_frac_width": 5, "weight_width": 6, "weight_frac_width": 4,

@@ -18,7 +18,7 @@ from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 NETWORKS = Path(networks.__file__)
 
@@ -222,6 +222,7 @@ def test_that_evaluation_measures_both_readings_and_follows_the_chosen_one(lane)
     assert quality["linear_4"] is not None
 
 
+@pytest.mark.shared_results(False)
 def test_that_numbers_are_the_same_without_the_quick_ways(lane):
     made = ruled("nets.py:transformer", "sentences")
     assert lane.run(made, "evaluate") == "done"
