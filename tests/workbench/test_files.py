@@ -147,3 +147,9 @@ def test_that_a_part_of_a_process_number_that_cannot_exist_stays(tmp_path):
     part.touch()
     files.remove_parts(tmp_path)
     assert part.exists()
+
+
+def test_that_a_name_of_255_bytes_is_written(tmp_path):
+    path = tmp_path / ("x" * 255)
+    files.write_file(path, b"content")
+    assert path.read_bytes() == b"content"
