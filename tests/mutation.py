@@ -189,6 +189,10 @@ class _Finder:
         if _is_named(node, _LIMIT) and node.value is not None:
             yield self._mutant(node.value, "0", "constant")
             return
+        if singles := _singles(node):
+            for single in singles:
+                yield from self._below(single)
+            return
         if isinstance(node, ast.Constant):
             yield from self._constants(node)
         yield from self._changes(node)
@@ -261,6 +265,15 @@ class _Finder:
 
 def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _singles(node: ast.AST) -> list[ast.Assign]:
+    """Return the assignments that one of several values to as many names stands for."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            pairs = zip(names, values, strict=False)
+            return [ast.Assign(targets=[name], value=value) for name, value in pairs]
+    return []
 
 
 def _is_named(node: ast.AST, pattern: re.Pattern[str]) -> TypeGuard[ast.Assign | ast.AnnAssign]:

@@ -34,7 +34,7 @@ def test_that_a_document_has_a_version_plain_letters_and_no_number_that_json_lac
     text = capsys.readouterr().out
     assert json.loads(text) == {"version": output.JSON_VERSION, "name": "größe", "value": 1.5}
     assert "größe" in text
-    with pytest.raises(ValueError, match="nan"):
+    with pytest.raises(ValueError, match="JSON"):
         output.print_json({"value": float("nan")})
 
 
