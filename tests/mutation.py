@@ -81,6 +81,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "1 -> (1 + 1)",
     ): "The default of a scalar is compared with zero, and no size is any number below it.",
     (
+        "workbench/graph/layout.py",
+        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
+        "+ -> -",
+    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
+    (
+        "workbench/graph/layout.py",
+        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
+        "- -> +",
+    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
+    (
         "workbench/graph/ordering.py",
         "position = [0] * total",
         "0 -> (0 + 1)",
@@ -132,7 +142,9 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/npu/elementwise.py", "strides=(0, 0, 0),"): _NOT_STORED,
 }
 _DURATION = re.compile(r"_?[A-Z][A-Z_]*_S")
-_LIMIT = re.compile(r"_?(MOST|MAX|LARGEST)(_[A-Z_]+)?|[A-Z_]+_(AT_MOST|AT_LEAST|LIMIT_BYTES)")
+_LIMIT = re.compile(
+    r"_?(MOST|MAX|LARGEST|LONGEST|KEPT)(_[A-Z_]+)?|[A-Z_]+_(AT_MOST|AT_LEAST|LIMIT_BYTES|KEPT)"
+)
 
 _COMPARE = {
     ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"),
