@@ -9,8 +9,8 @@ killed. The same seed draws the same mutants of the same sources.
 A mutant is one change of the kinds that ``_Finder`` lists: a comparison, an arithmetic or a
 boolean operator, a number, a negated condition, a returned value. Limits of what is accepted
 (constants named ``MOST``, ``MAX``, ``..._AT_MOST``) become zero: a unit more is as good a limit.
-Not changed are annotations, decorators, docstrings and messages, durations (constants named
-``..._S``: no test may measure time), and what ``EQUIVALENT`` and ``WITHOUT_EFFECT`` list with a
+Not changed are annotations, decorators, docstrings and messages, ``strict=True`` of ``zip``,
+durations (constants named ``..._S``: no test may measure time), and what ``EQUIVALENT`` and ``WITHOUT_EFFECT`` list with a
 reason.
 """
 
@@ -213,7 +213,7 @@ class _Finder:
 
     def _children(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what is below a node and runs; positions in f-strings are wrong before 3.12."""
-        if isinstance(node, ast.JoinedStr):
+        if isinstance(node, ast.JoinedStr) or _is_strictness(node):
             return
         for name, value in ast.iter_fields(node):
             if name in {"annotation", "returns", "decorator_list", "type_comment", "bases"}:
@@ -277,6 +277,11 @@ class _Finder:
 
 def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _is_strictness(node: ast.AST) -> bool:
+    """Return whether a node is ``strict=True`` of ``zip``: an assertion that always holds."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def _singles(node: ast.AST) -> list[ast.Assign]:

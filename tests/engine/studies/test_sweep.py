@@ -74,7 +74,7 @@ def test_that_points_none_of_which_fits_are_refused_before_anything_runs(digits,
     workbench, path, _ = digits
     done = workbench("sweep", path, "--memory-modes", "Dedicated_Sram", "--trust")
     assert done.code == 2
-    assert codes == ["vela-memory-mode-unfit"]
+    assert codes == ["sweep-nothing-compilable"]
     assert "convert" not in done.err
 
 

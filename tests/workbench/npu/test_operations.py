@@ -126,6 +126,12 @@ def test_that_scalars_and_broadcasts_repeat():
     assert elementwise(1, scalar, u85=True) == clipped(A - 10)
 
 
+def test_that_the_first_operand_may_be_the_scalar():
+    scalar = {"IFM_BROADCAST": 8, "OP_SCALAR": 5}
+    assert elementwise(2, scalar, u85=True) == clipped(5 - B)
+    assert elementwise(6, scalar | {"OP_SCALAR": 0xFFFFFFFB}, u85=True) == [5] * len(A)
+
+
 def test_that_zero_points_are_taken_off_and_put_on():
     settings = {"IFM_ZERO_POINT": 0xFFFB, "IFM2_ZERO_POINT": 7, "OFM_ZERO_POINT": 11}
     assert elementwise(1, settings) == clipped(A + 5 + B - 7 + 11)

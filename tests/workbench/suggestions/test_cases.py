@@ -308,6 +308,8 @@ def test_that_an_outlier_is_eight_times_the_rms(largest, mean_square, clipped):
     known = Measurements(calibrated=calibrated, arrays=arrays)
     made = suggest(make_project(), lowered, snapshot(), CHAIN, known)
     assert [s.id for s in made] == ["clip:conv2d"] * clipped
+    known = Measurements(calibrated=calibrated, arrays={})
+    assert suggest(make_project(), lowered, snapshot(), CHAIN, known) == ()
     pinned = edits.fix_range(make_project(), "conv2d", -1.0, 1.0)
     assert suggest(pinned, lowered, snapshot(), CHAIN, known) == ()
 

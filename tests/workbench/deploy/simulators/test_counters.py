@@ -49,6 +49,10 @@ def test_that_the_largest_share_bounds_unless_the_npu_idles(totals, part):
     assert part in told(**totals)[-1]
 
 
+def test_that_an_npu_without_a_counter_of_idle_cycles_does_not_idle():
+    assert told(1, MAC_ACTIVE=1)[-1] == told(1000, MAC_ACTIVE=1000)[-1]
+
+
 def test_that_nothing_bounds_below_half_of_the_cycles():
     least = told(MAC_ACTIVE=499, WD_ACTIVE=300, NPU_IDLE=500)[-1]
     assert not any(character.isdigit() for character in least)
