@@ -10,8 +10,8 @@ A mutant is one change of the kinds that ``_Finder`` lists: a comparison, an ari
 boolean operator, a number, a negated condition, a returned value. Limits of what is accepted
 (constants named ``MOST``, ``MAX``, ``..._AT_MOST``) become zero: a unit more is as good a limit.
 Not changed are annotations, decorators, docstrings and messages, ``strict=True`` of ``zip``,
-durations (constants named ``..._S``: no test may measure time), and what ``EQUIVALENT`` and ``WITHOUT_EFFECT`` list with a
-reason.
+durations (constants named ``..._S``: no test may measure time), and what ``EQUIVALENT`` and
+``WITHOUT_EFFECT`` list with a reason.
 """
 
 from __future__ import annotations
