@@ -8,7 +8,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 RELATING, RELATED = "wide_networks.py:relating", "wide_networks.py:related"
 APART = {
     "matmul", "matmul_1", "softmax", "scaled_dot_product_attention", "layer_norm", "group_norm",
