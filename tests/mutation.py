@@ -75,6 +75,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "2048 -> (2048 + 1)",
     ): "A table of 512 pairs fills the table memory: its slot is 0, and a longer one is refused.",
     (
+        "workbench/npu/output_stage.py",
+        "if self._table is None and least >= limits.min and most <= limits.max:",
+        "<= -> <",
+    ): "Values that fill the type are converted once more, to the same values.",
+    (
+        "workbench/npu/output_stage.py",
+        "if self._table is None and least >= limits.min and most <= limits.max:",
+        ">= -> >",
+    ): "Values that fill the type are converted once more, to the same values.",
+    (
         "workbench/npu/program.py",
         "size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize "
         "if min(shape, default=1) >= 0 else -1",
