@@ -7,15 +7,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from workbench.engine.toolchain_patches.constant_values import quick_constants
 from workbench.engine.toolchain_patches.decompositions import (
     skip_decomposition,
     skip_functionalization,
 )
+from workbench.engine.toolchain_patches.functional_memory import functional_memory
 from workbench.engine.toolchain_patches.fx_graphs import (
     lazy_recompile,
     literal_lists,
     pytree_map,
+    quick_dead_code,
     shared_provenance,
+    short_stacks,
 )
 from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
@@ -23,6 +27,7 @@ from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
 from workbench.engine.toolchain_patches.signature_maps import ENTRIES, PROPERTIES, signature_maps
+from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 from workbench.toolchain_versions import PROVEN
 
 # acceleration: the same result in less time. correction: another result than stock, where stock
@@ -153,6 +158,34 @@ PATCHES: tuple[Patch, ...] = (
         apply=pytree_map,
     ),
     Patch(
+        "quick-dead-code", "Look for side effects of unread nodes only", "acceleration",
+        (f"{_FX}.graph:Graph.eliminate_dead_code",),
+        "The removal of dead code does not ask nodes that are read for side effects.",
+        "What is read is never removed, whatever the answer is.",
+        apply=quick_dead_code,
+    ),
+    Patch(
+        "short-stacks", "Format the frames that are noted", "acceleration",
+        tuple(
+            f"{name}:traceback"
+            for name in (
+                "executorch.backends.arm._passes.arm_pass",
+                "executorch.backends.arm._passes.arm_pass_utils",
+                "executorch.backends.transforms.aten_to_dialect_pass",
+            )
+        ),
+        "A pass that notes its caller in a node does not format the rest of the stack.",
+        "The entry that is noted is the same; the others were thrown away.",
+        apply=short_stacks,
+    ),
+    Patch(
+        "quick-constants", "Compute quantized weights without wide integers", "acceleration",
+        ("torchao.quantization.pt2e.constant_fold:ConstantFolder.call_function",),
+        "The folding of constants dequantizes weights whose zero points are zero directly.",
+        "An integer less zero is that integer, and has the same float from 8 or 64 bits.",
+        apply=quick_constants,
+    ),
+    Patch(
         "cached-shapes", "Remember shapes of quantized values", "acceleration",
         (
             "torch._subclasses.fake_tensor:FakeTensorMode._validate_cache_key",
@@ -185,6 +218,13 @@ PATCHES: tuple[Patch, ...] = (
         apply=operator_memory,
     ),
     Patch(
+        "functional-memory", "Remember operators of a decomposition", "acceleration",
+        (f"{_PROGRAM}.run_decompositions", f"{_FX}.interpreter:Interpreter.call_function"),
+        "An operator of a functional program is not wrapped and unwrapped again for each call.",
+        "Without changes in place it becomes the node that it became before, with a new result.",
+        apply=functional_memory,
+    ),
+    Patch(
         "lean-retrace", "Retrace with less work for each node", "acceleration",
         (
             f"{_PASSES}._fx",
@@ -201,6 +241,13 @@ PATCHES: tuple[Patch, ...] = (
         "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
         "A retrace follows from its graph and its pass; this one gave the same graph before.",
         apply=idle_retraces,
+    ),
+    Patch(
+        "verified-graphs", "Verify a graph once", "acceleration",
+        ("torch._export.verifier:Verifier._check_graph_module",),
+        "A graph that passed its check and has not changed since is not checked again.",
+        "A check changes nothing, and follows from its settings and the nodes of the graph.",
+        apply=verified_graphs,
     ),
     Patch(
         "signature-maps", "Remember the maps of a signature", "acceleration",
