@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from pathlib import Path
@@ -116,6 +117,15 @@ def _is_running(thread):
     import shiboken6
 
     return shiboken6.isValid(thread) and thread.isRunning()
+
+
+@pytest.fixture
+def warm_engines(monkeypatch):
+    """Fork engines of the API from a server that has imported the toolchain once."""
+    from workbench.api import jobs
+    from workbench.engine_process import EngineProcess
+
+    monkeypatch.setattr(jobs, "EngineProcess", functools.partial(EngineProcess, warm=True))
 
 
 @pytest.fixture

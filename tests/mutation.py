@@ -7,9 +7,11 @@ of the sources, and prints which survived. The exit code is 1 if fewer than nine
 killed. The same seed draws the same mutants of the same sources.
 
 A mutant is one change of the kinds that ``_Finder`` lists: a comparison, an arithmetic or a
-boolean operator, a number, a negated condition, a returned value. Not changed are annotations,
-decorators, docstrings and messages, durations (constants named ``..._S``: no test may measure
-time), and what ``EQUIVALENT`` and ``WITHOUT_EFFECT`` list with a reason.
+boolean operator, a number, a negated condition, a returned value. Limits of what is accepted
+(constants named ``MOST``, ``MAX``, ``..._AT_MOST``) become zero: a unit more is as good a limit.
+Not changed are annotations, decorators, docstrings and messages, ``strict=True`` of ``zip``,
+durations (constants named ``..._S``: no test may measure time), and what ``EQUIVALENT`` and
+``WITHOUT_EFFECT`` list with a reason.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +65,42 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "<< -> >>",
     ): "Zero: nothing is computed in float64, only more slowly.",
     (
+        "workbench/npu/convolution.py",
+        "return bool(state.keep_accumulators or value >> 4 & 3 or value >> 6 & 1)",
+        "& -> |",
+    ): "Accumulators of the whole tensor give the same sums as pieces, only more slowly.",
+    (
+        "workbench/npu/output_stage.py",
+        'pairs = state.memory.table(2048 * self.slot, 2048).view("<i2").reshape(512, 2)',
+        "2048 -> (2048 + 1)",
+    ): "A table of 512 pairs fills the table memory: its slot is 0, and a longer one is refused.",
+    (
+        "workbench/npu/output_stage.py",
+        "if self._table is None and least >= limits.min and most <= limits.max:",
+        "<= -> <",
+    ): "Values that fill the type are converted once more, to the same values.",
+    (
+        "workbench/npu/output_stage.py",
+        "if self._table is None and least >= limits.min and most <= limits.max:",
+        ">= -> >",
+    ): "Values that fill the type are converted once more, to the same values.",
+    (
+        "workbench/npu/program.py",
+        "size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize "
+        "if min(shape, default=1) >= 0 else -1",
+        "1 -> (1 + 1)",
+    ): "The default of a scalar is compared with zero, and no size is any number below it.",
+    (
+        "workbench/graph/layout.py",
+        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
+        "+ -> -",
+    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
+    (
+        "workbench/graph/layout.py",
+        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
+        "- -> +",
+    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
+    (
         "workbench/graph/ordering.py",
         "position = [0] * total",
         "0 -> (0 + 1)",
@@ -75,12 +113,36 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
+_EFFORT = "How long a search for a good drawing goes on: no crossing more."
+_TASTE = "A length of the drawing: a unit more is as good."
 _NOT_STORED = "The operand is a constant: nothing reads where it lies."
 # (file, line as written): why no change of this line can be noticed.
 WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/npu/convolution.py", "_MATRIX_BYTES = 4 << 20"): _SPEED,
     ("workbench/npu/convolution.py", "_PIECE = 1 << 15"): _SPEED,
+    (
+        "workbench/npu/convolution.py",
+        "step = max(1, _MATRIX_BYTES // (columns * depth * matrix.itemsize))",
+    ): _SPEED,
     ("workbench/npu/output_stage.py", "_CHUNK = 1 << 15"): _SPEED,
+    ("workbench/graph/snapshot.py", "MUCH = 20_000"): _SPEED,
+    ("workbench/graph/snapshot.py", "if gc.get_count()[0] > MUCH:"): _SPEED,
+    ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
+    ("workbench/graph/layout.py", "HEADER = 30.0"): _TASTE,
+    ("workbench/graph/layout.py", "PADDING = 16.0"): _TASTE,
+    ("workbench/graph/layout.py", "ROW_GAP = 34.0"): _TASTE,
+    ("workbench/graph/layout.py", "PORT_GAP = 20.0"): _TASTE,
+    ("workbench/graph/layout.py", "EMPTY_WIDTH = 80.0"): _TASTE,
+    ("workbench/graph/layout.py", "COLUMN_GAP = 24.0"): _TASTE,
+    ("workbench/graph/layout.py", "BEND_ROOM = 7.0"): _TASTE,
+    ("workbench/graph/layout.py", "STUB_LENGTH = 16.0"): _TASTE,
+    ("workbench/graph/layout.py", "RIGHT_GAP = 124.0"): _TASTE,
+    ("workbench/graph/layout.py", "LANE = 12.0"): _TASTE,
+    ("workbench/graph/layout.py", "NODE_HEIGHT = 42.0"): _TASTE,
+    ("workbench/graph/layout.py", "PILL_HEIGHT = 22.0"): _TASTE,
+    ("workbench/graph/layout.py", "GROUP_HEIGHT = 50.0"): _TASTE,
+    ("workbench/graph/layout.py", "WIDEST = 300.0"): _TASTE,
+    ("workbench/graph/layout.py", "CHIP_ROOM = 50.0"): _TASTE,
     ("workbench/npu/elementwise.py", "region=0,"): _NOT_STORED,
     ("workbench/npu/elementwise.py", "bricks=False,"): _NOT_STORED,
     ("workbench/npu/elementwise.py", "bases=(0, 0, 0, 0),"): _NOT_STORED,
@@ -90,6 +152,9 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/npu/elementwise.py", "strides=(0, 0, 0),"): _NOT_STORED,
 }
 _DURATION = re.compile(r"_?[A-Z][A-Z_]*_S")
+_LIMIT = re.compile(
+    r"_?(MOST|MAX|LARGEST|LONGEST|KEPT)(_[A-Z_]+)?|[A-Z_]+_(AT_MOST|AT_LEAST|LIMIT_BYTES|KEPT)"
+)
 
 _COMPARE = {
     ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"),
@@ -141,7 +206,14 @@ class _Finder:
         yield from self._below(ast.parse(self._source))
 
     def _below(self, node: ast.AST) -> Iterator[Mutant]:
-        if _is_type_checking(node) or _is_duration(node):
+        if _is_type_checking(node) or _is_named(node, _DURATION):
+            return
+        if _is_named(node, _LIMIT) and node.value is not None:
+            yield self._mutant(node.value, "0", "constant")
+            return
+        if singles := _singles(node):
+            for single in singles:
+                yield from self._below(single)
             return
         if isinstance(node, ast.Constant):
             yield from self._constants(node)
@@ -151,7 +223,7 @@ class _Finder:
 
     def _children(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what is below a node and runs; positions in f-strings are wrong before 3.12."""
-        if isinstance(node, ast.JoinedStr):
+        if isinstance(node, ast.JoinedStr) or _is_strictness(node):
             return
         for name, value in ast.iter_fields(node):
             if name in {"annotation", "returns", "decorator_list", "type_comment", "bases"}:
@@ -217,13 +289,27 @@ def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def _is_duration(node: ast.AST) -> bool:
-    """Return whether constants named as seconds are set."""
+def _is_strictness(node: ast.AST) -> bool:
+    """Return whether a node is ``strict=True`` of ``zip``: an assertion that always holds."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
+
+
+def _singles(node: ast.AST) -> list[ast.Assign]:
+    """Return the assignments that one of several values to as many names stands for."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            pairs = zip(names, values, strict=False)
+            return [ast.Assign(targets=[name], value=value) for name, value in pairs]
+    return []
+
+
+def _is_named(node: ast.AST, pattern: re.Pattern[str]) -> TypeGuard[ast.Assign | ast.AnnAssign]:
+    """Return whether constants are set whose names all match a pattern."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-    return bool(names) and all(_DURATION.fullmatch(name.id) for name in names)
+    return bool(names) and all(pattern.fullmatch(name.id) for name in names)
 
 
 def _is_text(node: ast.AST) -> bool:

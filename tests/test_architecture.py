@@ -15,7 +15,8 @@ import pytest
 from workbench.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = sorted([*(ROOT / "workbench").rglob("*.py"), *(ROOT / "ui").rglob("*.py")])
+CORE = ROOT / "workbench"
+PRODUCT = sorted([*CORE.rglob("*.py"), *(ROOT / "ui").rglob("*.py")])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 LINES, SMALL_LINES, FUNCTION_LINES = 600, 80, 40
@@ -227,6 +228,15 @@ def _stated(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_that_every_package_of_the_core_has_tests_of_its_own():
+    core = {path.relative_to(ROOT).parts[1] for path in PRODUCT if path.is_relative_to(CORE)}
+    packages = {part for part in core if (CORE / part).is_dir()} - {"engine"}
+    own = ROOT / "tests" / "workbench"
+    files = [path for path in TESTS if path.name.startswith("test_") and own in path.parents]
+    tested = {path.relative_to(own).parts[0] for path in files}
+    assert packages - tested == set()
 
 
 def test_that_every_problem_has_a_code_in_kebab_case():

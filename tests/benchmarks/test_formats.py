@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from tests.benchmarks.networks import MobileNetV2, warmed
+from tests.fakes.formats import parameters
 from workbench.engine.targets import formats as toolchain
 from workbench.engine.targets.formats.schemes import SCHEMES, quantizer
 from workbench.project import edits
@@ -29,27 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.benchmark
 SHAPE = (9_766, 1_024)
-BLOCK = {"block_size": [1, 16]}
-PARAMETERS = {
-    "integer": {"width": 8, "frac_width": 4},
-    "fixed": {"width": 8, "frac_width": 4},
-    "integer_floor": {"width": 8, "frac_width": 4},
-    "logicnets": {"width": 8, "frac_width": 4},
-    "minifloat_ieee": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
-    "minifloat_denorm": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
-    "log": {"width": 6, "exponent_bias": None},
-    "binary": {},
-    "binary_residual": {"levels": 2},
-    "lutnet": {},
-    "ternary": {},
-    "block_fp": {"width": 7, "exponent_width": 8, "exponent_bias": 127, **BLOCK},
-    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 8, **BLOCK},
-    "block_log": {"width": 6, "exponent_bias_width": 8, **BLOCK},
-    "mxint_hardware": {"width": 8, "exponent_width": 3, "parallelism": [1, 16]},
-    "mxint": {"width": 8},
-    "mxfp": {"exponent_width": 4, "frac_width": 3},
-    "nvfp4": {},
-}  # fmt: skip
+PARAMETERS = parameters([1, 16])
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> float:

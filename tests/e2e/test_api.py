@@ -43,17 +43,20 @@ def test_that_the_example_that_compiles_prints_cost_and_writes_the_program(
     assert (tmp_path / "d" / "digits.pte").stat().st_size > 1000
 
 
+@pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_that_compares_names_the_rule_and_the_cycles(digits, monkeypatch, capsys):
     printed = run_example("compare_configs.py", monkeypatch, capsys, digits)
     assert "rules    torch.nn.modules.conv.Conv2d: - -> a16w8" in printed
     assert "figures  cycles: " in printed
 
 
+@pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_of_sensitivity_lists_every_module(digits, monkeypatch, capsys):
     printed = run_example("find_sensitive_modules.py", monkeypatch, capsys, digits)
     assert len(printed.splitlines()) >= 3
 
 
+@pytest.mark.usefixtures("warm_engines")
 def test_that_a_run_reports_its_stages_and_shows_as_a_table(digits):
     events = []
     net = wb.open(digits)
@@ -76,6 +79,7 @@ def test_that_a_run_without_trust_asks_for_it(digits, monkeypatch, tmp_path):
         wb.run(wb.open(digits), until="export")
 
 
+@pytest.mark.usefixtures("warm_engines")
 def test_that_runs_without_quality_are_not_compared(digits, monkeypatch, tmp_path):
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "empty"))
     result = wb.run(wb.open(digits), until="export", trust=True)

@@ -23,6 +23,7 @@ from tests.workbench.cli.conftest import codes
 from workbench.api import jobs
 from workbench.cli import main
 from workbench.engine_process import EngineProcess
+from workbench.pipeline.cache import Cache
 
 # A fixture of the verbs' own tests, which those that compute on arrays take too.
 __all__ = ["codes"]
@@ -139,11 +140,22 @@ def digits(tmp_path_factory):
     return Workbench(folder), folder / "digits" / "digits.qwb", outcome
 
 
+@pytest.fixture(scope="session")
+def shared_results(tmp_path_factory):
+    """What the tests marked ``shared_results`` have computed: one for each worker."""
+    from tests.engine.in_process import Shared
+
+    return Shared(Cache(tmp_path_factory.mktemp("shared")))
+
+
 @pytest.fixture
-def engine(tmp_path):
+def engine(tmp_path, request):
+    """An engine; ``shared_results(False)`` takes a test of a marked file out."""
     from tests.engine.in_process import Engine
 
-    made = Engine(tmp_path)
+    marker = request.node.get_closest_marker("shared_results")
+    shares = marker is not None and marker.args != (False,)
+    made = Engine(tmp_path, request.getfixturevalue("shared_results") if shares else None)
     yield made
     made.close()
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workbench.engine.context import HotStore
 from workbench.engine.server import Server
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -28,6 +29,10 @@ from workbench.protocol import (
 from workbench.results import RESULTS, load_result
 
 NETWORKS = Path(__file__).parent / "networks.py"
+# What these stages compute depends on nothing but their keys: no simulator, board or compiler that
+# the machine may have.
+SHARED_STAGES = frozenset(("import_model", "export", "prepare", "calibrate", "convert", "evaluate"))
+SHARED_FOR_ETHOS_U = SHARED_STAGES | {"lower", "verify"}
 WIDE_NETWORKS = NETWORKS.with_name("wide_networks.py")
 
 
@@ -56,11 +61,24 @@ def allowed(command):
     return command.model_copy(update={"code": code.digest})
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What engines of several tests have computed: results, and live objects of stages."""
+
+    cache: Cache
+    store: HotStore = field(default_factory=lambda: HotStore(capacity=64))
+
+
 @dataclass
 class Engine:
-    """One server in a thread; ``run`` returns the events of a job."""
+    """One server in a thread; ``run`` returns the outcome of a job.
+
+    With ``shared``, what another test has computed under the same key is taken from there, and
+    what is new is put there: for the stages that depend on nothing else.
+    """
 
     folder: Path
+    shared: Shared | None = None
     events: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,7 +87,10 @@ class Engine:
         self.cache = Cache(self.folder / "cache")
         read, self._write = os.pipe()
         self._read, write = os.pipe()
-        self._thread = threading.Thread(target=Server(read, write, time.monotonic()).serve)
+        server = Server(read, write, time.monotonic())
+        if self.shared:
+            server._store = self.shared.store
+        self._thread = threading.Thread(target=server.serve)
         self._thread.start()
         self._lines = os.fdopen(self._read, "rb")
 
@@ -80,8 +101,28 @@ class Engine:
             cache_root=str(self.cache.root), accelerate=accelerate,
         )  # fmt: skip
         self.events = []
+        # What is compared with the plain toolchain is computed by an engine of its own.
+        assert accelerate or not self.shared
+        if self.shared:
+            self._take(project)
         self.send(command)
-        return self.follow()
+        outcome = self.follow()
+        if self.shared:
+            self._share(project)
+        return outcome
+
+    def _take(self, project: Project) -> None:
+        """Link the shared results of a project into the own cache."""
+        planned = plan(project, self.folder, self.cache)
+        for stage in planned.stages:
+            if stage.id in _shared_stages(project):
+                _link(stage.key, self.shared.cache, self.cache)
+
+    def _share(self, project: Project) -> None:
+        """Link what the last job computed into the shared cache."""
+        for event in self.events:
+            if isinstance(event, StageFinished) and event.stage in _shared_stages(project):
+                _link(event.key, self.cache, self.shared.cache)
 
     def send(self, command) -> None:
         os.write(self._write, encode_command(allowed(command)))
@@ -121,6 +162,18 @@ class Engine:
         self._thread.join(30)
         self._lines.close()
         os.close(self._write)
+
+
+def _shared_stages(project: Project) -> frozenset[str]:
+    """Return the stages whose results are shared; that of NNPA asks the machine's compiler."""
+    is_ethos_u = project.target.id.startswith("ethos-u")
+    return SHARED_FOR_ETHOS_U if is_ethos_u else SHARED_STAGES
+
+
+def _link(key: str, source: Cache, target: Cache) -> None:
+    """Give a cache a result of another one, unless it has it."""
+    if source.has(key) and not target.has(key):
+        shutil.copytree(source.folder(key), target.folder(key), copy_function=os.link)
 
 
 CALIBRATED = {"calibration": DataSource(spec="networks.py:samples")}

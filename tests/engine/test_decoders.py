@@ -21,7 +21,7 @@ from workbench.project.model import (
 )
 from workbench.results import PROGRAM_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 TEXT = "the cat sat on the mat and sang"
 
 

@@ -9,6 +9,7 @@ from workbench import api
 from workbench.api import OpenProject
 from workbench.project.model import DataSource
 
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("warm_engines")]
 MODEL = """
 from dataclasses import dataclass
 import torch

@@ -8,7 +8,7 @@ from workbench.project import edits
 from workbench.results import GRAPH_FILE
 from workbench.suggestions import Gain, Measurements, suggest
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def lowered(engine, made):

@@ -1,6 +1,7 @@
 """Files appear whole or not at all, links are never written through, and pipes are not read."""
 
 import errno
+import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -107,3 +108,48 @@ def test_that_processes_and_threads_hold_the_lock_one_after_the_other(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(40)))
     assert path.read_text() == "40"
+
+
+def test_that_a_file_of_exactly_the_limit_is_read(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    assert files.read_limited(tmp_path / "a", 10) == b"x" * 10
+
+
+def test_that_a_log_begins_anew_and_replaces_a_link(tmp_path):
+    victim, path = tmp_path / "victim", tmp_path / "log"
+    victim.write_bytes(b"kept")
+    path.symlink_to(victim)
+    for text in (b"long first line", b"short"):
+        with files.open_log(path) as log:
+            log.write(text)
+        assert path.read_bytes() == text
+    assert victim.read_bytes() == b"kept"
+    assert not path.is_symlink()
+    assert path.stat().st_mode & 0o111 == 0
+
+
+def test_that_the_digest_of_a_file_is_the_sha256_of_its_bytes(tmp_path):
+    content = bytes(range(256)) * 5000
+    (tmp_path / "a").write_bytes(content)
+    assert files.file_digest(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_that_a_regular_file_is_one_also_behind_a_link(tmp_path):
+    (tmp_path / "a").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    names = ("a", "link", "pipe", "missing", "a\0b", ".")
+    assert [files.is_regular(tmp_path / name) for name in names] == [True, True, *[False] * 4]
+
+
+def test_that_a_part_of_a_process_number_that_cannot_exist_stays(tmp_path):
+    part = tmp_path / ".a.99999999999999999999-0123456789ab.part"
+    part.touch()
+    files.remove_parts(tmp_path)
+    assert part.exists()
+
+
+def test_that_a_name_of_255_bytes_is_written(tmp_path):
+    path = tmp_path / ("x" * 255)
+    files.write_file(path, b"content")
+    assert path.read_bytes() == b"content"

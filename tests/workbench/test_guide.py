@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 from ui.shell import actions
 from ui.shell.actions import ACTIONS, MENUS, shortcut_pages
@@ -10,7 +11,7 @@ from ui.shell.panels import PANELS
 from workbench import guide
 from workbench.api.documents import schemas
 from workbench.cli import VERBS, output, parser
-from workbench.errors import WorkbenchError
+from workbench.errors import Place, PlaceKind, WorkbenchError
 from workbench.project.model import Project
 
 ROOT = Path(__file__).parents[2]
@@ -191,3 +192,9 @@ def test_that_every_menu_entry_that_the_guide_names_exists():
 def test_that_the_readme_is_short_and_has_commands():
     assert len(README.read_text("utf-8").splitlines()) <= 150
     assert len(commands(README)) >= 5
+
+
+def test_that_every_kind_of_place_has_a_page():
+    pages = {kind: guide.page_for_place(Place(kind=kind, id="x")) for kind in get_args(PlaceKind)}
+    assert [kind for kind, page in pages.items() if page not in PAGES] == []
+    assert len(set(pages.values())) == len(pages)

@@ -1,5 +1,7 @@
 """The log file, and what of an engine's events is written to it."""
 
+import stat
+
 import pytest
 
 from workbench import logs
@@ -118,3 +120,11 @@ def test_that_events_are_written_with_job_and_stage(configured):
         ("ERROR", "Killed."),
     ]
     assert ["line 1"] in lines
+
+
+def test_that_what_is_written_of_crashes_is_for_the_user_alone(configured, tmp_path):
+    configured()
+    files = sorted((tmp_path / "logs").iterdir())
+    assert len(files) == 2
+    (crashes,) = [path for path in files if path.name != "a.log"]
+    assert stat.S_IMODE(crashes.stat().st_mode) == 0o600

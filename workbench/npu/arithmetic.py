@@ -97,7 +97,7 @@ def _rescale_wide(
     floor((a + floor(t / 2**20)) / 2**(n - 20)), and both parts fit 64 bits. Other shifts give
     results that fit no feature map; they are computed in Python's integers.
     """
-    least = int(shifts.min(initial=0))
+    least = int(shifts.min()) if shifts.size else 0
     fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62
     if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:
         high = (values >> _LOW_BITS) * factors

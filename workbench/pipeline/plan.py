@@ -108,7 +108,9 @@ def _rules(reading: Reading) -> JsonValue:
         for kind, match, config in reading.project.quantizer_calls()
     ]
     taken = dict.fromkeys(spec for _, _, spec in reading.project.taken_from_plugins())
-    return [*calls, *(reading.code(spec, "plugins") for spec in taken)]
+    is_float = target_of(reading.project.target.id).float_off_device
+    off = _rules_placing(reading) if is_float else []
+    return [*calls, *(reading.code(spec, "plugins") for spec in taken), *off]
 
 
 def _improvers(reading: Reading) -> JsonValue:
@@ -135,7 +137,7 @@ def _rules_io(reading: Reading) -> JsonValue:
     return [c.model_dump(mode="json") if c else None for kind, _, c in calls if kind == "io"]
 
 
-def _rules_placing(reading: Reading) -> JsonValue:
+def _rules_placing(reading: Reading) -> list[JsonValue]:
     return [list(pair) for pair in reading.project.kept_off()]
 
 

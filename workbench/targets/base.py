@@ -64,8 +64,9 @@ class TargetSpec(Protocol):
     cost of a lowered program on one of the variants, "" if there is none. ``emulation`` marks
     results of targets without a device, else ""; ``config_type`` is the type of config that rules
     assign, ``first_config`` the initial preset; ``places`` is whether rules may keep parts of a
-    model off the device; ``remedy`` is the hint of ``warnings``. ``folder`` is the base of the
-    project's relative paths; without it, files are not read.
+    model off the device, and ``float_off_device`` whether the quantizer leaves those in float;
+    ``remedy`` is the hint of ``warnings``. ``folder`` is the base of the project's relative paths;
+    without it, files are not read.
     """
 
     id: TargetId
@@ -78,6 +79,7 @@ class TargetSpec(Protocol):
     config_type: type[Config]
     first_config: PresetId
     places: bool
+    float_off_device: bool
     remedy: str
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:

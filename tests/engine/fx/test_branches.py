@@ -12,7 +12,7 @@ from workbench.project.configs import FormatConfig
 from workbench.project.model import DataSource
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 INTEGER = {
     "data_in_width": 6, "data_in_frac_width": 3, "weight_width": 5, "weight_frac_width": 3,

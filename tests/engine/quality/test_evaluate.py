@@ -9,9 +9,9 @@ from tests.engine.in_process import CALIBRATED, project
 from workbench.engine.quality.measures import Accumulator
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.model import DataSource, Evaluation
-from workbench.results import GRAPH_FILE
+from workbench.results import EXAMPLE_ONLY, GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def test_that_sqnr_cosine_and_error_follow_their_definitions():
@@ -61,9 +61,9 @@ def test_that_a_metric_that_is_no_number_is_refused(engine):
 def test_that_without_data_every_result_says_so(engine):
     made = project("small")
     assert engine.run(made, "evaluate") == "done"
-    assert engine.result(made, "calibrate").calibrated_on == "the example input only"
+    assert engine.result(made, "calibrate").calibrated_on == EXAMPLE_ONLY
     found = engine.result(made, "evaluate")
-    assert found.calibrated_on == found.data == "the example input only"
+    assert found.calibrated_on == found.data == EXAMPLE_ONLY
     assert found.samples == 1
 
 
@@ -95,6 +95,7 @@ def test_that_an_edit_recomputes_only_what_depends_on_it(engine):
     assert engine.computed == []
 
 
+@pytest.mark.shared_results(False)
 @pytest.mark.parametrize("accelerate", [True, False])
 def test_that_tensors_are_compared_as_they_were_before_others_wrote_into_them(engine, accelerate):
     """The same network written with and without operators that write into their input."""

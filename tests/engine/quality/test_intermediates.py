@@ -8,7 +8,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def test_that_every_tensor_inside_is_compared_and_the_first_divergence_named(engine):

@@ -9,7 +9,7 @@ from workbench.project import edits
 from workbench.project.model import DataSource
 from workbench.results import GRAPH_FILE, load_arrays
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def scales(engine, made):

@@ -11,7 +11,7 @@ from workbench.engine.quantization.weight_transforms import equalize, smooth
 from workbench.project import edits
 from workbench.script import script
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 SAMPLES = [(sample,) for sample, _ in networks.samples()]
 
 

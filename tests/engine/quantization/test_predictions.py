@@ -15,7 +15,7 @@ from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource
 from workbench.results import load_arrays
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 BYTE = Scheme(-128, 127)
 

@@ -9,7 +9,7 @@ from workbench.project import edits
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import Blame, load_study, study_folder, study_key
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import Placement
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def foreseen(engine, made):

@@ -10,7 +10,7 @@ from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, load_values
 from workbench.targets.ethos_u.corrections import MINIMA
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def asked(engine, made, **options):

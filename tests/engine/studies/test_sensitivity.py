@@ -14,7 +14,7 @@ from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult, give
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def run(engine, made, **options):

@@ -16,7 +16,7 @@ from workbench.studies import documents
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import Candidate, SearchResult
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def kept(engine, made):

@@ -8,7 +8,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 RELATING, RELATED = "wide_networks.py:relating", "wide_networks.py:related"
 APART = {
     "matmul", "matmul_1", "softmax", "scaled_dot_product_attention", "layer_norm", "group_norm",
@@ -78,7 +78,7 @@ def test_that_a_rule_for_an_operation_reaches_all_its_parts_and_no_other(engine,
 def test_that_what_is_kept_off_takes_all_its_parts_along(engine):
     made = edits.assign(project(RELATING, target=U85), "node_name", "layer_norm", "cpu")
     lowered = ran(engine, made, "lower")
-    off = [n.op for n in lowered.cpu_nodes if n.reason == "A rule keeps it off the NPU."]
+    off = [n.op for n in lowered.cpu_nodes if n.cause == "rule"]
     edge = GraphSnapshot.load(engine.path(made, "lower") / GRAPH_FILE)
     parts = [n for n in edge.nodes if n.attrs.get("origin") == "layer_norm" and "aten." in n.op]
     assert len(off) == len(parts) > 5

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.results import result_of
 from tests.problems import refused
-from workbench.analysis.gate import figures, verdict
+from workbench.analysis.gate import GateResult, Limit, figures, limit_text, limit_words, verdict
 from workbench.project.gate import FIGURES, Gate, condition_of
 from workbench.results import (
     AgainstFloat,
@@ -214,3 +214,35 @@ def test_that_the_verdict_says_what_was_executed_without_a_device():
     assert verdict(Gate(), verified=verified(compiled=None)).execution is None
     for told in (equal, other, refused):
         assert not {"measured", "cycles", "ms"} & set(told.sentence.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "held", "text"),
+    [(84.0, False, "84"), (0.123456789, False, "0.123457"), (None, True, "equal"),
+     (None, False, "unknown"), (None, None, "unknown"), (0.0, True, "0")],
+)  # fmt: skip
+def test_that_a_limit_is_written_with_its_value_and_bound(value, held, text):
+    limit = Limit(name="lsb", limit="<= 3", value=value, held=held)
+    assert limit_text(limit) == f"lsb {text}, limit <= 3"
+    shown = "0.1235" if value == 0.123456789 else text
+    assert limit_words(limit) == f"Largest difference [LSB]: {shown}, limit \u2264 3"
+
+
+def test_that_limits_for_people_have_signs_separators_and_names_of_their_own():
+    cycles = Limit(name="cycles", limit=">= 1000", value=1234.0, held=True)
+    assert limit_words(cycles) == "Cycles: 1,234, limit \u2265 1000"
+    own = Limit(name="mine", limit="< 2", value=1.0, held=True)
+    assert limit_words(own) == "mine: 1, limit < 2"
+
+
+def test_that_a_verdict_in_a_line_has_its_count_its_broken_limits_or_its_reason():
+    right = verdict(Gate(), verified=verified())
+    assert right.sentence == "right: 5 of 5 limits held"
+    limits = (Limit(name="lsb", limit="<= 3", value=84.0, held=False),
+              Limit(name="top1", limit=">= 0.9", value=0.95, held=True),
+              Limit(name="sqnr", limit=">= 40", value=12.5, held=False))  # fmt: skip
+    differs = GateResult(verdict="differs", limits=limits)
+    assert differs.sentence == "differs: lsb 84, limit <= 3; sqnr 12.5, limit >= 40"
+    assert GateResult(verdict="not verified", reason="no device").sentence == (
+        "not verified: no device"
+    )

@@ -100,6 +100,8 @@ def test_that_measured_cycles_make_lengths_and_what_was_not_measured_has_none():
     ]  # fmt: skip
     assert found.at(15) == 2
     assert found.between(14, 16) == [0, 1, 2]
+    # What takes no time is neither before nor behind its only moment.
+    assert [found.between(*ends) for ends in ((0, 10), (0, 15), (16, 60))] == [[0], [0], [2]]
     assert found.sums([0]).share == 0.25
     assert found.sums([0]).estimated == 10
 

@@ -29,6 +29,15 @@ def lines(capsys):
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
+def test_that_a_document_has_a_version_plain_letters_and_no_number_that_json_lacks(capsys):
+    output.print_json({"name": "größe", "value": 1.5})
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"version": output.JSON_VERSION, "name": "größe", "value": 1.5}
+    assert "größe" in text
+    with pytest.raises(ValueError, match="JSON"):
+        output.print_json({"value": float("nan")})
+
+
 def test_that_columns_are_as_wide_as_their_widest_cell(capsys):
     output.print_table(("a", "name"), [("long", "x"), (1, "two\nlines")])
     assert capsys.readouterr().out.splitlines() == ["a     name", "long  x", "1     two lines"]

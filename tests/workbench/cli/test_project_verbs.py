@@ -7,17 +7,6 @@ from workbench.cli import main
 from workbench.project import store
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "config"))
-    (tmp_path / "model.py").write_text("def net(): ...\n")
-    path = tmp_path / "net.qwb"
-    assert main(["new", str(path), "--model", "model.py:net", "--target", "ethos-u55-128"]) == 0
-    capsys.readouterr()
-    return path
-
-
 def test_that_a_new_project_names_both_memory_choices_and_quantizes_all(project):
     made = store.load(project)
     assert made.target.options["system_config"] == "Ethos_U55_High_End_Embedded"

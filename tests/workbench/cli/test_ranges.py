@@ -24,17 +24,6 @@ def row(index, node, module, **changes):
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "config"))
-    (tmp_path / "model.py").write_text("def net(): ...\n")
-    path = tmp_path / "net.qwb"
-    assert main(["new", str(path), "--model", "model.py:net", "--target", "ethos-u55-128"]) == 0
-    capsys.readouterr()
-    return path
-
-
-@pytest.fixture
 def calibrated(project, tmp_path):
     """Leave ranges in the cache, as calibration does."""
     cache = Cache(tmp_path / "cache")

@@ -172,3 +172,19 @@ def test_that_containers_whose_parts_run_between_each_other_are_drawn_part_by_pa
         "up.0", "mix.0", "up.1", "mix.1", "up.2", "mix.2"
     ]  # fmt: skip
     assert tree.resolve("stage1/up") == "stage1/"
+
+
+def test_that_a_title_names_the_size_of_a_constant_that_is_the_second_operand() -> None:
+    def linear(*shapes: tuple[int, ...]) -> str:
+        weight = tuple(TensorInfo(shape, "float32") for shape in shapes)
+        nodes = (
+            Node("x", "placeholder", "input", outputs=(TensorInfo((1, 4), "float32"),)),
+            Node("w", "get_attr", "parameter", outputs=weight),
+            Node("y", "aten.linear.default", "call"),
+        )
+        edges = (Edge("x", "y", 0, 0), Edge("w", "y", 0, 1))
+        return Hierarchy(GraphSnapshot("float", nodes, edges)).title("y")
+
+    assert linear((3, 4)) == "linear 4→3"
+    assert linear() == "linear"
+    assert linear((3,)) == "linear"

@@ -47,6 +47,8 @@ NUMBERS = {"sqnr": {"conv2d": 12.0, "add": 40.0}, "cycles": {"add": 2e5}}
         ("   ", []),
         ('"', []),
         ("nothing like it", []),
+        ("aten:conv2d", []),
+        ("module:", []),
         ("a" * 4000, []),
     ],
 )

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from workbench.npu.arithmetic import Rounding, interpolate, magnitude, rescale
+from workbench.npu.convolution import _exact_type
+from workbench.npu.faults import Fault
 
 
 def exact(value, scale, shift, rounding, double_shift=0):
@@ -131,3 +133,14 @@ def test_that_interpolation_is_limited_to_16_bits_and_keeps_its_fraction_in_32()
     table[0], table[511] = (-32768, -3000), (32767, 3000)
     ends = interpolate(np.array([-32768 + 127, 32767]), table, wide=False)
     assert ends.tolist() == [-32768, 32767]
+
+
+def test_that_sums_are_added_up_in_a_type_that_holds_them_exactly():
+    # Floats have 24 and 53 bits of precision.
+    types = [
+        _exact_type(float(1 << bits) - less)
+        for bits, less in ((24, 1), (24, 0), (53, 1), (53, 0), (61, 0))
+    ]
+    assert types == [np.float32, np.float64, np.float64, np.int64, np.int64]
+    with pytest.raises(Fault):
+        _exact_type(float(1 << 62))

@@ -59,6 +59,39 @@ def test_that_the_u85_compares_divides_and_combines_bits(mode, expected):
     assert elementwise(mode, u85=True) == clipped(expected)
 
 
+@pytest.mark.parametrize("amount", [0, 1, 3, 7, 8, 62, 63, 100])
+def test_that_values_are_shifted_by_the_second_operand(amount):
+    second, by = {"IFM2_BROADCAST": 8, "OP_SCALAR": amount}, min(amount, 62)
+    assert elementwise(8, second | {"OFM_SCALE": 1}, u85=True) == clipped(A >> by)
+    assert elementwise(10, second, u85=True) == clipped((A & 255) >> by)
+    # The result has 32 bits before it is cut to those of the OFM.
+    words = [((int(a) << by) + (1 << 31) & 0xFFFFFFFF) - (1 << 31) for a in A]
+    assert elementwise(9, second, u85=True) == clipped(words)
+
+
+def test_that_a_shift_to_the_right_may_round_halves_up():
+    for amount in (0, 1, 3):
+        second = {"IFM2_BROADCAST": 8, "OP_SCALAR": amount}
+        halves = (1 << amount) >> 1
+        assert elementwise(8, second, u85=True) == clipped(A + halves >> amount)
+
+
+def test_that_a_shift_by_a_negative_amount_is_refused():
+    with refused("npu-command"):
+        elementwise(9, {"IFM2_BROADCAST": 8, "OP_SCALAR": 0xFFFFFFFF}, u85=True)
+
+
+def test_that_leading_zeros_of_8_bits_are_counted():
+    expected = [8 - (int(a) & 255).bit_length() for a in A]
+    assert elementwise(7) == elementwise(7, u85=True) == expected
+
+
+def test_that_a_mode_of_the_other_family_is_refused():
+    for mode, u85 in ((10, False), (16, False), (12, True), (63, True)):
+        with refused("npu-mode"):
+            elementwise(mode, u85=u85)
+
+
 def test_that_a_division_by_zero_is_refused():
     with refused("npu-command"):
         elementwise(11, {"IFM2_ZERO_POINT": int(B[5]) & 0xFFFF}, u85=True)
@@ -91,6 +124,12 @@ def test_that_scalars_and_broadcasts_repeat():
     assert elementwise(1, {"IFM2_BROADCAST": 4}, u85=True) == wanted
     scalar = {"IFM2_BROADCAST": 8, "OP_SCALAR": 0xFFFFFFF6}
     assert elementwise(1, scalar, u85=True) == clipped(A - 10)
+
+
+def test_that_the_first_operand_may_be_the_scalar():
+    scalar = {"IFM_BROADCAST": 8, "OP_SCALAR": 5}
+    assert elementwise(2, scalar, u85=True) == clipped(5 - B)
+    assert elementwise(6, scalar | {"OP_SCALAR": 0xFFFFFFFB}, u85=True) == [5] * len(A)
 
 
 def test_that_zero_points_are_taken_off_and_put_on():

@@ -6,7 +6,7 @@ import pytest
 from workbench.npu import registers as layouts
 from workbench.npu.arithmetic import Rounding
 from workbench.npu.faults import AddressFault, Fault, LimitFault, ModeFault, TableFault
-from workbench.npu.memory import FAST_SCRATCH, SCRATCH, TABLES, Area, Memory
+from workbench.npu.memory import CONSTANTS, FAST_SCRATCH, SCRATCH, TABLES, Area, Memory
 from workbench.npu.registers import (
     CHAINED,
     NO_STORAGE,
@@ -334,3 +334,21 @@ def test_that_the_least_recently_used_weights_are_dropped():
 
 def test_that_a_run_has_room_for_any_compiled_network():
     assert Limits() == Limits(steps=2_000_000, memory_bytes=1 << 30, work=200_000_000_000)
+
+
+def test_that_a_copy_takes_bytes_between_regions_and_writes_no_constants():
+    memory = Memory(bytes(range(32)), 64, limit=1 << 10, checked=False)
+    memory.record = []
+    memory.copy((CONSTANTS, 8), (SCRATCH, 16), 16)
+    assert memory.regions[SCRATCH][16:32].tolist() == list(range(8, 24))
+    assert not memory.regions[SCRATCH][:16].any()
+    read, written = memory.record
+    assert (read.region, read.written, read.address) == (CONSTANTS, False, 8)
+    assert (written.region, written.written, written.address) == (SCRATCH, True, 16)
+    assert read.places.tolist() == list(range(8, 24))
+    assert written.places.tolist() == list(range(16, 32))
+    with pytest.raises(Fault):
+        memory.copy((SCRATCH, 16), (CONSTANTS, 0), 16)
+    with pytest.raises(Fault):
+        memory.copy((SCRATCH, 56), (SCRATCH, 0), 16)
+    assert memory.regions[CONSTANTS].tolist() == list(range(32))

@@ -1,5 +1,6 @@
 """Weight streams: decoded, refused when damaged, and put in order."""
 
+import contextlib
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,7 @@ from tests.workbench.npu.streams import DATA, compiled
 from workbench.errors import WorkbenchError
 from workbench.npu.faults import Fault, WeightFault
 from workbench.npu.machine import Machine
-from workbench.npu.weight_order import Geometry, order_u55, order_u85, placed
+from workbench.npu.weight_order import Geometry, microblock_depth, order_u55, order_u85, placed
 from workbench.npu.weights import decode, decode_fast
 
 LIMIT = 1 << 20
@@ -305,3 +306,25 @@ def test_that_blocks_of_the_u85_are_those_of_vela(settings, block, ublock, round
     """Vela 5.1.0, ethos_u85.cpp and ethos_u85_weight_encoder.cpp."""
     chosen = geometry(**{"ofm_ublock": 16, **settings})
     assert (chosen.ifm_block, chosen.ifm_ublock, chosen.rounding) == (block, ublock, rounding)
+
+
+# Rows and columns of the output that each microblock covers.
+PIXELS = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 16}
+
+
+def test_that_a_microblock_has_an_eighth_of_the_macs_as_elements():
+    depths = {}
+    for macs, kind in product((128, 256, 512, 1024, 2048), PIXELS):
+        with contextlib.suppress(Fault):
+            depths[macs, kind] = microblock_depth(macs, kind)
+    assert {at: depth * PIXELS[at[1]] * 8 for at, depth in depths.items()} == {
+        at: at[0] for at in depths
+    }
+    assert {macs for macs, _ in depths} == {128, 256, 512, 1024, 2048}
+    assert len(depths) == 13
+
+
+@pytest.mark.parametrize(("macs", "kind"), [(128, 2), (2048, 0), (64, 0), (256, 6)])
+def test_that_a_microblock_of_another_npu_is_refused(macs, kind):
+    with pytest.raises(Fault):
+        microblock_depth(macs, kind)

@@ -60,6 +60,20 @@ def test_that_an_edit_changes_the_keys_of_exactly_what_depends_on_it(folder, edi
     assert changed(keys(project, folder), keys(edit(project), folder)) == stale
 
 
+@pytest.mark.parametrize("kind", ["module_name", "node_name"])
+def test_that_a_rule_that_keeps_off_is_for_the_quantizer_where_it_leaves_that_in_float(
+    folder, kind
+):
+    ethos_u = make_project(rule("r1", "global"))
+    nnpa = edits.set_target(ethos_u, TargetChoice(id="nnpa"))
+    for project, stale in (
+        (ethos_u, {"lower", "verify", "run", "package"}),
+        (nnpa, AFTER_PREPARE - {"run"}),
+    ):
+        off = edits.assign(project, kind, "a", "cpu")
+        assert changed(keys(project, folder), keys(off, folder)) == stale
+
+
 def test_that_undoing_an_edit_gives_the_old_keys_back(folder):
     project = make_project(rule("r1", "global"))
     edited = edits.assign(project, "module_name", "a", "a16w8")

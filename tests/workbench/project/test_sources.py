@@ -39,6 +39,7 @@ def test_that_a_model_is_a_program_or_a_callable(folder):
         "package", "xml.etree.ElementTree", "parse",
     )  # fmt: skip
     assert module.path.name == "ElementTree.py"
+    assert model_reference("os:getcwd", folder).module == "os"
     absolute = model_reference(f"{folder}/model.py:net", folder / "other")
     assert absolute.path == folder / "model.py"
 

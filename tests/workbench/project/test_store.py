@@ -208,3 +208,11 @@ def test_that_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path, monkeypatc
         store.save(make_project(name="other"), path)
     assert store.load(path).name == "net"
     assert [p.name for p in tmp_path.iterdir()] == ["a.qwb"]
+
+
+def test_that_an_edit_is_written_and_returned(tmp_path):
+    path = tmp_path / "net.qwb"
+    store.save(make_project(), path)
+    changed = store.edit(path, lambda project: project.model_copy(update={"notes": "new"}))
+    assert changed.notes == "new"
+    assert store.load(path) == changed

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tests.workbench.project.builders import make_project
@@ -74,6 +76,14 @@ def test_that_a_damaged_trust_file_means_no_trust(folder, store, tmp_path):
     (tmp_path / "config" / "trust.json").write_text("[1")
     with pytest.raises(TrustRequiredError):
         demand(make_project(), folder, store)
+
+
+def test_that_a_trust_file_of_another_version_means_no_trust(folder, store, tmp_path):
+    store.grant(read_code(make_project(), folder), "net.qwb")
+    assert len(store.granted()) > 0
+    path = tmp_path / "config" / "trust.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 0}))
+    assert store.granted() == {}
 
 
 def test_that_any_importable_file_below_the_folder_is_part_of_what_is_trusted(folder, store):

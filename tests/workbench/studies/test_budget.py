@@ -37,6 +37,7 @@ def test_that_nothing_lies_between_equal_or_odd_ends(least, most):
 
 def test_that_a_narrow_gap_gives_each_limit_once():
     assert limits(between(BASE, 2900, 5000)) == [3 * KIB, 4 * KIB]
+    assert limits(between(BASE, 1, 2 * KIB)) == [KIB]
 
 
 def test_that_every_point_is_a_valid_target():

@@ -126,6 +126,8 @@ def test_that_the_best_is_the_fastest_within_the_limits_then_the_most_accurate()
     unknown = candidate(5, cycles=1).model_copy(update={"accuracy": None})
     assert found(slow, fast, better, outside, unknown).best() == better
     assert found(outside, unknown).best() is None
+    none_right = candidate(6, accuracy=0.0, cycles=900)
+    assert found(none_right, fast).best() == found(fast, none_right).best() == fast
     assert unknown.figures is None
     assert candidate(1, accuracy=0.0, cycles=0, cpu=0, sram=0).figures == (0.0, 0.0, 0.0, 0.0)
     assert not Candidate(number=1, origin="search", choices={}).is_within

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.problems import refused
+from tests.workbench.project.builders import make_project
 from workbench import targets
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.project import edits
 from workbench.project.configs import (
     Activation,
     DynamicConfig,
@@ -315,3 +317,13 @@ def test_that_an_ini_of_the_largest_size_is_read(tmp_path):
     path.write_text("#" * ((1 << 20) + 1))
     with refused("vela-config-too-large"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("target", "runs"), [("ethos-u55-128", True), ("nnpa", False), ("formats", False),
+                         ("unknown", True)],
+)  # fmt: skip
+def test_that_a_target_without_a_simulator_has_no_run_and_an_unknown_one_has_all(target, runs):
+    project = edits.set_target(make_project(), TargetChoice(id=target))
+    assert targets.has_stage(project, "run") is runs
+    assert targets.has_stage(project, "evaluate")

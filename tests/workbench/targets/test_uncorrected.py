@@ -159,3 +159,54 @@ def test_that_a_clamp_of_rows_between_two_products_is_told(clamp, shape, wide, f
     assert got == [("clamps_over_rows", clamp)] * found
     assert told(made, links[:2], wide={clamp} if wide else ()) == []
     assert told(made, [("x", clamp), (clamp, "linear2")], wide={clamp} if wide else ()) == []
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "maximum", "minimum", "where"])
+def test_that_a_number_is_told_only_as_the_first_operand(name):
+    number, moved = node("mean", (1, 1, 1, 1)), ("layouts_moved_to_values", name)
+    assert moved in told([number, node(name)], [("mean", name), ("x", name)])
+    assert moved not in told([number, node(name)], [("x", name), ("mean", name)])
+    # A reduction to several numbers, and an operator that reads nothing else.
+    assert moved not in told([node("mean", (1, 4, 1, 1)), node(name)],
+                             [("mean", name), ("x", name)])  # fmt: skip
+    assert moved not in told([number, node(name)], [("mean", name)])
+
+
+def test_that_a_number_minus_a_value_is_told_and_a_product_with_one_is_not():
+    assert one("rsub") == one("rsub", device=U85) == ["layouts_moved_to_values"]
+    assert ("layouts_moved_to_values", "div") not in told(
+        [node("mean", (1, 1, 1, 1)), node("div")], [("mean", "div"), ("x", "div")]
+    )
+
+
+PART = [("x", "chunk"), ("chunk", "getitem"), ("getitem", "matmul2")]
+
+
+def product_of_part(nodes, links, *, wide=("matmul2",), device=U55):
+    """Return whether a product that reads a part of a split value is told."""
+    products = [node("matmul1"), node("matmul2")]
+    found = told([*products, node("chunk"), node("getitem"), *nodes], links, device, wide)
+    return ("quantized_where_computed", "matmul2") in found
+
+
+def test_that_a_16_bit_product_of_a_part_and_of_another_product_is_told():
+    direct = [*PART, ("x", "matmul1"), ("matmul1", "matmul2")]
+    assert product_of_part([], direct)
+    assert not product_of_part([], direct, wide=())
+    assert not product_of_part([], direct, device=U85)
+    assert product_of_part([], [("x", "chunk"), ("chunk", "matmul2"), *direct[3:]])
+    behind = [node("relu"), node("add")]
+    links = [("x", "matmul1"), ("matmul1", "relu"), ("relu", "add"), ("relu", "add"),
+             ("add", "matmul2")]  # fmt: skip
+    assert product_of_part(behind, [*PART, *links])
+    assert not product_of_part([node("relu")], [*PART, ("x", "relu"), ("relu", "matmul2")])
+    assert not product_of_part([], PART)
+    assert not product_of_part([], direct[3:])
+
+
+def test_that_attention_to_a_part_is_told_without_another_product():
+    name = "scaled_dot_product_attention"
+    made = [node("chunk"), node(name)]
+    links = [("x", "chunk"), ("chunk", name)]
+    assert ("quantized_where_computed", name) in told(made, links, wide={name})
+    assert ("quantized_where_computed", name) not in told(made, [("x", name)], wide={name})

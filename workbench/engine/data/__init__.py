@@ -17,6 +17,7 @@ from workbench.engine.data.sample import Sample, Samples, wrong
 from workbench.engine.data.text import read_text
 from workbench.errors import Place, failure
 from workbench.project import sources
+from workbench.results import EXAMPLE_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ def open_samples(
 
 def example_samples(inputs: tuple[torch.Tensor, ...]) -> Samples:
     """Return the example input as a stream of one sample."""
-    return Samples("the example input only", 1, lambda: iter([Sample(0, inputs, None)]))
+    return Samples(EXAMPLE_ONLY, 1, lambda: iter([Sample(0, inputs, None)]))
 
 
 def _kept_count(total: int | None, source: DataSource) -> int | None:

@@ -129,6 +129,7 @@ class EthosU:
     config_type: type[Config] = QuantConfig
     first_config: PresetId = "a8w8"
     places: bool = True
+    float_off_device: bool = False
     remedy: str = "Assign a8w8 to that module, or leave it in float."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:

@@ -42,6 +42,7 @@ class Formats:
     config_type: type[Config] = FormatConfig
     first_config: PresetId = "integer-8"
     places: bool = False
+    float_off_device: bool = False
     remedy: str = ""
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:

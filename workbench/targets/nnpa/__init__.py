@@ -41,6 +41,7 @@ class Nnpa:
     config_type: type[Config] = DynamicConfig
     first_config: PresetId = "int8-dyn"
     places: bool = True
+    float_off_device: bool = True
     remedy: str = "Set it in the target's options: Options… in the window, or workbench target."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:

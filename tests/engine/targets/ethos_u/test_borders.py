@@ -13,7 +13,7 @@ from workbench.escaping import in_markdown
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 DEVICE = "ethos-u55-128"
 
 

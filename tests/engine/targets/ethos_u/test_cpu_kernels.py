@@ -6,7 +6,7 @@ from tests.engine.in_process import project
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 WIDE = {"calibration": DataSource(spec="wide_networks.py:samples")}
 
 
@@ -86,5 +86,5 @@ def test_that_cmsis_nn_takes_a_linear_that_a_rule_keeps_off_if_its_weights_have_
     made = edits.assign(with_kernels("strided", "cmsis_nn", config), "module_name", "fc", "cpu")
     result = lowered(engine, made)
     assert kernel in result.kernels
-    reasons = {n.reason for n in result.cpu_nodes if n.op.endswith("linear.default")}
-    assert reasons == {"A rule keeps it off the NPU."}
+    causes = {n.cause for n in result.cpu_nodes if n.op.endswith("linear.default")}
+    assert causes == {"rule"}

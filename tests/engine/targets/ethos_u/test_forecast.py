@@ -14,7 +14,7 @@ from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
 from workbench.targets.ethos_u.corrections import RELEASED, ROUNDED, SUMS, TRANSPOSED
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 RESIDUAL = "wide_networks.py:residual"
 
 

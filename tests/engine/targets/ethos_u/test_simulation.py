@@ -24,7 +24,7 @@ from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.protocol import RunStudy, StageFailed
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
 
 

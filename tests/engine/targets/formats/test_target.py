@@ -9,6 +9,7 @@ from torch import nn
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.engine.training.test_training import sqnr, trained
+from tests.fakes.formats import parameters
 from workbench.engine.targets import formats as toolchain
 from workbench.engine.targets.formats.operations import Operation
 from workbench.engine.targets.formats.schemes import SCHEMES, quantize
@@ -19,33 +20,13 @@ from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 INTEGER = {
     "data_in_width": 8, "data_in_frac_width": 5, "weight_width": 6, "weight_frac_width": 4,
     "bias_width": 8, "bias_frac_width": 6,
 }  # fmt: skip
-BLOCK = {"block_size": [1, 4]}
-PARAMETERS = {
-    "integer": {"width": 8, "frac_width": 4},
-    "fixed": {"width": 8, "frac_width": 4},
-    "integer_floor": {"width": 8, "frac_width": 4},
-    "logicnets": {"width": 8, "frac_width": 4},
-    "minifloat_ieee": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
-    "minifloat_denorm": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
-    "log": {"width": 6, "exponent_bias": None},
-    "binary": {},
-    "binary_residual": {"levels": 2},
-    "lutnet": {},
-    "ternary": {},
-    "block_fp": {"width": 7, "exponent_width": 8, "exponent_bias": 127, **BLOCK},
-    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 8, **BLOCK},
-    "block_log": {"width": 6, "exponent_bias_width": 8, **BLOCK},
-    "mxint_hardware": {"width": 8, "exponent_width": 3, "parallelism": [1, 4]},
-    "mxint": {"width": 8},
-    "mxfp": {"exponent_width": 4, "frac_width": 3},
-    "nvfp4": {},
-}  # fmt: skip
+PARAMETERS = parameters([1, 4])
 
 
 def ruled(config, kind="global", match=""):

@@ -17,7 +17,7 @@ from workbench.engine.targets.nnpa import lowering
 from workbench.engine.targets.nnpa.onnx_export import rewrite_gemms
 from workbench.project import edits
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 FAKE = Path(__file__).parents[3] / "fakes" / "onnx_mlir.py"
 
@@ -92,6 +92,7 @@ def test_that_onnx_runtime_computes_the_model_and_stands_beside_both_readings(la
     assert result.samples == 8
 
 
+@pytest.mark.shared_results(False)
 def test_that_a_file_which_computes_something_else_fails_the_stage(lane, monkeypatch):
     def damaging(model):
         done = rewrite_gemms(model)
@@ -127,6 +128,8 @@ def test_that_the_deliverables_are_complete_and_the_same_twice(lane):
 
 def test_that_rules_become_the_compilers_exclusions(lane):
     made = edits.assign(ruled("nets.py:mlp", "vectors"), "module_name", "first", "float")
+    # What was quantized without the second rule is not taken.
+    assert lane.run(made, "prepare") == "done", lane.failure
     made = edits.assign(made, "module_name", "last", "cpu")
     _, told = exported(lane, made)
     entries = [e["pattern"] for e in json.loads(told.config)["nnpa_ops_config"]]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
-from tests.workbench.test_suggestions import CHAIN, cpu, edge_of, found, spared
+from tests.workbench.suggestions.test_suggestions import CHAIN, cpu, edge_of, found, spared
 from workbench.deploy.boards import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 from workbench.project import edits
@@ -180,9 +180,9 @@ def test_that_operators_are_known_by_the_report_of_the_quantizer():
 CONV = "aten.conv2d.default"
 
 
-def wasted(channels, *, bound="MACs", cycles=300, operator="Conv2D", readers=True, root="conv"):
+def wasted(channels, *, bound="MACs", cycles=300, operator="Conv2D", root="conv", between=(CONV,)):
     nodes = [("conv", CONV, "stem.conv", "net.py:7 in f: y = self.conv(x)")]
-    nodes += [("next", CONV, "", "")] * readers
+    nodes += [(f"next{i}", op, "", "") for i, op in enumerate(between)]
     program = program_of(*nodes, outputs=(1, channels, 4, 4))
     report = result_of("lower").vela[0]
     row = report.operations[0].model_copy(update={
@@ -204,11 +204,20 @@ def test_that_channels_that_hardly_fill_a_block_are_wasted():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("reader", "is_read"), [(CONV, True), ("aten.linear.default", True), ("aten.add.Tensor", False)]
+)
+def test_that_a_reader_behind_other_operators_counts(reader, is_read):
+    assert (wasted(17, between=("aten.relu.default", "aten.add.Tensor", reader)) is not None) is (
+        is_read
+    )
+
+
 def test_that_channels_that_cost_nothing_or_are_results_stay():
     assert wasted(17, bound="memory") is None
     assert wasted(17, operator="Depthwise") is None
     assert wasted(17, root="gone") is None
-    assert wasted(17, readers=False) is None
+    assert wasted(17, between=()) is None
     # A hundredth of 1,000 cycles, in the third of three blocks.
     assert wasted(17, cycles=30) is not None
     assert wasted(17, cycles=29) is None
@@ -299,6 +308,8 @@ def test_that_an_outlier_is_eight_times_the_rms(largest, mean_square, clipped):
     known = Measurements(calibrated=calibrated, arrays=arrays)
     made = suggest(make_project(), lowered, snapshot(), CHAIN, known)
     assert [s.id for s in made] == ["clip:conv2d"] * clipped
+    known = Measurements(calibrated=calibrated, arrays={})
+    assert suggest(make_project(), lowered, snapshot(), CHAIN, known) == ()
     pinned = edits.fix_range(make_project(), "conv2d", -1.0, 1.0)
     assert suggest(pinned, lowered, snapshot(), CHAIN, known) == ()
 
