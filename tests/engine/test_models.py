@@ -176,3 +176,36 @@ def test_that_a_mask_that_torch_looks_into_has_a_remedy_that_helps(engine):
     assert engine.failure.code == "export-failed"
     assert "tgt_is_causal" in engine.failure.hint
     assert engine.run(with_model(spec="named.py:told"), "export") == "done"
+
+
+OUTPUTS = """
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+@dataclass
+class Found:
+    boxes: torch.Tensor
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return Found(self.fc(x))
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
+    (engine.folder / "outputs.py").write_text(OUTPUTS)
+    assert engine.run(with_model(spec="outputs.py:net"), "export") == "failed"
+    assert engine.failure.code == "export-failed"
+    assert "torch.export.register_dataclass(Found)" in engine.failure.hint
+    assert "<string>" not in engine.failure.message
+    remedy = OUTPUTS.replace("class Net", "torch.export.register_dataclass(Found)\n\nclass Net")
+    (engine.folder / "outputs.py").write_text(remedy)
+    assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure

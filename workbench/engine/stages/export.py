@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import TYPE_CHECKING, Any, cast
 
@@ -118,7 +119,16 @@ def _remedy(error: Exception) -> str:
             "torch looks into the mask to find out whether it is causal: say it in the call, with "
             "is_causal for nn.TransformerEncoder, tgt_is_causal for nn.TransformerDecoder."
         )
+    if unknown := _UNKNOWN_OUTPUT.search(str(error)):
+        name = unknown[1].rpartition(".")[2]
+        return (
+            f"torch does not know what is in a {name}: return a tuple or a dict, or write "
+            f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
+        )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
+
+
+_UNKNOWN_OUTPUT = re.compile(r"Found <class '([^']+)'> in output, which is not a known type")
 
 
 def _refuse_reserved_names(module: torch.nn.Module) -> None:
