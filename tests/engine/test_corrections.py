@@ -12,10 +12,9 @@ from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 from workbench.results import AppliedCorrection
-from workbench.targets.ethos_u.corrections import (
+from workbench.targets.ethos_u.correction import (
     CLAMPS,
     CONSTANTS,
-    CORRECTIONS,
     FACTORS,
     LINEARS,
     MINIMA,
@@ -35,6 +34,7 @@ from workbench.targets.ethos_u.corrections import (
     TRANSPOSED,
     TURNED,
 )
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 pytestmark = pytest.mark.engine
 

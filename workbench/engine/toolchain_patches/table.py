@@ -84,6 +84,11 @@ _SCALARS = (
 )
 _CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
 _MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
+_ARM = "executorch.backends.arm._passes"
+_ATTENTION = f"{_ARM}.decompose_sdpa_pass:DecomposeScaledDotProductAttentionPass"
+_INTEGERS = (
+    f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
+)
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
     "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
@@ -489,6 +494,42 @@ PATCHES: tuple[Patch, ...] = (
         "Stock runs for everything else.",
         proven={"executorch": "1.5.1"},
         pins=((f"{_SCALARS}.get_replacement", "427bf7cdeb995904"),),
+    ),
+    Patch(
+        "pool_zero_points", "Give average pools the zero points of their grids", "correction",
+        (f"{_ARM}.arm_pass:ArmPass.call_scalar",),
+        "The zero points of an average pool are written without the notes of its grids.",
+        "Nothing quantizes them again; stock runs for all other numbers.",
+        proven={"executorch": "1.5.1"},
+        pins=(
+            (f"{_ARM}.arm_pass:ArmPass.call_scalar", "f15b40d285aadf0b"),
+            (f"{_ARM}.rewrite_avg_pool2d_pass:RewriteAvgPool2dPass.call_operator",
+             "8ebd7a917c474d18"),
+        ),
+    ),
+    Patch(
+        "static_sizes", "Fix the sizes of constants in attention", "correction",
+        (f"{_ATTENTION}.call",),
+        "Constants that attention reads have fixed sizes before stock's pass.",
+        "The sizes of constants do not change.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_ATTENTION}.call", "c9ff892701a8f069"),),
+    ),
+    Patch(
+        "views_reshaped", "Reshape where a view is not possible", "correction",
+        (f"{_PASSES}._fx",),
+        "A view that would fail is traced as a reshape.",
+        "Both give the same values; stock runs for everything else.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_PASSES}._fx", "8505712d23d9b83c"),),
+    ),
+    Patch(
+        "written_in_one_type", "Write values into a tensor in its own type", "correction",
+        (f"{_INTEGERS}.call",),
+        "Behind stock's passes, values that are written get the type of the tensor.",
+        "Stock narrows integers only where their values fit, so that widening gives them back.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_INTEGERS}.call", "ece3d34056145bb6"),),
     ),
     Patch(
         "folded-weights", "Leave the weights of the float program alone", "correction",

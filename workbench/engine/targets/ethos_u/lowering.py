@@ -53,7 +53,8 @@ from workbench.results import (
     PrepareResult,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CLAMPS, switched_off
+from workbench.targets.ethos_u.correction import CLAMPS
+from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural

@@ -17,7 +17,8 @@ from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.results import CpuCause, ExportResult, PrepareResult
-from workbench.targets.ethos_u.corrections import CLAMPS, CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.correction import CLAMPS
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.targets.ethos_u.devices import has_control_flow
 
 if TYPE_CHECKING:
