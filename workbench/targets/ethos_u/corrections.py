@@ -231,12 +231,13 @@ CORRECTIONS: tuple[Correction, ...] = (
         "clamp_min, expand_as, max and min of two tensors or of all, square, lerp, addcmul, "
         "pairwise_distance, channel_shuffle, log2, exp2 and nearest interpolation over one "
         "dimension: they stay on the CPU in float, and split the program. A convolution with an "
-        'even kernel and padding "same" is padded after quantization, and its program is wrong.',
+        'even kernel and padding "same" is padded after quantization, and its program is wrong. '
+        "An input that is padded by nothing is passed through, and Vela rejects the program.",
         link="",
         proven=EXECUTORCH,
         network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
         instead="They are written with means, pools over two dimensions, group norms, tables and "
-        "slices.",
+        "slices; paddings by nothing are left out.",
         why_right="Each is the same function of real numbers, and every part has a grid of its "
         "own.",
         step="rewrites",
