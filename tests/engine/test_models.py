@@ -209,3 +209,61 @@ def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
     remedy = OUTPUTS.replace("class Net", "torch.export.register_dataclass(Found)\n\nclass Net")
     (engine.folder / "outputs.py").write_text(remedy)
     assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure
+
+
+WRITING = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.fc.weight.div_(2)
+        return self.fc(x)
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_a_model_that_changes_a_parameter_is_refused_by_name(engine):
+    (engine.folder / "writing.py").write_text(WRITING)
+    assert engine.run(with_model(spec="writing.py:net"), "export") == "failed"
+    assert engine.failure.code == "parameter-written"
+    assert engine.failure.where.id == "fc"
+
+
+FOREIGN = """
+import torch
+from torch import nn
+
+@torch.library.custom_op("fromelsewhere::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return twice(self.fc(x))
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_an_operator_of_another_library_without_a_kernel_is_refused_by_name(engine):
+    (engine.folder / "foreign.py").write_text(FOREIGN)
+    assert engine.run(with_model(spec="foreign.py:net"), "lower") == "failed"
+    assert engine.failure.code == "operator-without-kernel"
+    assert engine.failure.where.id == "twice"

@@ -26,6 +26,7 @@ from workbench.engine.targets.ethos_u.refusals import (
     lost_clamps,
     lowering_failed,
     refuse_control_flow,
+    refuse_custom,
     refuse_unwritable,
     vela_left,
     vela_refused,
@@ -130,6 +131,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
+    refuse_custom(context.hot("convert").module)
     forecasts = _forecasts(context, choice)
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"

@@ -137,6 +137,43 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
     return WorkbenchError([info])
 
 
+def refuse_custom(module: torch.fx.GraphModule) -> None:
+    """Stop where an operator of another library has no kernel that a program could call.
+
+    Raises:
+        WorkbenchError: every such operator, with its module and what helps.
+    """
+    infos = [
+        ErrorInfo(
+            message=f"{node.name} ({programs.op_of(node)}) in module "
+            f"{programs.module_of(node) or 'forward'} is an operator of another library, and no "
+            "kernel for ExecuTorch comes with it.",
+            hint="Write its module with torch's operators. Experts of transformers: "
+            'model.set_experts_implementation("batched_mm").',
+            where=Place(kind="node", id=node.name),
+            code="operator-without-kernel",
+        )
+        for node in module.graph.nodes
+        if node.op == "call_function" and _is_without_kernel(node.target)
+    ]
+    if infos:
+        raise WorkbenchError(infos)
+
+
+_OF_THE_TOOLS = ("aten", "prims", "quantized_decomposed", "dim_order_ops", "torchao")
+
+
+def _is_without_kernel(target: Any) -> bool:
+    """Return whether an operator of another library has no overload that writes its outputs."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace in _OF_THE_TOOLS:  # noqa: SLF001
+        return False
+    packet = target.overloadpacket
+    schemas = [getattr(packet, name)._schema for name in packet.overloads()]  # noqa: SLF001
+    return not any(
+        argument.is_out or schema.is_mutable for schema in schemas for argument in schema.arguments
+    )
+
+
 def refuse_unwritable(manager: Any) -> None:
     """Stop where an operator on the CPU has no out variant, without which nothing is written.
 
