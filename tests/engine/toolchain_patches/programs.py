@@ -193,3 +193,40 @@ def edge(program: Any, spec: EthosUCompileSpec) -> Any:
 def lowered(program: Any, spec: EthosUCompileSpec) -> bytes:
     """Return the bytes of the .pte file of ``program`` for ``spec``."""
     return bytes(edge(program, spec).to_executorch().buffer)
+
+
+# It counts the operators that autograd has seen in this thread, in stock as well.
+_COUNTS = {"seq_nr"}
+# Metadata that is compared as it is printed.
+_PRINTED = {"nn_module_stack", "torch_fn", "original_aten", "stack_trace"}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return (
+            type(value).__name__, value.shape, value.stride(), value.dtype, value.device,
+            value.storage_offset(), value.untyped_storage().nbytes(), value.requires_grad,
+            getattr(value, "constant", None) is not None,
+        )  # fmt: skip
+    if isinstance(value, list | tuple):
+        return [_value(one) for one in value]
+    return repr(value)
+
+
+def _note(key: str, value: Any) -> Any:
+    if key == "from_node":
+        return [(source.name, source.target, source.pass_name) for source in value]
+    if key in _PRINTED:
+        return repr(value)
+    return _value(value) if key in {"val", "tensor_meta"} else type(value).__name__
+
+
+def nodes(module: torch.fx.GraphModule) -> list[Any]:
+    """Return names, operators, arguments and metadata of all nodes of a graph."""
+    return [
+        (
+            node.op, node.name, str(node.target), repr(node.args), repr(node.kwargs),
+            [(key, _note(key, value)) for key, value in node.meta.items() if key not in _COUNTS],
+        )
+        for node in module.graph.nodes
+    ]  # fmt: skip

@@ -19,39 +19,10 @@ from workbench.engine.toolchain_patches.table import LOWERING
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
-NEW = {"operator-memory", "lean-retrace", "signature-maps", "literal-lists"}
-# It counts the operators that autograd has seen in this thread, in stock as well.
-_COUNTS = {"seq_nr"}
-
-
-def value(found: Any) -> Any:
-    if isinstance(found, torch.Tensor):
-        return (
-            type(found).__name__, found.shape, found.stride(), found.dtype, found.device,
-            found.storage_offset(), found.untyped_storage().nbytes(), found.requires_grad,
-            getattr(found, "constant", None) is not None,
-        )  # fmt: skip
-    if isinstance(found, list | tuple):
-        return [value(one) for one in found]
-    return repr(found)
-
-
-def note(key: str, found: Any) -> Any:
-    if key == "from_node":
-        return [(source.name, source.target, source.pass_name) for source in found]
-    if key == "nn_module_stack":
-        return repr(found)
-    return value(found) if key in {"val", "tensor_meta"} else type(found).__name__
-
-
-def nodes(module: torch.fx.GraphModule) -> list[Any]:
-    return [
-        (
-            node.op, node.name, str(node.target), repr(node.args), repr(node.kwargs),
-            [(key, note(key, found)) for key, found in node.meta.items() if key not in _COUNTS],
-        )
-        for node in module.graph.nodes
-    ]  # fmt: skip
+NEW = {
+    "operator-memory", "lean-retrace", "signature-maps", "literal-lists", "functional-memory",
+    "verified-graphs", "quick-dead-code", "short-stacks",
+}  # fmt: skip
 
 
 def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:
@@ -61,7 +32,7 @@ def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:
 
     def call(self: Any, module: Any) -> Any:
         result = stock(self, module)
-        found.append((type(self).__name__, nodes(result.graph_module)))
+        found.append((type(self).__name__, programs.nodes(result.graph_module)))
         return result
 
     with applied(ids), replaced(pass_base._ExportPassBase, "call", call):
@@ -83,7 +54,7 @@ def test_that_every_retrace_gives_the_same_names_arguments_and_metadata(case: st
 def without_history(module: torch.fx.GraphModule) -> list[Any]:
     return [
         (*node[:-1], [entry for entry in node[-1] if entry[0] not in {"from_node", "tensor_meta"}])
-        for node in nodes(module)
+        for node in programs.nodes(module)
     ]
 
 

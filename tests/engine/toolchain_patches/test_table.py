@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from workbench.engine.toolchain_patches import gate, patching
+from workbench.engine.toolchain_patches.constant_values import PINS as CONSTANT_PINS
+from workbench.engine.toolchain_patches.functional_memory import PINS as FUNCTIONAL_PINS
+from workbench.engine.toolchain_patches.fx_graphs import DEAD_CODE_PINS, STACK_PINS
 from workbench.engine.toolchain_patches.lean_retrace import PINS as RETRACE_PINS
 from workbench.engine.toolchain_patches.operator_memory import PINS as MEMORY_PINS
 from workbench.engine.toolchain_patches.operator_memory import UNREAD
 from workbench.engine.toolchain_patches.signature_maps import PINS as SIGNATURE_PINS
 from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
+from workbench.engine.toolchain_patches.verified_graphs import PINS as VERIFIED_PINS
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -156,7 +160,11 @@ def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> Non
 
 
 def test_that_the_pinned_functions_have_the_source_they_had() -> None:
-    pins = (*MEMORY_PINS, *RETRACE_PINS, *SIGNATURE_PINS, *(pin for _, pin in UNREAD.values()))
+    own = (
+        CONSTANT_PINS, DEAD_CODE_PINS, STACK_PINS, MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS,
+        SIGNATURE_PINS, VERIFIED_PINS,
+    )  # fmt: skip
+    pins = (*(pin for some in own for pin in some), *(pin for _, pin in UNREAD.values()))
     assert patching.changed(pins) == ()
 
 

@@ -22,7 +22,6 @@ import operator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from workbench.engine.toolchain_patches.fx_graphs import LITERALS
 from workbench.engine.toolchain_patches.patching import changed, hold, replaced
@@ -58,22 +57,22 @@ def idle_retraces() -> Iterator[None]:
     if not hold("The skipping of idle retraces", PINS):
         yield
         return
-    graphs = _SettledGraphs()
+    graph = _SettledGraph()
     stock = _ExportPassBase.call
 
     def call(self: Any, graph_module: Any) -> Any:
-        if graphs.is_settled(graph_module, self) and _is_idle(self, graph_module.graph):
+        if graph.is_settled(graph_module, self) and _is_idle(self, graph_module.graph):
             return PassResult(graph_module, True)
         result = stock(self, graph_module)
-        graphs.note(graph_module, result.graph_module, self)
+        graph.note(graph_module, result.graph_module, self)
         return result
 
     with replaced(_ExportPassBase, "call", call):
         yield
 
 
-class _SettledGraphs:
-    """The graphs that a retrace gave as it got them, and how they were then."""
+class _SettledGraph:
+    """The graph that a retrace gave last as it got it, and how it was then."""
 
     def __init__(self) -> None:
         from executorch.backends.arm._passes.arm_pass import ArmPass
@@ -82,23 +81,24 @@ class _SettledGraphs:
         from executorch.exir.dialects.edge._ops import EdgeOpOverload
         from torch._ops import OpOverload
 
-        self._states: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
+        # The last one alone: the state holds the whole graph.
+        self._settled: tuple[Any, tuple[Any, ...]] | None = None
         self._operators = frozenset((OpOverload, EdgeOpOverload, BackendOpOverload))
-        self._arm = ArmPass
+        self._arm, self._comparison = ArmPass, _Comparison()
         self._specification = TosaLoweringContext.tosa_spec_var
 
     def is_settled(self, module: Any, graph_pass: Any) -> bool:
         """Return whether ``module`` is as a retrace of this kind left it."""
-        state = self._states.get(module)
-        if state is None:
+        if self._settled is None or self._settled[0] is not module:
             return False
-        now = self._state(module, graph_pass)
+        now, state = self._state(module, graph_pass), self._settled[1]
         return len(now) == len(state) and all(map(operator.is_, now, state))
 
     def note(self, before: Any, after: Any, graph_pass: Any) -> None:
         """Keep the state of ``after`` if the retrace of ``before`` gave the same graph."""
-        if self._is_plain(after.graph) and _is_same(before.graph, after.graph):
-            self._states[after] = self._state(after, graph_pass)
+        self._settled = None
+        if self._is_plain(after.graph) and self._comparison.is_same(before.graph, after.graph):
+            self._settled = after, self._state(after, graph_pass)
 
     def _state(self, module: Any, graph_pass: Any) -> tuple[Any, ...]:
         """Return everything that a retrace reads, to be compared by identity."""
@@ -122,62 +122,78 @@ class _SettledGraphs:
         )
 
 
-def _is_same(graph: Any, other: Any) -> bool:
-    """Return whether two graphs are equal, but for the history of their nodes."""
-    if len(graph.nodes) != len(other.nodes):
+class _Comparison:
+    """Whether two graphs are equal, but for the history of their nodes."""
+
+    def __init__(self) -> None:
+        from torch._subclasses.fake_tensor import FakeTensor
+        from torch.fx import Node
+
+        self._node, self._tensor = Node, FakeTensor
+
+    def is_same(self, graph: Any, other: Any) -> bool:
+        """Return whether names, operators, arguments and metadata of all nodes are equal."""
+        return len(graph.nodes) == len(other.nodes) and all(
+            one.name == two.name
+            and one.op == two.op
+            and one.target == two.target
+            and self._is_same_argument(one.args, two.args)
+            and self._is_same_argument(one.kwargs, two.kwargs)
+            and self._is_same_metadata(one.meta, two.meta)
+            for one, two in zip(graph.nodes, other.nodes, strict=True)
+        )
+
+    def _is_same_argument(self, one: Any, two: Any) -> bool:
+        kind = type(one)
+        if one is two or kind is not type(two):
+            return one is two
+        if kind is self._node or kind in LITERALS:
+            return bool(one.name == two.name if kind is self._node else _exact(one) == _exact(two))
+        if isinstance(one, (list, tuple)):
+            if LITERALS.issuperset(map(type, one)):
+                return _is_same_row(one, two)
+            return len(one) == len(two) and all(map(self._is_same_argument, one, two))
+        if isinstance(one, dict):
+            return list(one) == list(two) and self._is_same_argument(
+                tuple(one.values()), tuple(two.values())
+            )
         return False
-    return all(
-        one.name == two.name
-        and one.op == two.op
-        and one.target == two.target
-        and _is_same_argument(one.args, two.args)
-        and _is_same_argument(one.kwargs, two.kwargs)
-        and _is_same_metadata(one.meta, two.meta)
-        for one, two in zip(graph.nodes, other.nodes, strict=True)
-    )
+
+    def _is_same_metadata(self, one: dict[str, Any], two: dict[str, Any]) -> bool:
+        if [key for key in one if key not in _HISTORY] != [
+            key for key in two if key not in _HISTORY
+        ]:
+            return False
+        return all(
+            self._is_same_value(value, two[key]) if key == "val" else value is two[key]
+            for key, value in one.items()
+            if key not in _HISTORY and key != "tensor_meta"
+        )
+
+    def _is_same_value(self, one: Any, two: Any) -> bool:
+        """Return whether two fake values have the same shape, type and layout."""
+        kind = type(one)
+        if kind is not type(two):
+            return False
+        if kind is self._tensor:
+            # Symbolic sizes have no value to compare.
+            static = all(type(size) is int for size in (*one.shape, *one.stride()))
+            return static and _traits(one) == _traits(two)
+        if isinstance(one, (list, tuple)):
+            return len(one) == len(two) and all(map(self._is_same_value, one, two))
+        return kind in LITERALS and bool(one == two)
 
 
-def _is_same_argument(one: Any, two: Any) -> bool:
-    from torch.fx import Node
-
-    kind = type(one)
-    if kind is not type(two):
+def _is_same_row(one: Any, two: Any) -> bool:
+    """Return whether two lists of literals are equal, signs of zeros and types included."""
+    if one != two or list(map(type, one)) != list(map(type, two)):
         return False
-    if kind is Node:
-        return bool(one.name == two.name)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(_is_same_argument, one, two))
-    if isinstance(one, dict):
-        return list(one) == list(two) and all(map(_is_same_argument, one.values(), two.values()))
-    if kind is float:
-        return bool(one.hex() == two.hex())
-    return one is two or (kind in LITERALS and one == two)
+    return 0.0 not in one or list(map(_exact, one)) == list(map(_exact, two))
 
 
-def _is_same_metadata(one: dict[str, Any], two: dict[str, Any]) -> bool:
-    if [key for key in one if key not in _HISTORY] != [key for key in two if key not in _HISTORY]:
-        return False
-    return all(
-        _is_same_value(value, two[key]) if key == "val" else value is two[key]
-        for key, value in one.items()
-        if key not in _HISTORY and key != "tensor_meta"
-    )
-
-
-def _is_same_value(one: Any, two: Any) -> bool:
-    """Return whether two fake values have the same shape, type and layout."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    kind = type(one)
-    if kind is not type(two):
-        return False
-    if kind is FakeTensor:
-        # Symbolic sizes have no value to compare.
-        static = all(type(size) is int for size in (*one.shape, *one.stride()))
-        return static and _traits(one) == _traits(two)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(_is_same_value, one, two))
-    return kind in LITERALS and bool(one == two)
+def _exact(value: Any) -> Any:
+    """Return a literal so that -0.0 differs from 0.0."""
+    return value.hex() if type(value) is float else value
 
 
 def _traits(tensor: Any) -> tuple[Any, ...]:

@@ -33,8 +33,6 @@ from workbench.engine.toolchain_patches.patching import changed, hold, replaced
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Call = Callable[[], Any]
-
 NAMESPACES = frozenset(("aten", "quantized_decomposed", "dim_order_ops", "tosa"))
 
 # Positions of arguments that the meta function of an operator does not read, and that function.
@@ -107,7 +105,7 @@ def cached_shapes() -> Iterator[None]:
 
     library = torch.ops.quantized_decomposed
     pure = {
-        op: _unread(op)
+        op: unread_arguments(op)
         for op in (
             library.quantize_per_tensor.default,
             library.dequantize_per_tensor.default,
@@ -138,7 +136,7 @@ def cached_shapes() -> Iterator[None]:
         yield
 
 
-class _UnfitError(Exception):
+class UnfitError(Exception):
     """An argument or a result that is not remembered."""
 
 
@@ -179,7 +177,7 @@ class _Several:
         return self.kind([part.made() for part in self.parts])
 
 
-def _maker(unsafe_data: bool) -> Callable[[_Tensor], Any]:
+def maker(unsafe_data: bool) -> Callable[[_Tensor], Any]:
     """Return a function that makes fake tensors.
 
     Args:
@@ -228,12 +226,12 @@ class _Memory:
         # A delegate runs a program of such operators, which nothing changes after it was made.
         self._unread_of: dict[Any, frozenset[int] | None] = {executorch_call_delegate: frozenset()}
         self._held: dict[tuple[int, int], Any] = {}
-        self._keys = _Keys()
+        self._keys = Keys()
         self._fake = torch._C._TorchDispatchModeKey.FAKE
         self._specification = TosaLoweringContext.tosa_spec_var
         self._shapes = TosaLoweringContext.shape_env_var
         self._pre_dispatch_modes = mode_stack_state_for_pre_dispatch().count
-        self._makers = {unsafe: _maker(unsafe) for unsafe in (False, True)}
+        self._makers = {unsafe: maker(unsafe) for unsafe in (False, True)}
         self._torch, self._c = torch, torch._C
 
     def call(self, op: Any, stock: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -241,13 +239,13 @@ class _Memory:
         try:
             key, mode = self._key(op, args, kwargs)
             known = self._results.get(key)
-        except (_UnfitError, TypeError):
+        except (UnfitError, TypeError):
             return stock(op, *args, **kwargs)
         if known is not None:
             return known.made()
         result = stock(op, *args, **kwargs)
-        with suppress(_UnfitError):
-            self._results[key] = _described(result, mode, (args, kwargs), self._makers)
+        with suppress(UnfitError):
+            self._results[key] = described_result(result, mode, (args, kwargs), self._makers)
         return result
 
     def _key(self, op: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -255,24 +253,15 @@ class _Memory:
         try:
             unread = self._unread_of[op]
         except KeyError:
-            unread = self._unread_of[op] = _unread(op)
+            unread = self._unread_of[op] = unread_arguments(op)
         modes = c._len_torch_dispatch_stack()
         if unread is None or modes > 1 or c._len_torch_function_stack():
-            raise _UnfitError
+            raise UnfitError
         mode = c._get_dispatch_mode(self._fake) if modes else _mode_of(args)
         if mode is None or c._is_any_autocast_enabled() or self._pre_dispatch_modes():
-            raise _UnfitError
+            raise UnfitError
         arguments = self._keys.of_arguments(args, kwargs, mode, unread)
-        # Which dispatch keys are on or off; the device of tensors made without one.
-        switches = (
-            c._dispatch_tls_local_include_set().raw_repr(),
-            c._dispatch_tls_local_exclude_set().raw_repr(),
-            c.is_grad_enabled(),
-            c.is_inference_mode_enabled(),
-            self._torch.get_default_dtype(),
-            c._get_default_device(),
-        )
-        return (op, mode, modes, arguments, switches, self._context()), mode
+        return (op, mode, modes, arguments, switches(self._torch), self._context()), mode
 
     def _context(self) -> tuple[int, int]:
         """Return what of TOSA is in force, by identity.
@@ -287,7 +276,21 @@ class _Memory:
         return context
 
 
-def _unread(op: Any) -> frozenset[int] | None:
+def switches(torch: Any) -> tuple[Any, ...]:
+    """Return the settings of torch that a result depends on besides the arguments of the call."""
+    c = torch._C
+    # Which dispatch keys are on or off; the device of tensors made without one.
+    return (
+        c._dispatch_tls_local_include_set().raw_repr(),
+        c._dispatch_tls_local_exclude_set().raw_repr(),
+        c.is_grad_enabled(),
+        c.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        c._get_default_device(),
+    )
+
+
+def unread_arguments(op: Any) -> frozenset[int] | None:
     """Return which arguments ``op`` does not read, or None if it is not remembered."""
     import torch
 
@@ -322,15 +325,20 @@ def _mode_of(args: Any) -> Any:
     return next((one.fake_mode for one in args if type(one) is FakeTensor), None)
 
 
-class _Keys:
-    """What of an argument a result depends on."""
+class Keys:
+    """What of an argument a result depends on.
 
-    def __init__(self) -> None:
+    Args:
+        with_shapes: Whether tensors of another shape or layout in memory have other keys.
+    """
+
+    def __init__(self, with_shapes: bool = True) -> None:
         import torch
         from executorch.exir.lowered_backend_module import LoweredBackendModule
         from torch._subclasses.fake_tensor import FakeTensor
         from torch.fx.immutable_collections import immutable_list
 
+        self._with_shapes = with_shapes
         self._delegate = LoweredBackendModule
         self._delegates: dict[int, Any] = {}
         self._tensor = FakeTensor
@@ -373,7 +381,7 @@ class _Keys:
             # Held, so that no other takes its place in memory.
             self._delegates[id(value)] = value
             return kind, id(value)
-        raise _UnfitError
+        raise UnfitError
 
     def _of_tensor(self, value: Any, mode: Any) -> Any:
         if (
@@ -386,7 +394,9 @@ class _Keys:
             or value.is_neg()
             or value.is_inference()
         ):
-            raise _UnfitError
+            raise UnfitError
+        if not self._with_shapes:
+            return value.dtype, value.fake_device
         # A symbolic size cannot be hashed, which the caller takes for unfit.
         return (
             value.shape,
@@ -402,7 +412,7 @@ class _Keys:
             return kind
         if kind in self._lists and LITERALS.issuperset(map(type, value)):
             return self._lists[kind], len(value)
-        raise _UnfitError
+        raise UnfitError
 
 
 def _exact(value: Any) -> Any:
@@ -410,13 +420,13 @@ def _exact(value: Any) -> Any:
     return value.hex() if type(value) is float else value
 
 
-def _described(
+def described_result(
     result: Any, mode: Any, arguments: Any, makers: dict[bool, Callable[[_Tensor], Any]]
 ) -> _Tensor | _Numbers | _Several:
     """Return what ``result`` is made from again.
 
     Raises:
-        _UnfitError: It is not remembered.
+        UnfitError: It is not remembered.
     """
     if type(result) is list and result and all(type(one) is int for one in result):
         return _Numbers(tuple(result))
@@ -428,7 +438,7 @@ def _described(
     )
     own = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(own)) < len(own) or _storages(arguments).intersection(own):
-        raise _UnfitError
+        raise UnfitError
     return _Several(type(result), parts) if several else parts[0]
 
 
@@ -437,20 +447,20 @@ def _described_tensor(tensor: Any, mode: Any, make: Callable[[_Tensor], Any]) ->
     from torch._subclasses.fake_tensor import FakeTensor
 
     if type(tensor) is not FakeTensor or tensor.fake_mode is not mode:
-        raise _UnfitError
+        raise UnfitError
     attributes = dict(vars(tensor))
     plain = all(
         value is None or name in ("fake_mode", "_fake_device") for name, value in attributes.items()
     )
     odd = tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.storage_offset()
     if not plain or odd or tensor.layout is not torch.strided:
-        raise _UnfitError
+        raise UnfitError
     shape, stride = tuple(tensor.shape), tuple(tensor.stride())
     if not all(type(one) is int for one in shape + stride):
-        raise _UnfitError
+        raise UnfitError
     described = _Tensor(shape, stride, tensor.dtype, tensor.fake_device, attributes, make)
     if described.made().untyped_storage().nbytes() != tensor.untyped_storage().nbytes():
-        raise _UnfitError
+        raise UnfitError
     return described
 
 

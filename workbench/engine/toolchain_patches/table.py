@@ -2,73 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Literal
-
+from workbench.engine.toolchain_patches.constant_values import quick_constants
 from workbench.engine.toolchain_patches.decompositions import (
     skip_decomposition,
     skip_functionalization,
 )
+from workbench.engine.toolchain_patches.functional_memory import functional_memory
 from workbench.engine.toolchain_patches.fx_graphs import (
     lazy_recompile,
     literal_lists,
     pytree_map,
+    quick_dead_code,
     shared_provenance,
+    short_stacks,
 )
 from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
+from workbench.engine.toolchain_patches.patch import Patch
 from workbench.engine.toolchain_patches.signature_maps import ENTRIES, PROPERTIES, signature_maps
-from workbench.toolchain_versions import PROVEN
-
-# acceleration: the same result in less time. correction: another result than stock, where stock
-# has a defect. interception: reads what the toolchain computes and does not return.
-# interpreter: a setting of Python itself.
-Kind = Literal["acceleration", "correction", "interception", "interpreter"]
-
-# What happens with other versions than the proven ones. stock: the patch is not applied.
-# refused: it is applied while its attributes exist; the program ends with a sentence if not.
-Otherwise = Literal["stock", "refused"]
-
-Apply = Callable[[], AbstractContextManager[None]]
+from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 
 _VELA = {"ethos-u-vela": "5.1.0", "executorch": "1.5.1"}
-
-
-@dataclass(frozen=True)
-class Patch:
-    """One change to a third-party library.
-
-    Attributes:
-        id: What it is called in code and logs.
-        title: What it does, in a few words.
-        kind: See ``Kind``.
-        patches: Attributes it replaces, as ``module:Class.attribute``.
-        what: One sentence that says what is different.
-        why_safe: One sentence that says why results are right nevertheless.
-        otherwise: See ``Otherwise``.
-        proven: Versions it was proven with, by package.
-        apply: Switches it on for lowering; None for a patch with a function of its own.
-        pins: The functions it was written for, each with the digest of its source; with another
-            source it is not applied.
-    """
-
-    id: str
-    title: str
-    kind: Kind
-    patches: tuple[str, ...]
-    what: str
-    why_safe: str
-    otherwise: Otherwise = "stock"
-    proven: dict[str, str] = field(default_factory=lambda: PROVEN[0])
-    apply: Apply | None = None
-    pins: tuple[tuple[str, str], ...] = ()
-
-
 _FX = "torch.fx"
 _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
@@ -158,6 +115,34 @@ PATCHES: tuple[Patch, ...] = (
         apply=pytree_map,
     ),
     Patch(
+        "quick-dead-code", "Look for side effects of unread nodes only", "acceleration",
+        (f"{_FX}.graph:Graph.eliminate_dead_code",),
+        "The removal of dead code does not ask nodes that are read for side effects.",
+        "What is read is never removed, whatever the answer is.",
+        apply=quick_dead_code,
+    ),
+    Patch(
+        "short-stacks", "Format the frames that are noted", "acceleration",
+        tuple(
+            f"{name}:traceback"
+            for name in (
+                "executorch.backends.arm._passes.arm_pass",
+                "executorch.backends.arm._passes.arm_pass_utils",
+                "executorch.backends.transforms.aten_to_dialect_pass",
+            )
+        ),
+        "A pass that notes its caller in a node does not format the rest of the stack.",
+        "The entry that is noted is the same; the others were thrown away.",
+        apply=short_stacks,
+    ),
+    Patch(
+        "quick-constants", "Compute quantized weights without wide integers", "acceleration",
+        ("torchao.quantization.pt2e.constant_fold:ConstantFolder.call_function",),
+        "The folding of constants dequantizes weights whose zero points are zero directly.",
+        "An integer less zero is that integer, and has the same float from 8 or 64 bits.",
+        apply=quick_constants,
+    ),
+    Patch(
         "cached-shapes", "Remember shapes of quantized values", "acceleration",
         (
             "torch._subclasses.fake_tensor:FakeTensorMode._validate_cache_key",
@@ -190,6 +175,13 @@ PATCHES: tuple[Patch, ...] = (
         apply=operator_memory,
     ),
     Patch(
+        "functional-memory", "Remember operators of a decomposition", "acceleration",
+        (f"{_PROGRAM}.run_decompositions", f"{_FX}.interpreter:Interpreter.call_function"),
+        "An operator of a functional program is not wrapped and unwrapped again for each call.",
+        "Without changes in place it becomes the node that it became before, with a new result.",
+        apply=functional_memory,
+    ),
+    Patch(
         "lean-retrace", "Retrace with less work for each node", "acceleration",
         (
             f"{_PASSES}._fx",
@@ -206,6 +198,13 @@ PATCHES: tuple[Patch, ...] = (
         "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
         "A retrace follows from its graph and its pass; this one gave the same graph before.",
         apply=idle_retraces,
+    ),
+    Patch(
+        "verified-graphs", "Verify a graph once", "acceleration",
+        ("torch._export.verifier:Verifier._check_graph_module",),
+        "A graph that passed its check and has not changed since is not checked again.",
+        "A check changes nothing, and follows from its settings and the nodes of the graph.",
+        apply=verified_graphs,
     ),
     Patch(
         "signature-maps", "Remember the maps of a signature", "acceleration",
