@@ -145,6 +145,8 @@ def workbench(qtbot, qapp, engines, notices):
     made.settings.lower_ahead = False
     made.notices.posted.connect(notices.posted.append)
     made.start(None)
+    # Of the screen of 800 x 800 the panels would be stacked.
+    made.window.resize(1040, 800)
     qtbot.waitExposed(made.window)
     yield made
     made.stop()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QKeySequence, QShortcut
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QKeySequence, QShortcut
 from PySide6.QtWidgets import QToolTip, QVBoxLayout, QWidget
 
 from ui.shared.labels import literal
@@ -146,6 +146,7 @@ class Chart(QWidget):
         # Half of the topmost tick label is above the axis.
         self.plot.layout.setContentsMargins(1, _TICK_PX // 2 + 1, 1, 1)
         self.view.scene().sigMouseMoved.connect(self._on_mouse_moved)
+        self.box.sigResized.connect(self._show_labels)
         if is_log:
             self.box.sigRangeChanged.connect(self._show_log_ticks)
             self.box.sigResized.connect(self._show_log_ticks)
@@ -161,7 +162,8 @@ class Chart(QWidget):
             axis.setTextPen(pen(theme.muted))
             axis.setStyle(tickFont=font, tickLength=4, autoExpandTextSpace=True)
             style = {"color": theme.muted, "font-size": f"{_TICK_PX}px"}
-            axis.setLabel(escape(text), siPrefixEnableRanges=(), **style)
+            shown = self._fitting(side, text)
+            axis.setLabel(escape(shown), siPrefixEnableRanges=(), **style)
         self.restyle(theme)
 
     def restyle(self, theme: Theme) -> None:
@@ -179,8 +181,7 @@ class Chart(QWidget):
         """Set the label of an axis."""
         if self.labels[side] != text:
             self.labels[side] = text
-            axis = self.plot.getAxis(side)
-            axis.setLabel(escape(text), siPrefixEnableRanges=(), **axis.labelStyle)
+            self._show_label(side)
 
     def reach(self) -> tuple[float, float, float, float]:
         """Return the visible range: left, right, bottom, top."""
@@ -204,6 +205,25 @@ class Chart(QWidget):
         """Show x values from ``low`` to ``high`` and limit panning to them."""
         self.box.setLimits(xMin=low, xMax=high, minXRange=min(3.0, high - low))
         self.box.setXRange(low, high, padding=0)
+
+    def _show_labels(self, *_: object) -> None:
+        for side in self.labels:
+            self._show_label(side)
+
+    def _show_label(self, side: str) -> None:
+        axis, shown = self.plot.getAxis(side), escape(self._fitting(side, self.labels[side]))
+        if axis.labelText != shown:
+            axis.setLabel(shown, siPrefixEnableRanges=(), **axis.labelStyle)
+
+    def _fitting(self, side: str, text: str) -> str:
+        """Return as much of the label of an axis as fits beside it: parts end at commas."""
+        font = QFont(self.font())
+        font.setPixelSize(_TICK_PX)
+        room = self.box.height() if side == "left" else self.box.width()
+        metrics = QFontMetricsF(font)
+        while ", " in text and metrics.horizontalAdvance(text) > room:
+            text = text.rpartition(", ")[0]
+        return text
 
     def _show_log_ticks(self, *_: object) -> None:
         left, right, bottom, top = self.reach()

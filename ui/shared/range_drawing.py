@@ -98,12 +98,17 @@ def legend_of(theme: Theme, labels: Iterable[str]) -> str:
     for label in dict.fromkeys(labels):
         colours.setdefault(theme.precision_colour(label), []).append(words.get(label, label))
     marks = [
-        f'<span style="color:{colour}">\u25a0</span> {", ".join(names)}'
+        f'<span style="color:{colour}">\u25a0</span>\u00a0{_unbroken(", ".join(names))}'
         for colour, names in colours.items()
     ]
     marks += [
-        "pale: min to max", "solid: 99.8 % of values",
-        f'<span style="color:{theme.text}">\u2500</span> grid ends',
-        f'<span style="color:{theme.bad}">\u2500</span> one step',
+        _unbroken("pale: min to max"), _unbroken("solid: 99.8 % of values"),
+        f'<span style="color:{theme.text}">\u2500</span>{_unbroken(" grid ends")}',
+        f'<span style="color:{theme.bad}">\u2500</span>{_unbroken(" one step")}',
     ]  # fmt: skip
     return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"
+
+
+def _unbroken(text: str) -> str:
+    """Return a text that no line break divides."""
+    return text.replace(" ", "\u00a0")

@@ -59,6 +59,7 @@ class SplitOrTabs(QWidget):
         self._split = QSplitter(Qt.Orientation.Horizontal, self)
         self.tabs = Tabs(self)
         self.tabs.hide()
+        self.tabs.currentChanged.connect(self.updateGeometry)
         for number, (_, part) in enumerate(self._parts):
             self._split.addWidget(part)
             self._split.setStretchFactor(number, widths[number])
@@ -86,10 +87,16 @@ class SplitOrTabs(QWidget):
             self._arrange(self.is_split)
 
     def minimumSizeHint(self) -> QSize:
-        """Return the minimum of the tabs, so that the parts may come to stand in them."""
+        """Return the minimum of the tabs, so that the parts may come to stand in them.
+
+        It is as high as the part that is shown; tabs behind it may need more.
+        """
         hints = [part.minimumSizeHint() for _, part in self._parts]
-        bar = self.tabs.tabBar().minimumSizeHint().height()
-        return QSize(max(h.width() for h in hints), max(h.height() for h in hints) + bar)
+        width, bar = max(h.width() for h in hints), self.tabs.tabBar().minimumSizeHint().height()
+        shown = self.tabs.currentWidget()
+        if self.is_split or shown is None:
+            return QSize(width, max(h.height() for h in hints) + bar)
+        return QSize(width, shown.minimumSizeHint().height() + bar)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

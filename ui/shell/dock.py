@@ -169,3 +169,13 @@ def arrange(home: QMainWindow, state: QByteArray) -> None:
     home.restoreState(state)
     for bar in before:
         bar.hide()
+
+
+def tab_bars(home: QMainWindow) -> dict[str, QTabBar]:
+    """Return the visible tab bar above each dock that is in a tab group, by the dock's title.
+
+    Qt replaces tab bars when docks move: do not keep them.
+    """
+    direct = Qt.FindChildOption.FindDirectChildrenOnly
+    bars = [bar for bar in home.findChildren(QTabBar, options=direct) if not bar.isHidden()]
+    return {bar.tabText(number): bar for bar in bars for number in range(bar.count())}

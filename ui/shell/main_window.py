@@ -28,7 +28,7 @@ from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.tab_order import put_in_order, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
-from ui.shell.dock import Dock, arrange
+from ui.shell.dock import Dock, arrange, tab_bars
 from ui.shell.file_controller import WelcomePage
 from ui.shell.panels import FIRST, PANELS, WORKSPACES, PanelRow, WorkspaceId
 from ui.shell.pipeline_bar import PipelineBar
@@ -44,7 +44,11 @@ AREAS: dict[str, Qt.DockWidgetArea] = {
     "bottom": Qt.DockWidgetArea.BottomDockWidgetArea,
 }
 SIZE = (1600, 1000)
-LEAST = QSize(1024, 640)
+LEAST = QSize(840, 470)
+# Below this height the panels at the left are stacked, below this width those of both sides.
+_LOW_PX, _NARROW_PX = 600, 960
+# Least width of the left side at first.
+_SIDE_PX = 240
 DRAWER: tuple[PanelId, ...] = ("problems", "jobs", "log")
 # Parts of a saved layout beside the state of each area.
 _CURRENT, _WITHHELD = "workspace", "withheld"
@@ -94,9 +98,10 @@ class MainWindow(QMainWindow):
         self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
         self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
-        self._working = self._initial
         self.set_theme(context.theme)
         self.show_welcome()
+        # The first project shares the room of the window as it is then.
+        self._working = self._initial
 
     def show_welcome(self) -> None:
         """Show the welcome page and hide the panels."""
@@ -320,10 +325,28 @@ class MainWindow(QMainWindow):
         """Size the panels around the centre; in a small window they get a smaller share."""
         horizontal, vertical = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         docks, wide, high = self.docks, self.width(), self.height()
-        sides = [min(350, int(0.24 * wide)), min(310, int(0.2 * wide))]
+        self._stack_sides(is_low=high < _LOW_PX, is_narrow=wide < _NARROW_PX)
+        sides = [min(350, max(int(0.24 * wide), _SIDE_PX)), min(310, int(0.2 * wide))]
         self.resizeDocks([docks["modules"], docks["inspector"]], sides, horizontal)
         self.resizeDocks([docks["modules"], docks["rules"]], [470, 380], vertical)
         self.resizeDocks([docks["jobs"]], [min(200, int(0.22 * high))], vertical)
+
+    def _stack_sides(self, *, is_low: bool, is_narrow: bool) -> None:
+        """Stack the panels at the left in tabs in a low window, and those at the right too."""
+        modules, rules = self.docks["modules"], self.docks["rules"]
+        right = [self.docks["inspector"], self.docks["suggestions"]]
+        if is_low:
+            self.tabifyDockWidget(modules, rules)
+        elif rules in self.tabifiedDockWidgets(modules):
+            self.splitDockWidget(modules, rules, Qt.Orientation.Vertical)
+        if is_narrow:
+            for dock in right:
+                self.tabifyDockWidget(rules, dock)
+        elif right[0] in self.tabifiedDockWidgets(rules):
+            self.addDockWidget(AREAS["right"], right[0])
+            self.tabifyDockWidget(*right)
+        for dock in (right[0], rules if is_narrow and not is_low else modules):
+            dock.raise_()
 
     def _build_menus(self) -> None:
         menus = {title: self.menuBar().addMenu(title) for title in MENUS}
@@ -422,16 +445,18 @@ class MainWindow(QMainWindow):
         self._order_tabs()
 
     def _order_tabs(self) -> None:
-        """Let the Tab key go through the window as it is read: bars, left, middle, right, below.
-
-        The tabs of docks stay last: Qt deletes them at any time, which Python does not learn.
-        """
+        """Let the Tab key go through the window as it is read: bars, left, middle, right, below."""
         chain = reading_order(self.welcome)
         for part in (self.pipeline, self.scoreboard, self.rail):
             chain += reading_order(part)
-        for area in ("left", *self.workspaces.homes, "right", "bottom"):
+        middle = self.workspaces.homes.items()
+        for area, home in (("left", self), *middle, ("right", self), ("bottom", self)):
             docks = [self.docks[row.id] for row in PANELS if row.area == area]
+            bars = tab_bars(home)
             for dock in docks:
+                if (bar := bars.get(dock.windowTitle())) is not None:
+                    # The tabs of a group come before its first panel.
+                    chain.append(bar)
                 chain += dock.tab_stops()
         put_in_order([*chain, *self.notes.values(), *reading_order(self.statusBar())])
 

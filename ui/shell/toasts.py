@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
 from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QAbstractItemView,
     QAbstractSlider,
     QApplication,
     QComboBox,
@@ -31,6 +32,8 @@ _GAP_PX = 8
 # Room for the status bar, and for the bars at the top.
 _MARGIN_PX, _TOP_PX = 36, 120
 _MOST = 10_000
+# Time for panels to get their contents and places after they were shown.
+_SETTLED_MS = 150
 SHOWN = 3
 _STEP_PX = 12
 
@@ -173,6 +176,8 @@ class ToastHost(QObject):
         self._veil: _Veil | None = None
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self.raise_all)
+        self._later = QTimer(self, interval=_SETTLED_MS, singleShot=True)
+        self._later.timeout.connect(self._place)
         window.installEventFilter(self)
         notices.posted.connect(self._on_posted)
         notices.closed.connect(self._on_closed)
@@ -180,9 +185,10 @@ class ToastHost(QObject):
             self._on_posted(notice)
 
     def raise_soon(self, *_: object) -> None:
-        """Raise all toasts after the pending layout of the panels."""
+        """Raise all toasts, and move them off controls, after the pending layout of the panels."""
         if self._toasts:
             self._soon.start()
+            self._later.start()
 
     def raise_all(self) -> None:
         """Raise all toasts above the panels."""
@@ -211,16 +217,21 @@ class ToastHost(QObject):
         return QPoint(*min(covered, key=covered.__getitem__))
 
     def _controls(self) -> list[QRect]:
-        """Return the places of all visible buttons and fields, in the window."""
-        buttons = []
-        for kind in (QAbstractButton, QComboBox, QLineEdit, QAbstractSlider):
-            for widget in self._window.findChildren(kind):
-                region = widget.visibleRegion() if widget.isVisible() else QRegion()
-                if region.isEmpty() or self._is_in_a_toast(widget):
-                    continue
-                box = region.boundingRect()
-                buttons.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
-        return buttons
+        """Return the places of all visible buttons and fields, in the window.
+
+        Lists with the property ``keepClear`` count as well: they say more than the toast.
+        """
+        kinds = (QAbstractButton, QComboBox, QLineEdit, QAbstractSlider)
+        widgets = [widget for kind in kinds for widget in self._window.findChildren(kind)]
+        lists = self._window.findChildren(QAbstractItemView)
+        places = []
+        for widget in (*widgets, *(view for view in lists if view.property("keepClear"))):
+            region = widget.visibleRegion() if widget.isVisible() else QRegion()
+            if region.isEmpty() or self._is_in_a_toast(widget):
+                continue
+            box = region.boundingRect()
+            places.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
+        return places
 
     def _is_in_a_toast(self, widget: QWidget) -> bool:
         return any(toast.isAncestorOf(widget) for toast in self._toasts.values())

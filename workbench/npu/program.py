@@ -89,6 +89,7 @@ class Program:
         named: Mapping[str, memoryview] | None = None,
         cases: tuple[Case, ...] = (),
         *,
+        initial: Sequence[memoryview] = (),
         exact: bool = True,
     ) -> None:
         """Decode the delegates of a method.
@@ -98,12 +99,13 @@ class Program:
             constants: Constant buffers by their index.
             named: Data with names, of the program and of files beside it.
             cases: Test vectors.
+            initial: First contents of mutable buffers by their index.
             exact: Whether inputs must have the shapes of the method.
 
         Raises:
             WorkbenchError: a delegate is for another backend, or damaged.
         """
-        self._method, self._constants = method, constants
+        self._method, self._constants, self._initial = method, constants, initial
         self.inputs = tuple(_border(value, exact) for value in method.tensors(method.inputs))
         self.outputs = tuple(_border(value, exact) for value in method.tensors(method.outputs))
         self.cases = cases
@@ -131,7 +133,8 @@ class Program:
             WorkbenchError: an input does not fit; an operator is not simulated; a command of a
                 delegate cannot be carried out.
         """
-        run = _Run(self._method, self._constants, self.machines, options or Options(), operators)
+        data = (self._constants, self._initial)
+        run = _Run(self._method, data, self.machines, options or Options(), operators)
         return run.all(_checked(self.inputs, inputs))
 
 
@@ -141,12 +144,13 @@ class _Run:
     def __init__(
         self,
         method: Method,
-        constants: Sequence[memoryview],
+        data: tuple[Sequence[memoryview], Sequence[memoryview]],
         machines: Sequence[Machine],
         options: Options,
         operators: CpuOperators | None,
     ) -> None:
-        self._method, self._constants, self._machines = method, constants, machines
+        self._method, self._machines = method, machines
+        self._constants, self._initial = data
         self._options, self._operators = options, operators
         self._values: dict[int, Any] = {}
         # By planned address, the tensor that was written there last.
@@ -276,9 +280,10 @@ class _Run:
         return _from_memory(data, value.dtype, value.shape, value.dim_order)
 
     def _constant(self, value: Value) -> _Array:
-        if value.constant >= len(self._constants):
+        buffers = self._constants if value.memory_id < 0 else self._initial
+        if value.constant >= len(buffers):
             raise _damaged("a constant is read that the program does not have")
-        data = np.frombuffer(self._constants[value.constant], np.uint8)
+        data = np.frombuffer(buffers[value.constant], np.uint8)
         return _from_memory(data, value.dtype, value.shape, value.dim_order)
 
 
@@ -311,7 +316,7 @@ def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = N
         for case in program.cases
         if case.method == chosen.name
     )
-    return Program(chosen, program.constant_data, named, cases)
+    return Program(chosen, program.constant_data, named, cases, initial=program.initial_data)
 
 
 def _read(path: Path) -> bytes:

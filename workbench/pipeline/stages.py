@@ -64,7 +64,7 @@ STAGES: tuple[Stage, ...] = (
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 8,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 6, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 7, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
           ("name", "rules.listed", "calibration", "board"), ("executorch",), 8, _entry("package")),
 )  # fmt: skip

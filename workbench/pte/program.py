@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from workbench.errors import Place, failure
 from workbench.pte.flat import Data, Table, damaged
@@ -136,7 +137,9 @@ class VectorCase:
 class Program:
     """All of a ``.pte``. ``named`` are sizes of data with names [bytes].
 
-    ``constant_data`` and ``named_data`` are views of the file, ``cases`` the test vectors.
+    ``constant_data``, ``initial_data`` and ``named_data`` are views of the file, ``cases`` the test
+    vectors. ``constant`` of a value is an index of ``constant_data``, or of ``initial_data`` if the
+    value has a planned address: it is mutable then, and begins with these bytes.
     """
 
     version: int
@@ -146,6 +149,7 @@ class Program:
     segment_bytes: int
     test_cases: int = 0
     constant_data: tuple[memoryview, ...] = ()
+    initial_data: tuple[memoryview, ...] = ()
     named_data: dict[str, memoryview] = field(default_factory=dict)
     cases: tuple[VectorCase, ...] = ()
 
@@ -272,6 +276,7 @@ def _program(view: memoryview, cases: tuple[VectorCase, ...]) -> Program:
         segment_bytes=sum(size for _, size in segments.places),
         test_cases=len(cases),
         constant_data=constants,
+        initial_data=tuple(_initial(root, segments)),
         named_data=named,
         cases=cases,
     )
@@ -288,8 +293,18 @@ def _segments(view: memoryview, root: Table) -> _Segments:
 def _constants(root: Table, segments: _Segments) -> Iterator[memoryview]:
     yield from (buffer.bytes(0) for buffer in root.tables(2))
     parts = root.table(5)
-    if parts is None:
-        return
+    if parts is not None:
+        yield from _parts(parts, segments)
+
+
+def _initial(root: Table, segments: _Segments) -> Iterator[memoryview]:
+    """Yield the first contents of mutable buffers. Only the first group is in use."""
+    for parts in islice(root.tables(6), 1):
+        yield from _parts(parts, segments)
+
+
+def _parts(parts: Table, segments: _Segments) -> Iterator[memoryview]:
+    """Yield the parts of a segment; the first one is reserved and empty."""
     offsets = parts.numbers(1, "Q")
     if len(offsets) > 1:
         data = segments.take(parts.whole(0, "I"))

@@ -26,7 +26,7 @@ def test_that_the_peak_is_told_with_who_makes_it(memory):
 
 
 def test_that_every_tensor_of_the_memory_is_drawn_and_listed(memory):
-    assert memory.memory.currentText() == "Sram"
+    assert memory.memory.currentText() == "SRAM"
     assert [t.name for t in memory.plot.tensors] == ["x", "conv2d", "weights"]
     assert texts(memory, 4) == ["activation", "activation", "prefetched weights"]
 

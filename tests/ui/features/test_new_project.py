@@ -354,3 +354,49 @@ def test_that_a_created_project_runs_at_once(workbench, qtbot, folder):
     dialog = workbench.window.findChild(NewProjectDialog)
     qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: workbench.session.stage("package").state == "cached")
+
+
+@pytest.fixture
+def coded(parent, tmp_path):
+    """The dialog, and a folder with a model in Python and its weights."""
+    (tmp_path / "net.py").write_text("class Net:\n    def forward(self, x): ...\n")
+    (tmp_path / "best.safetensors").touch()
+    return NewProjectDialog("", parent), tmp_path
+
+
+def test_that_the_weights_beside_a_model_are_proposed(coded):
+    dialog, folder = coded
+    dialog.model.set_text(str(folder / "net.py"))
+    assert dialog.draft().weights == str(folder / "best.safetensors")
+    assert not dialog.weights.isHidden()
+    dialog.model.set_text(str(folder / "net.pt2"))
+    assert dialog.weights.isHidden()
+
+
+def test_that_no_weights_are_proposed_where_there_are_several(coded):
+    dialog, folder = coded
+    (folder / "last.ckpt").touch()
+    dialog.model.set_text(str(folder / "net.py"))
+    assert dialog.draft().weights == ""
+
+
+def test_that_weights_that_were_chosen_or_cleared_stay_so(coded):
+    dialog, folder = coded
+    dialog.model.set_text(str(folder / "net.py"))
+    dialog.weights.set_text("")
+    dialog.attribute.activated.emit(0)
+    assert dialog.draft().weights == ""
+    dialog.weights.set_text("own.pth")
+    (folder / "other").mkdir()
+    (folder / "other" / "net.py").write_text("class Net:\n    def forward(self, x): ...\n")
+    dialog.model.set_text(str(folder / "other" / "net.py"))
+    assert dialog.draft().weights == "own.pth"
+
+
+def test_that_proposed_weights_go_with_their_model(coded):
+    dialog, folder = coded
+    dialog.model.set_text(str(folder / "net.py"))
+    (folder / "other").mkdir()
+    (folder / "other" / "net.py").write_text("class Net:\n    def forward(self, x): ...\n")
+    dialog.model.set_text(str(folder / "other" / "net.py"))
+    assert dialog.draft().weights == ""

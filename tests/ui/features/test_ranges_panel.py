@@ -44,7 +44,7 @@ def test_that_a_running_calibration_is_told_in_place_of_ranges(opened, qtbot, en
 
 def test_that_ranges_say_where_they_come_from(panel):
     assert "8 samples of data.npz" in panel.origin.text()
-    assert "Measured on host" in panel.origin.text()
+    assert "measured on host" in panel.origin.text()
     assert not panel.warning.isVisible()
 
 

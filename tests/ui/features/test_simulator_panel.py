@@ -115,6 +115,7 @@ def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):
 
 
 def dialog_of(panel):
+    panel.parts.show_part(panel.machine)
     panel.machine.build.click()
     return panel.findChild(RunnerDialog)
 

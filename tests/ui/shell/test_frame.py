@@ -235,6 +235,16 @@ def test_that_toasts_cover_no_button(done, qtbot, workspace):
     assert covered == []
 
 
+def test_that_toasts_do_not_cover_the_problems(done, qtbot):
+    done.window.resize(1280, 720)
+    done.notices.success("Evaluate finished.", "Duration: 43 s.")
+    panel = done.window.reveal("problems")
+    qtbot.waitUntil(panel.table.isVisible)
+    (toast,) = toasts(done)
+    place = place_of(panel.table, done.window)
+    qtbot.waitUntil(lambda: not toast.geometry().intersects(place))
+
+
 def place_of(widget, window):
     region = widget.visibleRegion().boundingRect() if widget.isVisible() else QRect()
     return QRect(widget.mapTo(window, region.topLeft()), region.size())
@@ -264,10 +274,9 @@ def is_reached(widget):
 
 
 def tab_chain(window):
-    """Return the widgets that the Tab key visits after the button Run, but for tabs of docks."""
+    """Return the widgets that the Tab key visits after the button Run."""
     chain = [window.pipeline.run]
-    reached = [w for w in window.findChildren(QWidget) if not isinstance(w, QTabBar)]
-    following = {id(w): w for w in reached}
+    following = {id(w): w for w in window.findChildren(QWidget)}
     widget = chain[0].nextInFocusChain()
     while widget is not chain[0]:
         known = following.get(id(widget))
@@ -299,6 +308,28 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot, workspace
     )
 
 
+@pytest.mark.parametrize("name", ["ranges", "cost", "inspector"])
+def test_that_tabs_of_panels_come_before_the_panels(opened, qtbot, name):
+    window = opened.window
+    run_to(opened, qtbot, "")
+    for _ in range(3):
+        # Qt makes other tab bars.
+        window.docks[name].setFloating(True)
+        window.reset_layout()
+    window.reveal(name)
+
+    def follows_its_tabs():
+        chain = tab_chain(window)
+        bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
+        inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
+        return len(bars) == 1 and inside[:1] == [bars[0] + 1]
+
+    def is_shown_by(bar):
+        return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
+
+    qtbot.waitUntil(follows_its_tabs)
+
+
 def test_that_the_tab_key_moves_the_focus_along_the_chain(opened, qtbot):
     window = opened.window
     run_to(opened, qtbot, "")
@@ -320,9 +351,14 @@ def rows(panel):
 def test_that_tab_goes_through_a_panel_from_top_to_bottom(opened, qtbot, name):
     panel = opened.window.reveal(name)
     qtbot.waitUntil(panel.isVisible)
-    tops = [place.y() for place in rows(panel)]
-    # Controls of one line may differ in height.
-    assert all(after >= before - 12 for before, after in pairwise(tops))
+
+    def descends():
+        tops = [place.y() for place in rows(panel)]
+        # Controls of one line may differ in height.
+        return all(after >= before - 12 for before, after in pairwise(tops))
+
+    # A panel may arrange its parts anew when it knows its size.
+    qtbot.waitUntil(descends)
 
 
 def test_that_no_table_holds_the_tab_key(opened, qtbot):

@@ -57,6 +57,38 @@ def test_that_no_panel_scrolls_sideways_in_the_smallest_window(small, qtbot):
     assert not tree.horizontalScrollBar().isVisible()
 
 
+@pytest.mark.parametrize(("name", "stage"), [("accuracy", "evaluate"), ("simulator", "run")])
+def test_that_results_need_no_scrolling_in_the_smallest_window(small, qtbot, name, stage):
+    small.window.resize(1066, 666)
+    small.window.reset_layout()
+    panel = small.window.reveal(name)
+    qtbot.waitUntil(lambda: panel.has(stage))
+    area = small.window.docks[name].widget()
+    qtbot.waitUntil(panel.cards.isVisible)
+    qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
+
+
+def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, qtbot):
+    docks = small.window.docks
+    area = small.window.dockWidgetArea
+
+    def stacked():
+        return {dock.windowTitle() for dock in small.window.tabifiedDockWidgets(docks["modules"])}
+
+    assert not stacked()
+    # A screen of 1280 x 720 with a scale of 1.5.
+    small.window.resize(853, 480)
+    small.window.reset_layout()
+    assert stacked() == {"Rules", "Inspector", "Suggestions"}
+    assert (small.window.width() < 960, small.window.height() < 600) == (True, True)
+    qtbot.waitUntil(lambda: not docks["modules"].visibleRegion().isEmpty())
+    small.window.resize(1280, 720)
+    small.window.reset_layout()
+    assert not stacked()
+    assert area(docks["inspector"]) == area(docks["suggestions"]) != area(docks["modules"])
+    assert docks["suggestions"] in small.window.tabifiedDockWidgets(docks["inspector"])
+
+
 def test_that_search_fits_a_low_panel(small, qtbot):
     panel = small.window.reveal("search")
     qtbot.waitUntil(panel.isVisible)

@@ -23,9 +23,11 @@ def number(content, kind="int"):
     return Value(kind, content=content)
 
 
-def program(values, calls, inputs=(0,), outputs=(1,), *, kernels=(), delegates=(), constants=()):
+def program(
+    values, calls, inputs=(0,), outputs=(1,), *, kernels=(), delegates=(), constants=(), initial=()
+):
     method = Method("forward", tuple(values), inputs, outputs, kernels, delegates, tuple(calls), ())
-    return Program(method, constants)
+    return Program(method, constants, initial=initial)
 
 
 def ran(made, *inputs, operators=None, options=None):
@@ -165,6 +167,21 @@ def test_that_constants_are_read_by_their_number_and_in_their_order_in_memory():
 )  # fmt: skip
 def test_that_a_constant_that_is_not_there_is_refused(value):
     made = program([tensor(1), value], [], constants=(memoryview(b""), memoryview(bytes(6))))
+    with refused("program-damaged"):
+        ran(made, np.zeros(1, np.float32))
+
+
+def test_that_a_mutable_buffer_begins_with_its_first_content_and_not_with_a_constant():
+    constant, first = np.float32([1, 2]).tobytes(), np.float32([3, 4]).tobytes()
+    values = [tensor(1), tensor(2, constant=1, memory_id=1), tensor(2, constant=1)]
+    made = program(values, [], outputs=(1, 2), constants=(memoryview(b""), memoryview(constant)),
+                   initial=(memoryview(b""), memoryview(first)))  # fmt: skip
+    assert ran(made, np.zeros(1, np.float32)) == [[3, 4], [1, 2]]
+
+
+def test_that_a_mutable_buffer_without_content_is_refused():
+    values = [tensor(1), tensor(2, constant=1, memory_id=1)]
+    made = program(values, [], constants=(memoryview(b""), memoryview(bytes(8))))
     with refused("program-damaged"):
         ran(made, np.zeros(1, np.float32))
 

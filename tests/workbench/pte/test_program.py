@@ -166,6 +166,16 @@ def test_that_constants_and_data_lie_in_the_file_or_in_segments():
     assert read.segment_bytes == 17
 
 
+def test_that_the_first_contents_of_mutable_buffers_lie_in_a_segment_of_their_own():
+    root = {
+        0: ("I", 1), 1: [method()], 5: {0: ("I", 0), 1: ("Q", [0, 0])},
+        6: [{0: ("I", 1), 1: ("Q", [0, 0, 4])}],
+    }  # fmt: skip
+    read = decode(with_segments(root, b"constant", b"abcdefg"))
+    assert [bytes(c) for c in read.constant_data] == [b"", b"constant"]
+    assert [bytes(c) for c in read.initial_data] == [b"", b"abcd", b"efg"]
+
+
 def test_that_a_single_offset_is_no_constant():
     root = {0: ("I", 1), 1: [method()], 5: {0: ("I", 0), 1: ("Q", [0])}}
     assert decode(with_segments(root, b"abcdefg")).constants == ()

@@ -20,7 +20,7 @@ from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
-from ui.shared.labels import Label
+from ui.shared.labels import ElidedLabel, Label
 from ui.shared.quality_cards import (
     OutputTableModel,
     QualityTableModel,
@@ -144,7 +144,7 @@ class AccuracyPanel(ResultPanel):
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)
         top.setContentsMargins(8, 6, 8, 0)
-        top.setSpacing(6)
+        top.setSpacing(4)
         top.addWidget(_heading("Quantized vs. float", content))
         top.addWidget(self.data_note)
         top.addWidget(self.cards)
@@ -153,7 +153,8 @@ class AccuracyPanel(ResultPanel):
     def _built_tensors(self, parent: QWidget) -> QSplitter:
         bars = QWidget(parent)
         row = QHBoxLayout()
-        self.bars_note = _hint("", bars)
+        self.bars_note = ElidedLabel(bars)
+        self.bars_note.setObjectName("Hint")
         self.bars_note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         row.addWidget(self.bars_note, 1)
         row.addWidget(self.worst_first)
@@ -266,10 +267,4 @@ def _heading(text: str, parent: QWidget) -> Label:
     label = Label(text, parent)
     label.setObjectName("Subheading")
     label.setWordWrap(True)
-    return label
-
-
-def _hint(text: str, parent: QWidget) -> Label:
-    label = Label(text, parent)
-    label.setObjectName("Hint")
     return label

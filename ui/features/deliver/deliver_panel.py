@@ -31,6 +31,8 @@ from workbench.errors import Place
 from workbench.results import PackageResult
 
 COUNTED = "computed from the program"
+# Lines of the list of kernels before it scrolls, and the room around them [px].
+_KERNELS_SHOWN, _LIST_MARGIN_PX = 6, 8
 
 
 class DeliverablesView(QWidget):
@@ -53,9 +55,9 @@ class DeliverablesView(QWidget):
         row = QHBoxLayout()
         row.addWidget(self.kernel_note, 1, Qt.AlignmentFlag.AlignVCenter)
         row.addWidget(self.copy)
-        layout.addWidget(self.files, 3)
+        layout.addWidget(self.files, 1)
         layout.addLayout(row)
-        layout.addWidget(self.kernels, 2)
+        layout.addWidget(self.kernels)
 
     def render_package(self, package: PackageResult, theme: Theme, *, stale: bool) -> None:
         """Show deliverables. The owner fills the file model."""
@@ -75,6 +77,8 @@ class DeliverablesView(QWidget):
         self.kernels.clear()
         self.kernels.addItems(package.kernels)
         number = len(package.kernels)
+        lines = min(number, _KERNELS_SHOWN) * self.kernels.sizeHintForRow(0)
+        self.kernels.setFixedHeight(lines + 2 * self.kernels.frameWidth() + _LIST_MARGIN_PX)
         needed = f"Required kernels ({number})"
         none = "No kernels required; everything runs on the NPU."
         self.kernel_note.setText(package.note or (needed if number else none))

@@ -150,9 +150,6 @@ def _value(read: Callable[[VelaTotals], float]) -> Callable[[DeviceRow], float |
 
 
 DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
-    Column("Best", lambda r: r.best_in, None,
-           "In what the point is the best. Trade-off: no other point is at least as good in time, "
-           "SRAM and constants"),
     Column("Device", lambda r: f"{r.point.target.id}{'  (current)' if r.is_present else ''}"),
     Column("Memory mode", lambda r: option(r.point, "memory_mode")),
     Column("Time", _text(lambda t: t.inference_ms, milliseconds), _value(lambda t: t.inference_ms),
@@ -164,11 +161,14 @@ DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
            "Estimated by Vela"),
     Column("Constants [KiB]", _text(lambda t: t.flash_bytes, lambda v: kib(int(v))),
            _value(lambda t: t.flash_bytes), "Weights and commands, estimated by Vela"),
+    Column("Best", lambda r: r.best_in, None,
+           "In what the point is the best. Trade-off: no other point is at least as good in time, "
+           "SRAM and constants"),
+    Column("Board", lambda r: r.on_board or DASH, None,
+           "Whether the program fits the project's board: NPU, memory mode and SRAM"),
     Column("SRAM limit", lambda r: option(r.point, "arena_cache_bytes")),
     Column("Optimise", lambda r: option(r.point, "optimise")),
     Column("System configuration", lambda r: option(r.point, "system_config")),
-    Column("Board", lambda r: r.on_board or DASH, None,
-           "Whether the program fits the project's board: NPU, memory mode and SRAM"),
     Column("Remark", lambda r: r.point.problem or remark(r.point),
            meaning="Reason why a point was skipped, or a remark"),
 )  # fmt: skip

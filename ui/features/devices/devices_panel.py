@@ -9,6 +9,7 @@ import numpy as np
 import pyqtgraph as pg
 from pydantic import JsonValue
 from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QLineEdit,
@@ -142,7 +143,8 @@ NOTHING = (
     "family."
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
-_BARS = (3, 4)
+# Columns with bars, and the least width of table and plot side by side.
+_BARS, _WIDE_PX = (2, 3), 760
 _LIMITS_PX = 220
 
 
@@ -173,7 +175,7 @@ class DevicesPanel(Panel):
         self.map.figure_chosen.connect(self.heat.show_figure)
         self.map.cell_chosen.connect(self._on_cell_chosen)
         self._make_head()
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        self._split = split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.table)
         split.addWidget(self.plot)
         split.setSizes([620, 380])
@@ -181,6 +183,14 @@ class DevicesPanel(Panel):
         self.views.addTab(split, "Table and plot")
         self.views.addTab(self.map, "Heat map")
         self._make_pages()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the plot below the table where the panel is narrow."""
+        super().resizeEvent(event)
+        is_wide = self.width() >= _WIDE_PX
+        self._split.setOrientation(
+            Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
+        )
 
     def refresh(self) -> None:
         self.foreseen.refresh()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QPointF, QRectF, QSizeF
+from PySide6.QtCore import QObject, QPointF, QRectF
 
-from ui.features.graph.picture import Camera, fit
+from ui.features.graph.picture import Camera
 from workbench.graph.layout import HEADER
 
 if TYPE_CHECKING:
@@ -80,20 +80,25 @@ class GraphPlaces(QObject):
         self._target: Place | None = None
         self._reveal: frozenset[str] = frozenset()
         self._awaited: frozenset[str] = frozenset()
+        self._fits_next = False
         groups.leaving.connect(self._leave)
         groups.regrouped.connect(self._on_regrouped)
         groups.isolated_part.connect(self._on_isolated_part)
         groups.scene_shown.connect(self._on_scene_shown)
 
     def fit(self) -> None:
-        """Show the whole scene; of a very long scene the start at a readable scale."""
+        """Show the whole scene; of a very long scene the start at a readable scale.
+
+        While a layout is being computed, its scene is shown too when it is there.
+        """
+        self._fits_next = self._surface.is_waiting
         scene, size = self._surface.scene, self._surface.size()
         if scene is not None:
             self._leave()
             bounds = scene.bounds
             long = bounds.height() > 12 * size.height() or bounds.width() > 12 * size.width()
             least = SHOWN_SCALE if long else 0.0
-            self._surface.look(fit(bounds, size, least, scene.flow))
+            self._surface.look(self._surface.fitting(bounds, least, scene.flow))
 
     def here(self) -> Place:
         """Return the present place."""
@@ -153,11 +158,11 @@ class GraphPlaces(QObject):
         free = surface.area().adjusted(0, covered, 0, 0)
         if free.contains(whole) and surface.camera.scale >= SHOWN_SCALE:
             return
-        fits = fit(whole, surface.size(), SHOWN_SCALE)
+        fits = surface.fitting(whole, SHOWN_SCALE)
         scale = min(fits.scale, max(surface.camera.scale, 0.8))
         self._leave()
         target = whole if fits.scale > SHOWN_SCALE else rects[0]
-        surface.look(Camera(scale).centred(target, surface.size()))
+        surface.look(surface.centring(target, scale))
 
     def _leave(self) -> None:
         self._history.leave(self.here())
@@ -180,10 +185,10 @@ class GraphPlaces(QObject):
         surface, scene, camera = self._surface, self._surface.scene, place.camera
         if place.anchor and scene is not None:
             if not scene.has(place.anchor):
-                surface.look(fit(scene.bounds, surface.size(), SHOWN_SCALE))
+                surface.look(surface.fitting(scene.bounds, SHOWN_SCALE))
                 return
             middle = scene.rect(place.anchor).topLeft() + QPointF(camera.x, camera.y)
-            camera = Camera(camera.scale).centred(QRectF(middle, middle), surface.size())
+            camera = surface.centring(QRectF(middle, middle), camera.scale)
         surface.look(camera)
 
     def _on_regrouped(self) -> None:
@@ -198,12 +203,12 @@ class GraphPlaces(QObject):
         is_same = former is not None and former.hierarchy is scene.hierarchy
         is_other = former is not None and _kind(former) != _kind(scene)
         if former is None or (is_other and self._target is None):
-            surface.look(_first(scene, surface.size()))
+            surface.look(_first(scene, surface))
         elif is_same and self._target is None:
             self._keep_in_place(former, scene, anchor)
         if self._target is not None:
             self._land(self._target)
-        elif not surface.area().intersects(scene.bounds):
+        elif self._fits_next or not surface.area().intersects(scene.bounds):
             self.fit()
         self._target = None
         if self._reveal:
@@ -236,9 +241,9 @@ def _kind(scene: Scene) -> tuple[str, str, str]:
     return scene.hierarchy.snapshot.level, scene.hierarchy.shape, scene.flow
 
 
-def _first(scene: Scene, size: QSizeF) -> Camera:
+def _first(scene: Scene, surface: GraphSurface) -> Camera:
     """Return the camera of a new scene: legible, or all of a wrapped one that is nearly so."""
-    whole = fit(scene.bounds, size)
+    whole = surface.fitting(scene.bounds)
     if scene.flow == "wrapped" and whole.scale >= SHOWN_SCALE:
         return whole
-    return fit(scene.bounds, size, FIRST_SCALE, scene.flow)
+    return surface.fitting(scene.bounds, FIRST_SCALE, scene.flow)

@@ -19,8 +19,9 @@ from PySide6.QtGui import QPainter
 from ui.features.graph import painting
 from ui.features.graph.marks import Marks
 from ui.features.graph.navigation import joints
+from ui.features.graph.paint_overlays import has_map, map_strip
 from ui.features.graph.painting import Backing, GraphPainter, has_room
-from ui.features.graph.picture import Camera, Picture
+from ui.features.graph.picture import SMALLEST, Camera, Picture, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ui.features.graph.scene import Scene
     from ui.shared.theme import Theme
     from workbench.graph.compare import Difference
+    from workbench.graph.layout import Flow
 
 
 MOVE_MS = 170
@@ -48,13 +50,16 @@ class GraphSurface(QObject):
         current: The item with the keyboard focus.
         hovered: The item under the mouse.
         is_waiting: Whether a layout is being computed.
+        strip: The part of the widget beside the drawing for the minimap; empty if there is none.
         rest: Timer that repaints at full quality after the camera has stopped.
 
     Signals:
         scale_changed: the scale of the camera, 1 is full size.
+        room_changed: the drawing has another part of the widget.
     """
 
     scale_changed = Signal(float)
+    room_changed = Signal()
 
     def __init__(self, theme: Theme, widget: QWidget) -> None:
         super().__init__(widget)
@@ -65,6 +70,7 @@ class GraphSurface(QObject):
         self.current: str | None = None
         self.hovered: str | None = None
         self.is_waiting = False
+        self.strip = QRectF()
         self._widget = widget
         self._painter = GraphPainter(theme)
         self._backing = Backing(self._painter)
@@ -150,6 +156,7 @@ class GraphSurface(QObject):
         """Show another part of the scene."""
         is_scaled = camera.scale != self.camera.scale
         self.camera = camera
+        self.share_room()
         if is_scaled:
             self.scale_changed.emit(camera.scale)
         self.update()
@@ -169,6 +176,7 @@ class GraphSurface(QObject):
                 self.current = None
         self._motion.stop()
         self._progress, self._origins = 1.0, {}
+        self.share_room()
         self.update()
 
     def animate_from(self, former: Scene, dx: float, dy: float) -> None:
@@ -193,7 +201,7 @@ class GraphSurface(QObject):
             return None
         return Picture(
             self.scene, self.camera, self.size(), self.marks, self.selected, self.current,
-            self.hovered, self._joints, self._origins, self._progress,
+            self.hovered, self._joints, self._origins, self._progress, strip=self.strip,
         )  # fmt: skip
 
     def area(self) -> QRectF:
@@ -201,12 +209,28 @@ class GraphSurface(QObject):
         return self.camera.shown(self.size())
 
     def size(self) -> QSizeF:
-        """Return the size of the widget [px]."""
-        return QSizeF(self._widget.width(), self._widget.height())
+        """Return the size of the drawing, without the strip of the minimap [px]."""
+        return self._room(self.strip)
 
     def middle(self) -> QPointF:
-        """Return the scene position in the middle of the widget."""
-        return self.camera.to_scene(QPointF(self._widget.width() / 2, self._widget.height() / 2))
+        """Return the scene position in the middle of the drawing."""
+        return self.camera.to_scene(QRectF(QPointF(), self.size()).center())
+
+    def fitting(self, rect: QRectF, smallest: float = SMALLEST, flow: Flow = "down") -> Camera:
+        """Return the camera that shows all of a rectangle, as ``fit`` does, beside the minimap."""
+        camera = fit(rect, self._whole(), smallest, flow)
+        return fit(rect, self._room(self._strip_at(camera.scale)), smallest, flow)
+
+    def centring(self, rect: QRectF, scale: float) -> Camera:
+        """Return the camera of a scale that is centred on a rectangle, beside the minimap."""
+        return Camera(scale).centred(rect, self._room(self._strip_at(scale)))
+
+    def share_room(self) -> None:
+        """Give the minimap a strip of the widget, or the drawing all of it."""
+        strip = self._strip_at(self.camera.scale)
+        if strip != self.strip:
+            self.strip = strip
+            self.room_changed.emit()
 
     def paint(self) -> None:
         """Paint the widget."""
@@ -223,6 +247,25 @@ class GraphSurface(QObject):
             painter.setPen(self._painter.palette.accent.color())
             painter.drawRect(self._widget.rect().adjusted(0, 0, -1, -1))
         painter.end()
+
+    def _whole(self) -> QSizeF:
+        return QSizeF(self._widget.width(), self._widget.height())
+
+    def _strip_at(self, scale: float) -> QRectF:
+        """Return the strip of the minimap at a scale of the present scene."""
+        whole = self._whole()
+        if self.scene is None or not has_map(self.scene, whole, scale):
+            return QRectF()
+        return map_strip(self.scene, whole)
+
+    def _room(self, strip: QRectF) -> QSizeF:
+        """Return the size of the drawing beside a strip."""
+        whole = self._whole()
+        if strip.isEmpty():
+            return whole
+        if strip.x() == 0:
+            return QSizeF(whole.width(), strip.y())
+        return QSizeF(strip.x(), whole.height())
 
     def _remark(self) -> None:
         self.marks.changed()

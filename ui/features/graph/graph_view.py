@@ -32,7 +32,7 @@ from ui.features.graph.graph_selection import GraphSelection
 from ui.features.graph.graph_surface import GraphSurface
 from ui.features.graph.navigation import tooltip, walk
 from ui.features.graph.paint_headers import hit_header
-from ui.features.graph.paint_overlays import has_map, legend_bar, map_rect, map_to_scene
+from ui.features.graph.paint_overlays import legend_bar, map_to_scene
 from ui.features.graph.picture import CLOSE
 from ui.state.background import window_first
 from workbench.graph.compare import alike_anywhere
@@ -227,6 +227,7 @@ class GraphView(QWidget):
             lambda: self._zoom_middle(1.0 / self.surface.camera.scale)
         )
         self.surface.scale_changed.connect(self.zoom_buttons.render_scale)
+        self.surface.room_changed.connect(self._place_buttons)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -243,12 +244,16 @@ class GraphView(QWidget):
         if event.oldSize().isValid():
             change = (self.width() - event.oldSize().width()) / 2
             self.surface.look(self.surface.camera.panned(change, 0.0))
-        corner = self.rect().topRight() + QPoint(-self.zoom_buttons.width() - 8, 8)
-        self.zoom_buttons.move(corner)
+        self.surface.share_room()
+        self._place_buttons()
         self.update()
 
+    def _place_buttons(self) -> None:
+        right = int(self.surface.size().width())
+        self.zoom_buttons.move(right - self.zoom_buttons.width() - 8, 8)
+
     def _hit(self, position: QPointF) -> tuple[str, Part] | None:
-        if self.surface.scene is None:
+        if self.surface.scene is None or self._is_over_map(position):
             return None
         point = self.surface.camera.to_scene(position)
         header = hit_header(
@@ -293,17 +298,13 @@ class GraphView(QWidget):
         menu.popup(self.mapToGlobal(position.toPoint()))
 
     def _is_over_map(self, position: QPointF) -> bool:
-        scene, size = self.surface.scene, self.surface.size()
-        if scene is None or not has_map(scene, self.surface.camera.shown(size)):
-            return False
-        return map_rect(scene, size).contains(position)
+        return self.surface.strip.contains(position)
 
     def _look_by_map(self, position: QPointF) -> None:
         if self.surface.scene is not None:
-            place = map_to_scene(self.surface.scene, self.surface.size(), position)
-            self.surface.look(
-                self.surface.camera.centred(QRectF(place, place), self.surface.size())
-            )
+            place = map_to_scene(self.surface.scene, self.surface.strip, position)
+            scale = self.surface.camera.scale
+            self.surface.look(self.surface.centring(QRectF(place, place), scale))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:
@@ -413,7 +414,9 @@ class GraphView(QWidget):
             )
         else:
             factor = ZOOM_STEP ** event.angleDelta().y()
-            self.surface.look(self.surface.camera.zoomed(factor, event.position()))
+            position = event.position()
+            anchor = self._middle() if self._is_over_map(position) else position
+            self.surface.look(self.surface.camera.zoomed(factor, anchor))
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -441,9 +444,10 @@ class GraphView(QWidget):
             super().keyPressEvent(event)
 
     def _zoom_middle(self, factor: float) -> None:
-        self.surface.look(
-            self.surface.camera.zoomed(factor, QPointF(self.width() / 2, self.height() / 2))
-        )
+        self.surface.look(self.surface.camera.zoomed(factor, self._middle()))
+
+    def _middle(self) -> QPointF:
+        return QRectF(QPointF(), self.surface.size()).center()
 
     def _walk(self, key: Qt.Key, modifiers: Qt.KeyboardModifier) -> None:
         if self.surface.scene is None:

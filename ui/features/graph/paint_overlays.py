@@ -1,4 +1,4 @@
-"""Paints the legend of the overlay and the minimap, which do not zoom."""
+"""Paints the legend of the overlay, and the minimap in a strip beside the drawing."""
 
 from __future__ import annotations
 
@@ -16,39 +16,64 @@ if TYPE_CHECKING:
     from ui.features.graph.picture import Picture
     from ui.features.graph.scene import Scene
 
-MARGIN = 12.0
-MAP_LONGEST, MAP_SHORTEST = 180.0, 34.0
-# Its largest share of the width, and the visible share of a scene from which there is none.
-MAP_SHARE, MAP_MOST_SEEN = 0.2, 0.75
+MARGIN, MAP_MARGIN = 12.0, 6.0
+# Breadth of the minimap [px], and its largest share of the widget.
+MAP_BROADEST, MAP_NARROWEST, MAP_SHARE = 110.0, 34.0, 0.12
+# Smaller widgets have no minimap [px].
+LEAST_ROOM = 160.0
+# The visible share of a scene from which there is no minimap.
+MAP_MOST_SEEN = 0.75
 MAP_ITEMS = 2000
 LEGEND = QSizeF(230.0, 53.0)
 
 
-def map_rect(scene: Scene, size: QSizeF) -> QRectF:
-    """Return the rectangle of the minimap: at the right, portrait for tall scenes."""
-    bounds = scene.bounds
-    longest = min(MAP_LONGEST * 1.6, size.height() * 0.6)
-    aspect = max(bounds.width(), 1.0) / max(bounds.height(), 1.0)
-    widest = min(MAP_LONGEST, max(size.width() * MAP_SHARE, MAP_SHORTEST))
-    width = min(max(longest * aspect, MAP_SHORTEST), widest)
-    height = min(max(width / aspect, MAP_SHORTEST), longest)
-    return QRectF(size.width() - width - MARGIN, size.height() - height - MARGIN, width, height)
+def has_map(scene: Scene, size: QSizeF, scale: float) -> bool:
+    """Return whether a widget of that size has a minimap: it shows too little of the scene."""
+    if min(size.width(), size.height()) < LEAST_ROOM:
+        return False
+    across = min(size.width() / max(scene.bounds.width() * scale, 1.0), 1.0)
+    down = min(size.height() / max(scene.bounds.height() * scale, 1.0), 1.0)
+    return across * down < MAP_MOST_SEEN
 
 
-def has_map(scene: Scene, area: QRectF) -> bool:
-    """Return whether there is a minimap while an area is visible: it would cover what it shows."""
-    seen = area.intersected(scene.bounds)
-    whole = max(scene.bounds.width() * scene.bounds.height(), 1.0)
-    return seen.width() * seen.height() < MAP_MOST_SEEN * whole
+def map_strip(scene: Scene, size: QSizeF) -> QRectF:
+    """Return the strip of a widget for the minimap: below wider scenes, at the right of others."""
+    wide, high, aspect = size.width(), size.height(), _aspect(scene)
+    if aspect > wide / high:
+        broad = _breadth((wide - 2 * MAP_MARGIN) / aspect, high)
+        return QRectF(0, high - broad, wide, broad)
+    broad = _breadth((high - 2 * MAP_MARGIN) * aspect, wide)
+    return QRectF(wide - broad, 0, broad, high)
 
 
-def map_to_scene(scene: Scene, size: QSizeF, point: QPointF) -> QPointF:
-    """Return the scene position at a minimap position."""
-    rect = map_rect(scene, size)
-    return QPointF(
-        (point.x() - rect.x()) / rect.width() * scene.bounds.width(),
-        (point.y() - rect.y()) / rect.height() * scene.bounds.height(),
-    )
+def map_rect(scene: Scene, strip: QRectF) -> QRectF:
+    """Return the rectangle of the minimap at the start of its strip.
+
+    It has the proportions of the scene, but for scenes that are much longer than broad.
+    """
+    room = strip.adjusted(MAP_MARGIN, MAP_MARGIN, -MAP_MARGIN, -MAP_MARGIN)
+    aspect = _aspect(scene)
+    if room.width() > room.height():
+        return QRectF(room.x(), room.y(), min(room.height() * aspect, room.width()), room.height())
+    return QRectF(room.x(), room.y(), room.width(), min(room.width() / aspect, room.height()))
+
+
+def map_to_scene(scene: Scene, strip: QRectF, point: QPointF) -> QPointF:
+    """Return the scene position at a position of the minimap; the nearest one beside it."""
+    rect = map_rect(scene, strip)
+    across = min(max((point.x() - rect.x()) / rect.width(), 0.0), 1.0)
+    down = min(max((point.y() - rect.y()) / rect.height(), 0.0), 1.0)
+    return QPointF(across * scene.bounds.width(), down * scene.bounds.height())
+
+
+def _aspect(scene: Scene) -> float:
+    return max(scene.bounds.width(), 1.0) / max(scene.bounds.height(), 1.0)
+
+
+def _breadth(wanted: float, room: float) -> float:
+    """Return the breadth of the strip, with its margins [px]."""
+    most = max(min(MAP_BROADEST, MAP_SHARE * room), MAP_NARROWEST)
+    return round(min(max(wanted, MAP_NARROWEST), most) + 2 * MAP_MARGIN)
 
 
 def legend_bar(size: QSizeF) -> QRectF:
@@ -112,18 +137,20 @@ class ChromePainter:
         painter.drawRect(QRectF(left, bar.y() - 2, right - left, bar.height() + 4))
 
     def paint_map(self, painter: QPainter, picture: Picture) -> None:
-        """Paint the minimap, unless most of the scene is visible."""
-        scene = picture.scene
-        if not has_map(scene, picture.area):
+        """Paint the minimap in its strip, if there is one."""
+        scene, strip = picture.scene, picture.strip
+        if strip.isEmpty():
             return
-        rect = map_rect(scene, picture.size)
+        painter.fillRect(strip, QColor(self._palette.theme.surface))
+        painter.setPen(QColor(self._palette.theme.border))
+        corner = strip.topRight() if strip.x() == 0 else strip.bottomLeft()
+        painter.drawLine(strip.topLeft(), corner)
+        rect = map_rect(scene, strip)
         key = (scene.number, picture.marks.version, rect.width(), rect.height())
         # During an animation the former image is used.
         if self._map is None or (key != self._key and picture.progress >= 1.0):
             self._map, self._key = self._draw_map(picture, rect.size()), key
-        painter.setOpacity(0.92)
         painter.drawPixmap(rect, self._map, QRectF(self._map.rect()))
-        painter.setOpacity(1.0)
         across, down = rect.width() / scene.bounds.width(), rect.height() / scene.bounds.height()
         area = picture.area
         window = QRectF(

@@ -25,6 +25,7 @@ class Picture:
     ``progress`` is 1.0 without an animation; below that, items in
     ``origins`` move from there. ``part`` is the area to paint, None is the visible
     area. ``is_far`` is whether to paint zoomed out; None decides by scale and count.
+    ``strip`` is the part of the widget beside the drawing that has the minimap.
     """
 
     scene: Scene
@@ -39,6 +40,7 @@ class Picture:
     progress: float = 1.0
     part: QRectF | None = None
     is_far: bool | None = None
+    strip: QRectF = field(default_factory=QRectF)
 
     @property
     def area(self) -> QRectF:

@@ -28,6 +28,11 @@ from workbench.results import LiveRange, LowerResult, PackageResult
 from workbench.studies.sweep import SweepResult, asked, positions
 from workbench.targets import target_of
 
+# Titles of Vela's memories.
+MEMORIES = {
+    "Sram": "SRAM", "Dram": "DRAM",
+    "OnChipFlash": "On-chip flash", "OffChipFlash": "Off-chip flash",
+}  # fmt: skip
 _USAGES = {
     "OpLocal": "activation", "OpBuffering": "prefetched weights", "GraphInput": "input",
     "GraphOutput": "output", "Constant": "constant",
@@ -154,7 +159,7 @@ class MemoryPanel(ResultPanel):
         )
         row = QHBoxLayout()
         row.addWidget(self.memory)
-        row.addWidget(self.note, 1)
+        row.addWidget(self.budget, 1)
         split = QSplitter(Qt.Orientation.Vertical, content)
         split.addWidget(self.plot)
         split.addWidget(self.table)
@@ -164,8 +169,8 @@ class MemoryPanel(ResultPanel):
         layout.setSpacing(6)
         layout.addWidget(self.cards)
         layout.addWidget(self.fit)
-        layout.addWidget(self.budget)
         layout.addLayout(row)
+        layout.addWidget(self.note)
         layout.addWidget(split, 1)
 
     def _show_cards(self, lowered: Shown[LowerResult]) -> None:
@@ -224,12 +229,13 @@ class MemoryPanel(ResultPanel):
         self._places = {}
         for report in lowered.value.vela:
             for memory in dict.fromkeys(t.memory for t in report.tensors):
-                name = f"Delegate {report.delegate}, {memory}" if several else memory
+                title = MEMORIES.get(memory, memory)
+                name = f"Delegate {report.delegate}, {title}" if several else title
                 self._places[name] = tuple(t for t in report.tensors if t.memory == memory)
         chosen = self.memory.currentText()
         self.memory.clear()
         self.memory.addItems(list(self._places))
-        fastest = next((name for name in self._places if name.endswith("Sram")), "")
+        fastest = next((name for name in self._places if name.endswith(MEMORIES["Sram"])), "")
         if wanted := chosen if chosen in self._places else fastest:
             self.memory.setCurrentText(wanted)
         self.plot.set_stale(not lowered.current)

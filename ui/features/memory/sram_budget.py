@@ -88,7 +88,7 @@ class SramBudget(QWidget):
             self.slider.setValue(targets.index(wanted) if wanted in targets else len(points) - 1)
         self._show_position()
         if not points:
-            self.figures.setText(working or problem or _HINT)
+            self.figures.setText(working or problem)
 
     def _show_position(self) -> None:
         point = self.point

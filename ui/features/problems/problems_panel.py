@@ -42,6 +42,8 @@ class ProblemsPanel(Panel):
         self._marked = _WithIcons(self)
         self._marked.setSourceModel(self.context.problems)
         self.table = QTableView(self)
+        # No toast covers it.
+        self.table.setProperty("keepClear", True)
         self.table.setTabKeyNavigation(False)
         self.table.setModel(self._marked)
         self.table.setAccessibleName("Problems")

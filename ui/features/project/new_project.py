@@ -247,6 +247,9 @@ def _problem(option: str, message: str) -> ErrorInfo:
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
 MODELS = "Models (*.pt2 *.py)"
+WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
+# Names of files that hold nothing but weights; a .pt file may be data.
+_WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 
 
@@ -273,6 +276,7 @@ class NewProjectDialog(QDialog):
         self.setWindowTitle("New project")
         self.setAcceptDrops(True)
         self._touched, self._board = bool(model), ""
+        self._model_seen, self._proposed = Path(), ""
         self._summaries: dict[str, DataSummary] = {}
         self._data_summary = self._evaluation_summary = DataSummary("")
         self._build()
@@ -322,8 +326,8 @@ class NewProjectDialog(QDialog):
         self.attribute.setAccessibleName("Callable that returns the model")
         self.attribute.activated.connect(lambda _: self.check())
         self.shapes = self._line("Input shapes", SHAPES_HINT)
-        self.weights = PathField("Weights", "Weights (*.safetensors *.pt *.pth)", self)
-        self.weights.line.setPlaceholderText("optional")
+        self.weights = PathField("Weights", WEIGHTS, self)
+        self.weights.line.setPlaceholderText("optional; empty if the model has its own")
         self.data = PathField("Calibration data", DATA, self, kind="either")
         self.data.line.setPlaceholderText("optional; default: the example input")
         self.evaluation = PathField("Evaluation data", DATA, self, kind="either")
@@ -363,8 +367,8 @@ class NewProjectDialog(QDialog):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         self._add_step(column, "1  Model", (
-            ("Model", self.model), ("Callable", self.attribute), ("Input shapes", self.shapes),
-            ("", self.export),
+            ("Model", self.model), ("Callable", self.attribute), ("Weights", self.weights),
+            ("Input shapes", self.shapes), ("", self.export),
         ))  # fmt: skip
         self._add_step(column, "2  Data", (
             ("Calibration data", self.data), ("", self.preview),
@@ -379,7 +383,7 @@ class NewProjectDialog(QDialog):
         column.addWidget(self.advanced)
         self._more = QWidget(self)
         self._add_step(_column(self._more), "", (
-            ("Name", self.name), ("Weights", self.weights), ("Metric", self.quality_metric),
+            ("Name", self.name), ("Metric", self.quality_metric),
             ("Initial precision", self.preset),
         ))  # fmt: skip
         column.addWidget(self._more)
@@ -479,6 +483,10 @@ class NewProjectDialog(QDialog):
         for row in (self.tokenizer, self.length):
             self._show_row(row, self._wants_text())
         self._show_row(self.labels, not self._wants_text())
+        self._show_row(self.weights, not self.model.text().endswith(".pt2"))
+        if is_code and path != self._model_seen:
+            self._model_seen = path
+            self._propose_weights(path.parent)
         names = callables_of(path) if is_code else []
         if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
             self.attribute.clear()
@@ -494,6 +502,15 @@ class NewProjectDialog(QDialog):
         self.problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
         self.drafted.emit(draft, self.folder)
+
+    def _propose_weights(self, folder: Path) -> None:
+        """Name the file of weights beside the model, if there is one and no other was named."""
+        if self.weights.text() and self.weights.text() != self._proposed:
+            return
+        files = list(folder.iterdir()) if folder.is_dir() else []
+        weights = [file for file in files if file.suffix in _WEIGHT_SUFFIXES]
+        self._proposed = str(weights[0]) if len(weights) == 1 else ""
+        self.weights.line.setText(self._proposed)
 
     def _show_row(self, widget: QWidget, on: bool) -> None:
         self._rows[widget].setRowVisible(widget, on)
@@ -554,7 +571,7 @@ class NewProjectDialog(QDialog):
                 return
         if is_model:
             self.model.set_text(str(path))
-        elif path.suffix in {".safetensors", ".pth"}:
+        elif path.suffix in _WEIGHT_SUFFIXES:
             self.weights.set_text(str(path))
         elif not self.data.text():
             self.data.set_text(str(path))

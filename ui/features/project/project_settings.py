@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.project.data_preview import DataPreview, summary_of
-from ui.features.project.new_project import DATA, MODELS
+from ui.features.project.new_project import DATA, MODELS, WEIGHTS
 from ui.shared.forms import PathField, TallForm, make_primary
 from ui.shared.labels import Label, literal
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
@@ -34,7 +34,6 @@ from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
-_WEIGHTS = "Weights (*.safetensors *.pt *.pth)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
 _PREPROCESS = (
     ("size", "Size"), ("crop", "Crop"), ("mean", "Mean"), ("std", "Standard deviation"),
@@ -45,12 +44,31 @@ _TOKENS = (("tokenizer", "Tokenizer"), ("length", "Sequence length"))
 _DATA = (("limit", "Samples at most"), ("labels", "Labels"))
 # Settings that are paths, with the file names they take; "either" also takes a folder.
 _PATHS = {
-    "model.spec": MODELS, "model.weights": _WEIGHTS, "model.inputs": "Inputs (*.npz)",
+    "model.spec": MODELS, "model.weights": WEIGHTS, "model.inputs": "Inputs (*.npz)",
     "calibration.spec": DATA, "calibration.labels": _LABELS, "evaluation.data.spec": DATA,
     "calibration.tokens.tokenizer": _TOKENIZERS, "evaluation.data.tokens.tokenizer": _TOKENIZERS,
     "evaluation.data.labels": _LABELS, "training_function": "Python (*.py)",
-    "trained_weights": _WEIGHTS,
+    "trained_weights": WEIGHTS,
 }  # fmt: skip
+# What an empty field means, or an example of what it takes.
+_WHEN_EMPTY = {
+    "model.inputs": "optional; .npz",
+    "model.input_shapes": "e.g. 1x3x224x224; empty: the model's",
+    "model.weights": "optional; the model's own",
+    "calibration.limit": "all",
+    "evaluation.data.limit": "all",
+    "evaluation.metric": "optional; FILE.py:callable",
+    "calibration.labels": "optional",
+    "evaluation.data.labels": "optional; with the data, if any",
+    "evaluation.data.spec": "the calibration data",
+    "calibration.spec": "the example input",
+    "training_function": "built in; FILE.py:callable",
+    "trained_weights": "optional",
+    "gate.fail_if": "e.g. top1<0.9, cycles>100000",
+    "notes": "",
+    "calibration.tokens.tokenizer": "bytes",
+    "evaluation.data.tokens.tokenizer": "bytes",
+}
 _MOST_PROBLEMS = 4
 _FOLDERS = frozenset({"calibration.spec", "evaluation.data.spec"})
 Rows = tuple[tuple[str, str], ...]
@@ -298,6 +316,7 @@ class ProjectSettingsDialog(QDialog):
         if key in _PATHS:
             takes = "either" if key in _FOLDERS else "file"
             path = PathField(title, _PATHS[key], parent, kind=takes)  # type: ignore[arg-type]
+            path.line.setPlaceholderText(_WHEN_EMPTY.get(key, ""))
             path.edited.connect(lambda _text: self._soon.start())
             path.setToolTip(literal(key))
             return path
@@ -311,7 +330,7 @@ class ProjectSettingsDialog(QDialog):
             return box
         line = QLineEdit(parent)
         line.setAccessibleName(title)
-        line.setPlaceholderText(settings.described(kind))
+        line.setPlaceholderText(_WHEN_EMPTY.get(key, settings.described(kind)))
         line.setToolTip(literal(key))
         line.textEdited.connect(lambda _text: self._soon.start())
         return line

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.ranges.range_choices import RangeController, RangeOverrides
 from ui.shared.figure_table import FigureView
-from ui.shared.labels import Label
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.range_drawing import legend_of, series_of
 from ui.shared.range_table import (
     Arrays,
@@ -109,7 +109,8 @@ class RangesPanel(ResultPanel):
         samples = shown.value.samples
         times = f"{samples} sample{'s' if samples != 1 else ''}"
         on = shown.value.calibrated_on
-        self.origin.setText(f"Measured on host (PyTorch): {times} of {on}")
+        self.origin.setText(f"{times} of {on}, measured on host (PyTorch)")
+        self.origin.setToolTip(literal(self.origin.text()))
         self.warning.setVisible(on == EXAMPLE_ONLY)
 
     def _show_legend(self) -> None:
@@ -156,7 +157,7 @@ class RangesPanel(ResultPanel):
         return self.warning
 
     def _built_bar(self, parent: QWidget) -> QGridLayout:
-        self.origin = Label(parent)
+        self.origin = ElidedLabel(parent)
         self.origin.setObjectName("Hint")
         self.legend = Label(parent)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
@@ -169,9 +170,9 @@ class RangesPanel(ResultPanel):
         self.log.clicked.connect(self.plot.set_log)
         rows = QGridLayout()
         rows.setContentsMargins(8, 4, 8, 2)
-        rows.addWidget(self.origin, 0, 0, 1, 2)
-        rows.addWidget(self.legend, 1, 0)
-        rows.addWidget(self.log, 1, 1)
+        rows.addWidget(self.origin, 0, 0)
+        rows.addWidget(self.log, 0, 1)
+        rows.addWidget(self.legend, 1, 0, 1, 2)
         rows.setColumnStretch(0, 1)
         return rows
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.labels import Label, literal
+from ui.shared.labels import ElidedLabel, literal
 from ui.state.assigner import Offer
 from workbench.project.model import RULE_CALLS, RuleKind
 
@@ -115,7 +115,7 @@ class RuleForm(QWidget):
         for combo in (self.kind, self.config):
             combo.setSizeAdjustPolicy(shortest)
             combo.setMinimumContentsLength(_SHOWN_LETTERS)
-        self.call_text = Label(self)
+        self.call_text = ElidedLabel(self)
         self.call_text.setObjectName("Hint")
         self.call_text.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         layout = QGridLayout(self)
@@ -167,8 +167,10 @@ class RuleForm(QWidget):
         if not self.config.count():
             self.call_text.setText("No plug-in with a quantizer (see Edit, Plug-ins\u2026)")
             return
-        quoted = f'"{match}", ' if match else "\u2026, " if example else ""
-        self.call_text.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
+        quoted = f'"{match}", ' if match else ""
+        call = f"{RULE_CALLS[kind]}({quoted}\u2026)" if is_named else ""
+        self.call_text.setText(call)
+        self.call_text.setToolTip(literal(call and f"The call of the quantizer: {call}"))
 
     def _on_match_entered(self) -> None:
         """Go on to the precision; a rule is added only where its precision was chosen."""

@@ -61,18 +61,18 @@ class RuleRow:
 
     @property
     def count_text(self) -> str:
-        """The number of modules it applies to, as text."""
+        """The number of modules it applies to, and the call of the quantizer, as text."""
         calls = KEEPING_CALLS if self.rule.keeps_off else RULE_CALLS
         call = calls[self.rule.kind]
         if not self.rule.enabled:
-            return f"{call} \u00b7 disabled"
+            return f"disabled \u00b7 {call}"
         if self.trouble:
-            return f"{call} \u00b7 {self.trouble}"
+            return f"{self.trouble} \u00b7 {call}"
         if self.count is None:
             of_code = self.rule.kind in PLUGIN_KINDS
-            return f"{call} \u00b7 counted by Prepare" if of_code else call
-        loses = f", overridden {self.count.loses}" if self.count.loses else ""
-        return f"{call} \u00b7 applies to {self.count.wins}{loses}"
+            return f"counted by Prepare \u00b7 {call}" if of_code else call
+        loses = f", overridden in {self.count.loses}" if self.count.loses else ""
+        return f"applies to {self.count.wins}{loses} \u00b7 {call}"
 
 
 def shown_order(rules: Sequence[Rule]) -> list[Rule]:

@@ -34,6 +34,7 @@ from ui.shared.labels import Label, literal
 from ui.shared.log_lines import Role
 from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.simulation_text import simulation_cards, simulation_text
+from ui.shared.tabs import SplitOrTabs
 from ui.shared.theme import Theme
 from ui.state.jobs import Job
 from ui.state.selection import Selected
@@ -113,6 +114,7 @@ class SimulatorFiles(QWidget):
         self.progress.setFormat("Building a runner: %p %")
         self.progress.hide()
         grid.addWidget(self.progress, 5, 0, 1, 4)
+        grid.setRowStretch(6, 1)
 
     def _add_switches(self, grid: QGridLayout, row: int) -> None:
         self.fast = QCheckBox("Functional only (faster, no cycles)", self)
@@ -200,10 +202,12 @@ NOTHING = (
     "board if one is set, which also measure cycles."
 )
 LOG_FILE = "uart.log"
+# Least width of result and setup side by side.
+_WIDE_PX = 900
 
 
 class SimulatorPanel(ResultPanel):
-    """Shows the files above, results in the middle and the serial output below."""
+    """Shows results with the serial output below, and the setup of simulator, runner and board."""
 
     panel_id = "simulator"
 
@@ -230,10 +234,12 @@ class SimulatorPanel(ResultPanel):
         split.addWidget(self._make_log())
         split.setSizes([420, 160])
         split.setCollapsible(0, False)
+        self.parts = SplitOrTabs(
+            (("Result", split), ("Setup", self.machine)), (3, 2), _WIDE_PX, self
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
-        layout.addWidget(self.machine)
-        layout.addWidget(split, 1)
+        layout.addWidget(self.parts)
 
     def refresh(self) -> None:
         super().refresh()
@@ -315,7 +321,7 @@ class SimulatorPanel(ResultPanel):
             is_simulated = "run" in target_of(project.target.id).stages
         except WorkbenchError:
             is_simulated = False
-        self.machine.setVisible(is_simulated)
+        self.parts.set_part_visible(1, is_simulated)
         if not is_simulated:
             return
         setup = simulator_setup(project)

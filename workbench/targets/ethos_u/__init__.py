@@ -83,9 +83,7 @@ _PLAIN: tuple[OptionSpec, ...] = (
         "number",
         None,
     ),
-    OptionSpec(
-        "extra_flags", "As on Vela's command line.", "As on Vela's command line.", "text", ""
-    ),
+    OptionSpec("extra_flags", "More options of Vela", "As on Vela's command line.", "text", ""),
     OptionSpec(
         EXTERNAL_WEIGHTS,
         "Separate weights file (.ptd)",

@@ -10,7 +10,7 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from tests.problems import refused
-from ui.features.graph.paint_overlays import has_map, map_rect
+from ui.features.graph.paint_overlays import has_map, map_rect, map_strip
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 if TYPE_CHECKING:
@@ -417,13 +417,66 @@ def test_that_a_long_drawing_to_the_right_starts_at_its_left_side(
     assert view.surface.area().left() <= 0
 
 
+def zoom_in(view: GraphView, flow: Flow) -> None:
+    """Draw in a flow at four times the size."""
+    view.groups.set_flow(flow)
+    view.surface.look(view.surface.camera.zoomed(4.0, QPointF(0, 0)))
+
+
 def test_that_a_graph_of_which_most_is_visible_has_no_minimap(
     show: Show, layers: GraphSnapshot
 ) -> None:
     scene = show(layers).surface.scene
     assert scene is not None
-    wide, high = scene.bounds.width(), scene.bounds.height()
-    assert not has_map(scene, scene.bounds)
-    assert not has_map(scene, QRectF(0, 0, wide, 0.8 * high))
-    assert has_map(scene, QRectF(0, 0, wide, 0.5 * high))
-    assert map_rect(scene, QSizeF(400, 300)).width() <= 80
+    wide, high = 4 * scene.bounds.width(), 4 * scene.bounds.height()
+    assert not has_map(scene, QSizeF(wide, high), 4.0)
+    assert not has_map(scene, QSizeF(wide, 0.8 * high), 4.0)
+    assert has_map(scene, QSizeF(wide, 0.5 * high), 4.0)
+    assert has_map(scene, QSizeF(wide, high), 8.0)
+    assert map_strip(scene, QSizeF(400, 300)).width() <= 80
+
+
+def test_that_the_minimap_has_a_place_beside_the_drawing(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    assert view.surface.strip.isEmpty()
+    assert view.surface.size() == view.size().toSizeF()
+    zoom_in(view, "down")
+    strip, drawing = view.surface.strip, QRectF(QPointF(), view.surface.size())
+    assert drawing.width() + strip.width() == view.width()
+    assert not strip.intersects(view.zoom_buttons.geometry().toRectF())
+    for item in LAYER_0:
+        view.selection.jump(item)
+        corner = view.surface.camera.to_window(view.surface.scene.rect(item).bottomRight())
+        assert drawing.contains(corner), item
+
+
+def test_that_the_minimap_of_a_drawing_to_the_right_is_below_it(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.set_flow("right")
+    zoom_in(view, "right")
+    assert view.surface.size().width() == view.width()
+    assert view.surface.size().height() + view.surface.strip.height() == view.height()
+
+
+def test_that_pressing_in_the_minimap_shows_that_part_of_the_graph(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    zoom_in(view, "down")
+    scene, strip = view.surface.scene, view.surface.strip
+    assert scene is not None
+    bottom = map_rect(scene, strip).bottomLeft().toPoint() + QPoint(2, -2)
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=bottom)
+    assert abs(view.surface.middle().y() - scene.bounds.height()) < 20
+    # Beside the minimap in its strip nothing is selected, and the end of the graph is shown.
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=strip.bottomLeft().toPoint())
+    assert view.surface.middle().y() == pytest.approx(scene.bounds.height(), abs=1)
+    assert not view.surface.selected

@@ -258,7 +258,7 @@ def decoded_program(lowered: Lowered) -> Program:
     named = dict(decoded.named_data)
     if lowered.weights is not None:
         named.update(pte.decode_named_data(lowered.weights))
-    return Program(decoded.method(), decoded.constant_data, named)
+    return Program(decoded.method(), decoded.constant_data, named, initial=decoded.initial_data)
 
 
 def _machines(lowered: Lowered) -> list[Machine]:
