@@ -664,3 +664,13 @@ def clamped_and_joined():
         return torch.cat([x, functional.hardtanh(self.layer(x), 0.0, 6.0)], 3)
 
     return made(lambda: _Layer(conv(2, 2, 1, bias=False), run), 1, 2, 4, 4)
+
+
+@seeded
+def padded_by_nothing():
+    """A padding whose sizes come from the input's, which needs none, and a stride of four."""
+
+    def run(self, x):
+        return self.layer(functional.pad(x, (0, -x.shape[3] % 4, 0, -x.shape[2] % 4)))
+
+    return made(lambda: _Layer(conv(3, 8, 4, stride=4), run), 1, 3, 8, 8)

@@ -12,10 +12,9 @@ from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 from workbench.results import AppliedCorrection
-from workbench.targets.ethos_u.corrections import (
+from workbench.targets.ethos_u.correction import (
     CLAMPS,
     CONSTANTS,
-    CORRECTIONS,
     FACTORS,
     LINEARS,
     MINIMA,
@@ -35,6 +34,7 @@ from workbench.targets.ethos_u.corrections import (
     TRANSPOSED,
     TURNED,
 )
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 pytestmark = pytest.mark.engine
 
@@ -364,3 +364,9 @@ def test_that_a_batch_norm_without_statistics_is_refused_by_name(engine):
     assert engine.run(made, "prepare") == "failed"
     assert engine.failure.code == "batch-norm-without-statistics"
     assert engine.failure.where.id == "batch_norm"
+
+
+def test_that_a_padding_by_nothing_is_left_out(engine):
+    assert worst(engine, "padded_by_nothing") <= 1
+    made = network("padded_by_nothing", **{PLAIN: False})
+    assert engine.run(made, "lower") == "failed"

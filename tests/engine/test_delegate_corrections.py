@@ -11,7 +11,7 @@ from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
-from workbench.targets.ethos_u.corrections import (
+from workbench.targets.ethos_u.correction import (
     BUFFERS,
     COMPUTED,
     FLIPPED,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from workbench.errors import WorkbenchError
-from workbench.targets.ethos_u.corrections import MINIMA
+from workbench.targets.ethos_u.correction import MINIMA
 
 pytestmark = pytest.mark.engine
 

@@ -176,3 +176,94 @@ def test_that_a_mask_that_torch_looks_into_has_a_remedy_that_helps(engine):
     assert engine.failure.code == "export-failed"
     assert "tgt_is_causal" in engine.failure.hint
     assert engine.run(with_model(spec="named.py:told"), "export") == "done"
+
+
+OUTPUTS = """
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+@dataclass
+class Found:
+    boxes: torch.Tensor
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return Found(self.fc(x))
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
+    (engine.folder / "outputs.py").write_text(OUTPUTS)
+    assert engine.run(with_model(spec="outputs.py:net"), "export") == "failed"
+    assert engine.failure.code == "export-failed"
+    assert "torch.export.register_dataclass(Found)" in engine.failure.hint
+    assert "<string>" not in engine.failure.message
+    remedy = OUTPUTS.replace("class Net", "torch.export.register_dataclass(Found)\n\nclass Net")
+    (engine.folder / "outputs.py").write_text(remedy)
+    assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure
+
+
+WRITING = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.fc.weight.div_(2)
+        return self.fc(x)
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_a_model_that_changes_a_parameter_is_refused_by_name(engine):
+    (engine.folder / "writing.py").write_text(WRITING)
+    assert engine.run(with_model(spec="writing.py:net"), "export") == "failed"
+    assert engine.failure.code == "parameter-written"
+    assert engine.failure.where.id == "fc"
+
+
+FOREIGN = """
+import torch
+from torch import nn
+
+@torch.library.custom_op("fromelsewhere::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return twice(self.fc(x))
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_an_operator_of_another_library_without_a_kernel_is_refused_by_name(engine):
+    (engine.folder / "foreign.py").write_text(FOREIGN)
+    assert engine.run(with_model(spec="foreign.py:net"), "lower") == "failed"
+    assert engine.failure.code == "operator-without-kernel"
+    assert engine.failure.where.id == "twice"

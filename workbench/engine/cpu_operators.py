@@ -88,8 +88,12 @@ def _call(overload: Any, values: Sequence[Any], into: Sequence[torch.Tensor]) ->
     pairs = list(zip(taken, values, strict=False))
     positional = [value for argument, value in pairs if not argument.kwarg_only]
     named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
-    outs = [argument.name for argument in schema if argument.is_out]
-    return overload(*positional, **named, **dict(zip(outs, into, strict=False)))
+    outs = [argument for argument in schema if argument.is_out]
+    if len(outs) == 1 and isinstance(outs[0].type, torch.ListType):
+        overload(*positional, **named, **{outs[0].name: list(into)})
+        return into
+    given = {argument.name: output for argument, output in zip(outs, into, strict=False)}
+    return overload(*positional, **named, **given)
 
 
 def _to_torch(value: Any) -> Any:

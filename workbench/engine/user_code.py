@@ -100,7 +100,9 @@ def line_in_user_code(error: BaseException) -> str:
         places = [
             (f.filename, str(f.lineno), f.name, f.line or "")
             for f in frames
-            if "site-packages" not in f.filename and "/workbench/" not in f.filename
+            if "site-packages" not in f.filename
+            and "/workbench/" not in f.filename
+            and not f.filename.startswith("<")
         ]
     places = [p for p in places if "site-packages" not in p[0]] or places
     if not places:

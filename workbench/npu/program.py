@@ -153,13 +153,16 @@ class _Run:
         self._constants, self._initial = data
         self._options, self._operators = options, operators
         self._values: dict[int, Any] = {}
+        # By planned address, the tensor that was written there last.
+        self._written: dict[tuple[int, int], int] = {}
         self._counters: list[Counters] = []
         self._findings: list[Finding] = []
         self._peak: dict[int, Mapping[int, int]] = {}
         self._accesses: dict[tuple[int, int], tuple[Access, ...]] = {}
 
     def all(self, inputs: Sequence[_Array]) -> Result:
-        self._values.update(zip(self._method.inputs, inputs, strict=True))
+        for index, given in zip(self._method.inputs, inputs, strict=True):
+            self._write(index, given)
         calls, at, steps = self._method.calls, 0, 0
         while at < len(calls):
             call = calls[at]
@@ -184,7 +187,7 @@ class _Run:
         elif call.kind == "kernel":
             self._kernel(call)
         elif call.kind == "move":
-            self._values[call.values[1]] = self._value(call.values[0])
+            self._write(call.values[1], self._value(call.values[0]))
         elif call.kind != "free":
             raise _damaged(f"instruction {number} is of a kind that is not known")
 
@@ -204,7 +207,7 @@ class _Run:
         for index, value, data in zip(
             taken, self._method.tensors(taken), outputs.outputs, strict=True
         ):
-            self._values[index] = _from_memory(data, value.dtype, value.shape, value.dim_order)
+            self._write(index, _from_memory(data, value.dtype, value.shape, value.dim_order))
         self._counters += outputs.counters
         self._findings += outputs.findings
         self._peak[call.index] = outputs.peak
@@ -215,9 +218,8 @@ class _Run:
             raise _damaged("a kernel is called that does not exist")
         name = self._method.kernels[call.index]
         targets = self._targets(call)
-        ending = {call.values[-1], *targets}
         count = len(call.values)
-        while count and call.values[count - 1] in ending:
+        while count and self._is_ending(call.values[count - 1], targets):
             count -= 1
         arguments = [self._value(index) for index in call.values[:count]]
         try:
@@ -228,31 +230,59 @@ class _Run:
         if len(results) != len(targets):
             raise _damaged(f"{name} gives {len(results)} outputs, {len(targets)} are expected")
         for index, result in zip(targets, results, strict=True):
-            self._values[index] = np.asarray(result)
+            self._write(index, np.asarray(result))
 
     def _targets(self, call: Call) -> tuple[int, ...]:
         """Return the values a kernel writes: its last one, or those in the list that is last."""
         last = call.values[-1]
-        (value,) = self._method.tensors((last,))
+        return self._listed(last) or (last,)
+
+    def _listed(self, index: int) -> tuple[int, ...]:
+        """Return the values of a list of tensors; nothing for other values."""
+        (value,) = self._method.tensors((index,))
         if value.kind == "list of tensors" and isinstance(value.content, tuple):
-            return tuple(int(index) for index in value.content)
-        return (last,)
+            return tuple(int(item) for item in value.content)
+        return ()
+
+    def _is_ending(self, index: int, targets: tuple[int, ...]) -> bool:
+        """Return whether an argument names what a kernel writes; a list may have two values."""
+        return index in targets or self._listed(index) == targets
 
     def _value(self, index: int) -> Any:
         if index in self._values:
             return self._values[index]
         (value,) = self._method.tensors((index,))
         if value.kind == "tensor":
-            return self._constant(value)
+            return self._constant(value) if value.constant > 0 else self._view(value)
         if value.kind in {"list of int", "list of tensors"}:
             items = value.content if isinstance(value.content, tuple) else ()
             return [self._value(int(item)) for item in items]
         return list(value.content) if isinstance(value.content, tuple) else value.content
 
+    def _write(self, index: int, content: Any) -> None:
+        self._values[index] = content
+        (value,) = self._method.tensors((index,))
+        if value.kind == "tensor" and value.memory_id >= 0:
+            self._written[value.memory_id, value.offset] = index
+
+    def _view(self, value: Value) -> _Array:
+        """Return a tensor that no instruction writes: it lies where another one lies.
+
+        Source: ExecuTorch 1.5.1 ``exir/emit/_emitter.py``, which emits nothing for a static view.
+        """
+        index = self._written.get((value.memory_id, value.offset))
+        if index is None:
+            raise _damaged("a tensor is read that nothing has computed")
+        (base,) = self._method.tensors((index,))
+        if (base.dtype, base.bytes) != (value.dtype, value.bytes):
+            raise _damaged("a tensor is read where another type or size was written")
+        data = _in_memory_order(self._values[index], base).reshape(-1).view(np.uint8)
+        return _from_memory(data, value.dtype, value.shape, value.dim_order)
+
     def _constant(self, value: Value) -> _Array:
         buffers = self._constants if value.memory_id < 0 else self._initial
-        if not 0 < value.constant < len(buffers):
-            raise _damaged("a tensor is read that nothing has computed")
+        if value.constant >= len(buffers):
+            raise _damaged("a constant is read that the program does not have")
         data = np.frombuffer(buffers[value.constant], np.uint8)
         return _from_memory(data, value.dtype, value.shape, value.dim_order)
 

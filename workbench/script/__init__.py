@@ -36,7 +36,8 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import OWN_WEIGHTS, is_wanted, wanted_corrections
+from workbench.targets.ethos_u.correction import OWN_WEIGHTS
+from workbench.targets.ethos_u.corrections import is_wanted, wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -220,6 +221,13 @@ _RUNTIME_FORM = {
 }
 
 
+_CORRECTED = """    with contextlib.ExitStack() as stack:
+        for correct in (
+{names}        ):
+            stack.enter_context(correct())
+{lower}"""
+
+
 def _checks(project: Project) -> str:
     """Return the partitioner arguments for rules that keep parts off the NPU."""
     if not project.kept_off():
@@ -234,8 +242,8 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
     methods = _METHODS if reads_text else ""
     lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
     if chosen := wanted_corrections(project.target.options, "compile"):
-        calls = ", ".join(f"{row.function}()" for row in chosen)
-        lower = f"    with {calls}:\n" + indent(lower, "    ")
+        names = "".join(f"            {row.function},\n" for row in chosen)
+        lower = filled(_CORRECTED, {"names": names, "lower": indent(lower, "    ")})
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     owns = is_wanted(OWN_WEIGHTS, project.target.options)

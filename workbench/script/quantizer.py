@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from workbench.project.configs import AnyConfig
     from workbench.project.model import Project
-    from workbench.targets.ethos_u.corrections import Correction
+    from workbench.targets.ethos_u.correction import Correction
 
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
@@ -39,6 +39,7 @@ _CORRECTIONS = tuple(
         "corrections",
         "delegate_graphs",
         "graph_writer",
+        "pass_corrections",
         "plain_operators",
         "refined_grids",
         "refined_tables",

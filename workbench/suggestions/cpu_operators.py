@@ -13,14 +13,13 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import (
+from workbench.targets.ethos_u.correction import (
     CELLS,
     CLAMPS,
-    CORRECTIONS_BY_ID,
     LINEARS,
     PLAIN,
-    is_wanted,
 )
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:

@@ -38,6 +38,12 @@ def test_that_a_fixed_range_makes_the_grid_without_calibrating_again(engine):
     assert engine.computed == []
 
 
+def test_that_the_grid_of_a_bias_follows_the_fixed_range_of_its_input(engine):
+    made = edits.fix_range(project("functional6"), "x", -8.0, 8.0)
+    assert engine.run(made, "verify") == "done", engine.failure
+    assert engine.result(made, "verify").max_lsb <= 1
+
+
 def test_that_the_range_of_a_tensor_that_is_gone_is_a_warning(engine):
     made = edits.fix_range(project("small", **CALIBRATED), "gone", 0.0, 1.0)
     assert engine.run(made, "convert") == "done"

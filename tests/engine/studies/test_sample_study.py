@@ -8,7 +8,7 @@ from tests.engine.in_process import CALIBRATED, project, without
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, load_values
-from workbench.targets.ethos_u.corrections import MINIMA
+from workbench.targets.ethos_u.correction import MINIMA
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 

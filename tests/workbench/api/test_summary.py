@@ -17,7 +17,7 @@ from workbench.results import (
     PrepareResult,
     save_result,
 )
-from workbench.targets.ethos_u.corrections import CLAMPS
+from workbench.targets.ethos_u.correction import CLAMPS
 
 
 def project(target="ethos-u55-128", config="a8w8"):

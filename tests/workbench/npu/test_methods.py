@@ -105,6 +105,36 @@ def test_that_a_kernel_gets_its_arguments_without_its_outputs():
     assert seen[1][2] == [("float32", (3,)), ("int32", (4,))]
 
 
+def test_that_a_list_of_outputs_may_have_two_values():
+    counts = []
+
+    def operators(name, arguments, outputs):
+        counts.append((name, len(arguments)))
+        return [np.full(o.shape, 7, o.dtype) for o in outputs]
+
+    values = [
+        tensor(2), tensor(3), tensor(4), number(5),
+        number((1, 2), "list of tensors"), number((1, 2), "list of tensors"),
+    ]  # fmt: skip
+    call = Call("kernel", 0, (0, 3, 4, 5))
+    split = program(values, [call], outputs=(1, 2), kernels=("a::split.out",))
+    assert ran(split, np.ones(2, np.float32), operators=operators) == [[7.0] * 3, [7.0] * 4]
+    assert counts == [("a::split.out", 2)]
+
+
+def test_that_a_tensor_that_nothing_writes_is_a_view_of_what_lies_at_its_address():
+    place = {"memory_id": 1, "offset": 64}
+    values = [
+        tensor(2, 3, order=(1, 0), **place), tensor(3, 2, **place),
+        tensor(4, **place), tensor(3, 2, memory_id=2, offset=64),
+    ]  # fmt: skip
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert ran(program(values, []), given) == [[[0, 3], [1, 4], [2, 5]]]
+    for elsewhere in (2, 3):
+        with refused("program-damaged"):
+            ran(program(values, [], outputs=(elsewhere,)), given)
+
+
 @pytest.mark.parametrize("given", [0, 2])
 def test_that_a_kernel_with_another_number_of_outputs_is_refused(given):
     made = program([tensor(1), tensor(1)], [Call("kernel", 0, (0, 1))], kernels=("a::b",))

@@ -4,7 +4,8 @@ import pytest
 
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project.model import TargetChoice
-from workbench.targets.ethos_u.corrections import CLAMPS, CORRECTIONS, SLICES
+from workbench.targets.ethos_u.correction import CLAMPS, SLICES
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.ethos_u.forecast import convolutions_read_often, values_read_again
 from workbench.targets.ethos_u.uncorrected import faults_without_corrections
 

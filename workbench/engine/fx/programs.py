@@ -217,20 +217,20 @@ def written_buffers(graph_module: torch.fx.GraphModule) -> dict[str, str]:
     """Return the buffers that a graph mutates, each with the last node that writes it."""
     written = {}
     for node in graph_module.graph.nodes:
-        if _is_write(node) and node.args[0].op == "get_attr":
+        if is_write(node) and node.args[0].op == "get_attr":
             written[str(node.args[0].target)] = str(node.name)
     return written
 
 
 def is_constant(node: torch.fx.Node) -> bool:
     """Return whether a node is an attribute that its graph does not mutate."""
-    written = any(_is_write(user) and user.args[0] is node for user in node.users)
+    written = any(is_write(user) and user.args[0] is node for user in node.users)
     return node.op == "get_attr" and not written
 
 
 def drop_unused(graph: torch.fx.Graph) -> None:
     """Remove unused nodes from a graph; buffer mutations are kept."""
-    graph.eliminate_dead_code(lambda node: node.is_impure() or _is_write(node))
+    graph.eliminate_dead_code(lambda node: node.is_impure() or is_write(node))
 
 
 def with_plain_outputs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -266,7 +266,7 @@ def without_writes(program: torch.export.ExportedProgram) -> torch.export.Export
 
 
 def _writes_buffer(node: torch.fx.Node, program: torch.export.ExportedProgram) -> bool:
-    if not _is_write(node):
+    if not is_write(node):
         return False
     at = node
     while at.op == "call_function" and at.args and isinstance(at.args[0], torch.fx.Node):
@@ -274,7 +274,8 @@ def _writes_buffer(node: torch.fx.Node, program: torch.export.ExportedProgram) -
     return at.name in program.graph_signature.inputs_to_buffers
 
 
-def _is_write(node: torch.fx.Node) -> bool:
+def is_write(node: torch.fx.Node) -> bool:
+    """Return whether a node changes its first argument in place."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):  # noqa: SLF001
         return False

@@ -23,7 +23,7 @@ from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
 from workbench.engine.toolchain_patches.rewritten_operators import separate_weights
 from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.targets.ethos_u.corrections import OWN_WEIGHTS
+from workbench.targets.ethos_u.correction import OWN_WEIGHTS
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:

@@ -6,7 +6,11 @@ This file depends on torch and torchao only, because generated scripts contain i
 from typing import Any
 
 import torch
-from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    HistogramObserver,
+    MinMaxObserver,
+)
 
 
 class PercentileObserver(HistogramObserver):
@@ -55,7 +59,8 @@ class FixedRangeObserver(MinMaxObserver):
 def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, float]]) -> list[str]:
     """Set the reported ranges of some tensors' observers; their statistics are ignored.
 
-    Observers shared by several tensors are replaced for all of them, since they share a grid.
+    Observers shared by several tensors are replaced for all of them, since they share a grid. The
+    grids of biases are derived from the new ones.
 
     Args:
         prepared: A graph with observers; it is changed.
@@ -78,6 +83,10 @@ def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, fl
             for name, child in list(prepared.named_modules(remove_duplicate=False)):
                 if child is observer:
                     prepared.set_submodule(name, fixed)
+                elif isinstance(child, DerivedObserverOrFakeQuantize):
+                    child.obs_or_fqs = [
+                        fixed if known is observer else known for known in child.obs_or_fqs
+                    ]
     return missed
 
 

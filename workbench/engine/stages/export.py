@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +42,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
+    _refuse_written_parameters(program)
     program = programs.with_plain_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
     context.check_cancelled()
@@ -118,7 +120,16 @@ def _remedy(error: Exception) -> str:
             "torch looks into the mask to find out whether it is causal: say it in the call, with "
             "is_causal for nn.TransformerEncoder, tgt_is_causal for nn.TransformerDecoder."
         )
+    if unknown := _UNKNOWN_OUTPUT.search(str(error)):
+        name = unknown[1].rpartition(".")[2]
+        return (
+            f"torch does not know what is in a {name}: return a tuple or a dict, or write "
+            f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
+        )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
+
+
+_UNKNOWN_OUTPUT = re.compile(r"Found <class '([^']+)'> in output, which is not a known type")
 
 
 def _refuse_reserved_names(module: torch.nn.Module) -> None:
@@ -138,6 +149,21 @@ def _refuse_reserved_names(module: torch.nn.Module) -> None:
             Place(kind="module", id=taken[0]),
             code="module-name-reserved",
         )
+
+
+def _refuse_written_parameters(program: torch.export.ExportedProgram) -> None:
+    """Raise for parameters that the model changes in place; buffers are state, parameters not."""
+    parameters = program.graph_signature.inputs_to_parameters
+    for placeholder in program.graph.find_nodes(op="placeholder"):
+        name = parameters.get(placeholder.name)
+        writers = [reader for reader in placeholder.users if programs.is_write(reader)]
+        if name is not None and any(writer.args[0] is placeholder for writer in writers):
+            raise failure(
+                f"The model changes its parameter {name} while it runs.",
+                "Change it once, before the model is returned, or register it as a buffer.",
+                Place(kind="module", id=name.rpartition(".")[0]),
+                code="parameter-written",
+            )
 
 
 def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from workbench.engine.toolchain_patches import (
     corrections,
     delegate_graphs,
+    pass_corrections,
     plain_operators,
     refined_grids,
     refined_tables,
@@ -14,7 +15,8 @@ from workbench.engine.toolchain_patches import (
 )
 from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.results import AppliedCorrection
-from workbench.targets.ethos_u.corrections import CORRECTIONS, Facet, Step
+from workbench.targets.ethos_u.correction import Facet, Step
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,7 @@ _FUNCTIONS = {
     for module in (
         corrections,
         delegate_graphs,
+        pass_corrections,
         plain_operators,
         refined_grids,
         refined_tables,

@@ -215,7 +215,15 @@ def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
     return write(_ATEN.reshape.default, turned, [n, channels, *rest])
 
 
+def _idle_pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.Node | None:
+    """Leave out a padding by nothing, which a program would only pass through."""
+    del write, rest, named
+    return None if any(sizes) else x
+
+
 _PLAIN: dict[Any, Any] = {
+    _ATEN.pad.default: _idle_pad,
+    _ATEN.constant_pad_nd.default: _idle_pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
     _ATEN.clamp_max.default: lambda write, x, high: write(_ATEN.clamp.default, x, None, high),
     _ATEN.expand_as.default: lambda write, x, like: write(

@@ -14,6 +14,7 @@ from executorch.backends.arm.constants import DISALLOW_TFA_META_KEY
 from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
 
 from workbench.engine.toolchain_patches.patching import replaced
+from workbench.engine.toolchain_patches.rewritten_operators import PATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +56,7 @@ class TransformMemory:
         key = (
             str(manager.tosa_spec),
             repr(manager.compile_spec._get_pass_pipeline_config()),  # noqa: SLF001 - its only name
+            *module.meta.get(PATCHED, {}),
             *((n.name, str(n.target), n.meta.get(DISALLOW_TFA_META_KEY), repr(n.meta.get(_CUSTOM)))
               for n in module.graph.nodes),
         )  # fmt: skip
@@ -62,7 +64,9 @@ class TransformMemory:
             self.hits += 1
             self._transformed.move_to_end(key)
             return same(self._transformed[key])
+        places = module.meta.get(PATCHED, {})
         result = stock(manager, module)
+        result.meta[PATCHED] = {name: tuple(known) for name, known in places.items()}
         self._transformed[key] = same(result)
         if len(self._transformed) > self.entries:
             self._transformed.popitem(last=False)
@@ -74,7 +78,8 @@ def remembered_transforms(memory: TransformMemory) -> Iterator[None]:
     """Let the passes before annotation ask ``memory`` first while the block runs.
 
     Exact because the passes read the graph, the specification and the mark that forbids a node
-    to be decomposed, and all of that is in the key. For modules from ``memory.module`` only.
+    to be decomposed, and all of that is in the key, as are the corrections that are on. For
+    modules from ``memory.module`` only.
     """
     stock = ArmPassManager.transform_for_annotation_pipeline
 

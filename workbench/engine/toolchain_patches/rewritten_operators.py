@@ -24,6 +24,10 @@ from workbench.engine.toolchain_patches.graph_writer import (
 _ATEN = torch.ops.aten
 
 
+# Under this name a module's metadata has the places that each patch changes, by id.
+PATCHED = "patched_places"
+
+
 class CorrectingQuantizer(EthosUQuantizer):
     """Ethos-U's quantizer, with the corrections that come before calibration.
 
@@ -45,9 +49,12 @@ class CorrectingQuantizer(EthosUQuantizer):
         for name, rewrite in self.rewrites.items():
             self._note(name, rewrite(model, self))
         with contextlib.ExitStack() as stack:
-            for name, patch in self.patches.items():
-                stack.callback(self._note, name, stack.enter_context(patch()))
+            places = {name: stack.enter_context(patch()) for name, patch in self.patches.items()}
+            model.meta[PATCHED] = places
             module: fx.GraphModule = super().transform_for_annotation(model)
+        # A module that is remembered brings the places of the time when it was made.
+        for name, known in module.meta.pop(PATCHED, places).items():
+            self._note(name, list(known))
         return module
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:

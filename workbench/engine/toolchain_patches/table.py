@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Literal
-
 from workbench.engine.toolchain_patches.constant_values import quick_constants
 from workbench.engine.toolchain_patches.decompositions import (
     skip_decomposition,
@@ -26,54 +21,11 @@ from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
+from workbench.engine.toolchain_patches.patch import Patch
 from workbench.engine.toolchain_patches.signature_maps import ENTRIES, PROPERTIES, signature_maps
 from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
-from workbench.toolchain_versions import PROVEN
-
-# acceleration: the same result in less time. correction: another result than stock, where stock
-# has a defect. interception: reads what the toolchain computes and does not return.
-# interpreter: a setting of Python itself.
-Kind = Literal["acceleration", "correction", "interception", "interpreter"]
-
-# What happens with other versions than the proven ones. stock: the patch is not applied.
-# refused: it is applied while its attributes exist; the program ends with a sentence if not.
-Otherwise = Literal["stock", "refused"]
-
-Apply = Callable[[], AbstractContextManager[None]]
 
 _VELA = {"ethos-u-vela": "5.1.0", "executorch": "1.5.1"}
-
-
-@dataclass(frozen=True)
-class Patch:
-    """One change to a third-party library.
-
-    Attributes:
-        id: What it is called in code and logs.
-        title: What it does, in a few words.
-        kind: See ``Kind``.
-        patches: Attributes it replaces, as ``module:Class.attribute``.
-        what: One sentence that says what is different.
-        why_safe: One sentence that says why results are right nevertheless.
-        otherwise: See ``Otherwise``.
-        proven: Versions it was proven with, by package.
-        apply: Switches it on for lowering; None for a patch with a function of its own.
-        pins: The functions it was written for, each with the digest of its source; with another
-            source it is not applied.
-    """
-
-    id: str
-    title: str
-    kind: Kind
-    patches: tuple[str, ...]
-    what: str
-    why_safe: str
-    otherwise: Otherwise = "stock"
-    proven: dict[str, str] = field(default_factory=lambda: PROVEN[0])
-    apply: Apply | None = None
-    pins: tuple[tuple[str, str], ...] = ()
-
-
 _FX = "torch.fx"
 _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
@@ -89,6 +41,11 @@ _SCALARS = (
 )
 _CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
 _MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
+_ARM = "executorch.backends.arm._passes"
+_ATTENTION = f"{_ARM}.decompose_sdpa_pass:DecomposeScaledDotProductAttentionPass"
+_INTEGERS = (
+    f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
+)
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
     "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
@@ -536,6 +493,42 @@ PATCHES: tuple[Patch, ...] = (
         "Stock runs for everything else.",
         proven={"executorch": "1.5.1"},
         pins=((f"{_SCALARS}.get_replacement", "427bf7cdeb995904"),),
+    ),
+    Patch(
+        "pool_zero_points", "Give average pools the zero points of their grids", "correction",
+        (f"{_ARM}.arm_pass:ArmPass.call_scalar",),
+        "The zero points of an average pool are written without the notes of its grids.",
+        "Nothing quantizes them again; stock runs for all other numbers.",
+        proven={"executorch": "1.5.1"},
+        pins=(
+            (f"{_ARM}.arm_pass:ArmPass.call_scalar", "f15b40d285aadf0b"),
+            (f"{_ARM}.rewrite_avg_pool2d_pass:RewriteAvgPool2dPass.call_operator",
+             "8ebd7a917c474d18"),
+        ),
+    ),
+    Patch(
+        "static_sizes", "Fix the sizes of constants in attention", "correction",
+        (f"{_ATTENTION}.call",),
+        "Constants that attention reads have fixed sizes before stock's pass.",
+        "The sizes of constants do not change.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_ATTENTION}.call", "c9ff892701a8f069"),),
+    ),
+    Patch(
+        "views_reshaped", "Reshape where a view is not possible", "correction",
+        (f"{_PASSES}._fx",),
+        "A view that would fail is traced as a reshape.",
+        "Both give the same values; stock runs for everything else.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_PASSES}._fx", "8505712d23d9b83c"),),
+    ),
+    Patch(
+        "written_in_one_type", "Write values into a tensor in its own type", "correction",
+        (f"{_INTEGERS}.call",),
+        "Behind stock's passes, values that are written get the type of the tensor.",
+        "Stock narrows integers only where their values fit, so that widening gives them back.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_INTEGERS}.call", "ece3d34056145bb6"),),
     ),
     Patch(
         "folded-weights", "Leave the weights of the float program alone", "correction",

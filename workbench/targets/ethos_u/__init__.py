@@ -23,15 +23,13 @@ from workbench.targets.ethos_u.checks import (
     check_values,
     problem,
 )
-from workbench.targets.ethos_u.corrections import (
-    CORRECTIONS,
+from workbench.targets.ethos_u.correction import (
     RELEASED,
     ROUNDED,
     SUMS,
     TRANSPOSED,
-    is_wanted,
-    switched_off,
 )
+from workbench.targets.ethos_u.corrections import CORRECTIONS, is_wanted, switched_off
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
     EXTERNAL_WEIGHTS,

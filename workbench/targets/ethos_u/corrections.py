@@ -8,76 +8,40 @@ the log says so. What is applied lies in ``workbench.engine.toolchain_patches.co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from workbench.targets.ethos_u.compiler_corrections import COMPILER_CORRECTIONS
+from workbench.targets.ethos_u.correction import (
+    BUFFERS,
+    CELLS,
+    CLAMPS,
+    COMPUTED,
+    CONSTANTS,
+    EXECUTORCH,
+    FACTORS,
+    LINEARS,
+    ONE_TYPE,
+    OWN_WEIGHTS,
+    PLAIN,
+    QUANTIZED,
+    RELEASED,
+    RESHAPED,
+    ROUNDED,
+    SCALARS,
+    SIZES,
+    STEPS,
+    SUMS,
+    TABLES,
+    TRANSPOSED,
+    ZEROS,
+    Correction,
+    Facet,
+)
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from workbench.results import AppliedCorrection
-
-# Which stage a correction changes, as the facets of the target: "quantizer" or "compile".
-Facet = Literal["quantizer", "compile"]
-
-# When its function runs. module: on the float program's module. rewrites: on its graph, before
-# ExecuTorch takes operators apart. patches: a context manager, while it does. refinements: on the
-# annotated graph. lowering: a context manager, while the quantized program is lowered. compiling: a
-# context manager, while Vela compiles; it is entered before those that watch Vela.
-Step = Literal["module", "rewrites", "patches", "refinements", "lowering", "compiling"]
-GROUP = "Corrections"
-
-
-@dataclass(frozen=True)
-class Correction:
-    """One defect of the tools, and what is done instead.
-
-    Attributes:
-        id: The name of the option that switches it.
-        title: What it does, in a few words.
-        fault: What is wrong with the stock tools.
-        link: Where the defect is reported; "" where it is not.
-        proven: Versions it was proven with, by package.
-        network: The smallest network that shows the defect.
-        instead: What is done instead.
-        why_right: Why the corrected program computes what the quantized model does.
-        step: When its function runs.
-        function: The name of its function in ``workbench.engine.toolchain_patches``.
-    """
-
-    id: str
-    title: str
-    fault: str
-    link: str
-    proven: Mapping[str, str]
-    network: str
-    instead: str
-    why_right: str
-    step: Step
-    function: str
-
-    @property
-    def facet(self) -> Facet:
-        """Which stage it changes."""
-        return "compile" if self.step in {"lowering", "compiling"} else "quantizer"
-
-
-CLAMPS, FACTORS, TABLES = "keep_relu_clamps", "fine_factors", "fine_tables"
-STEPS, ROUNDED, RELEASED = "fine_steps", "rounded_convolutions", "release_passthrough"
-QUANTIZED, MOVED = "quantized_where_computed", "layouts_moved_to_values"
-TRANSPOSED, SUMS = "zeros_for_transposed", "sums_in_8_bits"
-CONSTANTS, OWN_WEIGHTS = "folded_constants", "own_weights"
-MINIMA, ONES, ONE_TABLE = "minima_from_maxima", "drop_reductions_of_one", "one_table_in_chain"
-OUTPUTS, REARRANGED, SLICES = "outputs_kept", "constants_rearranged", "slices_computed"
-TURNED, LAYOUTS = "clamps_before_transposes", "activations_before_layouts"
-JOINED, FLIPPED = "joined_computed", "flips_of_copies"
-RESCALED, POOLS, ROWS = "rescales_joined", "padded_pools", "clamps_over_rows"
-NEGATED, PIXELS = "negations_rescaled", "repeated_pixels"
-CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
-PLAIN, BUFFERS = "plain_operators", "weights_from_buffers"
-COMPUTED = "computed_weights_on_cpu"
-_EXECUTORCH = {"executorch": "1.5.1"}
-
-_VELA = {"ethos-u-vela": "5.1.0"}
 
 CORRECTIONS: tuple[Correction, ...] = (
     Correction(
@@ -87,7 +51,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "grid is set to the zero point. Nothing obeys that limit: where the grid goes below zero, "
         "because cat or a fixed range decides it, negative values pass.",
         link="https://github.com/pytorch/executorch/issues/20486",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="torch.cat([torch.relu(conv_a(x)), conv_b(x)], 1) in a8w8",
         instead="The ReLU stays as a clamp of integers where its grid goes below zero.",
         why_right="Its input and output have one grid, so that the clamp at the zero point is "
@@ -134,7 +98,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "of steps from the quantized model. The values of a table end where the grid of its output "
         "ends, so that the line to the first value beyond is too flat: up to 40 steps in softmax.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) in a16w8",
         instead="Such a table has half the precision and twice the reach. Where one table departs "
         "by more than 32 steps, up to four further tables over windows of codes add the "
@@ -151,7 +115,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "of a 16-bit convolution before it is rounded. Vela rejects a convolution with two results "
         "for U55 and U65, and the values are not those of the quantized model.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="x = conv_a(image); x + conv_b(x) in a16w8 for U55",
         instead="Every reader reads the 16-bit result.",
         why_right="The quantized model rounds the convolution's result for every reader.",
@@ -165,7 +129,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "its quantization may be put beside the reader. The first delegate then gives integers, "
         "and the CPU takes them for floats and quantizes them again.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="q, k, v = linear(x).chunk(3, -1); softmax(q @ k.transpose(1, 2), -1) @ v in "
         "a16w8 for U55, as in GPT-2",
         instead="The quantization stays with the operator whose value it quantizes.",
@@ -180,7 +144,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "trackers that correlate with a template, is taken for the NPU, and ExecuTorch's passes "
         'fail on it ("unsupported param type, call_function").',
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="conv2d(x, self.template(y)) in a8w8",
         instead="It runs on the CPU in float.",
         why_right="The CPU computes the float convolution of the quantized values, which is what "
@@ -194,7 +158,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         fault="A value that a partition takes and returns unchanged has no operator in TOSA, and "
         "Vela rejects the whole program.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="x @ x.transpose(1, 2) in a16w8 for U55",
         instead="Such a value is quantized on the CPU, and the partition takes it from there.",
         why_right="Quantizing is the same function on the CPU.",
@@ -207,7 +171,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         fault="Vela rejects 16-bit transposed convolutions for U55 and U65, ExecuTorch scales "
         "their 4-bit weights along the wrong axis, and takes none over one dimension.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="torch.nn.ConvTranspose2d(8, 4, 2, stride=2) in a16w8 for U55",
         instead="Zeros are put between the values, and a convolution with turned weights follows. "
         "Transposed convolutions in 8 bits over two dimensions stay as they are, and those in 16 "
@@ -222,7 +186,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         fault="A cumulative sum becomes a convolution with ones, which get the type of what was "
         "summed: 16-bit or float weights, which no device supports.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="linear(x).cumsum(1) in a16w8",
         instead="The ones have 8 bits.",
         why_right="A one is a one in 8 bits, and its scale is noted as 8 bits already.",
@@ -236,7 +200,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "computed at every run, on the CPU or quantized like activations: an index of 4.99 that "
         "becomes an integer is 4.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="embedding(torch.cumsum(torch.ones(1, 12), 1).long() - 1)",
         instead="Such values are computed once, and stand in the program as constants. What is "
         "larger than its parts is left alone.",
@@ -267,249 +231,26 @@ CORRECTIONS: tuple[Correction, ...] = (
         "clamp_min, expand_as, max and min of two tensors or of all, square, lerp, addcmul, "
         "pairwise_distance, channel_shuffle, log2, exp2 and nearest interpolation over one "
         "dimension: they stay on the CPU in float, and split the program. A convolution with an "
-        'even kernel and padding "same" is padded after quantization, and its program is wrong.',
+        'even kernel and padding "same" is padded after quantization, and its program is wrong. '
+        "An input that is padded by nothing is passed through, and Vela rejects the program.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
         instead="They are written with means, pools over two dimensions, group norms, tables and "
-        "slices.",
+        "slices; paddings by nothing are left out.",
         why_right="Each is the same function of real numbers, and every part has a grid of its "
         "own.",
         step="rewrites",
         function="write_plainly",
     ),
-    Correction(
-        id=MINIMA,
-        title="Write minima over dimensions as negated maxima",
-        fault="For U55 and U65 Vela writes a minimum as -1 minus the maximum of -1 minus the "
-        "values. Both subtractions share one constant, which is broadcast for the first; the "
-        "second reads it with the wrong shape, and most elements are wrong.",
-        link="",
-        proven=_VELA,
-        network="conv(x).amin(-1) in a8w8 for U55",
-        instead="The minimum is written as the negated maximum of the negated values.",
-        why_right="Both are the same number.",
-        step="rewrites",
-        function="write_minima",
-    ),
-    Correction(
-        id=ONES,
-        title="Leave out reductions of one element",
-        fault="Vela leaves out a maximum or minimum over a dimension of size 1, and the copy or "
-        "slice beside it reads with a shape or an offset of another tensor.",
-        link="",
-        proven=_VELA,
-        network="torch.nn.functional.pad(x.amax(3, keepdim=True), (0, 1)) with a last dimension of "
-        "size 1, in a8w8",
-        instead="Maximum, minimum, mean and sum over dimensions of size 1 are left out before "
-        "anything is quantized.",
-        why_right="Of one element, all four are the element.",
-        step="rewrites",
-        function="drop_reductions",
-    ),
-    Correction(
-        id=ONE_TABLE,
-        title="Compile without chains where two tables would meet in one",
-        fault="For U85 Vela loads all tables of a chain before it, but table memory holds one of "
-        "16-bit values: the second load evicts the first, and the first function computes with "
-        "the table of the second.",
-        link="",
-        proven=_VELA,
-        network="torch.tanh(torch.sigmoid(conv(x)) * y) in a16w8 for U85; LSTM",
-        instead="A delegate with such a chain is compiled again without chains, which costs "
-        "cycles and memory traffic.",
-        why_right="Without chains, every table is loaded in front of its operation.",
-        step="compiling",
-        function="tables_kept_apart",
-    ),
-    Correction(
-        id=OUTPUTS,
-        title="Keep outputs whose layout is changed back",
-        fault="Where a value leaves a delegate and is read inside it too, its layout is changed "
-        "for the CPU and changed back. Vela joins the two changes and forgets that the first is an "
-        "output: the delegate has an output less, and the program reads wrong values.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="x = conv(image); torch.cat([x, interpolate(other(adaptive_avg_pool2d(x, 1)))], 1) "
-        "for U55, as in DeepLab and PSPNet",
-        instead="What reads the changed layout inside the delegate reads the value before it.",
-        why_right="Both changes together are one, or none.",
-        step="lowering",
-        function="outputs_kept",
-    ),
-    Correction(
-        id=REARRANGED,
-        title="Transpose constants ahead of time",
-        fault="Changes of layout are moved across operators after constants were folded, and some "
-        "end behind a constant. For U55 Vela lets the program write the transposed constant into "
-        "the constants, which are read-only.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="conv(layer_norm(conv(x))) in a8w8 for U55, with weights of the norm over "
-        "channels, height and width",
-        instead="The constant is transposed before Vela gets it.",
-        why_right="The values are the same, in the same order.",
-        step="lowering",
-        function="constants_rearranged",
-    ),
-    Correction(
-        id=RESCALED,
-        title="Join equal rescales of a convolution",
-        fault="Where a convolution is called twice with one input, ExecuTorch computes it once and "
-        "rescales it twice. Vela rejects a 16-bit convolution with two rescales for U55 and U65.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.maximum(conv(x)[:, :, 2:], conv(x)[:, :, :-2]) in a16w8 for U55",
-        instead="Equal rescales of one value are one.",
-        why_right="They compute the same integers.",
-        step="lowering",
-        function="rescales_joined",
-    ),
-    Correction(
-        id=SLICES,
-        title="Copy slices before operators that lose their offset",
-        fault="Vela lets an operator read a sliced tensor in place. Maxima, minima, sums, means, "
-        "matrix products, transposed convolutions, depthwise convolutions with several outputs a "
-        "channel, and on U85 convolutions and pools with a stride above three then read with the "
-        "wrong offset or shape: other elements, or beyond the memory. ExecuTorch writes a slice "
-        "too where rows are left over behind the last window.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
-        "q @ k.transpose(-1, -2) for U55",
-        instead="The slice is copied before such an operator reads it, which costs the cycles of "
-        "the copy.",
-        why_right="The copy is a maximum over windows of one element, which is the element.",
-        step="lowering",
-        function="slices_computed",
-    ),
-    Correction(
-        id=JOINED,
-        title="Copy what would lose its place in a joined tensor",
-        fault="Vela lets an operator write its part of a joined or padded tensor in place. A "
-        "depthwise convolution with several outputs a channel then loses its place, or Vela "
-        "rejects the program; a resize on U55 and U65 reads beyond its input.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8",
-        instead="The result is copied into its place, which costs the cycles of the copy.",
-        why_right="The copy is a maximum over windows of one element, which is the element.",
-        step="lowering",
-        function="joined_computed",
-    ),
-    Correction(
-        id=FLIPPED,
-        title="Copy matrix products before they are flipped",
-        fault="For U85 Vela joins a matrix product with the flip behind it, and its process ends "
-        "for devices of 1,024 and 2,048 MACs.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.flip(q @ k.transpose(1, 2), [2]) in a8w8 for U85-2048",
-        instead="The product is copied before the flip, which costs the cycles of the copy.",
-        why_right="The copy is a maximum over windows of one element, which is the element.",
-        step="lowering",
-        function="flips_of_copies",
-    ),
-    Correction(
-        id=POOLS,
-        title="Pad before a maximum with a large stride",
-        fault="For U85 Vela splits a max pool with a stride above three and loses its padding: "
-        "most elements are wrong.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="max_pool2d(x, 3, stride=4, padding=1) over [1, 3, 33, 33] in a8w8 for U85",
-        instead="A padding with the least integer comes before the pool.",
-        why_right="No maximum is below the least integer.",
-        step="lowering",
-        function="pools_padded",
-    ),
-    Correction(
-        id=ROWS,
-        title="Clamp the batches of a convolution as rows",
-        fault="Vela computes a pointwise convolution over a batch, which a linear over rows is, as "
-        "one over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits "
-        "and a hardtanh in 8, all rows but the first are wrong.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8",
-        instead="The clamp gets the rows of one image.",
-        why_right="A reshape moves no value, and a clamp works on each element alone.",
-        step="lowering",
-        function="clamps_over_rows",
-    ),
-    Correction(
-        id=LAYOUTS,
-        title="Compute activations before changes of layout",
-        fault="For U85 Vela joins an operator, its activation, a transpose or flip, and the "
-        "activation behind it, and computes the first activation alone.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85",
-        instead="The second activation comes before the change of layout.",
-        why_right="An activation works on each element alone.",
-        step="lowering",
-        function="activations_before_layouts",
-    ),
-    Correction(
-        id=NEGATED,
-        title="Rescale negated values to their grid",
-        fault="A negation is a negation of integers, which is right where its output has the step "
-        "of its input. Where calibration gives another step, every value is off.",
-        link="",
-        proven=_EXECUTORCH,
-        network="-torch.amax(-conv(x), 3) in a8w8",
-        instead="The negated integers are rescaled to the grid of the output.",
-        why_right="The quantized model rounds the negated value to that grid.",
-        step="lowering",
-        function="negations_rescaled",
-    ),
-    Correction(
-        id=MOVED,
-        title="Move a change of layout to the operand that has a layout",
-        fault="Changes of layout are moved up through operators. Before an operator of a number "
-        "and a value, such as 1 - x, they are moved to the first operand: where that is the "
-        "number, the value keeps the other layout, and all elements are in a wrong order.",
-        link="",
-        proven=_EXECUTORCH,
-        network="1 - conv(x) as an output, in a8w8",
-        instead="They are moved to the operand that has more than one element.",
-        why_right="A single number is the same in every layout.",
-        step="lowering",
-        function="layouts_moved_to_values",
-    ),
-    Correction(
-        id=PIXELS,
-        title="Repeat a single pixel in place of resizing it",
-        fault="Vela's process ends on a resize of one element in 16 bits for U55 and U65, and a "
-        "bilinear resize stays on their CPU, also that of a single pixel.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="interpolate(conv(x).mean((2, 3), keepdim=True), size=(8, 8)) in a16w8 for U55",
-        instead="The pixel is repeated.",
-        why_right="Every value between equal ones is that value.",
-        step="rewrites",
-        function="repeat_pixels",
-    ),
-    Correction(
-        id=TURNED,
-        title="Clamp before a transpose, where the result is joined with others",
-        fault="Vela joins a convolution, the transpose behind it and the clamp behind that, and "
-        "loses the place of the result in the joined tensor.",
-        link="",
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.cat([x, hardtanh(conv(x), 0.0, 6.0)], 3) in a8w8",
-        instead="The clamp comes before the transpose.",
-        why_right="A clamp works on each element alone.",
-        step="lowering",
-        function="clamps_before_transposes",
-    ),
+    *COMPILER_CORRECTIONS,
     Correction(
         id=CELLS,
         title="Write recurrent cells out",
         fault="The quantizer has no pattern for the cells of GRU, LSTM and RNN as one operator: "
         "they stay on the CPU in float, or quantizing fails.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="torch.nn.LSTMCell(6, 8) called in a loop",
         instead="A cell is written with linears and gates, as the layers of the same name are.",
         why_right="These are the formulas of the cell.",
@@ -522,7 +263,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         fault="addmm with constant weights and bias, as GPT-2 has it, is taken apart into three "
         "products; quantizing fails on the scalar beside the bias.",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="torch.addmm(self.bias, x, self.weight)",
         instead="It is written as the linear that it is.",
         why_right="A linear is this product, with weights the other way round.",
@@ -536,7 +277,7 @@ CORRECTIONS: tuple[Correction, ...] = (
         "and fixed filters have, ExecuTorch's passes give its dimensions no fixed size, and fail "
         'behind it ("Dynamic mean.dim decomposition is not supported").',
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="conv1d(x, self.filters).mean(-1) with self.register_buffer('filters', ...)",
         instead="Such a buffer becomes a parameter.",
         why_right="Both are the same tensor, and neither changes in a compiled program.",
@@ -549,12 +290,68 @@ CORRECTIONS: tuple[Correction, ...] = (
         fault="Where a pass makes a product of a parameter and a scalar, quantizing fails with "
         "\"'Parameter' object has no attribute 'to_tensor'\".",
         link="",
-        proven=_EXECUTORCH,
+        proven=EXECUTORCH,
         network="torch.addmm(self.bias, x, y, beta=0.5)",
         instead="The type is asked of the parameter.",
         why_right="The product is the one that the pass wanted.",
         step="patches",
         function="constants_scaled",
+    ),
+    Correction(
+        id=ZEROS,
+        title="Give average pools the zero points of their grids",
+        fault="The zero points of an average pool are quantized like real numbers. Input and "
+        "output get the same wrong one, which cancels, but a mean that lies halfway between two "
+        "integers goes up or down by the sign of a sum that is shifted.",
+        link="",
+        proven=EXECUTORCH,
+        network="AvgPool2d(2) of values on both sides of zero in a8w8",
+        instead="The zero points are those of the grid.",
+        why_right="TOSA subtracts them before it sums, and halves go away from zero for real.",
+        step="lowering",
+        function="zero_points_kept",
+    ),
+    Correction(
+        id=SIZES,
+        title="Write sizes of constants as numbers",
+        fault="Attention whose queries or keys are constants is taken apart with operators that "
+        'ask a constant for its size, and the quantizer fails on numbers among tensors ("Could '
+        'not get device from 4").',
+        link="",
+        proven=EXECUTORCH,
+        network="scaled_dot_product_attention(self.query, key(x), value(x)), as in DETR",
+        instead="The constants have the sizes that they have.",
+        why_right="The sizes of constants do not change.",
+        step="patches",
+        function="sizes_fixed",
+    ),
+    Correction(
+        id=RESHAPED,
+        title="Reshape where a view is not possible",
+        fault="Einsum and attention are taken apart into operators whose results lie in another "
+        'order in memory, and the views behind them fail ("Cannot view a tensor").',
+        link="",
+        proven=EXECUTORCH,
+        network="(torch.einsum('bhwc,hkc->bhwk', x, self.rel) + y).view(b, -1, k), as in MViTv2",
+        instead="Such a view is a reshape.",
+        why_right="Both give the same values.",
+        step="patches",
+        function="views_reshaped",
+    ),
+    Correction(
+        id=ONE_TYPE,
+        title="Write values into a tensor in its own type",
+        fault="Constants of 64-bit integers are made 32 bits wide, and torch refuses to write them "
+        'into a tensor that is still 64 bits wide ("Index put requires the source and '
+        'destination dtypes match").',
+        link="",
+        proven=EXECUTORCH,
+        network="inverse = torch.empty_like(order); inverse[order] = torch.arange(8), as in "
+        "mixtures of experts",
+        instead="What is written gets the type of the tensor.",
+        why_right="Only integers whose values fit are made narrower.",
+        step="patches",
+        function="written_in_one_type",
     ),
 )
 CORRECTIONS_BY_ID = {correction.id: correction for correction in CORRECTIONS}

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets.base import Choice, OptionSpec
-from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP
+from workbench.targets.ethos_u.correction import GROUP
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

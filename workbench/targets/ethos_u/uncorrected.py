@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.errors import ErrorInfo, Place
-from workbench.targets.ethos_u.corrections import (
+from workbench.targets.ethos_u.correction import (
     CLAMPS,
-    CORRECTIONS_BY_ID,
     FLIPPED,
     JOINED,
     LAYOUTS,
@@ -27,8 +26,8 @@ from workbench.targets.ethos_u.corrections import (
     RESCALED,
     ROWS,
     SLICES,
-    is_wanted,
 )
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.targets.ethos_u.devices import family_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,12 @@ from workbench.project import edits
 from workbench.project.configs import QuantConfig, Weight
 from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
-from workbench.targets.ethos_u.corrections import RELEASED, ROUNDED, SUMS, TRANSPOSED
+from workbench.targets.ethos_u.correction import (
+    RELEASED,
+    ROUNDED,
+    SUMS,
+    TRANSPOSED,
+)
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 RESIDUAL = "wide_networks.py:residual"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import CALIBRATED, project, without
 from tests.fakes import checkout, fvp, runner_elf
 from tests.fakes.board import FakeBoard, lines_of
 from workbench.deploy.simulators.discovery import (
@@ -224,3 +224,23 @@ def test_that_a_board_that_cannot_be_read_fails_simulate_with_its_cause(engine):
     assert engine.run(integer("small"), "run", "evaluate", "verify") == "failed"
     (info,) = next(e.infos for e in engine.events if isinstance(e, StageFailed))
     assert info.code == "serial-port-unusable"
+
+
+@pytest.mark.parametrize(
+    ("network", "config", "kernel"),
+    [
+        # A change of shape before the product: no instruction, the result lies at its address.
+        ("attending", "a16w8", "aten.bmm.default"),
+        # One operator with a list of outputs.
+        ("wide_networks.py:gru_cell", "a8w8", "aten.split_with_sizes_copy.default"),
+    ],
+)
+def test_that_views_and_lists_between_operators_on_the_cpu_are_simulated(
+    engine, network, config, kernel
+):
+    made = without(project(network, config), "written_out_cells")
+    assert engine.run(made, "run", "evaluate") == "done", engine.events
+    result = engine.result(made, "run")
+    assert kernel in {node.op for node in engine.result(made, "lower").cpu_nodes}
+    assert result.report.succeeded, result.report.exit_reason
+    assert result.against_reference.exact == result.against_reference.elements > 0

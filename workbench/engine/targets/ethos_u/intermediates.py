@@ -7,6 +7,7 @@ bit-exact. Source of the layout: TOSA 1.0's schema, table ``TosaBasicBlock``.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -217,18 +218,18 @@ class IntegerComparison:
 def as_laid_out(integers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return a delegate's tensor in the quantized model's memory layout.
 
-    TOSA stores pictures channels last. If the shapes do not determine the layout, the one with the
-    smaller difference is used: the other one is far off.
+    TOSA stores pictures channels last, and operators of the program may be moved across changes of
+    layout. Of the layouts with the wanted shape, the one with the smallest difference is used: the
+    others are far off.
     """
     plain = integers.reshape(like.shape)
-    if like.dim() != 4:
+    if like.dim() not in {3, 4}:
         return plain
-    n, c, h, w = like.shape
-    if tuple(integers.shape) not in {(n, h, w, c), (n, c, h, w)}:
-        return plain
-    last = integers.reshape(n, h, w, c).permute(0, 3, 1, 2)
-    if tuple(integers.shape) != (n, c, h, w):
-        return last
-    if tuple(integers.shape) != (n, h, w, c):
-        return plain
-    return min((last, plain), key=lambda laid: float((laid - like).abs().sum()))
+    shapes = {(like.shape[0], *like.shape[2:], like.shape[1]), tuple(integers.shape)}
+    laid = [
+        lying.permute(axes)
+        for lying in (integers.reshape(shape) for shape in shapes)
+        for axes in itertools.permutations(range(lying.dim()))
+        if tuple(lying.shape[axis] for axis in axes) == tuple(like.shape)
+    ]
+    return min((plain, *laid), key=lambda one: float((one - like).abs().sum()))

@@ -20,7 +20,7 @@ from workbench.engine.targets.ethos_u.grids import Grid, grid_of
 from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.refined_tables import windows_of
 from workbench.results import CalibrateResult
-from workbench.targets.ethos_u.corrections import TABLES
+from workbench.targets.ethos_u.correction import TABLES
 from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, NEGATIVE_INFINITY
 
 if TYPE_CHECKING:

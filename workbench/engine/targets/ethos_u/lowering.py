@@ -26,6 +26,7 @@ from workbench.engine.targets.ethos_u.refusals import (
     lost_clamps,
     lowering_failed,
     refuse_control_flow,
+    refuse_custom,
     refuse_unwritable,
     vela_left,
     vela_refused,
@@ -53,7 +54,8 @@ from workbench.results import (
     PrepareResult,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CLAMPS, switched_off
+from workbench.targets.ethos_u.correction import CLAMPS
+from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
@@ -129,6 +131,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
+    refuse_custom(context.hot("convert").module)
     forecasts = _forecasts(context, choice)
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"

@@ -29,7 +29,7 @@ from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
 from workbench.results import AppliedCorrection, NodeAnnotation
-from workbench.targets.ethos_u.corrections import OWN_WEIGHTS
+from workbench.targets.ethos_u.correction import OWN_WEIGHTS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,6 +31,7 @@ from workbench.engine.targets.ethos_u.intermediates import (
     output_names,
     pairs,
 )
+from workbench.engine.targets.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.errors import Place, failure
 from workbench.results import AgainstFloat, OutputQuality, VerifyResult
 
@@ -198,6 +199,11 @@ class IntegerProgram(torch.fx.Interpreter):
 
 def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
+    with halves_away_from_zero(context.hot("convert").module):
+        return _verify(context)
+
+
+def _verify(context: StageContext) -> VerifyResult:
     lowered: Lowered = context.hot("lower")
     program, converted = IntegerProgram(lowered), context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))

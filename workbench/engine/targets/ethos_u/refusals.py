@@ -17,7 +17,8 @@ from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.results import CpuCause, ExportResult, PrepareResult
-from workbench.targets.ethos_u.corrections import CLAMPS, CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.correction import CLAMPS
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.targets.ethos_u.devices import has_control_flow
 
 if TYPE_CHECKING:
@@ -134,6 +135,43 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
         code="loop-not-lowerable",
     )
     return WorkbenchError([info])
+
+
+def refuse_custom(module: torch.fx.GraphModule) -> None:
+    """Stop where an operator of another library has no kernel that a program could call.
+
+    Raises:
+        WorkbenchError: every such operator, with its module and what helps.
+    """
+    infos = [
+        ErrorInfo(
+            message=f"{node.name} ({programs.op_of(node)}) in module "
+            f"{programs.module_of(node) or 'forward'} is an operator of another library, and no "
+            "kernel for ExecuTorch comes with it.",
+            hint="Write its module with torch's operators. Experts of transformers: "
+            'model.set_experts_implementation("batched_mm").',
+            where=Place(kind="node", id=node.name),
+            code="operator-without-kernel",
+        )
+        for node in module.graph.nodes
+        if node.op == "call_function" and _is_without_kernel(node.target)
+    ]
+    if infos:
+        raise WorkbenchError(infos)
+
+
+_OF_THE_TOOLS = ("aten", "prims", "quantized_decomposed", "dim_order_ops", "torchao")
+
+
+def _is_without_kernel(target: Any) -> bool:
+    """Return whether an operator of another library has no overload that writes its outputs."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace in _OF_THE_TOOLS:  # noqa: SLF001
+        return False
+    packet = target.overloadpacket
+    schemas = [getattr(packet, name)._schema for name in packet.overloads()]  # noqa: SLF001
+    return not any(
+        argument.is_out or schema.is_mutable for schema in schemas for argument in schema.arguments
+    )
 
 
 def refuse_unwritable(manager: Any) -> None:

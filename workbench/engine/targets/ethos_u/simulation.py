@@ -29,6 +29,7 @@ from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.targets.ethos_u.functional_run import FunctionalOutputs, execute
 from workbench.engine.targets.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.engine.targets.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.engine.targets.ethos_u.reference_model import IntegerProgram, Tally
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
@@ -200,7 +201,10 @@ class _Samples:
         converted = context.hot("convert").module
         self._integer_io = bool(context.project.target.options.get("integer_io"))
         self._grids = output_grids(converted)
-        self.quantized, runtime, once = _samples(context, converted, integer_io=self._integer_io)
+        with halves_away_from_zero(converted):
+            self.quantized, runtime, once = _samples(
+                context, converted, integer_io=self._integer_io
+            )
         self.inputs = [inputs for inputs, _ in runtime]
         self.expected = [outputs for _, outputs in runtime]
         # What verify kept is of other samples if the data changes from reading to reading.

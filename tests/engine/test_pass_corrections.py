@@ -1,0 +1,61 @@
+"""Corrections of single passes of ExecuTorch: with one a program is made, and it is right."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.engine.in_process import Engine, project, without
+from workbench.project import edits
+from workbench.targets.ethos_u.correction import ONE_TYPE, RESHAPED, SIZES, ZEROS
+
+pytestmark = pytest.mark.engine
+NETWORKS = Path(__file__).with_name("pass_networks.py")
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = Engine(tmp_path)
+    shutil.copy(NETWORKS, tmp_path)
+    yield made
+    made.close()
+
+
+def network(name):
+    return project(f"{NETWORKS.name}:{name}", target="ethos-u85-256")
+
+
+def verified(engine, made):
+    assert engine.run(made, "verify") == "done", engine.failure
+    return engine.result(made, "verify")
+
+
+def test_that_means_that_lie_halfway_are_those_of_the_quantized_model(engine):
+    assert verified(engine, network("halves")).max_lsb == 0
+    assert verified(engine, without(network("halves"), ZEROS)).max_lsb == 1
+
+
+FAILING = [("attending_constants", SIZES), ("viewed", RESHAPED), ("inverted_order", ONE_TYPE)]
+
+
+@pytest.mark.parametrize(("name", "correction"), FAILING)
+def test_that_a_pass_fails_on_a_network_without_its_correction(engine, name, correction):
+    assert engine.run(without(network(name), correction), "verify") == "failed"
+
+
+@pytest.mark.parametrize(("name", "correction"), FAILING)
+def test_that_a_network_that_a_pass_fails_on_goes_through(engine, name, correction):
+    assert verified(engine, network(name)).max_lsb <= 1
+    rows = engine.result(network(name), "prepare").corrections
+    assert next(row.places for row in rows if row.id == correction)
+
+
+def test_that_places_are_known_where_operators_were_taken_apart_before(engine):
+    made = network("viewed")
+    edited = edits.assign(made, "module_name", "last", "a16w8")
+    places = []
+    for project_of_run in (made, edited):
+        assert engine.run(project_of_run, "prepare") == "done", engine.failure
+        rows = engine.result(project_of_run, "prepare").corrections
+        places.append(next(row.places for row in rows if row.id == RESHAPED))
+    assert places[0] == places[1] != ()

@@ -1,0 +1,74 @@
+"""Average pools round halves away from zero on the NPU, and to the even neighbour in torch.
+
+The quantized model is computed as the NPU rounds where both are compared: a half that goes to the
+other neighbour is one step, which a later difference of two almost equal values makes many. Nothing
+else differs between both ways.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ATEN, _GRIDS = torch.ops.aten, torch.ops.quantized_decomposed
+# Means of integers over n values lie 1 / n apart; a half is moved by less than that.
+_SHARE_OF_DISTANCE = 4
+
+
+@contextmanager
+def halves_away_from_zero(converted: torch.fx.GraphModule) -> Iterator[None]:
+    """Let the average pools of a quantized model round as the NPU while the block runs.
+
+    Only pools between equal grids: their means are then of the integers themselves. Copies that
+    are made of the module meanwhile keep rounding so.
+
+    Source: TOSA 1.0 ``AVG_POOL2D`` multiplies the sum with a number just above 1 / n
+    (``reciprocal_scale``), adds one half and rounds down (``apply_scale_32``).
+
+    Args:
+        converted: Module from ``convert_pt2e``; its nodes are as before when the block ends.
+    """
+    pools = {node: step for node in converted.graph.nodes if (step := _step_of(node))}
+    try:
+        for node, step in pools.items():
+            node.target = mean_with_more
+            node.kwargs = {"more": step / _SHARE_OF_DISTANCE / math.prod(_size_of(node))}
+        converted.recompile()
+        yield
+    finally:
+        for node in pools:
+            node.target, node.kwargs = _ATEN.avg_pool2d.default, {}
+        converted.recompile()
+
+
+def mean_with_more(x: torch.Tensor, *settings: Any, more: float) -> torch.Tensor:
+    """Return an average pool, a little away from zero; the settings are those of ``avg_pool2d``."""
+    pooled: torch.Tensor = _ATEN.avg_pool2d.default(x, *settings)
+    return pooled + more * torch.sign(pooled)
+
+
+def _step_of(node: torch.fx.Node) -> float:
+    """Return the step of an average pool between two equal grids; 0 for other nodes."""
+    if node.target is not _ATEN.avg_pool2d.default or node.kwargs:
+        return 0.0
+    before: Any = node.args[0]
+    grids = {tuple(reader.args[1:6]) for reader in node.users if _quantizes(reader)}
+    is_between = before.target is _GRIDS.dequantize_per_tensor.default and len(node.users) == 1
+    if not is_between or grids != {tuple(before.args[1:6])}:
+        return 0.0
+    return float(before.args[1])
+
+
+def _quantizes(node: torch.fx.Node) -> bool:
+    return node.target is _GRIDS.quantize_per_tensor.default
+
+
+def _size_of(node: torch.fx.Node) -> tuple[int, ...]:
+    size: Any = node.args[1]
+    return tuple(size) * (1 if len(size) > 1 else 2)
