@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,8 +89,11 @@ def test_that_a_sweep_costs_little_beside_the_compilations(tmp_path, measured):
     seconds, points = swept(project, tmp_path / "cache")
     bare = [{"target": p.target.id, "options": dict(p.target.options)} for p in points]
     (tosa,) = (tmp_path / "cache").glob("results/*/*/delegate_0.tosa")
-    alone = float(run("-c", BARE, tosa, json.dumps(bare))[1])
     cores = min(os.cpu_count() or 1, len(points))
+    # At the same time: two processes share more than a core each has alone, such as its caches.
+    shares = [json.dumps(bare[first::cores]) for first in range(cores)]
+    with ThreadPoolExecutor(cores) as pool:
+        alone = [float(text) for _, text in pool.map(lambda s: run("-c", BARE, tosa, s), shares)]
     assert len(points) == 40
-    ratio = seconds / (alone / cores)
+    ratio = seconds / (sum(alone) / cores)
     measured("40 points of MobileNetV2 swept, against bare Vela on as many cores", ratio)

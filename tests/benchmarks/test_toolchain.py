@@ -198,6 +198,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
     import torch
 
     from workbench.engine.toolchain_patches.calibration import RangeMemory, remembered_ranges
+    from workbench.engine.toolchain_patches.constant_values import quick_constants
 
     modules = [exported("CNN") for _ in range(3)]
     for _, prepared, _, sample in modules:
@@ -205,7 +206,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
             prepared(sample)
     _, prepared, convert, _ = modules[0]
     stock_s, _ = cpu_s(partial(convert, prepared))
-    with remembered_ranges(RangeMemory()):
+    with remembered_ranges(RangeMemory()), quick_constants():
         convert(modules[1][1])
         quick_s, _ = cpu_s(partial(convert, modules[2][1]))
     measured("Conversion after an edit, against stock: MobileNetV2 96²", quick_s / stock_s)

@@ -37,8 +37,8 @@ def halves_away_from_zero(converted: torch.fx.GraphModule) -> Iterator[None]:
     pools = {node: step for node in converted.graph.nodes if (step := _step_of(node))}
     try:
         for node, step in pools.items():
-            node.target = mean_with_more
-            node.kwargs = {"more": step / _SHARE_OF_DISTANCE / math.prod(_size_of(node))}
+            node.target = pool_with_offset
+            node.kwargs = {"offset": step / _SHARE_OF_DISTANCE / math.prod(_size_of(node))}
         converted.recompile()
         yield
     finally:
@@ -47,10 +47,10 @@ def halves_away_from_zero(converted: torch.fx.GraphModule) -> Iterator[None]:
         converted.recompile()
 
 
-def mean_with_more(x: torch.Tensor, *settings: Any, more: float) -> torch.Tensor:
-    """Return an average pool, a little away from zero; the settings are those of ``avg_pool2d``."""
+def pool_with_offset(x: torch.Tensor, *settings: Any, offset: float) -> torch.Tensor:
+    """Return an average pool with ``offset`` away from zero; the settings are ``avg_pool2d``'s."""
     pooled: torch.Tensor = _ATEN.avg_pool2d.default(x, *settings)
-    return pooled + more * torch.sign(pooled)
+    return pooled + offset * torch.sign(pooled)
 
 
 def _step_of(node: torch.fx.Node) -> float:
