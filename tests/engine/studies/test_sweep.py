@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -133,3 +135,11 @@ def test_that_less_sram_is_estimated_from_the_same_program(swept):
     both = workbench("sweep", path, "--sram-budgets", "--targets", "all", "--trust")
     assert both.code == 2
     assert "cannot be combined with --targets" in both.err
+
+
+@pytest.mark.parametrize(
+    "module", ["workbench.engine.estimates", "workbench.engine.compilers.vela"]
+)
+def test_that_a_worker_that_estimates_needs_no_torch(module):
+    code = f"import sys, {module}; sys.exit(bool({{'torch', 'executorch'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

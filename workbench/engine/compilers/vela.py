@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.interception import compiled_model
+from workbench.engine.toolchain_patches.vela_models import compiled_model
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz

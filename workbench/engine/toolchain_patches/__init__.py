@@ -11,7 +11,7 @@ and what happens with others.
 - ``calibration``, ``statistics``, ``preparing``, ``constant_values``, ``evaluation``,
   ``retarget``: quick passes over data, and another NPU from the TOSA bytes of a program lowered
   before.
-- ``interception``: what ExecuTorch and Vela compute and do not return.
+- ``interception``, ``vela_models``: what ExecuTorch and Vela compute and do not return.
 - ``decomposition_tracking``, ``ordered_partitioner``: corrections, which scripts carry along.
 - ``patching``: replaces an attribute and checks pinned sources. ``selftest``: the proof for other
   versions, by bytes.

@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ethosu import regor
-from ethosu.vela import vela
 from executorch.backends.arm._passes import arm_pass_manager
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 from executorch.backends.arm.tosa import backend as tosa_backend
@@ -23,6 +21,7 @@ from executorch.exir.program import _program as edge_programs
 from workbench.engine.toolchain_patches.gate import exists, require
 from workbench.engine.toolchain_patches.patching import replaced
 from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
+from workbench.engine.toolchain_patches.vela_models import watched_regor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,30 +54,10 @@ def watched_compilation(
         stock(node, *rest)
 
     with ExitStack() as stack:
-        stack.enter_context(replaced(vela, "regor", _WatchedRegor(compiled)))
+        stack.enter_context(watched_regor(compiled))
         stack.enter_context(replaced(tosa_backend, "process_call_function", process_call_function))
         stack.enter_context(replaced(tempfile, "tempdir", _folder_without_spaces()))
         yield
-
-
-class _WatchedRegor:
-    """Stands in for the regor module inside Vela: compiles, and hands on what was compiled."""
-
-    def __init__(self, compiled: Callable[[Any], None]) -> None:
-        # What stands there may be a correction of what is compiled.
-        self._compiled, self._stock = compiled, vela.regor
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stock, name)
-
-    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
-        """Compile with the debug database on."""
-        wanted = options
-        if "enable_db=true" not in options:
-            wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
-        model = self._stock.compile(*arguments, options=wanted, **rest)
-        self._compiled(model)
-        return model
 
 
 def _folder_without_spaces() -> str | None:
@@ -88,48 +67,6 @@ def _folder_without_spaces() -> str | None:
         if " " not in folder and os.access(folder, os.W_OK):
             return folder
     return tempfile.tempdir
-
-
-class _Compiled(Exception):
-    """Ends Vela with the model as soon as there is one."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-
-class _CompilingRegor:
-    """Stands in for the regor module inside Vela: compiles, and goes no further."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(regor, name)
-
-    def compile(self, *arguments: Any, **rest: Any) -> Any:
-        """Compile, and leave Vela."""
-        raise _Compiled(regor.compile(*arguments, **rest))
-
-
-def compiled_model(arguments: list[str]) -> Any | None:
-    """Return regor's model for Vela's command line, without the files that Vela would write.
-
-    Args:
-        arguments: As for the command ``vela``.
-
-    Returns:
-        None if Vela ends without compiling.
-
-    Raises:
-        SystemExit: Vela refused.
-        RuntimeError: The compiler refused.
-        WorkbenchError: The installed version of Vela has no regor.
-    """
-    require("vela-models")
-    with replaced(vela, "regor", _CompilingRegor()):
-        try:
-            vela.main(arguments)
-        except _Compiled as done:
-            return done.model
-    return None
 
 
 @contextmanager
