@@ -1,4 +1,4 @@
-"""File dialogs that open in the folder of the last choice."""
+"""File dialogs that open in the folder of the last choice, and the files that projects take."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from ui.state.settings import Settings
 
 Chosen = Callable[[str], object]
+
+# Name filters of files that projects take.
+MODELS = "Models (*.pt2 *.py)"
+WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
+DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
+# Names of files that hold nothing but weights; a .pt file may be data.
+WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
 
 
 def ask_to_open(

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
+from ui.shared.file_dialogs import DATA, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
@@ -246,11 +247,6 @@ def _problem(option: str, message: str) -> ErrorInfo:
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
-MODELS = "Models (*.pt2 *.py)"
-WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
-# Names of files that hold nothing but weights; a .pt file may be data.
-_WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
-DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 
 
 def _column(widget: QWidget) -> QVBoxLayout:
@@ -507,8 +503,7 @@ class NewProjectDialog(QDialog):
         """Name the file of weights beside the model, if there is one and no other was named."""
         if self.weights.text() and self.weights.text() != self._proposed:
             return
-        files = list(folder.iterdir()) if folder.is_dir() else []
-        weights = [file for file in files if file.suffix in _WEIGHT_SUFFIXES]
+        weights = [file for file in folder.glob("*") if file.suffix in WEIGHT_SUFFIXES]
         self._proposed = str(weights[0]) if len(weights) == 1 else ""
         self.weights.line.setText(self._proposed)
 
@@ -520,8 +515,7 @@ class NewProjectDialog(QDialog):
         place = self.folder / path.text()
         known = self._summaries.get(str(place))
         if known is None:
-            is_there = bool(path.text()) and place.exists()
-            known = summary_of(place) if is_there else DataSummary("")
+            known = summary_of(place) if path.text() and place.exists() else DataSummary("")
             self._summaries[str(place)] = known if is_there else DataSummary("")
         preview.render_summary(known)
         self._show_row(preview, bool(known.text))
@@ -571,7 +565,7 @@ class NewProjectDialog(QDialog):
                 return
         if is_model:
             self.model.set_text(str(path))
-        elif path.suffix in _WEIGHT_SUFFIXES:
+        elif path.suffix in WEIGHT_SUFFIXES:
             self.weights.set_text(str(path))
         elif not self.data.text():
             self.data.set_text(str(path))

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.project.data_preview import DataPreview, summary_of
-from ui.features.project.new_project import DATA, MODELS, WEIGHTS
+from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
 from ui.shared.forms import PathField, TallForm, make_primary
 from ui.shared.labels import Label, literal
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
