@@ -516,7 +516,7 @@ class NewProjectDialog(QDialog):
         known = self._summaries.get(str(place))
         if known is None:
             known = summary_of(place) if path.text() and place.exists() else DataSummary("")
-            self._summaries[str(place)] = known if is_there else DataSummary("")
+            self._summaries[str(place)] = known
         preview.render_summary(known)
         self._show_row(preview, bool(known.text))
         return known
