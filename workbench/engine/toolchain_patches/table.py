@@ -21,7 +21,7 @@ from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
-from workbench.engine.toolchain_patches.patch import Patch
+from workbench.engine.toolchain_patches.patching import Patch
 from workbench.engine.toolchain_patches.signature_maps import ENTRIES, PROPERTIES, signature_maps
 from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 
