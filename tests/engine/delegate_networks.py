@@ -196,3 +196,12 @@ def clamped_batch():
         return second(functional.hardtanh(first(x), -0.3, 0.2))
 
     return _made(run, (2, 4, 6, 6), nn.Conv2d(4, 8, 1), nn.Conv2d(8, 4, 1))
+
+
+def detected_and_joined():
+    """Whether an object is there and which, side by side, as detection heads have them."""
+
+    def run(x, presence, kind):
+        return torch.cat([torch.sigmoid(presence(x)), torch.sigmoid(kind(x))], 1)
+
+    return _made(run, (1, 64, 2, 2), nn.Conv2d(64, 1, 1), nn.Conv2d(64, 4, 1))

@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional
 
 
@@ -70,3 +71,61 @@ def inverted_order():
         return self.last(x[order])[inverse]
 
     return _made(lambda: _Net(nn.Linear(8, 8), run, last=nn.Linear(8, 4)), 6, 8)
+
+
+def halved_until_small():
+    """A loop that asks whether a sum is above a number, which gets a dimension."""
+
+    def run(self, x):
+        value = self.layer(x).relu()
+        body = lambda value: (value * 0.5,)  # noqa: E731
+        return while_loop(_is_large, body, (value,))[0]
+
+    return _made(lambda: _Net(nn.Conv2d(3, 4, 1), run), 1, 3, 4, 4)
+
+
+def _is_large(value):
+    return value.sum() > 4.0
+
+
+def counted():
+    """A loop that counts its turns, which the NPU does not."""
+
+    def run(self, x):
+        start = torch.tensor(0), self.layer(x).relu()
+        body = lambda turn, value: (turn + 1, self.layer(value).relu())  # noqa: E731
+        return while_loop(_is_early, body, start)[1]
+
+    return _made(lambda: _Net(nn.Conv2d(3, 3, 1), run), 1, 3, 4, 4)
+
+
+def _is_early(turn, value):
+    del value
+    return turn < 3
+
+
+def counted_as_floats():
+    """The same with a number of one dimension."""
+
+    def run(self, x):
+        start = torch.zeros(1), self.layer(x).relu()
+        body = lambda turn, value: (turn + 1, torch.tanh(self.layer(value)))  # noqa: E731
+        return while_loop(_is_early_by_sum, body, start)[1]
+
+    return _made(lambda: _Net(nn.Conv2d(3, 3, 1), run), 1, 3, 4, 4)
+
+
+def _is_early_by_sum(turn, value):
+    del value
+    return (turn < 3).all()
+
+
+def counted_in_python():
+    """The same with its turns written out."""
+
+    def run(self, x):
+        for _ in range(4):
+            x = self.layer(x).relu()
+        return x
+
+    return _made(lambda: _Net(nn.Conv2d(3, 3, 1), run), 1, 3, 4, 4)

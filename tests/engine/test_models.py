@@ -160,6 +160,26 @@ def masked():
 
 def told():
     return Masked(tgt_is_causal=True).eval(), (torch.randn(1, 4, 8),)
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(6, 8, batch_first=True)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        return self.rnn(packed)[1][0]
+
+class Padded(Packed):
+    def forward(self, x, lengths):
+        y = self.rnn(x)[0]
+        return y * (torch.arange(y.shape[1])[None, :, None] < lengths[:, None, None])
+
+def packed():
+    return Packed().eval(), (torch.randn(1, 12, 6), torch.tensor([9]))
+
+def padded():
+    return Padded().eval(), (torch.randn(1, 12, 6), torch.tensor([9]))
 """
 
 
@@ -176,6 +196,13 @@ def test_that_a_mask_that_torch_looks_into_has_a_remedy_that_helps(engine):
     assert engine.failure.code == "export-failed"
     assert "tgt_is_causal" in engine.failure.hint
     assert engine.run(with_model(spec="named.py:told"), "export") == "done"
+
+
+def test_that_packed_sequences_have_a_remedy_that_helps(engine):
+    (engine.folder / "named.py").write_text(NAMED)
+    assert engine.run(with_model(spec="named.py:packed"), "export") == "failed"
+    assert "torch.arange(y.shape[1])[None, :, None]" in engine.failure.hint
+    assert engine.run(with_model(spec="named.py:padded"), "export") == "done"
 
 
 OUTPUTS = """

@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.in_process import Engine, project, without
 from workbench.project import edits
-from workbench.targets.ethos_u.correction import ONE_TYPE, RESHAPED, SIZES, ZEROS
+from workbench.targets.ethos_u.correction import ONE_TYPE, RESHAPED, SINGLE, SIZES, ZEROS
 
 pytestmark = pytest.mark.engine
 NETWORKS = Path(__file__).with_name("pass_networks.py")
@@ -35,7 +35,12 @@ def test_that_means_that_lie_halfway_are_those_of_the_quantized_model(engine):
     assert verified(engine, without(network("halves"), ZEROS)).max_lsb == 1
 
 
-FAILING = [("attending_constants", SIZES), ("viewed", RESHAPED), ("inverted_order", ONE_TYPE)]
+FAILING = [
+    ("attending_constants", SIZES),
+    ("viewed", RESHAPED),
+    ("inverted_order", ONE_TYPE),
+    ("halved_until_small", SINGLE),
+]
 
 
 @pytest.mark.parametrize(("name", "correction"), FAILING)
@@ -59,3 +64,12 @@ def test_that_places_are_known_where_operators_were_taken_apart_before(engine):
         rows = engine.result(project_of_run, "prepare").corrections
         places.append(next(row.places for row in rows if row.id == RESHAPED))
     assert places[0] == places[1] != ()
+
+
+def test_that_a_loop_that_counts_is_refused_with_a_remedy_that_works(engine):
+    assert engine.run(network("counted"), "lower") == "failed"
+    assert engine.failure.code == "loop-not-lowerable"
+    assert engine.failure.where.id == "while_loop"
+    assert engine.run(network("counted_as_floats"), "lower") == "failed"
+    assert engine.failure.code == "loop-on-cpu"
+    assert verified(engine, network("counted_in_python")).max_lsb <= 1

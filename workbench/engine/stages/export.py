@@ -120,6 +120,15 @@ def _remedy(error: Exception) -> str:
             "torch looks into the mask to find out whether it is causal: say it in the call, with "
             "is_causal for nn.TransformerEncoder, tgt_is_causal for nn.TransformerDecoder."
         )
+    # A packed sequence has tensors for sizes, which the first states of the layer are made of.
+    if "argument 'size' failed to unpack" in str(error) and any(
+        frame.filename.endswith(_RECURRENT) for frame in frames
+    ):
+        return (
+            "torch cannot export packed sequences: give the recurrent layer the padded tensor, and "
+            "set what lies behind the end to zero: "
+            "y * (torch.arange(y.shape[1])[None, :, None] < lengths[:, None, None])."
+        )
     if unknown := _UNKNOWN_OUTPUT.search(str(error)):
         name = unknown[1].rpartition(".")[2]
         return (
@@ -129,6 +138,7 @@ def _remedy(error: Exception) -> str:
     return "Rewrite the line without data-dependent Python, or use torch.cond."
 
 
+_RECURRENT = "torch/nn/modules/rnn.py"
 _UNKNOWN_OUTPUT = re.compile(r"Found <class '([^']+)'> in output, which is not a known type")
 
 

@@ -251,7 +251,9 @@ def activations_before_layouts() -> Iterator[list[str]]:
     """Compute activations before changes of layout, on U85, while the block runs.
 
     Vela joins an operator, its activation, a change of layout and the activation behind it, and
-    computes the first activation alone.
+    computes the first activation alone. Where the result is a part of a joined tensor, it joins a
+    convolution, a change of layout and the activation too, and computes the first of its channels
+    alone.
 
     Yields:
         The names of the activations.
@@ -484,12 +486,22 @@ def _has_several_outputs(node: fx.Node) -> bool:
 
 
 def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
-    """Return the change of layout before an activation, if there is another activation behind."""
+    """Return the change of layout before an activation that is computed wrongly behind it."""
     layout: Any = node.args[0]
     if layout.target not in _MOVING:
         return None
     maker = _source(layout, (*_MOVING, _OPS.RESHAPE.default, _OPS.RESCALE.default))
-    return layout if maker.target in _ACTIVATIONS else None
+    if maker.target in _ACTIVATIONS or (maker.target in _CONVOLUTIONS and _is_joined(node)):
+        return layout
+    return None
+
+
+def _is_joined(value: fx.Node) -> bool:
+    """Return whether a value is written into a joined or padded tensor."""
+    return any(
+        reader.target in _JOINING or (reader.target in _IN_PLACE and _is_joined(reader))
+        for reader in value.users
+    )
 
 
 def _swap(graph: fx.Graph, layout: fx.Node, node: fx.Node) -> None:

@@ -18,6 +18,9 @@ from executorch.backends.arm._passes.decompose_sdpa_pass import (
 from executorch.backends.arm._passes.insert_int32_casts_after_int64_placeholders import (
     InsertInt32CastsAfterInt64PlaceholdersPass,
 )
+from executorch.backends.arm._passes.normalize_while_initial_args_pass import (
+    NormalizeWhileInitialArgsPass,
+)
 from executorch.backends.arm._passes.rewrite_avg_pool2d_pass import RewriteAvgPool2dPass
 from executorch.exir.pass_base import NodeMetadata, _ExportPassBase
 from torch import fx
@@ -160,3 +163,54 @@ def written_in_one_type() -> Iterator[list[str]]:
         yield cast
     finally:
         InsertInt32CastsAfterInt64PlaceholdersPass.call = stock
+
+
+@contextmanager
+def loops_kept_single() -> Iterator[list[str]]:
+    """Keep single numbers of loops without dimensions while the block runs.
+
+    Stock gives the numbers in comparisons and sums one dimension. What a loop asks for and carries
+    gets one with them, and torch then refuses to run the loop.
+
+    Yields:
+        The names of the values.
+    """
+    stock = NormalizeWhileInitialArgsPass.call
+    kept: list[str] = []
+
+    def call(self: Any, graph_module: fx.GraphModule) -> Any:
+        result = stock(self, graph_module)
+        for node in result.graph_module.graph.find_nodes(op="call_function", target=_WHILE):
+            for place in node.args[:2]:
+                part: Any = result.graph_module.get_submodule(str(place.target))
+                kept.extend(_without_dimensions(part))
+        return result
+
+    NormalizeWhileInitialArgsPass.call = call
+    try:
+        yield kept
+    finally:
+        NormalizeWhileInitialArgsPass.call = stock
+
+
+_WHILE = torch.ops.higher_order.while_loop
+
+
+def _without_dimensions(part: fx.GraphModule) -> Iterator[str]:
+    """Take the dimensions off what a condition gives, and a body where it was given none."""
+    last = part.graph.output_node()
+    (results,) = last.args
+    given = [node.meta.get("val") for node in part.graph.find_nodes(op="placeholder")]
+    if isinstance(results, fx.Node):
+        results, given = [results], [torch.tensor(True)]
+    for result, before in zip(results, given, strict=False):
+        value = result.meta.get("val") if isinstance(result, fx.Node) else None
+        if not isinstance(value, torch.Tensor) or not isinstance(before, torch.Tensor):
+            continue
+        if before.dim() == 0 and value.dim() > 0:
+            with part.graph.inserting_before(last):
+                single = part.graph.call_function(_ATEN.squeeze.default, (result,))
+            single.meta = {**result.meta, "val": value.squeeze()}
+            last.replace_input_with(result, single)
+            yield result.name
+    part.recompile()

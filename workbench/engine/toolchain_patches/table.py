@@ -46,6 +46,7 @@ _ATTENTION = f"{_ARM}.decompose_sdpa_pass:DecomposeScaledDotProductAttentionPass
 _INTEGERS = (
     f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
 )
+_LOOPS = f"{_ARM}.normalize_while_initial_args_pass:NormalizeWhileInitialArgsPass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
 _BACKEND_PASSES = (
     "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
@@ -529,6 +530,14 @@ PATCHES: tuple[Patch, ...] = (
         "Stock narrows integers only where their values fit, so that widening gives them back.",
         proven={"executorch": "1.5.1"},
         pins=((f"{_INTEGERS}.call", "ece3d34056145bb6"),),
+    ),
+    Patch(
+        "loops_of_single_numbers", "Keep single numbers of loops without dimensions", "correction",
+        (f"{_LOOPS}.call",),
+        "Behind stock's pass over loops, results of one number lose the dimension they got.",
+        "The value is one number with and without it.",
+        proven={"executorch": "1.5.1"},
+        pins=((f"{_LOOPS}.call", "f52c4282b7feb6a8"),),
     ),
     Patch(
         "folded-weights", "Leave the weights of the float program alone", "correction",

@@ -188,10 +188,14 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         id=LAYOUTS,
         title="Compute activations before changes of layout",
         fault="For U85 Vela joins an operator, its activation, a transpose or flip, and the "
-        "activation behind it, and computes the first activation alone.",
+        "activation behind it, and computes the first activation alone. Where the result is a part "
+        "of a joined tensor, it joins a convolution, a transpose and the activation too: it splits "
+        "the channels, computes the first of them twice, and reads weights beyond their end.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85",
+        network="torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85; "
+        "torch.cat([torch.sigmoid(Conv2d(4, 1, 1)(x)), torch.sigmoid(Conv2d(4, 4, 1)(x))], 1), as "
+        "in the heads of YOLOX",
         instead="The second activation comes before the change of layout.",
         why_right="An activation works on each element alone.",
         step="lowering",

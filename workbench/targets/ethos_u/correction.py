@@ -68,4 +68,5 @@ CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_be
 PLAIN, BUFFERS = "plain_operators", "weights_from_buffers"
 COMPUTED, ZEROS = "computed_weights_on_cpu", "pool_zero_points"
 SIZES, RESHAPED, ONE_TYPE = "static_sizes", "views_reshaped", "written_in_one_type"
+SINGLE = "loops_of_single_numbers"
 EXECUTORCH, VELA = {"executorch": "1.5.1"}, {"ethos-u-vela": "5.1.0"}

@@ -28,6 +28,7 @@ from workbench.targets.ethos_u.correction import (
     RESHAPED,
     ROUNDED,
     SCALARS,
+    SINGLE,
     SIZES,
     STEPS,
     SUMS,
@@ -352,6 +353,20 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="Only integers whose values fit are made narrower.",
         step="patches",
         function="written_in_one_type",
+    ),
+    Correction(
+        id=SINGLE,
+        title="Keep single numbers of loops without dimensions",
+        fault="Numbers in comparisons and sums get one dimension. What a loop asks for and carries "
+        'gets it with them, and torch refuses the loop ("cond_fn must return a boolean scalar").',
+        link="",
+        proven=EXECUTORCH,
+        network="while_loop(lambda y: y.abs().sum() > 1, lambda y: (y * 0.5,), (conv(x).relu(),)) "
+        "for U85",
+        instead="The dimension is taken off before the loop reads the value.",
+        why_right="The value is one number with and without it.",
+        step="patches",
+        function="loops_kept_single",
     ),
 )
 CORRECTIONS_BY_ID = {correction.id: correction for correction in CORRECTIONS}

@@ -211,6 +211,21 @@ def _follows_layout(reading: _Reading, node: Node) -> bool:
     )
 
 
+def _joins_function_of_one_channel(reading: _Reading, node: Node) -> bool:
+    """Return whether functions of convolutions are joined, one of them with a single channel.
+
+    For a single channel a change of layout is none, so that the others are changed before the
+    function and not behind what joins them.
+    """
+    parts = [part for part in reading.inputs(node) if part.outputs]
+    functions = [part for part in parts if reading.name(part) in _FUNCTIONS]
+    return (
+        reading.name(node) in _JOINING[:2]
+        and any(reading.comes_from(part, _CONVOLUTIONS) for part in functions)
+        and any(len(part.outputs[0].shape) > 1 and part.outputs[0].shape[1] == 1 for part in parts)
+    )
+
+
 def _resizes_one(reading: _Reading, node: Node) -> bool:
     before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
     is_one = bool(before) and all(size == 1 for size in before[0])
@@ -291,6 +306,8 @@ FORECASTS: tuple[Forecast, ...] = (
              _flips_product),
     Forecast(LAYOUTS, "{} follows a change of layout of another function, and is not computed.",
              _LARGE, _follows_layout),
+    Forecast(LAYOUTS, "{} joins functions of convolutions, one with a single channel, and some "
+             "channels are not computed.", _LARGE, _joins_function_of_one_channel),
     Forecast(NEGATED, "{} gives its result the step of its input, and is wrong where calibration "
              "finds another one.", _ALL, _is("neg")),
     Forecast(PIXELS, "Vela's process ends at {}, which resizes one element of 16 bits.", _SMALL,

@@ -111,13 +111,22 @@ def preparing_failed(error: Exception, modules: Mapping[str, str]) -> WorkbenchE
     return WorkbenchError([info])
 
 
+_WRITTEN_OUT = (
+    "Write the turns out: for _ in range(4): x = step(x). A loop can carry quantized tensors "
+    "only, no integers that are counted up."
+)
+
+
 def loop_refused(error: BaseException) -> WorkbenchError | None:
     """Return an error for a loop that ExecuTorch's passes fail on; None for other errors.
 
-    Source: ExecuTorch 1.5.1 folds quantization into a loop and then finds a float input and an
-    integer result. This depends on the operator before the loop: it happens for a ReLU alone or a
-    sigmoid, but not for a convolution, a pool or abs.
+    Sources: ExecuTorch 1.5.1 ``exir/emit/_emitter.py`` writes no loops for the CPU. Its passes fold
+    quantization into a loop and then find a float input and an integer result. This depends on
+    the operator before the loop: it happens for a ReLU alone or a sigmoid, but not for a
+    convolution, a pool or abs.
     """
+    if _NO_LOOPS in str(error):
+        return WorkbenchError([_loop_on_cpu(error)])
     cause: BaseException | None = error
     while cause is not None and "carried_inputs and body_output" not in str(cause):
         cause = cause.__cause__
@@ -126,15 +135,29 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
     loop = re.search(r"%(while_loop\w*)", str(cause))
     name = loop[1] if loop else "while_loop"
     info = ErrorInfo(
-        message=f"ExecuTorch cannot lower {name}: the operator before the loop makes its "
-        "input float and its result integer.",
-        hint="Supported right before a loop: a convolution with its ReLU, a pool or an "
-        "absolute value. Not supported: a ReLU or a sigmoid alone.",
+        message=f"ExecuTorch cannot lower {name}: what it is given and what its turns give "
+        "differ in type or size.",
+        hint=f"{_WRITTEN_OUT} Or put a convolution with its ReLU, a pool or an absolute value "
+        "right before the loop: a ReLU or a sigmoid alone leaves its input float.",
         where=Place(kind="node", id=name),
         details=str(cause),
         code="loop-not-lowerable",
     )
     return WorkbenchError([info])
+
+
+_NO_LOOPS = "Unsupported control flow operator: while_loop"
+
+
+def _loop_on_cpu(error: BaseException) -> ErrorInfo:
+    return ErrorInfo(
+        message="The NPU cannot run everything inside of the while_loop, and ExecuTorch has no "
+        "loops for the CPU.",
+        hint=_WRITTEN_OUT,
+        where=Place(kind="node", id="while_loop"),
+        details=str(error),
+        code="loop-on-cpu",
+    )
 
 
 def refuse_custom(module: torch.fx.GraphModule) -> None:
