@@ -153,9 +153,10 @@ def engines():
 def workbench(qtbot, qapp, engines, notices):
     """The whole window over fake engines, closed in order at the end."""
     from ui.shell.app import Workbench
+    from ui.shell.start import show_frame
 
     qapp.setQuitOnLastWindowClosed(False)
-    made = Workbench(qapp, engines)
+    made = Workbench(qapp, show_frame(qapp, None), engines)
     made.settings.warm_engines = False
     made.settings.lower_ahead = False
     made.notices.posted.connect(notices.posted.append)

@@ -97,6 +97,7 @@ class RunDocument(Document):
     acceleration: AccelerationStatus
     stages: list[StageEntry]
     warnings: list[dict[str, str]]
+    checked: list[ErrorInfo] = []
     emulated: dict[str, Any] = {}
     evaluate: EvaluateResult | None = None
     lower: LowerResult | None = None

@@ -86,6 +86,7 @@ def _run(options: argparse.Namespace) -> int:
             accelerate=not options.no_acceleration,
             on_event=printer.event,
             on_output=printer.output,
+            on_warning=printer.warning,
         )
         return _report(result, last, as_json=options.json)
 

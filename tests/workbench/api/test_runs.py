@@ -1,6 +1,7 @@
 """Runs and studies of the API over engines that play their events."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,28 @@ def test_that_a_damaged_result_is_computed_again(net, played):
     assert again.converted == result_of("convert")
     assert states(again) == {**states(result), **dict.fromkeys(STAGE_IDS[:4], "cached"),
                              "convert": "done", "evaluate": "cached"}  # fmt: skip
+
+
+def test_that_a_run_tells_what_check_warns_of_as_soon_as_it_is_known(net, played):
+    lost = Rule(id="lost", kind="module_name", match="nowhere", config="a8w8")
+    project = net.project.model_copy(update={"rules": (*net.project.rules, lost)})
+    unmatched = replace(net, project=project)
+    order = []
+    result = wb.run(
+        unmatched,
+        "evaluate",
+        on_event=lambda event: order.append(getattr(event, "stage", "")),
+        on_warning=lambda info: order.append(info.code),
+    )
+    assert order[0] == "calibration-missing"
+    assert order.index("export") < order.index("rule-unmatched") < order.index("prepare")
+    assert len([code for code in order if code == "rule-unmatched"]) == 1
+    assert {info["code"] for info in result.document["checked"]} == {
+        info.code for info in wb.check(unmatched).warnings
+    }
+    again = []
+    wb.run(unmatched, "evaluate", on_warning=again.append)
+    assert again == list(wb.check(unmatched).warnings)
 
 
 def test_that_a_stage_that_fails_is_in_the_result(net, played):
