@@ -7,6 +7,7 @@ import itertools
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -17,6 +18,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # How long a test waits for the window before it fails [ms]: a busy machine is no failure.
 PATIENCE_MS = 20_000
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure(config):
@@ -148,9 +153,10 @@ def engines():
 def workbench(qtbot, qapp, engines, notices):
     """The whole window over fake engines, closed in order at the end."""
     from ui.shell.app import Workbench
+    from ui.shell.start import show_frame
 
     qapp.setQuitOnLastWindowClosed(False)
-    made = Workbench(qapp, engines)
+    made = Workbench(qapp, show_frame(qapp, None), engines)
     made.settings.warm_engines = False
     made.settings.lower_ahead = False
     made.notices.posted.connect(notices.posted.append)

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Pydantic's search for plug-ins in all installed packages takes longer than the start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
-    from ui.shell.app import run
+    from ui.shell.start import run
 
     return run(projects[0] if projects else None)
 

@@ -1,11 +1,17 @@
-"""Where the program's own files lie, in a checkout and in an installed wheel, and its version."""
+"""Where files of the program and of its user lie, and the program's version.
+
+The window imports it before its first paint: other imports of this module stay light.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from importlib import metadata
 from pathlib import Path
 
+import platformdirs
+
+CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 _PACKAGE = Path(__file__).parent
 # A wheel carries the window and the resources inside the package, so that no top-level package
 # named "ui" or "resources" is installed (see pyproject.toml).
@@ -22,8 +28,16 @@ def resources() -> Path:
     return root() / "resources"
 
 
+def config_folder() -> Path:
+    """Return the user's configuration folder; it may not exist."""
+    given = os.environ.get(CONFIG_VARIABLE)
+    return Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
+
+
 def version() -> str:
     """Return the version of the program; ``0+unknown`` in a checkout that is not installed."""
+    from importlib import metadata
+
     try:
         return metadata.version("quantization-workbench")
     except metadata.PackageNotFoundError:

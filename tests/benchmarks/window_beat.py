@@ -25,15 +25,15 @@ def main() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
     from PySide6.QtCore import Qt, QTimer
-    from PySide6.QtWidgets import QApplication
 
     from ui.shell.app import Workbench, settle
+    from ui.shell.start import new_application, show_frame
     from workbench.project import store
     from workbench.project.project_code import read_code
 
     project = Path(sys.argv[1])
-    application = QApplication(sys.argv[:1])
-    window = Workbench(application)
+    application = new_application()
+    window = Workbench(application, show_frame(application, project))
     window.trust.grant(read_code(store.load(project), project.parent), "benchmark")
     window.start(project)
     beats: list[tuple[float, float]] = []

@@ -12,6 +12,7 @@ from tests.engine.in_process import CALIBRATED, NETWORKS, project
 from tests.fakes import fvp, runner_elf
 from tests.processes import command_lines
 from ui.shell.app import Workbench
+from ui.shell.start import show_frame
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.engine_process import EngineProcess
 from workbench.project import store
@@ -35,7 +36,12 @@ def window(qtbot, tmp_path, monkeypatch, notices):
     target = made.target.model_copy(update={"options": {"integer_io": True}})
     store.save(made.model_copy(update={"target": target}), tmp_path / "small.qwb")
     # An engine of its own: a warm one has the settings of the first test.
-    made = Workbench(QApplication.instance(), lambda: EngineProcess(warm=False))
+    application = QApplication.instance()
+    made = Workbench(
+        application,
+        show_frame(application, tmp_path / "small.qwb"),
+        lambda: EngineProcess(warm=False),
+    )
     made.notices.posted.connect(notices.posted.append)
     made.start(tmp_path / "small.qwb")
     qtbot.waitUntil(lambda: made.session.planned, timeout=10_000)

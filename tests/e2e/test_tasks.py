@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QApplication, QDialogButtonBox, QFileDialog, QPush
 
 from ui.features.project.new_project import NewProjectDialog
 from ui.shell.app import Workbench
+from ui.shell.start import show_frame
 from ui.shell.toasts import Toast
 from workbench.project.trust import named_code
 
@@ -107,7 +108,8 @@ def kept_results(tmp_path_factory):
 @pytest.fixture
 def person(qtbot, notices, monkeypatch, kept_results, request):
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(kept_results))
-    made = Workbench(QApplication.instance())
+    application = QApplication.instance()
+    made = Workbench(application, show_frame(application, None))
     made.notices.posted.connect(notices.posted.append)
     made.start(None)
     made.window.resize(1280, 720)

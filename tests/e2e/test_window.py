@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from tests.e2e.conftest import wait_gone
 from ui.shell.app import Workbench
+from ui.shell.start import show_frame
 from workbench.project import edits
 from workbench.protocol import Ready
 from workbench.results import PackageResult, VerifyResult, load_result
@@ -29,7 +30,8 @@ def project(tmp_path):
 
 @pytest.fixture
 def window(qtbot, project, notices):
-    made = Workbench(QApplication.instance())
+    application = QApplication.instance()
+    made = Workbench(application, show_frame(application, project))
     made.notices.posted.connect(notices.posted.append)
     made.start(project)
     qtbot.waitUntil(lambda: made.session.planned, timeout=10_000)
@@ -95,7 +97,8 @@ def test_that_a_cancelled_run_goes_on_where_it_stopped(window, qtbot, notices):
 
 
 def test_that_closing_leaves_no_engine_behind(qtbot, project, notices):
-    made = Workbench(QApplication.instance())
+    application = QApplication.instance()
+    made = Workbench(application, show_frame(application, project))
     made.notices.posted.connect(notices.posted.append)
     made.start(project)
     heard = []

@@ -7,7 +7,7 @@ from string import Template
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QPalette
-from PySide6.QtWidgets import QApplication, QStyleFactory
+from PySide6.QtWidgets import QApplication
 
 from ui.shared.theme import DARK, ICONS, STYLESHEET, THEMES, Theme
 
@@ -29,7 +29,6 @@ class Appearance(QObject):
         super().__init__(application)
         self._application = application
         self.theme = theme_named(name)
-        application.setStyle(QStyleFactory.create("Fusion"))
         application.setFont(interface_font())
         self._dress()
 

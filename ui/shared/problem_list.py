@@ -16,13 +16,15 @@ from ui.state.session import StageView
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.labels import operator_name
+from workbench.pipeline.resolution import warnings
 from workbench.project import plugins
 from workbench.project.model import Project
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from workbench.results import CpuNode
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.results import CpuNode, PrepareResult
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,20 @@ def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"])
 
 
 def project_problems(
-    project: Project, folder: Path, resolution: Resolution, operators: Sequence[str]
+    project: Project,
+    folder: Path,
+    graph: GraphSnapshot | None,
+    resolution: Resolution,
+    prepared: PrepareResult | None = None,
 ) -> Iterator[Problem]:
-    """Yield the problems of the target and the rules, without running anything.
+    """Yield the problems of a project, without running anything.
 
-    ``operators`` are those of the exported graph. Without them matches are not checked.
+    Args:
+        project: The project.
+        folder: Base of its relative paths.
+        graph: The exported graph; without it, matches are not checked and nothing is foretold.
+        resolution: What the rules decide for the graph.
+        prepared: The quantizer's report; operators that it left in float are not foretold of.
     """
     try:
         target = target_of(project.target.id)
@@ -66,27 +77,21 @@ def project_problems(
         if not rule.enabled:
             continue
         where = Place(kind="rule", id=rule.id)
-        what = rule_words(rule)
         config = project.config_of(rule)
         if reason := target.refusal(project.target, config, rule.kind):
-            text = f"{what}: {reason}"
+            text = f"{rule_words(rule)}: {reason}"
             yield Problem("error", text, "", where, "Rules", code="rule-not-supported")
-        count = resolution.counts.get(rule.id)
-        if not operators or count is None:
-            continue
-        if count.matched == 0:
-            yield Problem(
-                "warning", f"{what}: the rule matches nothing.",
-                "Correct its match, or delete it.", where, "Rules", code="rule-unmatched",
-            )  # fmt: skip
-        elif count.wins == 0:
-            yield Problem(
-                "warning", f"{what}: the rule has no effect; stronger rules cover all its matches.",
-                "Move it up, or delete it.", where, "Rules", code="rule-overridden",
-            )  # fmt: skip
-        if count.wins:
-            for text in target.warnings(project.target, config, operators):
-                yield Problem("warning", text, "", where, "Target", code="rule-warning")
+    for info in warnings(project, folder, graph, resolution, prepared, rule_words):
+        yield of_info(info, _source(info.where), "warning")
+
+
+def _source(where: Place | None) -> str:
+    """Return what a warning about a part of the project comes from."""
+    if where is None or where.kind not in {"rule", "node", "option"}:
+        return "Project"
+    if where.kind == "option" and not where.id.startswith("target"):
+        return "Project"
+    return "Rules" if where.kind == "rule" else "Target"
 
 
 def stage_problems(stages: Sequence[StageView]) -> Iterator[Problem]:

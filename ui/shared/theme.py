@@ -10,7 +10,6 @@ from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
 from workbench.installation import resources
-from workbench.project.rules import ON_CPU
 
 # Behind a label whose config is applied to a part only.
 DIFFERS = " \u2260"
@@ -64,6 +63,8 @@ class Theme:
 
     def precision_colour(self, label: str) -> str:
         """Return the chip colour of a config label; unknown labels get the colour of "custom"."""
+        from workbench.project.rules import ON_CPU
+
         plain = label.removesuffix(DIFFERS).removesuffix(f" {ON_CPU}")
         return self.precision.get(plain, self.precision["custom"])
 

@@ -1,9 +1,8 @@
-"""The application: creates, connects and stops every long-lived object."""
+"""The application: creates, connects and stops every long-lived object behind the window."""
 
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from ui.features.program_viewer.program_windows import Programs
-from ui.shared.appearance import Appearance
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
 from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps
@@ -29,7 +27,7 @@ from ui.shell.main_window import MainWindow
 from ui.shell.mase_controller import MaseController
 from ui.shell.run_controller import DeliverablesController, RejectedController, RunController
 from ui.shell.target_controller import TargetController
-from ui.shell.window_controller import LAST, NAME, Navigation, WindowController
+from ui.shell.window_controller import Navigation, WindowController
 from ui.state.assigner import Assigner
 from ui.state.document import Document
 from ui.state.export_check import ExportCheck
@@ -41,14 +39,15 @@ from ui.state.runner import EngineFactory, Runner, warm_engine
 from ui.state.scores import Pin, Score, ScoreId, Scores
 from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session, StageView
-from ui.state.settings import Settings
+from ui.state.settings import LAST, Settings
 from workbench.errors import Place, failure
 from workbench.files import remove_parts
+from workbench.installation import config_folder
 from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
-from workbench.project.trust import TrustStore, config_folder
+from workbench.project.trust import TrustStore
 from workbench.protocol import Event, Level, LogLine
 from workbench.targets import why_unestimated
 
@@ -74,10 +73,13 @@ _OF_A_PROJECT = {
 
 
 class Workbench(QObject):
-    """Owns the window and all services behind it."""
+    """Furnishes the window, and owns all services behind it."""
 
-    def __init__(self, application: QApplication, factory: EngineFactory = warm_engine) -> None:
+    def __init__(
+        self, application: QApplication, window: MainWindow, factory: EngineFactory = warm_engine
+    ) -> None:
         super().__init__(application)
+        self.window = window
         self.settings = Settings()
         self.cache = Cache(default_root())
         for folder in (default_root(), config_folder()):
@@ -89,9 +91,9 @@ class Workbench(QObject):
         self.planner = Planner(self.cache, self)
         self.runner = Runner(factory, self._limited_cache, self.trust, self)
         self.history = RunHistory(self.cache, self)
-        self.context = self._context(application)
+        self.context = self._context()
         self.scores = Scores(self.document, self.session, self.context.pin, self.context.gate, self)
-        self.window = MainWindow(self.context, self.scores)
+        window.furnish(self.context, self.scores)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
         self.files = FileController(
             self.document, self.notices, self.settings, self.programs, self.window
@@ -118,15 +120,16 @@ class Workbench(QObject):
         application.applicationStateChanged.connect(self._on_application_state)
 
     def start(self, project: Path | None) -> None:
-        """Show the window, and open a project if one is given."""
-        self.window.restore_session(self.settings.layout(LAST))
+        """Open a project if one is given, else show the welcome page."""
         self._on_project_changed(None)
         self.frame.show_title()
         self.frame.show_recents()
         if project is not None:
             self.files.open_path(project)
+        if self.document.project is None:
+            self.window.show_welcome()
         self.files.offer_left_behind()
-        self.window.show()
+        self.window.fill_panels()
 
     def stop(self) -> None:
         """Stop all threads and engines. Returns when they have ended."""
@@ -146,7 +149,7 @@ class Workbench(QObject):
     def _limited_cache(self) -> Cache:
         return Cache(self.cache.root, self.settings.cache_limit_bytes)
 
-    def _context(self, application: QApplication) -> PanelContext:
+    def _context(self) -> PanelContext:
         selection = Selection(self)
         model_index = ModelIndex(self.document, self.session, self)
         return PanelContext(
@@ -160,7 +163,7 @@ class Workbench(QObject):
             pin=Pin(self.document, self.history, self.settings, self),
             notices=self.notices,
             settings=self.settings,
-            appearance=Appearance(application, self.settings.theme),
+            appearance=self.window.appearance,
             log=LogModel(self),
             jobs=JobTableModel(self),
             problems=ProblemListModel(self),
@@ -209,7 +212,6 @@ class Workbench(QObject):
         window.welcome.recipe_asked.connect(self.files.ask_recipe)
         window.welcome.sample_asked.connect(self.files.ask_copy)
         window.welcome.recent_asked.connect(self.files.open_path)
-        self.context.appearance.changed.connect(window.set_theme)
 
     def _wire_actions(self) -> None:
         verbs: dict[str, Callable[[], object]] = {
@@ -390,19 +392,13 @@ _SETTLED_MS = 1500
 _SWITCH_S = 0.001
 
 
-def run(project: str | None) -> int:
-    """Open the window, run until it is closed, and return the exit code."""
+def begin(application: QApplication, window: MainWindow) -> Workbench:
+    """Furnish the window, and report exceptions in it from now on."""
     configure()
-    application = QApplication([NAME])
-    application.setApplicationName("quantization-workbench")
-    application.setApplicationDisplayName(NAME)
-    application.setQuitOnLastWindowClosed(False)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    workbench = Workbench(application)
+    workbench = Workbench(application, window)
     sys.excepthook = partial(_on_exception, workbench)
-    workbench.start(Path(project) if project else None)
     QTimer.singleShot(_SETTLED_MS, workbench, settle)
-    return application.exec()
+    return workbench
 
 
 def settle() -> None:

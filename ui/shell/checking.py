@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -20,8 +21,11 @@ from ui.state.session import Planned
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.ids import StageId
-from workbench.pipeline.resolution import lost_ranges, whole_refusals
+from workbench.pipeline.resolution import lost_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
+
+if TYPE_CHECKING:
+    from workbench.results import PrepareResult
 
 _SETTLE_MS = 120
 
@@ -56,28 +60,23 @@ class Checker(QObject):
         project = self._context.document.project
         if project is None:
             return
-        snapshot = self._context.model_index.snapshot
-        operators = sorted({n.op for n in snapshot.nodes if n.kind == "call"}) if snapshot else []
         yield from (of_info(info, "Files", "error") for info in self._missing)
-        yield from project_problems(
-            project, self._context.document.folder, self._context.model_index.resolution, operators
-        )
-        if snapshot is not None:
-            foreseen = whole_refusals(project, snapshot, self._context.model_index.resolution)
-            yield from (of_info(info, "Target", "warning") for info in foreseen)
+        index, folder = self._context.model_index, self._context.document.folder
+        known = (index.snapshot, index.resolution, self._prepared())
+        yield from project_problems(project, folder, *known)
         yield from stage_problems(self._context.session.stages())
         yield from self._results()
 
     def _results(self) -> Iterator[Problem]:
         if not any(self._context.result(stage) for stage in STAGES_BY_ID):
             return
-        from workbench.results import RESULTS, LowerResult, PrepareResult
+        from workbench.results import RESULTS, LowerResult
 
         for stage_id, kind in RESULTS.items():
             result = self._context.load(kind, stage_id)
             title = STAGES_BY_ID[stage_id].title
             yield from warnings_of(getattr(result, "warnings", ()), title)
-        prepared = self._context.load(PrepareResult, "prepare")
+        prepared = self._prepared()
         snapshot, project = self._context.model_index.snapshot, self._context.document.project
         if prepared is not None and snapshot is not None and project is not None:
             lost = lost_ranges(project, snapshot.nodes_by_id, prepared)
@@ -92,6 +91,14 @@ class Checker(QObject):
         lowered = self._context.load(LowerResult, "lower")
         if lowered is not None:
             yield from on_the_cpu(lowered.cpu_nodes)
+
+    def _prepared(self) -> PrepareResult | None:
+        """Return the quantizer's report, if there is one."""
+        if self._context.result("prepare") is None:
+            return None
+        from workbench.results import PrepareResult
+
+        return self._context.load(PrepareResult, "prepare")
 
     def _board(self) -> Iterator[Problem]:
         """Yield a problem if the compiled program does not fit the project's board."""

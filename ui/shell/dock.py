@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -20,6 +22,9 @@ from PySide6.QtWidgets import (
 from ui.shared.labels import Label, literal
 from ui.shared.tab_order import reading_order
 from ui.shared.theme import Theme, icon
+
+if TYPE_CHECKING:
+    from ui.shared.panel import Panel
 
 TITLE_PX = 26
 
@@ -77,30 +82,27 @@ class Dock(QDockWidget):
     filled = Signal()
 
     def __init__(
-        self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow, *,
-        scrolls: bool = False,
+        self, name: str, title: str, make: Callable[[], Panel], parent: QMainWindow,
+        theme: Callable[[], Theme], *, scrolls: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(title, parent)
+        self._theme = theme
         self._scrolls = scrolls
         self.setObjectName(f"dock-{name}")
         self._make = make
-        self.panel: QWidget | None = None
+        self.panel: Panel | None = None
         # Whether no other dock of the workspace is shown; set by the window.
         self.is_alone = False
         self._seen = False
-        self._title = _Title(self)
-        self._none = _NoTitle(self)
-        self.setTitleBarWidget(self._title)
         self.visibilityChanged.connect(self._on_visibility_changed)
         self.topLevelChanged.connect(self.show_title)
-        self.dockLocationChanged.connect(self.show_title)
 
     @property
     def wanting(self) -> bool:
         """Whether the dock is visible and has no panel yet. A tab behind others is not visible."""
         return self._seen and self.panel is None
 
-    def fill(self) -> QWidget:
+    def fill(self) -> Panel:
         """Return the panel, and create it if needed."""
         if self.panel is None:
             self.panel = self._make()
@@ -111,11 +113,14 @@ class Dock(QDockWidget):
     def tab_stops(self) -> list[QWidget]:
         """Return what takes the Tab key: the panel, then the buttons of the title."""
         inside = reading_order(self.panel) if self.panel is not None else []
-        return [*inside, *reading_order(self._title)]
+        bar = self.titleBarWidget()
+        return [*inside, *(reading_order(bar) if bar is not None else [])]
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
-        self._title.set_theme(theme)
+        direct = Qt.FindChildOption.FindDirectChildrenOnly
+        for title in self.findChildren(_Title, options=direct):
+            title.set_theme(theme)
 
     def show_title(self, *_: object) -> None:
         """Show the title bar unless the dock is in a tab group, or fills a workspace alone."""
@@ -124,9 +129,22 @@ class Dock(QDockWidget):
         if isinstance(window, QMainWindow) and not self.isFloating():
             is_plain = self.is_alone or bool(window.tabifiedDockWidgets(self))
         wanted = self._none if is_plain else self._title
-        if self.titleBarWidget() is not wanted:
+        present = self.titleBarWidget()
+        if present is not wanted:
             self.setTitleBarWidget(wanted)
-            self._title.setVisible(wanted is self._title)
+            wanted.show()
+            if present is not None:
+                present.hide()
+
+    @cached_property
+    def _title(self) -> _Title:
+        title = _Title(self)
+        title.set_theme(self._theme())
+        return title
+
+    @cached_property
+    def _none(self) -> _NoTitle:
+        return _NoTitle(self)
 
     def _on_visibility_changed(self, visible: bool) -> None:
         self._seen = visible

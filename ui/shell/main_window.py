@@ -1,9 +1,13 @@
-"""The main window: bars, workspaces and docks from the panel table, menus from the action table."""
+"""The main window: bars, workspaces and docks from the panel table, menus from the action table.
+
+Its frame is painted before most of the program is imported: imports of this module stay light.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -13,6 +17,7 @@ from PySide6.QtGui import (
     QDropEvent,
     QKeySequence,
     QPaintEvent,
+    QUndoStack,
 )
 from PySide6.QtWidgets import (
     QMainWindow,
@@ -21,28 +26,38 @@ from PySide6.QtWidgets import (
     QStackedWidget,
     QTabWidget,
     QToolBar,
+    QVBoxLayout,
+    QWidget,
 )
 
 from ui.shared.labels import Label
-from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.tab_order import put_in_order, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
 from ui.shell.dock import Dock, arrange, tab_bars
-from ui.shell.file_controller import WelcomePage
-from ui.shell.panels import FIRST, PANELS, WORKSPACES, PanelRow, WorkspaceId
-from ui.shell.pipeline_bar import PipelineBar
-from ui.shell.scoreboard import Scoreboard
-from ui.shell.toasts import ToastHost
+from ui.shell.panels import (
+    FIRST,
+    PANELS,
+    RUN_BAR_PX,
+    SCOREBOARD_PX,
+    WORKSPACES,
+    PanelRow,
+    WorkspaceId,
+)
 from ui.shell.workspaces import Rail, Workspaces
-from ui.state.scores import Scores
 from workbench.pipeline.stages import STAGES
+
+if TYPE_CHECKING:
+    from ui.shared.appearance import Appearance
+    from ui.shared.panel import Panel, PanelContext, PanelId
+    from ui.state.scores import Scores
 
 AREAS: dict[str, Qt.DockWidgetArea] = {
     "left": Qt.DockWidgetArea.LeftDockWidgetArea,
     "right": Qt.DockWidgetArea.RightDockWidgetArea,
     "bottom": Qt.DockWidgetArea.BottomDockWidgetArea,
 }
+NAME = "Quantization Workbench"
 SIZE = (1600, 1000)
 LEAST = QSize(840, 470)
 # Below this height the panels at the left are stacked, below this width those of both sides.
@@ -57,18 +72,24 @@ _CURRENT, _WITHHELD = "workspace", "withheld"
 class MainWindow(QMainWindow):
     """Shows the panels of the open project in workspaces, or the welcome page.
 
+    At first it is a frame: places of all parts, with empty docks and bars and disabled actions.
+    ``furnish`` adds the parts that show the project.
+
     Signals:
+        painted: the first paint has begun.
         close_asked: the user asked to close the window; nothing is closed yet.
         files_dropped: paths of the dropped files.
     """
 
+    painted = Signal()
     close_asked = Signal()
     files_dropped = Signal(object)
 
-    def __init__(self, context: PanelContext, scores: Scores) -> None:
+    def __init__(self, appearance: Appearance) -> None:
         super().__init__()
-        self.context = context
+        self.appearance = appearance
         self.may_close = False
+        self._is_furnished = False
         self._painted = False
         self._fill = QTimer(self, interval=0)
         self._fill.timeout.connect(self._fill_next)
@@ -80,34 +101,63 @@ class MainWindow(QMainWindow):
         # Panels that are hidden only because the target has no use for them.
         self._withheld: set[str] = set()
         self.setObjectName("MainWindow")
-        self.setAcceptDrops(True)
+        self.setWindowTitle(NAME)
         self.setDockNestingEnabled(True)
         self.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
         self._build_center()
-        self._build_bars(scores)
+        self._build_bars()
         for row in PANELS:
             self._add_dock(row)
         self._build_menus()
         self._build_status()
-        self.palette_box = CommandPalette(self)
-        self.toasts = ToastHost(context.notices, context.appearance, self)
         for dock in self.docks.values():
-            dock.visibilityChanged.connect(self.toasts.raise_soon)
             dock.visibilityChanged.connect(self._on_dock_shown)
         self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
         self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
-        self.set_theme(context.theme)
+        self.rail.set_theme(self.appearance.theme)
         self.show_welcome()
         # The first project shares the room of the window as it is then.
         self._working = self._initial
+
+    def furnish(self, context: PanelContext, scores: Scores) -> None:
+        """Add the parts that show the project, and enable the actions."""
+        from ui.shell.file_controller import WelcomePage
+        from ui.shell.pipeline_bar import PipelineBar
+        from ui.shell.scoreboard import Scoreboard
+        from ui.shell.toasts import ToastHost
+
+        self.context = context
+        appearance = self.appearance
+        self.welcome = WelcomePage(lambda: appearance.theme, self)
+        self.pipeline = PipelineBar(lambda: appearance.theme, self)
+        self.scoreboard = Scoreboard(scores, context.history, lambda: appearance.theme, self)
+        for place, part in (
+            (self.cover, self.welcome), (self._run_place, self.pipeline),
+            (self._scores_place, self.scoreboard),
+        ):  # fmt: skip
+            place.fill(part)
+        for name in ("palette", "theme"):
+            self.pipeline.add_tool(self.actions_by_id[name])
+        self._add_undo(context.document.undo_stack)
+        for action in self.actions_by_id.values():
+            action.setEnabled(True)
+        self.palette_box = CommandPalette(self)
+        self.toasts = ToastHost(context.notices, appearance, self)
+        for dock in self.docks.values():
+            dock.visibilityChanged.connect(self.toasts.raise_soon)
+        self.setAcceptDrops(True)
+        self.set_theme(appearance.theme)
+        appearance.changed.connect(self.set_theme)
+        self._is_furnished = True
+        self._titles.start()
 
     def show_welcome(self) -> None:
         """Show the welcome page and hide the panels."""
         if self.pages.currentWidget() is self.workspaces:
             self._working = self.layout_parts()
-        self.pages.setCurrentWidget(self.welcome)
+        self.pages.setCurrentWidget(self.cover)
         self._set_bars_visible(False)
         for dock in self.docks.values():
             if dock.parent() is self:
@@ -176,10 +226,12 @@ class MainWindow(QMainWindow):
 
     def show_workspace(self, workspace: WorkspaceId) -> None:
         """Show a workspace."""
+        self._show_titles_in(self.workspaces.homes[workspace])
         self.workspaces.show_workspace(workspace)
         self.rail.set_current(workspace)
         self._titles.start()
-        self.toasts.raise_soon()
+        if self._is_furnished:
+            self.toasts.raise_soon()
 
     def reveal(self, panel_id: PanelId) -> Panel | None:
         """Bring a panel to the front and return it; None if there is no such panel."""
@@ -192,7 +244,7 @@ class MainWindow(QMainWindow):
         dock.show()
         dock.raise_()
         self.toasts.raise_all()
-        return panel if isinstance(panel, Panel) else None
+        return panel
 
     def go_to(self, panel_id: PanelId) -> None:
         """Bring a panel to the front, and give the focus to its first control."""
@@ -215,7 +267,7 @@ class MainWindow(QMainWindow):
 
     def offer_panels(self) -> None:
         """Hide the panels that the project's target has no use for, and show the others again."""
-        project = self.context.document.project
+        project = self.context.document.project if self._is_furnished else None
         if project is None:
             return
         used: set[str] = set()
@@ -249,30 +301,33 @@ class MainWindow(QMainWindow):
         self.rail.set_theme(theme)
         self.welcome.set_theme(theme)
 
+    def fill_panels(self) -> None:
+        """Create the visible panels one after another, once the frame has been painted."""
+        if self._painted and self._is_furnished:
+            self._fill.start()
+
     def stop(self) -> None:
         """Stop the background work of all panels."""
         for dock in self.docks.values():
-            if isinstance(dock.panel, Panel):
+            if dock.panel is not None:
                 dock.panel.stop()
 
     def _build_center(self) -> None:
         self.workspaces = Workspaces(self)
-        self.welcome = WelcomePage(lambda: self.context.theme, self)
+        self.cover = _Place(self)
         self.pages = QStackedWidget(self)
-        self.pages.addWidget(self.welcome)
+        self.pages.addWidget(self.cover)
         self.pages.addWidget(self.workspaces)
         self.setCentralWidget(self.pages)
 
-    def _build_bars(self, scores: Scores) -> None:
-        theme = self.context.appearance
-        self.pipeline = PipelineBar(lambda: theme.theme, self)
-        self.scoreboard = Scoreboard(scores, self.context.history, lambda: theme.theme, self)
+    def _build_bars(self) -> None:
+        self._run_place, self._scores_place = _Place(self, RUN_BAR_PX), _Place(self, SCOREBOARD_PX)
         self.rail = Rail(self)
         self.rail.chosen.connect(self.show_workspace)
         self.bars: list[QToolBar] = []
         for title, name, widget, area in (
-            ("Run", "bar-run", self.pipeline, Qt.ToolBarArea.TopToolBarArea),
-            ("Scoreboard", "bar-scores", self.scoreboard, Qt.ToolBarArea.TopToolBarArea),
+            ("Run", "bar-run", self._run_place, Qt.ToolBarArea.TopToolBarArea),
+            ("Scoreboard", "bar-scores", self._scores_place, Qt.ToolBarArea.TopToolBarArea),
             ("Workspaces", "bar-workspaces", self.rail, Qt.ToolBarArea.LeftToolBarArea),
         ):
             bar = QToolBar(title, self)
@@ -296,12 +351,13 @@ class MainWindow(QMainWindow):
             home = self.workspaces.homes[workspace]
         dock = Dock(
             row.id, row.title, lambda: row.load()(self.context), home,
-            scrolls=workspace is not None,
+            lambda: self.appearance.theme, scrolls=workspace is not None,
         )  # fmt: skip
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
-        dock.wanted.connect(self._on_dock_wanted)
+        dock.wanted.connect(self.fill_panels)
         dock.filled.connect(self._titles.start)
+        dock.dockLocationChanged.connect(self._titles.start)
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
@@ -349,14 +405,7 @@ class MainWindow(QMainWindow):
             dock.raise_()
 
     def _build_menus(self) -> None:
-        menus = {title: self.menuBar().addMenu(title) for title in MENUS}
-        stack = self.context.document.undo_stack
-        for action, keys in (
-            (stack.createUndoAction(self, "&Undo"), QKeySequence.StandardKey.Undo),
-            (stack.createRedoAction(self, "&Redo"), QKeySequence.StandardKey.Redo),
-        ):
-            action.setShortcuts(keys)
-            menus["&Edit"].addAction(action)
+        menus = self._menus = {title: self.menuBar().addMenu(title) for title in MENUS}
         for row in ACTIONS:
             if row.id == LINE:
                 menus[row.menu].addSeparator()
@@ -386,8 +435,15 @@ class MainWindow(QMainWindow):
             show.triggered.connect(partial(self.go_to, row_of.id))
             self.addAction(show)
             self.actions_by_id[f"go_{row_of.id}"] = show
-        for name in ("palette", "theme"):
-            self.pipeline.add_tool(self.actions_by_id[name])
+        for action in self.actions_by_id.values():
+            action.setEnabled(False)
+
+    def _add_undo(self, stack: QUndoStack) -> None:
+        menu = self._menus["&Edit"]
+        undo, redo = stack.createUndoAction(self, "&Undo"), stack.createRedoAction(self, "&Redo")
+        undo.setShortcuts(QKeySequence.StandardKey.Undo)
+        redo.setShortcuts(QKeySequence.StandardKey.Redo)
+        menu.insertActions(menu.actions()[0], [undo, redo])
 
     def _show_toggles(self) -> None:
         for panel_id, toggle in self._toggles.items():
@@ -401,13 +457,12 @@ class MainWindow(QMainWindow):
 
     def _build_status(self) -> None:
         self.notes: dict[PanelId, QPushButton] = {}
-        for name in DRAWER:
-            note = QPushButton(self)
+        for name, text in zip(DRAWER, ("No problems", "No jobs", "Log"), strict=True):
+            note = QPushButton(text, self)
             note.setProperty("status", True)
             note.clicked.connect(partial(self.toggle_drawer, name))
             self.notes[name] = note
             self.statusBar().addWidget(note)
-        self.notes["log"].setText("Log")
         self.engine_note = Label(self)
         self.statusBar().addPermanentWidget(self.engine_note)
         self.statusBar().setSizeGripEnabled(False)
@@ -417,7 +472,8 @@ class MainWindow(QMainWindow):
         super().paintEvent(event)
         if not self._painted:
             self._painted = True
-            self._fill.start()
+            self.painted.emit()
+            self.fill_panels()
 
     def _fill_next(self) -> None:
         """Create one visible panel. The next one follows after pending paint and key events."""
@@ -427,22 +483,22 @@ class MainWindow(QMainWindow):
         else:
             self._fill.stop()
 
-    def _on_dock_wanted(self) -> None:
-        if self._painted:
-            self._fill.start()
-
     def _on_dock_shown(self, _visible: bool) -> None:
         self._titles.start()
 
     def _show_titles(self) -> None:
-        for workspace in self.workspaces.homes:
-            docks = [self.docks[row.id] for row in PANELS if row.area == workspace]
-            docked = [d for d in docks if not d.isHidden() and not d.isFloating()]
-            for dock in docks:
-                dock.is_alone = docked == [dock]
-        for dock in self.docks.values():
-            dock.show_title()
-        self._order_tabs()
+        for home in (self, self.workspaces.homes[self.workspaces.current]):
+            self._show_titles_in(home)
+        if self._is_furnished:
+            self._order_tabs()
+
+    def _show_titles_in(self, home: QMainWindow) -> None:
+        docks = [dock for dock in self.docks.values() if dock.parent() is home]
+        docked = [d for d in docks if not d.isHidden() and not d.isFloating()]
+        for dock in docks:
+            dock.is_alone = home is not self and docked == [dock]
+            if not dock.isHidden():
+                dock.show_title()
 
     def _order_tabs(self) -> None:
         """Let the Tab key go through the window as it is read: bars, left, middle, right, below."""
@@ -476,3 +532,18 @@ class MainWindow(QMainWindow):
         if paths:
             event.acceptProposedAction()
             self.files_dropped.emit(paths)
+
+
+class _Place(QWidget):
+    """The place of one part of the window. ``height`` is in pixels; None lets it stretch."""
+
+    def __init__(self, parent: QWidget, height: int | None = None) -> None:
+        super().__init__(parent)
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+        if height is not None:
+            self.setFixedHeight(height)
+
+    def fill(self, part: QWidget) -> None:
+        """Show the part."""
+        self._layout.addWidget(part)

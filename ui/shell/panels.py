@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from ui.shared.panel import Panel, PanelId
-from workbench.errors import WorkbenchError
-from workbench.ids import StageId
-from workbench.project.configs import FormatConfig
-from workbench.project.model import Project
-from workbench.targets import target_of
+if TYPE_CHECKING:
+    from ui.shared.panel import Panel, PanelId
+    from workbench.ids import StageId
+    from workbench.project.model import Project
 
 WorkspaceId = Literal["model", "accuracy", "performance", "explore", "deliver"]
 WORKSPACE_IDS: tuple[WorkspaceId, ...] = get_args(WorkspaceId)
@@ -65,6 +63,10 @@ class PanelRow:
 
     def is_offered(self, project: Project) -> bool:
         """Return whether the panel is shown at first for the project's target."""
+        from workbench.errors import WorkbenchError
+        from workbench.project.configs import FormatConfig
+        from workbench.targets import target_of
+
         try:
             target = target_of(project.target.id)
         except WorkbenchError:
@@ -113,5 +115,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("log", "Log", "bottom", "ui.features.jobs.log_panel:LogPanel"),
     PanelRow("problems", "Problems", "bottom", "ui.features.problems.problems_panel:ProblemsPanel"),
 )  # fmt: skip
+# Heights of the bars above the workspaces [px].
+RUN_BAR_PX, SCOREBOARD_PX = 34, 44
 # The panel that a workspace shows at first.
 FIRST: dict[Area, PanelId] = {"accuracy": "accuracy"}

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 from ui.shared.labels import Label, literal
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
+from ui.shell.panels import RUN_BAR_PX
 from ui.state.jobs import duration
 from ui.state.session import StageView
 from workbench.errors import WorkbenchError
@@ -43,7 +44,6 @@ STATE_WORDS = {
     "blocked": "blocked",
     "unavailable": "not available",
 }
-HEIGHT_PX = 34
 _DOT_PX = 20
 
 
@@ -333,7 +333,7 @@ class PipelineBar(QWidget):
         layout.addWidget(self.cancel)
         layout.addStretch(1)
         layout.addLayout(self._tools)
-        self.setFixedHeight(HEIGHT_PX)
+        self.setFixedHeight(RUN_BAR_PX)
 
     def _build_run(self) -> None:
         self.run = QToolButton(self)

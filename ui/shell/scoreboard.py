@@ -12,13 +12,13 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMenu, QSizePolicy, 
 
 from ui.shared.labels import literal
 from ui.shared.theme import Theme, icon
+from ui.shell.panels import SCOREBOARD_PX
 from ui.state.run_history import RunHistory
 from ui.state.scores import Pin, Score, ScoreId, Scores
 
 if TYPE_CHECKING:
     from workbench.history.runs import Run
 
-HEIGHT_PX = 44
 _LEAST_PX = 92
 _FADED = 0.5
 _LISTED = 15
@@ -58,10 +58,10 @@ class ScoreTile(QAbstractButton):
         value = QFontMetricsF(self._font(14, bold=True)).horizontalAdvance(self._score.value)
         small = QFontMetricsF(self._font(11))
         above = small.horizontalAdvance(self._score.title + "   " + self._score.delta)
-        return QSize(max(_LEAST_PX, round(max(value, above)) + 20), HEIGHT_PX)
+        return QSize(max(_LEAST_PX, round(max(value, above)) + 20), SCOREBOARD_PX)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(_LEAST_PX, HEIGHT_PX)
+        return QSize(_LEAST_PX, SCOREBOARD_PX)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         del event
@@ -142,8 +142,9 @@ class Scoreboard(QWidget):
         self._layout = QHBoxLayout(self)
         self._layout.setContentsMargins(2, 0, 4, 0)
         self._layout.setSpacing(0)
+        self._layout.addStretch(0)
         self._layout.addWidget(self.pin)
-        self.setFixedHeight(HEIGHT_PX)
+        self.setFixedHeight(SCOREBOARD_PX)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         scores.changed.connect(self.refresh)
         scores.pin.changed.connect(self.refresh)

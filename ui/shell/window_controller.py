@@ -13,12 +13,10 @@ from PySide6.QtWidgets import QInputDialog
 
 from ui.shared.panel import PanelContext, PanelId
 from ui.shell.actions import Entry
-from ui.shell.main_window import MainWindow
+from ui.shell.main_window import NAME, MainWindow
+from ui.state.settings import LAST
 from workbench.errors import Place
 from workbench.project.trust import TrustStore
-
-NAME = "Quantization Workbench"
-LAST = "last"
 
 
 class WindowController(QObject):

@@ -1,18 +1,23 @@
-"""Settings of the window, stored in one INI file per user."""
+"""Settings of the window, stored in one INI file per user.
+
+The window imports it before its first paint: other imports of this module stay light.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from PySide6.QtCore import QByteArray, QSettings
 
-from workbench.graph.layout import Flow
-from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES
-from workbench.project.trust import default_store
+from workbench.installation import config_folder
+
+if TYPE_CHECKING:
+    from workbench.graph.layout import Flow
 
 RECENTS = 12
+# The name of the layout of the last session.
+LAST = "last"
 _GIB = 1 << 30
 _KEY_LETTERS = 16
 
@@ -44,14 +49,16 @@ def _stream_string(text: str) -> bytes:
 
 def _key(path: str) -> str:
     """Return a path as a key of the settings file, in which a slash begins a group."""
+    import hashlib
+
     return hashlib.sha256(path.encode()).hexdigest()[:_KEY_LETTERS]
 
 
 class Settings:
-    """Typed access to one settings file, by default in the folder of the trust store."""
+    """Typed access to one settings file, by default in the configuration folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or default_store().parent
+        self.folder = folder or config_folder()
         self._store = QSettings(str(self.folder / "window.ini"), QSettings.Format.IniFormat)
 
     @property
@@ -92,6 +99,8 @@ class Settings:
     @property
     def graph_flow(self) -> Flow:
         """The direction in which graphs are drawn."""
+        from workbench.graph.layout import Flow
+
         text = self._text("graph_flow", "down")
         return next((flow for flow in get_args(Flow) if flow == text), "down")
 
@@ -102,6 +111,8 @@ class Settings:
     @property
     def cache_limit_bytes(self) -> int:
         """Limit of the result cache on the disk [bytes]."""
+        from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES
+
         text = self._text("cache_limit_gib", "")
         return int(text) * _GIB if text.isdecimal() else DEFAULT_LIMIT_BYTES
 

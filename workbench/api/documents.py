@@ -74,7 +74,7 @@ class ProgramEntry(BaseModel):
 
 
 class PackageEntry(BaseModel):
-    """The deliverables; ``withheld`` says that ``--out`` wrote none."""
+    """The deliverables; ``withheld`` says that there are none, because the program differs."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -97,6 +97,7 @@ class RunDocument(Document):
     acceleration: AccelerationStatus
     stages: list[StageEntry]
     warnings: list[dict[str, str]]
+    checked: list[ErrorInfo] = []
     emulated: dict[str, Any] = {}
     evaluate: EvaluateResult | None = None
     lower: LowerResult | None = None

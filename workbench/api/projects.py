@@ -287,13 +287,23 @@ def check(opened: OpenProject, cache: Cache | None = None) -> CheckResult:
     Runs no stage. Rules are matched against the exported graph where the cache has it.
     """
     store_ = cache or Cache(default_root())
-    project, folder = opened.project, opened.folder
+    return check_planned(opened, plan(opened, store_), store_)
+
+
+def check_planned(opened: OpenProject, planned: Plan, cache: Cache) -> CheckResult:
+    """Validate a project with what a plan found in the cache.
+
+    Args:
+        opened: The project.
+        planned: Its plan.
+        cache: The cache that the plan was made for.
+    """
     try:
-        graph = resolution.float_graph(project, folder, store_)
-        prepared = resolution.prepared_result(project, folder, store_)
+        graph = resolution.float_graph(planned, cache)
+        prepared = resolution.prepared_result(planned, cache)
     except WorkbenchError:
         graph = prepared = None
-    problems = resolution.problems(project, folder, graph, prepared)
+    problems = resolution.problems(opened.project, opened.folder, graph, prepared)
     return CheckResult(tuple(problems), graph is not None)
 
 

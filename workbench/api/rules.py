@@ -11,6 +11,7 @@ from workbench.api.projects import OpenProject, allowed_code
 from workbench.errors import Place, failure
 from workbench.pipeline import resolution
 from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
 from workbench.project.model import PLUGIN_KINDS, Rule, RuleKind
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from workbench.errors import ErrorInfo
     from workbench.graph.snapshot import GraphSnapshot
+    from workbench.pipeline.plan import Plan
     from workbench.project.rules import Resolution
     from workbench.protocol import Event
 
@@ -192,10 +194,11 @@ def resolve_rules(
     """
     results = cache or Cache(default_root())
     project, folder = opened.project, opened.folder
-    graph = resolution.float_graph(project, folder, results)
+    planned = plan(project, folder, results)
+    graph = resolution.float_graph(planned, results)
     if graph is None:
-        graph = _exported(opened, results, trust, accelerate, on_event)
-    prepared = resolution.prepared_result(project, folder, results)
+        graph = _exported(opened, planned, results, trust, accelerate, on_event)
+    prepared = resolution.prepared_result(planned, results)
     pending = prepared is None and any(rule.kind in PLUGIN_KINDS for rule in project.rules)
     return ResolvedRules(
         resolution.resolve_graph(project, graph, prepared),
@@ -206,6 +209,7 @@ def resolve_rules(
 
 def _exported(
     opened: OpenProject,
+    planned: Plan,
     cache: Cache,
     trust: bool,
     accelerate: bool,
@@ -216,12 +220,13 @@ def _exported(
         project=opened.project,
         folder=str(opened.folder),
         until="export",
+        plan=planned,
         cache_root=str(cache.root),
         accelerate=accelerate,
         code=allowed_code(opened, trust=trust).digest,
     )
     job = run_job(command, on_event)
-    graph = resolution.float_graph(opened.project, opened.folder, cache)
+    graph = resolution.float_graph(planned.looked_up(cache), cache)
     if graph is None:
         raise JobFailedError(info for event in job.failures for info in event.infos)
     return graph

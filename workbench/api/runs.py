@@ -10,7 +10,7 @@ from workbench.analysis.gate import GateResult, verdict
 from workbench.api.history import record_run
 from workbench.api.html import table
 from workbench.api.jobs import JobResult, run_job
-from workbench.api.projects import OpenProject, allowed_code, require_valid
+from workbench.api.projects import OpenProject, allowed_code, check_planned, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
@@ -160,6 +160,7 @@ def run(
     accelerate: bool = True,
     on_event: Callable[[Event], None] | None = None,
     on_output: Callable[[str], None] | None = None,
+    on_warning: Callable[[ErrorInfo], None] | None = None,
 ) -> RunResult:
     """Run the stages of a project. Results that the cache holds are not computed again.
 
@@ -179,6 +180,8 @@ def run(
         accelerate: Whether the toolchain may be accelerated (same bytes, less time).
         on_event: Called with every event of the engine.
         on_output: Called with every line that the toolchain prints, in another thread.
+        on_warning: Called once with every warning of ``check``: before the start with what is
+            known then, after the stages export and prepare with what they show.
 
     Raises:
         WorkbenchError: The project or a condition is invalid, or the deliverables cannot be copied.
@@ -193,6 +196,8 @@ def run(
         _require_package(opened, last)
     results = cache or Cache(default_root())
     planned = plan(opened.project, opened.folder, results)
+    warnings = _Warnings(opened, planned, results, on_warning)
+    warnings.look()
     stages = _cached_reports(planned, results, last, skip)
     if stages is None:
         code = allowed_code(opened, trust=trust)
@@ -207,11 +212,42 @@ def run(
             accelerate=accelerate,
             code=code.digest,
         )
-        stages = _reports(run_job(command, on_event, on_output))
-    outcome = _Outcome(opened, planned, results, stages, last, tuple(skip))
+
+        def follow(event: Event) -> None:
+            if on_event is not None:
+                on_event(event)
+            if isinstance(event, StageFinished) and event.stage in _SHOWING:
+                warnings.look()
+
+        stages = _reports(run_job(command, follow, on_output))
+    outcome = _Outcome(opened, planned, results, stages, last, tuple(skip), tuple(warnings.known))
     target = None if out is None else Path(out)
     options = _Options(target, tuple(fail_if), allow_differences, accelerate)
     return _collected(outcome, options)
+
+
+# The stages whose results tell ``check`` more.
+_SHOWING = frozenset({"export", "prepare"})
+
+
+class _Warnings:
+    """What ``check`` warns of, told as soon as it is known and each warning once."""
+
+    def __init__(
+        self, opened: OpenProject, planned: Plan, cache: Cache,
+        tell: Callable[[ErrorInfo], None] | None,
+    ) -> None:  # fmt: skip
+        self.known: list[ErrorInfo] = []
+        self._opened, self._planned, self._cache, self._tell = opened, planned, cache, tell
+
+    def look(self) -> None:
+        """Tell what the results in the cache show now, and was not told before."""
+        planned = self._planned.looked_up(self._cache)
+        for info in check_planned(self._opened, planned, self._cache).warnings:
+            if info not in self.known:
+                self.known.append(info)
+                if self._tell is not None:
+                    self._tell(info)
 
 
 @dataclass(frozen=True)
@@ -224,6 +260,7 @@ class _Outcome:
     stages: list[StageReport]
     last: StageId
     skipped: tuple[StageId, ...]
+    warnings: tuple[ErrorInfo, ...]
 
     @property
     def folders(self) -> dict[str, Path]:
@@ -300,15 +337,17 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     problem = None if opened.path is None else record_run(opened.path, record)
     came_to = {} if record is None else outcome_of(record, folders).document()
     delivered: Delivered | None = None
-    if options.out is not None and "package" in folders and gate is not None:
-        delivered = Delivered(options.out, ())
-        if gate.verdict != "differs" or options.allow_differences:
+    if "package" in folders and gate is not None:
+        if gate.verdict == "differs" and not options.allow_differences:
+            delivered = Delivered(options.out or folders["package"], ())
+        elif options.out is not None:
             files = deliver(folders["package"], options.out, gate, came_to)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
     document = summary(
         opened.project, opened.folder, documents, folders, delivered, accelerate=options.accelerate
     )
+    document["checked"] = [info.model_dump(mode="json") for info in outcome.warnings]
     if gate is not None:
         document["gate"] = gate.model_dump(mode="json")
     if came_to:

@@ -54,10 +54,9 @@ from workbench.cli.output import (
 )
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
 from workbench.files import remove_parts
-from workbench.installation import version
+from workbench.installation import config_folder, version
 from workbench.pipeline.cache import default_root
 from workbench.project import store
-from workbench.project.trust import config_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

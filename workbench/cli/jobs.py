@@ -21,6 +21,7 @@ from workbench.protocol import (
 if TYPE_CHECKING:
     import argparse
 
+    from workbench.errors import ErrorInfo
     from workbench.pipeline.cache import Cache
 
 
@@ -34,6 +35,10 @@ class ProgressPrinter:
     def starting(self) -> None:
         """Show that the engine starts, which takes seconds and sends no events."""
         self._progress.line(f"{'engine':>12}  starting")
+
+    def warning(self, info: ErrorInfo) -> None:
+        """Print a warning of the project."""
+        self._progress.line(f"warning: {info}")
 
     def output(self, line: str) -> None:
         """Print a line of the toolchain, if the user asked for them."""

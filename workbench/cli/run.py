@@ -86,13 +86,14 @@ def _run(options: argparse.Namespace) -> int:
             accelerate=not options.no_acceleration,
             on_event=printer.event,
             on_output=printer.output,
+            on_warning=printer.warning,
         )
         return _report(result, last, as_json=options.json)
 
 
 _WITHHELD = ErrorInfo(
     message="The deliverables are not written, because the program differs.",
-    hint="See the limits. --allow-differences writes them all the same.",
+    hint="See the limits. --allow-differences with --out writes them all the same.",
     where=Place(kind="option", id="out"),
     code="deliverables-withheld",
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.pipeline.plan import plan
 from workbench.project import plugins, sources
 from workbench.project.configs import QuantConfig
 from workbench.project.frozen import Frozen
@@ -23,12 +22,14 @@ from workbench.project.rules import (
 )
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
+from workbench.text import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from workbench.pipeline.cache import Cache
+    from workbench.pipeline.plan import Plan
     from workbench.project.model import Project, Rule
 
 
@@ -39,17 +40,17 @@ class Problem(Frozen):
     info: ErrorInfo
 
 
-def float_graph(project: Project, folder: Path, cache: Cache) -> GraphSnapshot | None:
-    """Return the exported graph if it is in the cache."""
-    stage = plan(project, folder, cache).of("export")
+def float_graph(planned: Plan, cache: Cache) -> GraphSnapshot | None:
+    """Return the exported graph if the plan found it in the cache."""
+    stage = planned.of("export")
     if stage.state != "cached":
         return None
     return GraphSnapshot.load(cache.folder(stage.key) / GRAPH_FILE)
 
 
-def prepared_result(project: Project, folder: Path, cache: Cache) -> PrepareResult | None:
-    """Return the quantizer's report if it is in the cache."""
-    stage = plan(project, folder, cache).of("prepare")
+def prepared_result(planned: Plan, cache: Cache) -> PrepareResult | None:
+    """Return the quantizer's report if the plan found it in the cache."""
+    stage = planned.of("prepare")
     if stage.state != "cached":
         return None
     return load_result(PrepareResult, cache.folder(stage.key))
@@ -106,14 +107,14 @@ def problems(
         types = [module.type_name for module in graph.modules]
         infos |= {info.message: info for info in ambiguous_classes(project, types)}
     errors = [Problem(level="error", info=info) for info in reversed(infos.values())]
-    warnings = [
-        Problem(level="warning", info=info) for info in _warnings(project, folder, graph, prepared)
-    ]
-    warnings += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
+    resolution = None if graph is None else resolve_graph(project, graph, prepared)
+    known = warnings(project, folder, graph, resolution, prepared)
+    mild = [Problem(level="warning", info=info) for info in known]
+    mild += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
-        warnings += [Problem(level="warning", info=info) for info in lost]
-    return errors + warnings
+        mild += [Problem(level="warning", info=info) for info in lost]
+    return errors + mild
 
 
 def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
@@ -143,9 +144,26 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
             )
 
 
-def _warnings(
-    project: Project, folder: Path, graph: GraphSnapshot | None, prepared: PrepareResult | None
-) -> Iterator[ErrorInfo]:
+def rule_name(rule: Rule) -> str:
+    """Return the display name of a rule, e.g. ``module_name encoder.0``."""
+    match = name_of(rule.config) if rule.kind == "quantizer" else rule.match
+    return f"{rule.kind} {match}".rstrip()
+
+
+def warnings(
+    project: Project, folder: Path, graph: GraphSnapshot | None, resolution: Resolution | None,
+    prepared: PrepareResult | None = None, named: Callable[[Rule], str] = rule_name,
+) -> Iterator[ErrorInfo]:  # fmt: skip
+    """Yield what is odd about a project, and what is foretold of its program.
+
+    Args:
+        project: The project.
+        folder: Base of its relative paths.
+        graph: The exported graph; without it, rule matches are not checked.
+        resolution: What the rules decide for the graph.
+        prepared: The quantizer's report; operators that it left in float are not foretold of.
+        named: Gives the name of a rule in the messages.
+    """
     if project.calibration is None:
         yield ErrorInfo(
             message="No calibration data: ranges come from the example input only.",
@@ -169,41 +187,42 @@ def _warnings(
             where=Place(kind="option", id="rules"),
             code="rules-missing",
         )
-    if graph is None:
+    if graph is None or resolution is None:
         return
-    resolution = resolve_graph(project, graph, prepared)
     for rule in project.rules:
-        yield from _rule_warnings(rule, resolution, graph)
-    yield from _target_warnings(project, graph, resolution)
+        yield from _rule_warnings(rule, project.rules, resolution, graph, named)
+    yield from _target_warnings(project, graph, resolution, named)
     yield from whole_refusals(project, graph, resolution, prepared)
 
 
-def rule_name(rule: Rule) -> str:
-    """Return the display name of a rule, e.g. ``module_name encoder.0``."""
-    match = name_of(rule.config) if rule.kind == "quantizer" else rule.match
-    return f"{rule.kind} {match}".rstrip()
-
-
-def _rule_warnings(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> Iterator[ErrorInfo]:
+def _rule_warnings(
+    rule: Rule, rules: Sequence[Rule], resolution: Resolution, graph: GraphSnapshot,
+    named: Callable[[Rule], str],
+) -> Iterator[ErrorInfo]:  # fmt: skip
     count = resolution.counts.get(rule.id)
     where = Place(kind="rule", id=rule.id)
     if not rule.enabled or count is None:
         return
     if not count.matched:
         yield ErrorInfo(
-            message=f"{rule_name(rule)} matches nothing in the model.",
+            message=f"{named(rule)} matches nothing in the model.",
             hint=_nearest(rule, resolution, graph),
             where=where,
             code="rule-unmatched",
         )
     elif not count.wins:
-        stronger = sorted({
+        stronger = {
             e.rule for e in [*resolution.modules.values(), *resolution.nodes.values()]
             if e.rule and rule.id in e.overridden
-        })  # fmt: skip
+        }  # fmt: skip
+        names = [
+            f"{named(other)} with {name_of(other.config)}"
+            for other in rules
+            if other.id in stronger
+        ]
         yield ErrorInfo(
-            message=f"{rule_name(rule)} has no effect: {', '.join(stronger)} overrides it "
-            "everywhere.",
+            message=f"{named(rule)} has no effect: {listed(names)} "
+            f"{'override' if len(names) > 1 else 'overrides'} it everywhere.",
             hint="Move it up or remove it.",
             where=where,
             code="rule-overridden",
@@ -296,7 +315,7 @@ def _nearest(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> str:
 
 
 def _target_warnings(
-    project: Project, graph: GraphSnapshot, resolution: Resolution
+    project: Project, graph: GraphSnapshot, resolution: Resolution, named: Callable[[Rule], str]
 ) -> Iterator[ErrorInfo]:
     target = target_of(project.target.id)
     operators: dict[str, list[str]] = {}
@@ -308,7 +327,7 @@ def _target_warnings(
         config = project.config_of(rule)
         for text in target.warnings(project.target, config, operators.get(rule.id, [])):
             yield ErrorInfo(
-                message=f"{rule_name(rule)}: {text}",
+                message=f"{named(rule)}: {text}",
                 hint=target.remedy,
                 where=Place(kind="rule", id=rule.id),
                 code="rule-warning",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.errors import Place, failure
-from workbench.installation import resources
+from workbench.installation import config_folder, resources
 from workbench.project.sources import absolute
-from workbench.project.trust import config_folder
 
 SHIPPED = resources() / "boards"
 SUFFIX = ".toml"

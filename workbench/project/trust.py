@@ -11,24 +11,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError, failure
 from workbench.files import locked, make_private_folder, read_limited, write_file
+from workbench.installation import config_folder
 from workbench.project.project_code import Code, read_code
 
 if TYPE_CHECKING:
     from workbench.project.model import Project
 
-CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 _VERSION = 2
 _MAX_BYTES = 16 << 20
-
-
-def config_folder() -> Path:
-    """Return the user's configuration folder; it may not exist."""
-    given = os.environ.get(CONFIG_VARIABLE)
-    return Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
 
 
 def default_store() -> Path:

@@ -57,11 +57,14 @@ def test_that_a_config_says_where_it_comes_from(effective, module, said):
     assert why(effective, RULES, module) == said
 
 
-def problems(*rules, operators=("aten.conv2d.default",)):
-    project = make_project(*rules)
+GRAPH = snapshot()
+
+
+def problems(*rules, graph=GRAPH):
+    project = make_project(*rules, calibration=DataSource(spec="data.npy"))
     refs = [ModuleRef(m.path, m.type_name) for m in MODULES]
     nodes = [NodeRef("conv2d", "aten.conv2d.default", tuple(refs[:3]))]
-    return list(project_problems(project, Path.cwd(), resolve(project, refs, nodes), operators))
+    return list(project_problems(project, Path.cwd(), graph, resolve(project, refs, nodes)))
 
 
 def test_that_rules_without_effect_are_problems_with_their_place():
@@ -75,7 +78,7 @@ def test_that_rules_without_effect_are_problems_with_their_place():
 
 def test_that_nothing_is_said_of_matches_before_the_model_is_known():
     lost = Rule(id="lost", kind="module_name", match="nowhere", config="a8w8")
-    assert problems(lost, operators=()) == []
+    assert problems(lost, graph=None) == []
 
 
 def test_that_a_config_the_target_refuses_is_an_error():

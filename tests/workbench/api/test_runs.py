@@ -1,6 +1,7 @@
 """Runs and studies of the API over engines that play their events."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -105,6 +106,28 @@ def test_that_a_damaged_result_is_computed_again(net, played):
                              "convert": "done", "evaluate": "cached"}  # fmt: skip
 
 
+def test_that_a_run_tells_what_check_warns_of_as_soon_as_it_is_known(net, played):
+    lost = Rule(id="lost", kind="module_name", match="nowhere", config="a8w8")
+    project = net.project.model_copy(update={"rules": (*net.project.rules, lost)})
+    unmatched = replace(net, project=project)
+    order = []
+    result = wb.run(
+        unmatched,
+        "evaluate",
+        on_event=lambda event: order.append(getattr(event, "stage", "")),
+        on_warning=lambda info: order.append(info.code),
+    )
+    assert order[0] == "calibration-missing"
+    assert order.index("export") < order.index("rule-unmatched") < order.index("prepare")
+    assert len([code for code in order if code == "rule-unmatched"]) == 1
+    assert {info["code"] for info in result.document["checked"]} == {
+        info.code for info in wb.check(unmatched).warnings
+    }
+    again = []
+    wb.run(unmatched, "evaluate", on_warning=again.append)
+    assert again == list(wb.check(unmatched).warnings)
+
+
 def test_that_a_stage_that_fails_is_in_the_result(net, played):
     infos = (ErrorInfo(message="Out of data.", code="no-data"),
              ErrorInfo(message="Twice.", code="again"))  # fmt: skip
@@ -199,6 +222,7 @@ def test_that_a_program_that_differs_is_not_delivered_unless_asked(net, wrong, t
     assert not (tmp_path / "out").exists()
     assert held.document["package"]["withheld"]
     assert held.document["package"]["pte"]["path"] == str(held.folders["package"] / "net.pte")
+    assert wb.run(net, skip=("run",)).document["package"]["withheld"]
     asked = wb.run(net, out=tmp_path / "out", skip=("run",), allow_differences=True)
     assert not asked.document["package"]["withheld"]
     assert asked.document["package"]["pte"]["path"] == str(tmp_path / "out" / "net.pte")

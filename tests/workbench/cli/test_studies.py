@@ -68,16 +68,18 @@ def test_that_a_stage_that_fails_ends_a_run_with_1(asked, played):
 
 
 def test_that_progress_is_printed_line_by_line(project_file, played, capsys):
+    def printed():
+        lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+        return [line for line in lines if not line.startswith(("warning:", "Choose "))]
+
     assert main(["run", str(project_file), "--until", "export", "--verbose"]) == 0
-    first = capsys.readouterr().err.splitlines()
-    assert [" ".join(line.split()) for line in first] == [
+    assert printed() == [
         "info: at work on import_model", "import_model done 0.20 s",
         "info: at work on export", "export done 0.20 s",
     ]  # fmt: skip
     played.plays = [Play(fail="prepare", infos=(ErrorInfo(message="No.", code="no"),))]
     assert main(["run", str(project_file), "--until", "prepare"]) == 1
-    again = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
-    assert again[:3] == [
+    assert printed()[:3] == [
         "import_model cached 0.00 s", "export cached 0.00 s", "prepare failed 0.10 s",
     ]  # fmt: skip
 

@@ -1,0 +1,105 @@
+"""The start of the window: a frame first, then its contents, without a jump."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ui.shell.app import Workbench
+from ui.shell.start import show_frame
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from PySide6.QtCore import QTimer
+from ui.shell.start import Start, new_application
+application = new_application()
+start = Start(application, Path(sys.argv[1]))
+{then}
+sys.exit(application.exec())
+"""
+
+
+def started(project: Path, then: str) -> subprocess.CompletedProcess[str]:
+    """Start the window in a process of its own, with a reaction to its signals."""
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(then=then), str(project)], capture_output=True,
+        text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_that_the_frame_is_painted_before_the_program_is_imported(project_file):
+    done = started(project_file, """
+heavy = {"pydantic", "numpy", "workbench.errors", "ui.shell.app", "ui.shared.panel"}
+start.window.painted.connect(lambda: print("painted", sorted(heavy & set(sys.modules))))
+def ready():
+    print("ready", start.workbench.document.title)
+    start.workbench.stop()
+    application.quit()
+start.ready.connect(ready)
+""")  # fmt: skip
+    assert done.stdout.splitlines() == ["painted []", "ready net.qwb"]
+
+
+def test_that_the_window_can_be_closed_before_its_contents_are_there(project_file):
+    done = started(project_file, """
+start.ready.connect(lambda: print("ready"))
+start.window.painted.connect(lambda: QTimer.singleShot(0, start.window.close))
+""")  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_that_a_program_that_cannot_be_imported_ends_with_the_reason(project_file):
+    done = started(project_file, "sys.modules['workbench.protocol'] = None")
+    assert done.returncode == 1
+    assert "workbench.protocol" in done.stderr
+
+
+@pytest.fixture
+def frame(qapp, qtbot):
+    made = show_frame(qapp, None)
+    # The screen has 800 x 800.
+    made.resize(1280, 720)
+    made.show_panels()
+    qtbot.waitExposed(made)
+    yield made
+    made.deleteLater()
+
+
+def places(window) -> dict[str, object]:
+    """Return where the visible docks and the bars lie."""
+    parts = {**window.docks, "middle": window.pages}
+    parts |= {bar.objectName(): bar for bar in window.bars}
+    return {name: part.geometry() for name, part in parts.items() if part.isVisible()}
+
+
+def test_that_no_part_of_the_window_moves_when_its_contents_come(
+    frame, qapp, qtbot, engines, project_file
+):
+    before = places(frame)
+    assert {"modules", "graph", "inspector", "bar-run", "bar-scores"} <= set(before)
+    assert not any(action.isEnabled() for action in frame.actions_by_id.values())
+    made = Workbench(qapp, frame, engines)
+    made.settings.warm_engines = False
+    made.start(project_file)
+    qtbot.waitUntil(lambda: made.session.planned and frame.docks["graph"].panel is not None)
+    qapp.processEvents()
+    after = places(frame)
+    made.stop()
+    made.deleteLater()
+    assert after == before
+
+
+def test_that_a_project_that_cannot_be_opened_leaves_the_welcome_page(
+    frame, qapp, engines, notices, tmp_path
+):
+    made = Workbench(qapp, frame, engines)
+    made.notices.posted.connect(notices.posted.append)
+    made.start(tmp_path / "gone.qwb")
+    notices.take("gone.qwb cannot be opened.")
+    assert frame.welcome.isVisible()
+    made.stop()
+    made.deleteLater()

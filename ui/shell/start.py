@@ -1,0 +1,118 @@
+"""The start: paints the frame of the window, then imports the program and opens the project.
+
+Imports of this module stay light, because they all come before the first paint.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtWidgets import QApplication
+
+from ui.shared.appearance import Appearance
+from ui.shell.main_window import NAME, MainWindow
+from ui.state.settings import LAST, Settings
+
+if TYPE_CHECKING:
+    from ui.shell.app import Workbench
+
+# Imported one after another after the first paint. Events are handled between two of them.
+IMPORTS = (
+    "pydantic",
+    "pydantic.fields",
+    "pydantic.main",
+    "workbench.errors",
+    "workbench.pte.description",
+    "workbench.results",
+    "workbench.project.edits",
+    "workbench.targets",
+    "workbench.protocol",
+    "workbench.graph.layout",
+    "ui.state.session",
+    "ui.state.assigner",
+    "ui.shared.panel",
+    "ui.shell.file_controller",
+    "ui.shell.help_controller",
+    "ui.shell.app",
+)
+
+
+def new_application() -> QApplication:
+    """Return the application. It draws its widgets alike on all systems."""
+    # ``QApplication.setStyle`` would import the enumerations of QStyle before the first paint.
+    application = QApplication([NAME, "-style", "Fusion"])
+    application.setApplicationName("quantization-workbench")
+    application.setApplicationDisplayName(NAME)
+    application.setQuitOnLastWindowClosed(False)
+    return application
+
+
+def show_frame(application: QApplication, project: Path | None) -> MainWindow:
+    """Show the window without its contents: the places of panels, or of the welcome page."""
+    settings = Settings()
+    window = MainWindow(Appearance(application, settings.theme))
+    window.restore_session(settings.layout(LAST))
+    if project is not None and project.suffix == ".qwb":
+        window.show_panels()
+    window.show()
+    return window
+
+
+class Start(QObject):
+    """Opens the window and then, in short steps, everything behind it.
+
+    Signals:
+        ready: everything is imported, and the project is open.
+    """
+
+    ready = Signal()
+
+    def __init__(self, application: QApplication, project: Path | None) -> None:
+        super().__init__(application)
+        self.workbench: Workbench | None = None
+        self._application, self._project = application, project
+        self._steps = self._all_steps()
+        self._next = QTimer(self, interval=0)
+        self._next.timeout.connect(self._on_turn)
+        self.window = show_frame(application, project)
+        self.window.painted.connect(self._next.start)
+        self.window.close_asked.connect(self._on_close_asked)
+
+    def _on_close_asked(self) -> None:
+        self.window.may_close = True
+        self._application.quit()
+
+    def _on_turn(self) -> None:
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._next.stop()
+            self.ready.emit()
+        except Exception:
+            # Without its contents the window is of no use.
+            self._application.exit(1)
+            raise
+
+    def _all_steps(self) -> Iterator[None]:
+        for name in IMPORTS:
+            import_module(name)
+            yield
+        from ui.shell.app import begin
+
+        self.workbench = begin(self._application, self.window)
+        self.window.close_asked.disconnect(self._on_close_asked)
+        yield
+        self.workbench.start(self._project)
+
+
+def run(project: str | None) -> int:
+    """Open the window, run until it is closed, and return the exit code."""
+    application = new_application()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Start(application, Path(project) if project else None)
+    return application.exec()
