@@ -155,8 +155,6 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     except SystemExit as error:
         raise vela_left(error) from error
     except RuntimeError as error:
-        if error_info := loop_refused(error):
-            raise error_info from error
         raise WorkbenchError([*forecasts, *vela_refused(error).infos]) from error
     except WorkbenchError:
         raise

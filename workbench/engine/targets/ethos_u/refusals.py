@@ -44,6 +44,8 @@ def vela_left(error: SystemExit) -> WorkbenchError:
 
 def vela_refused(error: RuntimeError) -> WorkbenchError:
     """Return an error for a program that Vela rejects as a whole, with a common remedy."""
+    if loop := loop_refused(error):
+        return loop
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
     hint = "See the log for details."
