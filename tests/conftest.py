@@ -7,6 +7,7 @@ import itertools
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -17,6 +18,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # How long a test waits for the window before it fails [ms]: a busy machine is no failure.
 PATIENCE_MS = 20_000
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure(config):

@@ -199,6 +199,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
 
     from workbench.engine.toolchain_patches.calibration import RangeMemory, remembered_ranges
     from workbench.engine.toolchain_patches.constant_values import quick_constants
+    from workbench.engine.toolchain_patches.range_search import quick_search
 
     modules = [exported("CNN") for _ in range(3)]
     for _, prepared, _, sample in modules:
@@ -206,7 +207,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
             prepared(sample)
     _, prepared, convert, _ = modules[0]
     stock_s, _ = cpu_s(partial(convert, prepared))
-    with remembered_ranges(RangeMemory()), quick_constants():
+    with remembered_ranges(RangeMemory()), quick_search(), quick_constants():
         convert(modules[1][1])
         quick_s, _ = cpu_s(partial(convert, modules[2][1]))
     measured("Conversion after an edit, against stock: MobileNetV2 96²", quick_s / stock_s)

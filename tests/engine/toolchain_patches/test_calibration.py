@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from workbench.engine.toolchain_patches.calibration import (
     remembered_ranges,
     weight_observers,
 )
+from workbench.engine.toolchain_patches.range_search import quick_search
 
 pytestmark = [
     pytest.mark.engine,
@@ -143,3 +145,48 @@ def test_that_the_memory_stays_within_its_size() -> None:
             observer(torch.linspace(-factor, factor, 100))
             observer.calculate_qparams()
     assert (memory.searches, memory.hits) == (4, 0)
+
+
+def histograms() -> Any:
+    """Yield values whose histograms have gaps, one sign, one value, or values far outside."""
+    torch.manual_seed(1)
+    x = torch.randn(4000)
+    yield from (x, x.relu(), x.exp(), -x.exp(), x.clamp(-1, 1), x.round(), torch.ones(7))
+    yield from (torch.zeros(9), torch.cat([x * 1e-3, torch.tensor([50.0])]), torch.rand(3))
+    yield from (torch.tensor([-1e30, 1e30, 0.0]), torch.linspace(-1e-30, 1e-30, 99))
+    yield from (torch.rand(50_000) ** power for power in range(2, 12, 3))
+
+
+@pytest.mark.parametrize(
+    "bins", [*(pytest.param(bins, marks=pytest.mark.slow) for bins in (1, 2, 255)), 2048]
+)
+def test_that_a_quick_search_finds_the_stock_range(bins: int) -> None:
+    for values in histograms():
+        observer = HistogramObserver(dtype=torch.int8, bins=bins)
+        observer(values)
+        if bins > 2:
+            observer(values[: len(values) // 2] * 1.5)
+        stock = observer._non_linear_param_search()
+        with quick_search():
+            quick = observer._non_linear_param_search()
+        assert all(torch.equal(a, b) for a, b in zip(quick, stock, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["counts", "no numbers", "double", "subclass"])
+def test_that_a_histogram_of_another_kind_is_searched_as_by_stock(kind: str) -> None:
+    class Own(HistogramObserver):
+        pass
+
+    observer = (Own if kind == "subclass" else HistogramObserver)(dtype=torch.int8)
+    observer(torch.randn(100))
+    changes = {
+        "counts": lambda counts: counts.index_fill(0, torch.tensor([5]), -10.0),
+        "no numbers": lambda counts: counts.index_fill(0, torch.tensor([5]), math.nan),
+        "double": lambda counts: counts.double() + 1e-9,
+    }
+    if kind in changes:
+        observer.histogram = changes[kind](observer.histogram)
+    stock = observer._non_linear_param_search()
+    with quick_search():
+        quick = observer._non_linear_param_search()
+    assert all(torch.equal(a, b) for a, b in zip(quick, stock, strict=True))

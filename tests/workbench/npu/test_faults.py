@@ -170,6 +170,14 @@ def test_that_a_table_lost_before_its_use_is_reported():
     assert f"{first:#x}" in result.findings[0].message
 
 
+def test_that_a_table_is_lost_although_another_one_was_loaded_since():
+    stream = Stream()
+    for slot in (0, 256, 0):
+        stream.set(dma((0, 0), (1 << 8, slot), 256)).do("DMA_START").do("DMA_WAIT", 0)
+    stream.set(COPY, ACTIVATION=16).do("POOL", 1).do("STOP")
+    assert codes(run(stream, CHECKED, weights=TABLE)) == ["table-evicted"]
+
+
 def test_that_memory_that_nothing_wrote_is_reported():
     stream = Stream().set(COPY, IFM_BASE0=32)
     offset = stream.offset

@@ -84,8 +84,8 @@ def test_that_a_folded_input_has_the_grid_of_the_pixels(fields, ends):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"mean": (0.5, 0.25, 0.5)}, {"std": (1.0, 2.0)}, {"std": (-1.0,)}, {"mean": (0.5,)},
-        {"mean": (-0.4,)}, {"mean": (1.2,)}, {"dtype": "uint8"},
+        {"mean": (0.5, 0.25, 0.5)}, {"mean": (0.0, 1.0)}, {"std": (1.0, 2.0)}, {"std": (-1.0,)},
+        {"mean": (0.5,)}, {"mean": (-0.4,)}, {"mean": (1.2,)}, {"dtype": "uint8"},
         {"scale": 1.0, "mean": (0.002,)},
     ],
 )  # fmt: skip

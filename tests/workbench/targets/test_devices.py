@@ -189,6 +189,7 @@ def test_that_each_stage_depends_on_its_own_options():
     assert target.facet(choice(U85), "quantizer") == {"tosa_spec": "TOSA-1.0+INT+int16+int4+cf"}
     compiled = target.facet(choice(U55, optimise="Size"), "compile")
     assert (compiled["id"], compiled["optimise"]) == (U55, "Size")
+    assert {row.facet for row in CORRECTIONS} == {"quantizer", "compile"}
     for row in CORRECTIONS:
         for facet in ("quantizer", "compile"):
             expected = [row.id] if facet == row.facet else []

@@ -21,6 +21,7 @@ from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
 from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
 from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
+from workbench.engine.toolchain_patches.range_search import quick_search
 from workbench.engine.toolchain_patches.rewritten_operators import separate_weights
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.targets.ethos_u.correction import OWN_WEIGHTS
@@ -184,7 +185,7 @@ class Calibration:
 
 @contextmanager
 def searching_ranges(context: StageContext) -> Iterator[None]:
-    """Cache range searches across edits that do not change a tensor's histogram."""
+    """Search ranges faster, and once for all edits that do not change a tensor's histogram."""
     if not _allowed(context):
         yield
         return
@@ -192,5 +193,5 @@ def searching_ranges(context: StageContext) -> Iterator[None]:
     if memory is None:
         memory = RangeMemory()
         context.store.keep(_MEMORY, "", memory)
-    with remembered_ranges(memory):
+    with remembered_ranges(memory), quick_search():
         yield

@@ -22,6 +22,8 @@ from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
 from workbench.engine.toolchain_patches.patching import Patch
+from workbench.engine.toolchain_patches.range_search import PINS as SEARCH_PINS
+from workbench.engine.toolchain_patches.range_search import SEARCH
 from workbench.engine.toolchain_patches.signature_maps import ENTRIES, PROPERTIES, signature_maps
 from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 
@@ -245,6 +247,13 @@ PATCHES: tuple[Patch, ...] = (
         (f"{_OBSERVER}:HistogramObserver.forward",),
         "A tensor within the known range only adds its counts.",
         "That is what the stock code does after its comparisons.",
+    ),
+    Patch(
+        "quick-search", "Search the range of a histogram with numbers", "acceleration",
+        (SEARCH,),
+        "Of up to 100,000 steps those that lead to the same bins are left out.",
+        "The comparisons are the same, in float32; the errors are computed by the stock function.",
+        pins=SEARCH_PINS,
     ),
     Patch(
         "only-missing", "Let known observers rest", "acceleration",

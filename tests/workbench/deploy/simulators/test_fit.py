@@ -70,6 +70,8 @@ def test_that_missing_kernels_are_named(bench):
         (lambda data: data[:18] + b"\x3e\0" + data[20:], "runner-wrong-architecture"),
         (lambda data: data[:200], "runner-damaged"),
         (lambda data: b"", "runner-not-elf"),
+        (lambda data: data[:51], "runner-not-elf"),
+        (lambda data: data[:18] + b"\x3e\0" + data[20:52], "runner-wrong-architecture"),
     ],
 )
 def test_that_what_is_no_runner_is_refused(bench, change, code):

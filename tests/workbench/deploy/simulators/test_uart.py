@@ -69,7 +69,7 @@ def test_that_a_run_is_read():
 
 
 @given(size=st.integers(1, 200))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_that_text_in_pieces_of_any_size_reads_as_the_whole(size):
     reader = UartReader()
     for at in range(0, len(RUN), size):
@@ -98,6 +98,12 @@ def test_that_older_and_other_runners_give_the_same_counters(change):
 def test_that_counters_follow_the_list_of_events_and_not_their_numbers():
     swapped = RUN.replace("cntr0 :", "cntr9 :").replace("cntr3 :", "cntr0 :")
     assert counts(read(swapped)) == counts(read(RUN))
+
+
+def test_that_a_line_without_its_number_means_one_inference_or_the_first_test():
+    reader = read(f"{RUNNER}NPU Inferences :\n{RUNNER}TEST: BundleIO Test_result: PASS\n")
+    assert [m.inferences for m in reader.measurements] == [1]
+    assert [(c.index, c.passed) for c in reader.bundle] == [(0, True)]
 
 
 def test_that_missing_parts_leave_the_rest():
@@ -169,7 +175,7 @@ def test_that_every_row_of_failures_can_be_told():
 
 
 @given(noise=st.text(max_size=300))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_that_noise_on_the_line_hurts_nothing(noise):
     reader = read(noise + "\n" + RUN)
     assert reader.measurements[-1].npu_cycles == 20000
