@@ -80,20 +80,20 @@ def pictures(folder):
 
 
 @pytest.mark.parametrize(
-    ("size", "crop", "shape", "sizes"),
+    ("texts", "shape", "sizes"),
     [
-        ("40", "32", (1, 3, 32, 32), ((40, 40), (32, 32))),
-        ("48x64", "", (1, 3, 48, 64), ((48, 64), None)),
+        (("40", "32"), (1, 3, 32, 32), ((40, 40), (32, 32))),
+        (("48x64", ""), (1, 3, 48, 64), ((48, 64), None)),
     ],
 )
 def test_that_pictures_are_prepared_as_on_the_command_line(
-    parent, pictures, qtbot, size, crop, shape, sizes
+    parent, pictures, qtbot, texts, shape, sizes
 ):
     dialog = NewProjectDialog(str(pictures / "net.py"), parent)
     dialog.data.set_text(str(pictures / "pictures"))
     for line, text in (
-        (dialog.picture_size, size), (dialog.crop, crop), (dialog.mean, "0.485/0.456/0.406"),
-        (dialog.std, "0.2, 0.3, 0.4"),
+        (dialog.picture_size, texts[0]), (dialog.crop, texts[1]),
+        (dialog.mean, "0.485/0.456/0.406"), (dialog.std, "0.2, 0.3, 0.4"),
     ):  # fmt: skip
         qtbot.keyClicks(line, text)
     with qtbot.waitSignal(dialog.made) as made:
