@@ -48,5 +48,5 @@ def remembered_registry() -> Iterator[None]:
 @cache
 def _table(make: Callable[..., Any], *arguments: Any) -> Any:
     """Return the table for arguments, of which those that are pairs have names."""
-    named = dict(argument for argument in arguments if isinstance(argument, tuple))
+    named: dict[str, Any] = dict(argument for argument in arguments if isinstance(argument, tuple))
     return make(*(one for one in arguments if not isinstance(one, tuple)), **named)
