@@ -373,7 +373,7 @@ def read_source(path: Path) -> None:
 
 
 def read_new_project(path: Path) -> None:
-    from ui.features.project.new_project import callables_of
+    from ui.features.project.draft import callables_of
 
     callables_of(path)
 

@@ -167,6 +167,13 @@ def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(
     assert code in {info.code for info in engine.failures}
 
 
+def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
+    nodes = lowered(engine, network("passed_through", "a16w8")).cpu_nodes
+    moved = [node for node in nodes if "permute" in node.op or "view" in node.op]
+    assert moved
+    assert {node.cause for node in moved} == {"empty"}
+
+
 def test_that_check_foretells_nothing_that_a_correction_mends(engine):
     made = network("residual", "a16w8")
     assert lowered(engine, made).warnings == ()

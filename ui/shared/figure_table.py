@@ -19,7 +19,14 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QGuiApplication, QKeySequence, QPainter, QShortcut
+from PySide6.QtGui import (
+    QColor,
+    QGuiApplication,
+    QKeySequence,
+    QPainter,
+    QResizeEvent,
+    QShortcut,
+)
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
 from ui.shared.chip import AnyIndex
@@ -176,6 +183,8 @@ ROW_PX = 24
 _BAR_PX = 3
 _LEAST_ROWS = 4
 WIDEST_PX = 340
+# What a column of texts keeps where the table has too little room for all columns.
+_LEAST_TEXT_PX = 130
 _PAD_PX = 16
 _HEADER_PX = 4
 _LOOKED_AT = 60
@@ -216,6 +225,9 @@ class FigureView(QTableView):
         super().__init__(parent)
         self._is_programmatic = False
         self._widest_px = widest_px
+        # Widths that the columns need; none after the user has changed one.
+        self._wanted: list[int] = []
+        self._is_sizing = False
         self.setModel(model)
         self.setAccessibleName(name)
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
@@ -223,12 +235,15 @@ class FigureView(QTableView):
         self.setTabKeyNavigation(False)
         self.setShowGrid(False)
         self.setWordWrap(False)
+        # Paths of modules and names of tensors differ at their ends.
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setHorizontalScrollMode(QTableView.ScrollMode.ScrollPerPixel)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW_PX)
         self.setMinimumHeight(_LEAST_ROWS * ROW_PX)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
+        header.sectionResized.connect(self._on_section_resized)
         self.setSortingEnabled(True)
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         self.selectionModel().selectionChanged.connect(self._on_selection_changed)
@@ -238,22 +253,31 @@ class FigureView(QTableView):
         copy.activated.connect(self._on_copy)
 
     def fit_columns(self) -> None:
-        """Fit column widths to their texts up to a limit. A last text column takes the rest."""
+        """Fit column widths to their texts up to a limit. A last text column takes the rest.
+
+        Columns of texts give way where there is too little room for all columns.
+        """
         header = self.horizontalHeader()
         model, metrics = self.model(), self.fontMetrics()
-        side = model.headerData(
-            model.columnCount() - 1, Qt.Orientation.Horizontal, Qt.ItemDataRole.TextAlignmentRole
-        )
         # A right-aligned figure in a wide cell is hard to match with its row.
-        header.setStretchLastSection(not bool(side & Qt.AlignmentFlag.AlignRight))
+        self._is_sizing = True
+        header.setStretchLastSection(self._has_texts(model.columnCount() - 1))
+        self._is_sizing = False
         looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
+        self._wanted = []
         for column in range(model.columnCount()):
             texts = {str(model.index(row, column).data() or "") for row in looked_at}
             # Only the longest texts are measured; measuring every cell is slow.
             longest = sorted(texts, key=len)[-3:]
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)
             wanted = max(text_px + _PAD_PX, header.sectionSizeHint(column) + _HEADER_PX)
-            self.setColumnWidth(column, min(wanted, self._widest_px))
+            self._wanted.append(min(wanted, self._widest_px))
+        self._share_width()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._share_width()
 
     def choose_rows(self, rows: Iterable[int], *, reveal: bool) -> None:
         """Select rows without a signal."""
@@ -286,6 +310,29 @@ class FigureView(QTableView):
             f'QHeaderView::up-arrow {{ image: url("{icons}/chevron-up-{theme.name}.svg"); }}'
             f'QHeaderView::down-arrow {{ image: url("{icons}/chevron-down-{theme.name}.svg"); }}'
         )
+
+    def _has_texts(self, column: int) -> bool:
+        side = self.model().headerData(
+            column, Qt.Orientation.Horizontal, Qt.ItemDataRole.TextAlignmentRole
+        )
+        return not bool(side & Qt.AlignmentFlag.AlignRight)
+
+    def _share_width(self) -> None:
+        """Size the columns unless the user did."""
+        missing = sum(self._wanted) - self.viewport().width()
+        self._is_sizing = True
+        for column, wanted in enumerate(self._wanted):
+            width = wanted
+            if missing > 0 and wanted > _LEAST_TEXT_PX and self._has_texts(column):
+                width = max(_LEAST_TEXT_PX, wanted - missing)
+                missing -= wanted - width
+            self.setColumnWidth(column, width)
+        self._is_sizing = False
+
+    def _on_section_resized(self, column: int, _before: int, _now: int) -> None:
+        # Qt itself resizes a last column that takes the rest.
+        if not self._is_sizing and column < self.model().columnCount() - 1:
+            self._wanted = []
 
     def _on_selection_changed(self) -> None:
         if not self._is_programmatic:

@@ -85,6 +85,8 @@ class SplitOrTabs(QWidget):
         if self._shown[number] != visible:
             self._shown[number] = visible
             self._arrange(self.is_split)
+            # Both parts may need more room than the one that was shown.
+            self._soon.start()
 
     def minimumSizeHint(self) -> QSize:
         """Return the minimum of the tabs, so that the parts may come to stand in them.

@@ -81,10 +81,10 @@ class GateResult(Frozen):
     def sentence(self) -> str:
         """The verdict in one line, with the limits that are broken."""
         if self.verdict == "right":
-            return f"right: {len(self.limits)} of {len(self.limits)} limits held"
+            return f"right ({len(self.limits)} of {len(self.limits)} limits held)"
         if self.verdict == "differs":
-            return f"differs: {'; '.join(map(limit_text, self.broken))}"
-        return f"not verified: {self.reason}"
+            return f"differs ({'; '.join(map(limit_text, self.broken))})"
+        return f"not verified ({self.reason.rstrip('.')})"
 
 
 def limit_text(limit: Limit) -> str:

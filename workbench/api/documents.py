@@ -74,7 +74,7 @@ class ProgramEntry(BaseModel):
 
 
 class PackageEntry(BaseModel):
-    """The deliverables; ``withheld`` says that ``--out`` wrote none."""
+    """The deliverables; ``withheld`` says that there are none, because the program differs."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -337,9 +337,10 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     problem = None if opened.path is None else record_run(opened.path, record)
     came_to = {} if record is None else outcome_of(record, folders).document()
     delivered: Delivered | None = None
-    if options.out is not None and "package" in folders and gate is not None:
-        delivered = Delivered(options.out, ())
-        if gate.verdict != "differs" or options.allow_differences:
+    if "package" in folders and gate is not None:
+        if gate.verdict == "differs" and not options.allow_differences:
+            delivered = Delivered(options.out or folders["package"], ())
+        elif options.out is not None:
             files = deliver(folders["package"], options.out, gate, came_to)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]

@@ -55,7 +55,8 @@ def summary(
         base: Where its relative paths start.
         stages: A report for each stage.
         folders: Where the results of those that are done lie.
-        out: The deliverables that were copied; None if none were wanted.
+        out: The deliverables that were copied, none if the program differs; None if none were
+            wanted.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {

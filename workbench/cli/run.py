@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 
 _WITHHELD = ErrorInfo(
     message="The deliverables are not written, because the program differs.",
-    hint="See the limits. --allow-differences writes them all the same.",
+    hint="See the limits. --allow-differences with --out writes them all the same.",
     where=Place(kind="option", id="out"),
     code="deliverables-withheld",
 )

@@ -85,8 +85,8 @@ class Plan:
             if not wanted.isdisjoint(file.stages) and not file.is_unchanged:
                 name = Path(file.path).name
                 raise failure(
-                    f"{name} changed while it was read.",
-                    "Run again: the stage then reads the file as it is now.",
+                    f"{name} changed during the run.",
+                    "Run again: the stages then read the file as it is now.",
                     Place(kind="file", id=name),
                     code="input-changed",
                 )

@@ -84,3 +84,12 @@ def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtb
     assert panel.back.isEnabled()
     panel.back.click()
     assert panel.form.config.scheme == "integer"
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1067, 667)])
+def test_that_every_row_of_the_form_is_in_sight_in_a_small_window(panel, opened, qtbot, size):
+    opened.window.resize(*size)
+    opened.window.reset_layout()
+    opened.window.reveal("formats")
+    fields = panel.form.fields.values()
+    qtbot.waitUntil(lambda: all(f.visibleRegion().boundingRect() == f.rect() for f in fields))

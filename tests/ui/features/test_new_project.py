@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
+from ui.features.project.draft import callables_of, parse_shapes
 from ui.features.project.import_command import ImportCommandDialog
-from ui.features.project.new_project import NewProjectDialog, callables_of, parse_shapes
+from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 from ui.shared.appearance import Appearance
 from ui.shared.config_form import FIELDS, ConfigForm
@@ -66,6 +68,55 @@ def test_that_a_new_project_needs_a_model_that_is_there(parent, folder, qtbot):
     assert project.model.spec == "net.pt2"
     assert project.target.options["memory_mode"] == "Shared_Sram"
     assert project.rules[0].kind == "global"
+
+
+@pytest.fixture
+def pictures(folder):
+    """A folder with one picture, and a model file that tells no input shape."""
+    (folder / "pictures").mkdir()
+    Image.new("RGB", (8, 6)).save(folder / "pictures" / "one.png")
+    (folder / "net.py").write_text("def net():\n pass\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("texts", "shape", "sizes"),
+    [
+        (("40", "32"), (1, 3, 32, 32), ((40, 40), (32, 32))),
+        (("48x64", ""), (1, 3, 48, 64), ((48, 64), None)),
+    ],
+)
+def test_that_pictures_are_prepared_as_on_the_command_line(
+    parent, pictures, qtbot, texts, shape, sizes
+):
+    dialog = NewProjectDialog(str(pictures / "net.py"), parent)
+    dialog.data.set_text(str(pictures / "pictures"))
+    for line, text in (
+        (dialog.picture_size, texts[0]), (dialog.crop, texts[1]),
+        (dialog.mean, "0.485/0.456/0.406"), (dialog.std, "0.2, 0.3, 0.4"),
+    ):  # fmt: skip
+        qtbot.keyClicks(line, text)
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project = made.args[0]
+    preprocess = project.calibration.preprocess
+    assert project.model.input_shapes == (shape,)
+    assert (preprocess.size, preprocess.crop) == sizes
+    assert (preprocess.mean, preprocess.std) == ((0.485, 0.456, 0.406), (0.2, 0.3, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("size", "crop", "mean"), [("big", "", ""), ("8", "9", ""), ("8", "", "x")]
+)
+def test_that_pictures_cannot_be_prepared_in_an_unclear_way(
+    parent, pictures, qtbot, size, crop, mean
+):
+    dialog = NewProjectDialog(str(pictures / "net.py"), parent)
+    dialog.data.set_text(str(pictures / "pictures"))
+    for line, text in ((dialog.picture_size, size), (dialog.crop, crop), (dialog.mean, mean)):
+        qtbot.keyClicks(line, text)
+    assert not dialog.buttons.button(OK).isEnabled()
+    assert dialog.problems.text()
 
 
 def test_that_a_python_file_offers_its_callables_without_running(parent, folder):

@@ -6,7 +6,8 @@ import pytest
 from PySide6.QtWidgets import QWidget
 
 from tests.fakes.projects import write_project
-from ui.features.project.new_project import NewProjectDialog, build
+from ui.features.project.draft import build
+from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 
 

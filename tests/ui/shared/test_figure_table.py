@@ -103,3 +103,31 @@ def test_that_only_a_person_choosing_is_told(model, qtbot):
 )  # fmt: skip
 def test_that_figures_are_written_one_way(text, expected):
     assert text == expected
+
+
+@pytest.fixture
+def paths(qtbot):
+    columns = (Column("Module", lambda r: r), Column("Cycles", lambda r: "1,000", lambda r: 1000))
+    made = FigureTableModel(columns, str)
+    shown = FigureView("Cost", made)
+    qtbot.addWidget(shown)
+    made.set_rows(["transformer.layers.0.attention.output_projection"])
+    shown.resize(900, 200)
+    shown.show()
+    qtbot.waitExposed(shown)
+    return shown
+
+
+def test_that_figures_stay_in_sight_beside_long_names(paths, qtbot):
+    wide = paths.columnWidth(0)
+    paths.resize(250, 200)
+    assert paths.columnWidth(0) < wide
+    qtbot.waitUntil(lambda: paths.horizontalScrollBar().maximum() == 0)
+    paths.resize(900, 200)
+    assert paths.columnWidth(0) == wide
+
+
+def test_that_a_column_stays_as_wide_as_the_user_made_it(paths):
+    paths.horizontalHeader().resizeSection(0, 222)
+    paths.resize(300, 200)
+    assert paths.columnWidth(0) == 222

@@ -63,9 +63,9 @@ def test_that_digests_are_those_of_the_files_as_they_are_delivered(packaged, tmp
 
 def test_that_a_program_that_differs_says_so_first(packaged, tmp_path):
     deliver(packaged, tmp_path / "out", DIFFERS)
-    assert "differs: lsb 84" in (tmp_path / "out" / "net.md").read_text().splitlines()[0]
+    assert "differs (lsb 84" in (tmp_path / "out" / "net.md").read_text().splitlines()[0]
     page = (tmp_path / "out" / "net.html").read_text()
-    assert page.index("differs: lsb 84") < page.index("<h1>")
+    assert page.index("differs (lsb 84") < page.index("<h1>")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert next(iter(manifest)) == "gate"
     assert manifest["gate"]["verdict"] == "differs"

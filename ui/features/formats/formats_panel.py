@@ -40,7 +40,10 @@ from workbench.targets.formats.values import Prediction, predict
 
 NOTHING = "Run Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
-_WIDE_PX = 640
+# Least width of the panel with the form beside the histogram, and width of the form there.
+_WIDE_PX, _FORM_PX = 560, 350
+# Height of the histogram and its figures where the form is above them and needs more room.
+_SEEN_PX = 230
 _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
 
 
@@ -103,7 +106,7 @@ class FormatsPanel(Panel):
         self.chart.set_theme(theme)
 
     def _arrange(self) -> None:
-        side = QWidget(self)
+        side = self._side = QWidget(self)
         column = QVBoxLayout(side)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
@@ -133,7 +136,7 @@ class FormatsPanel(Panel):
         split.addWidget(scroll)
         split.addWidget(seen)
         split.setStretchFactor(1, 1)
-        split.setSizes([370, 560])
+        split.setSizes([_FORM_PX, _WIDE_PX - _FORM_PX])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(split)
@@ -145,7 +148,11 @@ class FormatsPanel(Panel):
         orientation = Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
         if self._split.orientation() != orientation:
             self._split.setOrientation(orientation)
-            self._split.setSizes([370, 560] if is_wide else [200, 260])
+            if is_wide:
+                self._split.setSizes([_FORM_PX, self.width() - _FORM_PX])
+        if not is_wide:
+            form = min(self._side.sizeHint().height(), self.height() - _SEEN_PX)
+            self._split.setSizes([form, self.height() - form])
 
     def _read(self, folder: Path | None) -> None:
         self._rows, self._arrays = [], {}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
@@ -24,226 +21,20 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
+from ui.features.project.draft import Draft, build, callables_of
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
-from ui.state.document import translated
-from ui.state.relocate import relative_to
 from workbench.deploy import boards
 from workbench.deploy.boards import load
-from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.files import MAX_SOURCE_BYTES, read_limited
-from workbench.project.edits import assign
+from workbench.errors import WorkbenchError
 from workbench.project.model import (
-    DataSource,
-    Evaluation,
-    ModelSource,
-    Preprocess,
-    Project,
     TargetChoice,
     Tokenization,
 )
-from workbench.project.sources import LABELS_OF_FOLDERS, TEXT_SUFFIX, missing
-from workbench.targets import target_of
-
-# Longest chain of base classes that is followed in one file.
-_DEEPEST = 8
-
-
-@dataclass(frozen=True)
-class Draft:
-    """The texts of the form. Paths are absolute or relative to ``folder``."""
-
-    folder: Path
-    target: TargetChoice
-    name: str = ""
-    model: str = ""
-    attribute: str = ""
-    shapes: str = ""
-    weights: str = ""
-    data: str = ""
-    evaluation: str = ""
-    has_classes: bool = False
-    size: str = ""
-    mean: str = "0"
-    std: str = "1"
-    labels: str = ""
-    tokenizer: str = ""
-    length: int = 0
-    metric: str = ""
-    preset: str = "a8w8"
-    board: str = ""
-
-
-def callables_of(path: Path) -> list[str]:
-    """Return the callables of a Python file that may return the model, without running it.
-
-    First those that need no arguments: classes with a ``forward`` that no other class of the file
-    uses, other classes with one, functions. Then the rest in the same order.
-    """
-    try:
-        tree = ast.parse(read_limited(path, MAX_SOURCE_BYTES))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    used = {
-        inner.id
-        for name, node in classes.items()
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Name) and inner.id != name
-    }
-    nodes = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
-    ordered = sorted(nodes, key=lambda node: _rank(node, classes, used))
-    return [n.name for n in ordered if not n.name.startswith("_")]
-
-
-def _rank(
-    node: ast.ClassDef | ast.FunctionDef, classes: Mapping[str, ast.ClassDef], used: Collection[str]
-) -> tuple[bool, int]:
-    """Return whether a callable needs arguments, and the order of its kind."""
-    if isinstance(node, ast.FunctionDef):
-        return _needs_arguments(node.args), 2
-    methods = _methods(node, classes)
-    init = methods.get("__init__")
-    needs = init is not None and _needs_arguments(init.args, bound=1)
-    order = 0 if node.name not in used else 1
-    return needs, order if "forward" in methods else 3
-
-
-def _methods(
-    node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int = 0
-) -> dict[str, ast.FunctionDef]:
-    """Return the methods of a class, including those of its bases in the same file."""
-    methods: dict[str, ast.FunctionDef] = {}
-    for base in reversed(node.bases):
-        if isinstance(base, ast.Name) and base.id in classes and depth < _DEEPEST:
-            methods |= _methods(classes[base.id], classes, depth + 1)
-    return methods | {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
-
-
-def _needs_arguments(arguments: ast.arguments, bound: int = 0) -> bool:
-    """Return whether a call must pass arguments; the first ``bound`` are passed anyway."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    required = len(positional) - len(arguments.defaults) - bound
-    return required > 0 or any(default is None for default in arguments.kw_defaults)
-
-
-def parse_shapes(text: str) -> tuple[tuple[int, ...], ...]:
-    """Return shapes from e.g. ``1x3x224x224; 1x10``.
-
-    Raises:
-        ValueError: a part is not a shape.
-    """
-    shapes = []
-    for part in filter(None, (p.strip() for p in text.split(";"))):
-        if not re.fullmatch(r"\d+([x\u00d7]\d+)*", part):
-            raise ValueError(part)
-        shapes.append(tuple(int(size) for size in re.split(r"[x\u00d7]", part)))
-    return tuple(shapes)
-
-
-def build(draft: Draft) -> Project:
-    """Return the project that a draft describes.
-
-    Raises:
-        WorkbenchError: all errors, each with its field.
-    """
-    problems: list[ErrorInfo] = []
-    if not draft.model:
-        problems.append(_problem("model.spec", "Choose a model."))
-    try:
-        shapes = parse_shapes(draft.shapes)
-    except ValueError as error:
-        shapes = ()
-        problems.append(
-            _problem("model.input_shapes", f"{error} is not a shape, e.g. 1x3x224x224.")
-        )
-    preprocess = None
-    if draft.size:
-        try:
-            preprocess = _preprocess(draft)
-        except ValueError:
-            message = "Invalid size, mean or standard deviation. Example size: 224x224."
-            problems.append(_problem("calibration.preprocess", message))
-    if problems:
-        raise WorkbenchError(problems)
-    try:
-        project = _assemble(draft, shapes, preprocess)
-    except ValidationError as error:
-        raise translated(error) from None
-    problems = list(target_of(project.target.id).check(project.target, draft.folder))
-    problems += boards.problems(project, draft.folder)
-    if (lacking := missing(project, draft.folder)) is not None:
-        problems += lacking.infos
-    if problems:
-        raise WorkbenchError(problems)
-    return project
-
-
-def _assemble(
-    draft: Draft, shapes: tuple[tuple[int, ...], ...], preprocess: Preprocess | None
-) -> Project:
-    spec = _relative(draft.model, draft.folder)
-    if spec.endswith(".py"):
-        spec = f"{spec}:{draft.attribute}"
-    data = None
-    if draft.data:
-        spec_of_data = _relative(draft.data, draft.folder)
-        if draft.length:
-            tokenizer = _relative(draft.tokenizer, draft.folder) if draft.tokenizer else ""
-            tokens = Tokenization(tokenizer=tokenizer, length=draft.length)
-            data = DataSource(spec=spec_of_data, tokens=tokens)
-        else:
-            labels = _relative(draft.labels, draft.folder) if draft.labels else None
-            data = DataSource(spec=spec_of_data, labels=labels, preprocess=preprocess)
-    evaluated = None
-    if draft.evaluation:
-        path = _relative(draft.evaluation, draft.folder)
-        is_folder = (draft.folder / path).is_dir()
-        labels = _relative(draft.labels, draft.folder) if draft.labels else None
-        labels = labels or (LABELS_OF_FOLDERS if is_folder and draft.has_classes else None)
-        evaluated = DataSource(
-            spec=path, labels=labels, preprocess=preprocess if is_folder else None
-        )
-        if data is not None and data.tokens is None:
-            data = data.model_copy(update={"labels": None})
-    weights = _relative(draft.weights, draft.folder) if draft.weights else None
-    project = Project(
-        name=draft.name or Path(draft.model.split(":")[0]).stem or "project",
-        model=ModelSource(spec=spec, input_shapes=shapes, weights=weights),
-        calibration=data,
-        evaluation=Evaluation(data=evaluated, metric=draft.metric or None),
-        target=target_of(draft.target.id).complete(draft.target, draft.folder),
-        board=draft.board,
-    )
-    return assign(project, "global", "", draft.preset)
-
-
-def _preprocess(draft: Draft) -> Preprocess:
-    (size,) = parse_shapes(draft.size)
-    height, width = size
-    mean = tuple(float(part) for part in draft.mean.split(","))
-    std = tuple(float(part) for part in draft.std.split(","))
-    return Preprocess(size=(height, width), mean=mean, std=std)
-
-
-def _relative(text: str, folder: Path) -> str:
-    head, colon, attribute = text.rpartition(":")
-    code = bool(colon) and attribute.isidentifier() and head.endswith(".py")
-    name = head if code else text
-    path = Path(name)
-    if path.is_absolute():
-        name = relative_to(path, folder)
-    return f"{name}:{attribute}" if code else name
-
-
-def _problem(option: str, message: str) -> ErrorInfo:
-    return ErrorInfo(
-        message=message, where=Place(kind="option", id=option), code="new-project-invalid"
-    )
-
+from workbench.project.sources import TEXT_SUFFIX
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
@@ -253,6 +44,15 @@ def _column(widget: QWidget) -> QVBoxLayout:
     column = QVBoxLayout(widget)
     column.setContentsMargins(0, 0, 0, 0)
     return column
+
+
+def _row(parent: QWidget, *fields: QWidget) -> QWidget:
+    row = QWidget(parent)
+    layout = QHBoxLayout(row)
+    layout.setContentsMargins(0, 0, 0, 0)
+    for field in fields:
+        layout.addWidget(field)
+    return row
 
 
 class NewProjectDialog(QDialog):
@@ -305,6 +105,7 @@ class NewProjectDialog(QDialog):
             evaluation=self.evaluation.text(),
             has_classes=self._evaluation_summary.has_labels,
             size=self.picture_size.text().strip() if self._wants_pictures() else "",
+            crop=self.crop.text().strip(),
             mean=self.mean.text().strip(),
             std=self.std.text().strip(),
             labels=self.labels.text(),
@@ -329,10 +130,10 @@ class NewProjectDialog(QDialog):
         self.evaluation = PathField("Evaluation data", DATA, self, kind="either")
         self.evaluation.line.setPlaceholderText("optional, with labels; default: calibration data")
         self.preview, self.evaluation_preview = DataPreview(self), DataPreview(self)
-        self.picture_size = self._line("Picture size", "224x224")
-        self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")
-        self.mean.setText("0")
-        self.std.setText("1")
+        self.picture_size = self._line("Picture size", "e.g. 224 or 240x320")
+        self.crop = self._line("Centre crop", "optional crop")
+        self.mean = self._line("Mean", "mean: 0, or 0.485/0.456/0.406")
+        self.std = self._line("Standard deviation", "std: 1, or one each")
         self.tokenizer = PathField("Tokenizer", "Tokenizers (*.json *.py)", self)
         self.tokenizer.line.setPlaceholderText("tokenizer.json or FILE.py:callable; default: bytes")
         self.length = SpinBox(self)
@@ -369,7 +170,8 @@ class NewProjectDialog(QDialog):
         self._add_step(column, "2  Data", (
             ("Calibration data", self.data), ("", self.preview),
             ("Evaluation data", self.evaluation), ("", self.evaluation_preview),
-            ("Size, mean, std", self._pictures), ("Tokenizer", self.tokenizer),
+            ("Size, crop", self._sizes),
+            ("Mean, std", self._scales), ("Tokenizer", self.tokenizer),
             ("Sequence length [tokens]", self.length), ("Labels", self.labels),
         ))  # fmt: skip
         self._add_step(column, "3  Board or device", (("Board", self.board),))
@@ -389,12 +191,8 @@ class NewProjectDialog(QDialog):
         self._lay_out(body)
 
     def _build_parts(self) -> None:
-        pictures = QHBoxLayout()
-        for field in (self.picture_size, self.mean, self.std):
-            pictures.addWidget(field)
-        self._pictures = QWidget(self)
-        self._pictures.setLayout(pictures)
-        pictures.setContentsMargins(0, 0, 0, 0)
+        self._sizes = _row(self, self.picture_size, self.crop)
+        self._scales = _row(self, self.mean, self.std)
         self.export = Label(self)
         self.export.setObjectName("Hint")
         self.export.setWordWrap(True)
@@ -475,7 +273,8 @@ class NewProjectDialog(QDialog):
         self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
         self._show_row(self.attribute, is_code)
-        self._show_row(self._pictures, self._wants_pictures())
+        for row in (self._sizes, self._scales):
+            self._show_row(row, self._wants_pictures())
         for row in (self.tokenizer, self.length):
             self._show_row(row, self._wants_text())
         self._show_row(self.labels, not self._wants_text())
@@ -526,8 +325,9 @@ class NewProjectDialog(QDialog):
         if not self.model.text().endswith(".py"):
             return ""
         shapes = self._data_summary.shapes
-        if self._wants_pictures() and self.picture_size.text().strip():
-            return f"1x3x{self.picture_size.text().strip()}"
+        if self._wants_pictures() and (size := self.crop.text() or self.picture_size.text()):
+            sides = re.split(r"[\s,/x]+", size.strip())
+            return f"1x3x{sides[0]}x{sides[-1]}"
         return "; ".join("x".join(map(str, shape)) for shape in shapes)
 
     def _show_data(self) -> None:

@@ -408,7 +408,7 @@ def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
         if tag is None or all(user.meta.get(TAG) == tag for user in node.users):
             continue
         chain, at = list[Any](), node
-        while at.meta.get(TAG) == tag and _moves(at):
+        while at.meta.get(TAG) == tag and moves(at):
             chain.append(at)
             at = at.args[0]
         grids = {tuple(member.args[1:]) for member in chain if has_grid(member)}
@@ -421,7 +421,7 @@ def has_grid(node: fx.Node) -> bool:
     return any(name in str(node.target) for name in _GRIDS)
 
 
-def _moves(node: fx.Node) -> bool:
+def moves(node: fx.Node) -> bool:
     """Return whether a node leaves all values unchanged, in this or in another order."""
     if has_grid(node):
         return True
@@ -433,7 +433,7 @@ def _moves(node: fx.Node) -> bool:
 
 def _keeps(node: fx.Node) -> bool:
     """Return whether a node leaves all values and their order unchanged."""
-    return _moves(node) and _is_in_order([node])
+    return moves(node) and _is_in_order([node])
 
 
 def _is_in_order(chain: list[Any]) -> bool:

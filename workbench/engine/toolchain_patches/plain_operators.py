@@ -57,6 +57,14 @@ def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
     )
 
 
+def _adaptive_mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
+    """Take means over equal parts, where the extent is a multiple of their number."""
+    extent = x.meta["val"].shape[-1]
+    if size[0] == 1:
+        return _mean(write, x, size)
+    return _pool(write, x, [extent // size[0]]) if extent % size[0] == 0 else None
+
+
 def _pool(
     write: Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), *rest: Any
 ) -> fx.Node | None:
@@ -250,7 +258,7 @@ _PLAIN: dict[Any, Any] = {
     ),
     _ATEN.conv1d.padding: _same,
     _ATEN.conv2d.padding: _same,
-    _ATEN.adaptive_avg_pool1d.default: _mean,
+    _ATEN.adaptive_avg_pool1d.default: _adaptive_mean,
     _ATEN.avg_pool1d.default: _pool,
     _ATEN.avg_pool2d.default: _pool,
     _ATEN.max_pool1d.default: _max_pool,

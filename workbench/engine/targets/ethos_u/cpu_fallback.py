@@ -15,6 +15,7 @@ from workbench.engine.targets.ethos_u.refusals import (
     CheckingPartitioner,
     in_words,
     refuse_control_flow,
+    unreported,
 )
 from workbench.engine.toolchain_patches.corrections import TAG
 from workbench.engine.toolchain_patches.decomposition_tracking import root_of
@@ -131,9 +132,11 @@ def cpu_nodes(
         at_border = takes_input or any(user.op == "output" for user in node.users)
         origin = str(node.meta.get(ORIGIN, node.name))
         remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
-        cause, reason = in_words(
-            reasons.get(origin, ""), op, at_border=at_border, remembered=remembered
-        )
+        reported = reasons.get(origin, "")
+        if reported or "quantize_per" in op:
+            cause, reason = in_words(reported, op, at_border=at_border, remembered=remembered)
+        else:
+            cause, reason = unreported(node)
         if cause == "float":
             root = root_of(node)
             cause, reason = not_quantized.get(root.name if root else "", (cause, reason))

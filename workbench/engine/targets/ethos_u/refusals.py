@@ -11,7 +11,7 @@ from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
 from workbench.engine.targets.ethos_u.out_variants import lacks_out_variant
-from workbench.engine.toolchain_patches.corrections import handed_through, has_grid
+from workbench.engine.toolchain_patches.corrections import handed_through, has_grid, moves
 from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
@@ -20,6 +20,7 @@ from workbench.results import CpuCause, ExportResult, PrepareResult
 from workbench.targets.ethos_u.correction import CLAMPS
 from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.targets.ethos_u.devices import has_control_flow
+from workbench.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,6 +201,7 @@ def refuse_unwritable(manager: Any) -> None:
         raise WorkbenchError(infos)
 
 
+_ONLY_MOVES = "It only moves or reshapes values: alone, there is nothing to compute on the NPU."
 _KNOWN: dict[str, tuple[CpuCause, str]] = {
     "Node was not marked as quantized in the Arm backend.":
         ("float", "It was not quantized."),
@@ -209,7 +211,7 @@ _KNOWN: dict[str, tuple[CpuCause, str]] = {
          "quantized."),
     "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
     "partition.":
-        ("empty", "It only changes the shape: alone, there is nothing to compute on the NPU."),
+        ("empty", _ONLY_MOVES),
 }  # fmt: skip
 _CONVERSIONS: dict[CpuCause, str] = {
     "border": "Converts between float and integer at the border of the program; integer "
@@ -232,7 +234,7 @@ def in_words(
     """Return the partitioner's reason for leaving an operator on the CPU: an id and a sentence.
 
     Args:
-        reason: The partitioner's reason; "" if none.
+        reason: The partitioner's reason; "" for conversions without one.
         op: The operator.
         at_border: Whether it reads an input of the program or produces an output.
         remembered: Whether it reads or writes state.
@@ -249,7 +251,26 @@ def in_words(
     if "unsupported dtype torch.int16" in reason:
         return "int16", f"This device supports it in 8 bits only, and it has 16. ({reason})"
     plain = _SCHEMA.sub(r"\1", reason)
-    return _KNOWN.get(reason, ("other", plain or "The partitioner gave no reason."))
+    return _KNOWN.get(reason, ("other", plain))
+
+
+def unreported(node: torch.fx.Node) -> tuple[CpuCause, str]:
+    """Return why an operator is on the CPU for which the partitioner reports nothing.
+
+    Corrections leave operators that only move values out of partitions that would only pass a value
+    through. Source: ExecuTorch 1.5.1 reports no reason for bitwise operators on other types than
+    bool (``operator_support/bool_bitwise_support.py``).
+    """
+    if moves(node):
+        return "empty", _ONLY_MOVES
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    inputs = [
+        f"{str(value.dtype).removeprefix('torch.')} of rank {value.dim()}"
+        for value in values
+        if isinstance(value, torch.Tensor)
+    ]
+    taken = listed(inputs) if inputs else "sizes"
+    return "other", f"ExecuTorch has no way to put {programs.op_of(node)} of {taken} on the NPU."
 
 
 def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
