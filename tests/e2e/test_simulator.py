@@ -51,6 +51,8 @@ def window(qtbot, tmp_path, monkeypatch, notices):
     made.deleteLater()
 
 
+# That a window leaves no engine behind is tested quickly, as is that a run leaves no simulator.
+@pytest.mark.slow
 def test_that_a_window_closed_during_a_simulation_asks_and_leaves_no_process(
     window, qtbot, notices, tmp_path
 ):

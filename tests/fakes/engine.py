@@ -25,6 +25,19 @@ from workbench.protocol import (
     StageSkipped,
     StageStarted,
 )
+from workbench.results import save_result
+
+
+def leave_results(monkeypatch, **results):
+    """Have engines leave these results, by stage, instead of the usual ones."""
+    usual = write_result
+
+    def leave(stage, folder):
+        usual(stage, folder)
+        if stage in results:
+            save_result(results[stage], folder)
+
+    monkeypatch.setattr(f"{__name__}.write_result", leave)
 
 
 class Play:

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QFormLayout,
     QHBoxLayout,
-    QInputDialog,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -26,6 +25,7 @@ from PySide6.QtWidgets import (
 from ui.shared.format_form import FormatForm
 from ui.shared.forms import DecimalBox, make_primary
 from ui.shared.labels import Label, literal
+from ui.shared.text_question import ask_text
 from workbench.project.configs import (
     Activation,
     Config,
@@ -247,16 +247,7 @@ class ConfigForm(QWidget):
             self.reason.show()
 
     def _on_save_clicked(self) -> None:
-        dialog = QInputDialog(self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setWindowTitle("Save as preset")
-        dialog.setLabelText("Preset name")
-        dialog.textValueSelected.connect(self._on_name_given)
-        dialog.open()
-
-    def _on_name_given(self, name: str) -> None:
-        if name.strip():
-            self.save_asked.emit(name.strip())
+        ask_text(self, "Save as preset", "Preset name", self.save_asked.emit)
 
     def _take(self, config: QuantConfig) -> None:
         if config == self._config:

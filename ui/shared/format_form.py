@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
     QHBoxLayout,
-    QInputDialog,
     QLineEdit,
     QPushButton,
     QVBoxLayout,
@@ -22,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.labels import Label, literal
 from ui.shared.tab_order import put_after
+from ui.shared.text_question import ask_text
 from workbench.errors import WorkbenchError
 from workbench.project.configs import FormatConfig
 from workbench.targets.formats.parameters import PREFIXES, ROLES, ParameterSpec, Role
@@ -178,16 +178,7 @@ class FormatForm(QWidget):
         self._take(self._config.model_copy(update={"mase_compatible": on}))
 
     def _on_save_clicked(self) -> None:
-        dialog = QInputDialog(self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setWindowTitle("Save as preset")
-        dialog.setLabelText("Preset name")
-        dialog.textValueSelected.connect(self._on_name_given)
-        dialog.open()
-
-    def _on_name_given(self, name: str) -> None:
-        if name.strip():
-            self.save_asked.emit(name.strip())
+        ask_text(self, "Save as preset", "Preset name", self.save_asked.emit)
 
     def _take(self, config: FormatConfig) -> None:
         if config == self._config:

@@ -184,7 +184,7 @@ def with_memory_and_without(program: ExportedProgram, table: Any) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("function", WRITTEN)
-@pytest.mark.parametrize("table", ["none", "core"])
+@pytest.mark.parametrize("table", ["none", pytest.param("core", marks=pytest.mark.slow)])
 def test_that_a_network_is_decomposed_to_the_same_graph(
     function: Callable[..., Any], table: str
 ) -> None:

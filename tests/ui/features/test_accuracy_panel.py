@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 
-from tests.fakes.results import result_of, write_result
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
 from ui.shared.state_notes import LOADING
 from workbench.project import edits
@@ -16,7 +17,6 @@ from workbench.results import (
     IntegerQuality,
     SampleQuality,
     TensorQuality,
-    save_result,
 )
 
 NODES = (("conv2d", "stem.conv", 40.0), ("relu", "stem.relu", None), ("linear", "head", 20.0))
@@ -32,18 +32,6 @@ def evaluated(**changes):
     return result_of("evaluate").model_copy(update=figures)
 
 
-def let_evaluate(monkeypatch, result):
-    """Have engines leave another evaluation than usual."""
-
-    def leave(stage, folder):
-        if stage == "evaluate":
-            save_result(result, folder)
-        else:
-            write_result(stage, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
-
-
 def shown(opened, qtbot, stage=""):
     run_to(opened, qtbot, stage)
     panel = opened.window.reveal("accuracy")
@@ -53,7 +41,7 @@ def shown(opened, qtbot, stage=""):
 
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
-    let_evaluate(monkeypatch, evaluated())
+    leave_results(monkeypatch, evaluate=evaluated())
     return shown(opened, qtbot)
 
 
@@ -93,13 +81,13 @@ def test_that_figures_without_labels_have_no_card(opened, qtbot):
 
 def test_that_a_users_metric_stands_beside_the_others(opened, qtbot, monkeypatch):
     changes = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
-    let_evaluate(monkeypatch, evaluated(**changes))
+    leave_results(monkeypatch, evaluate=evaluated(**changes))
     panel = shown(opened, qtbot)
     assert "F1: 0.9 \u2192 0.8, measured on host (PyTorch)" in panel.cards.texts()
 
 
 def test_that_quality_on_the_example_alone_is_said(opened, qtbot, monkeypatch):
-    let_evaluate(monkeypatch, evaluated(calibrated_on=EXAMPLE_ONLY))
+    leave_results(monkeypatch, evaluate=evaluated(calibrated_on=EXAMPLE_ONLY))
     panel = shown(opened, qtbot)
     assert EXAMPLE_ONLY in panel.data_note.text()
     assert "on the example input only" in panel.data_note.text()
@@ -170,14 +158,7 @@ def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
     verified = result_of("verify").model_copy(
         update={"tensors": tensors, "tensor_samples": 4, "first_divergence": "linear"}
     )
-
-    def leave(stage, folder):
-        if stage == "verify":
-            save_result(verified, folder)
-        else:
-            write_result(stage, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    leave_results(monkeypatch, verify=verified)
     panel = shown(opened, qtbot)
     qtbot.waitUntil(lambda: panel.has("verify"))
     said = "First divergence: linear in head, 10.00 % of its elements by at most 3 LSB"
@@ -192,7 +173,7 @@ def test_that_the_samples_that_suffer_most_are_listed(opened, qtbot, monkeypatch
                       quantized_class=5),
         SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
     )  # fmt: skip
-    let_evaluate(monkeypatch, evaluated(worst=worst))
+    leave_results(monkeypatch, evaluate=evaluated(worst=worst))
     panel = shown(opened, qtbot)
     texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
     assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
@@ -200,7 +181,7 @@ def test_that_the_samples_that_suffer_most_are_listed(opened, qtbot, monkeypatch
 
 def test_that_a_row_of_the_worst_samples_opens_that_sample(opened, qtbot, monkeypatch):
     worst = (SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0),)
-    let_evaluate(monkeypatch, evaluated(worst=worst))
+    leave_results(monkeypatch, evaluate=evaluated(worst=worst))
     panel = shown(opened, qtbot)
     panel.sample_table.activated.emit(panel.samples.index(0, 0))
     looked_at = opened.window.reveal("sample")
@@ -222,13 +203,7 @@ def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(
 ):
     wrong = CompiledProgram(samples=16, elements=160, equal=120, max_lsb=82)
     verified = result_of("verify").model_copy(update={"compiled": wrong})
-
-    def leave(stage, folder):
-        write_result(stage, folder)
-        if stage == "verify":
-            save_result(verified, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    leave_results(monkeypatch, verify=verified)
     panel = shown(opened, qtbot)
     qtbot.waitUntil(lambda: panel.has("verify"))
     assert "\u2717 Elements of the compiled program that differ: 40" in (

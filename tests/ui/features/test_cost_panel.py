@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 
-from tests.fakes.results import result_of, write_result
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from workbench.results import CpuNode, save_result
+from workbench.results import CpuNode
 
 MODULES = ("stem.conv", "stem.relu", "head", "")
 
@@ -24,18 +25,6 @@ def lowered(**changes):
     return result.model_copy(update={"vela": (report,), "cpu_nodes": (cpu,), **changes})
 
 
-def let_lower(monkeypatch, result):
-    """Have engines leave another program than usual."""
-
-    def leave(stage, folder):
-        if stage == "lower":
-            save_result(result, folder)
-        else:
-            write_result(stage, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
-
-
 def shown(opened, qtbot, stage=""):
     run_to(opened, qtbot, stage)
     panel = opened.window.reveal("cost")
@@ -45,7 +34,7 @@ def shown(opened, qtbot, stage=""):
 
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
-    let_lower(monkeypatch, lowered())
+    leave_results(monkeypatch, lower=lowered())
     return shown(opened, qtbot)
 
 
@@ -73,7 +62,7 @@ def test_that_every_estimate_names_vela_its_version_and_the_target(panel):
 
 
 def test_that_a_program_without_the_npu_is_said_plainly(opened, qtbot, monkeypatch):
-    let_lower(monkeypatch, lowered(vela=(), delegates=0, delegated_nodes=0))
+    leave_results(monkeypatch, lower=lowered(vela=(), delegates=0, delegated_nodes=0))
     panel = shown(opened, qtbot)
     assert "On the NPU: nothing, counted" in panel.cards.texts()
     assert panel.operations.rowCount() == 0

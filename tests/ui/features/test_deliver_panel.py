@@ -7,9 +7,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 
-from tests.fakes.results import result_of, write_result
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from workbench.results import save_result
 
 KERNELS = ("aten::linear.out", "aten::relu.out")
 
@@ -17,13 +17,7 @@ KERNELS = ("aten::linear.out", "aten::relu.out")
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
     package = result_of("package").model_copy(update={"kernels": KERNELS})
-
-    def leave(stage, folder):
-        write_result(stage, folder)
-        if stage == "package":
-            save_result(package, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    leave_results(monkeypatch, package=package)
     run_to(opened, qtbot, "")
     made = opened.window.reveal("deliverables")
     qtbot.waitUntil(lambda: made.has("package") and made.deliverables.isVisible())

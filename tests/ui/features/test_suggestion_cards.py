@@ -6,30 +6,20 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
-from tests.fakes.results import result_of, write_result
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
 from ui.features.suggestions.suggestion_cards import UNKNOWN, WAITING, GainFigures
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
 from ui.shared.labels import Label
 from workbench.project import edits
-from workbench.results import CpuNode, save_result
+from workbench.results import CpuNode
 
 
 def program(*left, cycles=1000):
     result = result_of("lower")
     report = result.vela[0].model_copy(update={"cycles_total": cycles})
     return result.model_copy(update={"cpu_nodes": left, "vela": (report,)})
-
-
-def let_lower(monkeypatch, result):
-    """Have engines leave another program than usual, with its graph."""
-
-    def leave(stage, folder):
-        write_result(stage, folder)
-        if stage == "lower":
-            save_result(result, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
 
 
 def suggestions(opened, qtbot):
@@ -48,7 +38,7 @@ LEFT = CpuNode(node="linear", op="aten.linear.default", module="head", reason="I
 def cards(opened, qtbot, monkeypatch):
     """The cards of a program whose module head a rule left in float."""
     opened.document.apply("", lambda p: edits.assign(p, "module_name", "head", "float"))
-    let_lower(monkeypatch, program(LEFT))
+    leave_results(monkeypatch, lower=program(LEFT))
     panel = suggestions(opened, qtbot)
     qtbot.waitUntil(lambda: len(panel.cards.cards) == 1)
     return panel.cards
@@ -62,7 +52,7 @@ def press(cards, qtbot, name):
 
 
 def lower_without(opened, qtbot, monkeypatch):
-    let_lower(monkeypatch, program(cycles=1200))
+    leave_results(monkeypatch, lower=program(cycles=1200))
     run_to(opened, qtbot, "lower")
 
 
@@ -109,7 +99,7 @@ def test_that_a_gain_is_not_claimed_for_two_changes_at_once(cards, opened, qtbot
 
 
 def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):
-    let_lower(monkeypatch, program(LEFT.model_copy(update={"cause": "other"})))
+    leave_results(monkeypatch, lower=program(LEFT.model_copy(update={"cause": "other"})))
     panel = suggestions(opened, qtbot)
     qtbot.waitUntil(lambda: panel.cards.note.text() == NO_SUGGESTION)
     assert panel.cards.texts() == []

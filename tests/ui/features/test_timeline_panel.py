@@ -7,8 +7,9 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit
 
 from tests.fakes import fvp, runner_elf
+from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
-from tests.ui.features.test_cost_panel import let_lower, lowered
+from tests.ui.features.test_cost_panel import lowered
 from tests.ui.shell.test_window import run_to
 from ui.features.timeline.timeline_plot import CPU, NPU
 from ui.shared.theme import THEMES
@@ -37,7 +38,7 @@ def panel(opened, qtbot, monkeypatch):
             nodes = (Node("delegate", "call_delegate", "delegate"), Node("linear", "x", "call"))
             GraphSnapshot("edge", nodes, (), ()).save(folder / GRAPH_FILE)
 
-    let_lower(monkeypatch, lowered())
+    leave_results(monkeypatch, lower=lowered())
     from tests.fakes import engine
 
     write = engine.write_result
@@ -93,7 +94,7 @@ def test_that_one_operation_can_be_stepped_through(opened, qtbot, monkeypatch):
     result = lowered()
     commands = tuple(NpuCommand(offset=offsets[-1], operation=place) for place in range(4))
     report = result.vela[0].model_copy(update={"commands": commands})
-    let_lower(monkeypatch, result.model_copy(update={"vela": (report,)}))
+    leave_results(monkeypatch, lower=result.model_copy(update={"vela": (report,)}))
     panel = shown(opened, qtbot)
     assert not panel.step.isEnabled()
     (opened.context.result("lower") / PROGRAM_FILE).write_bytes(content)
@@ -207,9 +208,9 @@ def test_that_measured_cycles_are_offered_and_lay_the_operations_out(opened, qtb
 
 
 def test_that_a_program_on_the_cpu_alone_is_said_to_be(opened, qtbot, monkeypatch):
-    cpu = CpuNode(node="linear", op="aten.linear.default", module="head", reason="")
+    cpu = CpuNode(node="gone", op="aten.linear.default", module="head", reason="")
     result = result_of("lower").model_copy(update={"vela": (), "cpu_nodes": (cpu,)})
-    let_lower(monkeypatch, result)
+    leave_results(monkeypatch, lower=result)
     panel = shown(opened, qtbot)
     assert "Nothing runs on the NPU." in panel.origin.text()
     assert "1 CPU operators have no known position." in panel.origin.text()

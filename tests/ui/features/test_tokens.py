@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.results import result_of, write_result
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from workbench.results import save_result
 from workbench.results.quality import TextQuality, TokenStep
 
 READ = TextQuality(
@@ -33,14 +33,9 @@ VERIFIED = READ.model_copy(
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
     texts = {"evaluate": READ, "verify": VERIFIED}
-
-    def leave(stage, folder):
-        if stage in texts:
-            save_result(result_of(stage).model_copy(update={"text": texts[stage]}), folder)
-        else:
-            write_result(stage, folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    changed = {stage: {"text": text} for stage, text in texts.items()}
+    results = {stage: result_of(stage).model_copy(update=text) for stage, text in changed.items()}
+    leave_results(monkeypatch, **results)
     run_to(opened, qtbot, "")
     made = opened.window.reveal("accuracy")
     qtbot.waitUntil(lambda: made.has("evaluate") and made.has("verify"))

@@ -8,7 +8,8 @@ import pytest
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView, QWidget
 
-from tests.fakes.results import result_of, write_result
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
 from ui.shared.tab_order import reading_order
 from ui.shell.panels import PANELS, WORKSPACES
@@ -16,7 +17,6 @@ from ui.shell.toasts import SHOWN, Toast
 from ui.state.notices import SHOWN_S, Notice
 from workbench.errors import ErrorInfo, Place
 from workbench.project import edits
-from workbench.results import save_result
 
 SIZES = [(1024, 640), (1280, 720), (1600, 1000)]
 
@@ -107,13 +107,7 @@ def test_that_the_scoreboard_has_value_origin_and_difference(done, qtbot, monkey
 def let_cycles(monkeypatch, cycles):
     lowered = result_of("lower")
     report = lowered.vela[0].model_copy(update={"cycles_total": cycles})
-
-    def leave(stage, folder):
-        write_result(stage, folder)
-        if stage == "lower":
-            save_result(lowered.model_copy(update={"vela": (report,)}), folder)
-
-    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    leave_results(monkeypatch, lower=lowered.model_copy(update={"vela": (report,)}))
 
 
 def test_that_figures_of_a_former_configuration_are_marked(done, qtbot):

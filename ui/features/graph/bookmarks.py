@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QInputDialog, QMenu
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QMenu
 
 from ui.features.graph.graph_places import Place
 from ui.features.graph.picture import Camera
+from ui.shared.text_question import ask_text
 from workbench.errors import WorkbenchError
 from workbench.graph.query import find
 from workbench.project import graph_notes
@@ -86,13 +87,11 @@ class Bookmarks(QObject):
 
     def ask_name(self, level: str) -> None:
         """Ask for a name and bookmark the present place."""
-        dialog = QInputDialog(self._bar)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setWindowTitle("Bookmark")
-        dialog.setLabelText("Bookmark name")
-        dialog.setTextValue(f"Bookmark {len(self.notes.bookmarks) + 1}")
-        dialog.textValueSelected.connect(lambda name: self.bookmark(name, level))
-        dialog.open()
+        proposed = f"Bookmark {len(self.notes.bookmarks) + 1}"
+        ask_text(
+            self._bar, "Bookmark", "Bookmark name", lambda name: self.bookmark(name, level),
+            [proposed],
+        )  # fmt: skip
 
     def _fill(self) -> None:
         menu = self._bar.menus["bookmark"]

@@ -17,6 +17,7 @@ from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu, ask_config
 from ui.shared.state_notes import button_text, place_of, sentence
 from ui.shared.target_form import short_title
+from ui.shared.text_question import ask_text
 from ui.shared.theme import Theme
 from ui.state.assigner import first_config
 from ui.state.selection import Selected
@@ -456,17 +457,14 @@ class InspectorPanel(Panel):
     def _ask_match(self, rule: Rule) -> None:
         """Ask which module, type, operator or node a rule is for."""
         names = self.context.model_index.names().get(rule.kind, [])
-        dialog = QInputDialog(self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setWindowTitle("Match of the rule")
-        dialog.setLabelText(KIND_WORDS[rule.kind])
-        dialog.setComboBoxEditable(True)
-        dialog.setComboBoxItems([rule.match, *(name for name in names if name != rule.match)])
-        dialog.textValueSelected.connect(lambda text: self._set_match(rule, text.strip()))
-        dialog.open()
+        ask_text(
+            self, "Match of the rule", KIND_WORDS[rule.kind],
+            lambda text: self._set_match(rule, text),
+            [rule.match, *(name for name in names if name != rule.match)],
+        )  # fmt: skip
 
     def _set_match(self, rule: Rule, match: str) -> None:
-        if match and match != rule.match:
+        if match != rule.match:
             self.context.document.apply(
                 f"Change rule {rule_name(rule)} to {match}",
                 lambda project: edits.match_rule(project, rule.id, match),

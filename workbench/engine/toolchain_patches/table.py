@@ -20,6 +20,8 @@ from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
+from workbench.engine.toolchain_patches.onnx_registry import PINS as REGISTRY_PINS
+from workbench.engine.toolchain_patches.onnx_registry import REGISTRY
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
 from workbench.engine.toolchain_patches.patching import Patch
 from workbench.engine.toolchain_patches.range_search import PINS as SEARCH_PINS
@@ -255,6 +257,13 @@ PATCHES: tuple[Patch, ...] = (
         "Of up to 100,000 steps those that lead to the same bins are left out.",
         "The comparisons are the same, in float32; the errors are computed by the stock function.",
         pins=SEARCH_PINS,
+    ),
+    Patch(
+        "onnx-registry", "Make the table of ONNX functions once", "acceleration",
+        (REGISTRY,),
+        "Exports of one process share the entries of the table, in lists of their own.",
+        "The table depends on the opset alone, and exports only read its entries.",
+        pins=REGISTRY_PINS,
     ),
     Patch(
         "only-missing", "Let known observers rest", "acceleration",

@@ -1,0 +1,42 @@
+"""A dialog that asks for one line of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QInputDialog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from PySide6.QtWidgets import QWidget
+
+
+def ask_text(
+    parent: QWidget,
+    title: str,
+    label: str,
+    answer: Callable[[str], object],
+    proposals: Sequence[str] = (),
+) -> None:
+    """Ask for a line of text in a window of its own, without waiting for it.
+
+    Args:
+        parent: The widget that the dialog belongs to.
+        title: The title of the dialog.
+        label: What is asked for.
+        answer: Called with the text, without spaces around it, unless it is empty.
+        proposals: Texts to choose from or to change; the first one is shown.
+    """
+    dialog = QInputDialog(parent)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setWindowTitle(title)
+    dialog.setLabelText(label)
+    if len(proposals) > 1:
+        dialog.setComboBoxEditable(True)
+        dialog.setComboBoxItems(list(proposals))
+    elif proposals:
+        dialog.setTextValue(proposals[0])
+    dialog.textValueSelected.connect(lambda text: answer(text.strip()) if text.strip() else None)
+    dialog.open()
