@@ -164,7 +164,11 @@ def test_that_studies_tell_their_state(studied, qtbot, engines, notices, name):
 
 def test_that_lists_tell_that_they_are_empty_and_what_failed(opened, qtbot, engines, notices):
     problems = shown(opened, "problems")
-    assert "No problems." in seen(problems)
+    qtbot.waitUntil(lambda: "No calibration data" in seen(problems))
+    (opened.document.folder / "data.npz").touch()
+    data = DataSource(spec="data.npz")
+    opened.document.apply("Data", lambda p: edits.set_calibration(p, data))
+    qtbot.waitUntil(lambda: "No problems." in seen(problems))
     assert "No jobs yet." in seen(shown(opened, "jobs"))
     log = shown(opened, "log")
     log.clear.click()
