@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Verdict = Literal["right", "differs", "not verified"]
 _SMALL_BITS = 8
 _CHECKS_OF_PROGRAM = ("compiled", "findings")
+_COMPARISONS = ("lsb", "sqnr", "argmax", "loss", *_CHECKS_OF_PROGRAM)
 
 
 class Limit(Frozen):
@@ -76,6 +77,11 @@ class GateResult(Frozen):
     def broken(self) -> tuple[Limit, ...]:
         """The limits that are not held."""
         return tuple(limit for limit in self.limits if limit.held is False)
+
+    @property
+    def departs(self) -> bool:
+        """Whether the program is not the quantized model, and not only too large or too slow."""
+        return any(limit.name in _COMPARISONS for limit in self.broken)
 
     @property
     def sentence(self) -> str:
