@@ -123,7 +123,12 @@ class TallForm(QScrollArea):
         return self._bounded(self._form.sizeHint())
 
     def minimumSizeHint(self) -> QSize:
-        return self._bounded(self._form.minimumSizeHint())
+        size = self._form.minimumSizeHint()
+        if self._form.hasHeightForWidth():
+            # Wrapped labels need more lines than their hint says.
+            width = max(self._form.width(), size.width())
+            size.setHeight(max(size.height(), self._form.heightForWidth(width)))
+        return self._bounded(size)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:

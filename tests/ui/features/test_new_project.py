@@ -15,6 +15,7 @@ from ui.features.project.import_command import ImportCommandDialog
 from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 from ui.shared.appearance import Appearance
+from ui.shared.forms import TallForm
 from ui.shared.config_form import FIELDS, ConfigForm
 from ui.shared.target_form import TargetForm
 from ui.shell.preferences import DoctorDialog, PreferencesDialog
@@ -372,6 +373,18 @@ def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent
     assert project.model.input_shapes == ((1, 1, 8, 8),)
     assert project.calibration.spec == "calibration.npz"
     assert project.evaluation.data.spec == "held_out.npz"
+
+
+def test_that_the_dialog_grows_with_its_rows(parent, arrays, qtbot):
+    dialog = NewProjectDialog("", parent)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    before = dialog.height()
+    for name in ("net.py", "calibration.npz", "held_out.npz"):
+        dialog.take_file(arrays / name)
+    dialog.show_export("Exports with 12 operations. " * 6, ok=True)
+    bar = dialog.findChild(TallForm).verticalScrollBar()
+    qtbot.waitUntil(lambda: dialog.height() > before and bar.maximum() == 0)
 
 
 def test_that_the_form_says_whether_the_model_exports(opened, qtbot, engines):

@@ -54,7 +54,7 @@ from workbench.deploy.simulators.runner_build import known_checkouts
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.project.model import Project
-from workbench.results import SimulationResult
+from workbench.results import SimulationResult, VerifyResult
 from workbench.targets import target_of
 
 
@@ -257,7 +257,7 @@ class SimulatorPanel(ResultPanel):
             return
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
-        text = simulation_text(shown.value)
+        text = simulation_text(shown.value, self.context.load(VerifyResult, "verify"))
         if shown.value.kind != "functional":
             self._show_printed(shown.folder / LOG_FILE)
             text += f"\nFull output: {shown.folder / LOG_FILE}"
