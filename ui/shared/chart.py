@@ -162,8 +162,7 @@ class Chart(QWidget):
             axis.setTextPen(pen(theme.muted))
             axis.setStyle(tickFont=font, tickLength=4, autoExpandTextSpace=True)
             style = {"color": theme.muted, "font-size": f"{_TICK_PX}px"}
-            shown = self._fitting(side, text)
-            axis.setLabel(escape(shown), siPrefixEnableRanges=(), **style)
+            self._set_axis_label(axis, self._fitting(side, text), style)
         self.restyle(theme)
 
     def restyle(self, theme: Theme) -> None:
@@ -211,9 +210,14 @@ class Chart(QWidget):
             self._show_label(side)
 
     def _show_label(self, side: str) -> None:
-        axis, shown = self.plot.getAxis(side), escape(self._fitting(side, self.labels[side]))
-        if axis.labelText != shown:
-            axis.setLabel(shown, siPrefixEnableRanges=(), **axis.labelStyle)
+        axis, shown = self.plot.getAxis(side), self._fitting(side, self.labels[side])
+        if axis.labelText != escape(shown):
+            self._set_axis_label(axis, shown, axis.labelStyle)
+
+    def _set_axis_label(self, axis: Any, text: str, style: dict[str, str]) -> None:
+        axis.setLabel(escape(text), siPrefixEnableRanges=(), **style)
+        # pyqtgraph centres a label only when the axis gets another size.
+        axis.resizeEvent()
 
     def _fitting(self, side: str, text: str) -> str:
         """Return as much of the label of an axis as fits beside it: parts end at commas."""

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
-from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
+from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.shell.panels import RUN_BAR_PX
 from ui.state.jobs import duration
@@ -201,7 +201,7 @@ class TargetPopup(QFrame):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setObjectName("TargetPopup")
-        self.target = TargetForm(self, compact=True)
+        self.target = TargetForm(self, only=BAR_OPTIONS)
         self.board = BoardBox(self)
         self.options = QPushButton("All options\u2026", self)
         self.options.setToolTip("All target options, including a custom Vela .ini file")

@@ -15,8 +15,8 @@ from ui.features.project.import_command import ImportCommandDialog
 from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 from ui.shared.appearance import Appearance
-from ui.shared.forms import TallForm
 from ui.shared.config_form import FIELDS, ConfigForm
+from ui.shared.forms import TallForm
 from ui.shared.target_form import TargetForm
 from ui.shell.preferences import DoctorDialog, PreferencesDialog
 from ui.shell.target_controller import TargetDialog
@@ -304,6 +304,7 @@ def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtb
 def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
     dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
     dialog.board.chosen.emit("renesas-ra8p1")
+    dialog.advanced.setChecked(True)
     assert values(dialog.target.fields["system_config"]) == ["RA8P1"]
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)

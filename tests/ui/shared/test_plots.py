@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QApplication
 
 from ui.features.ranges.range_plot import RangePlot
 from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
 from ui.shared.chart import LINEAR, ValueScale, count_ticks, log_ticks, symmetric_log, tick_texts
-from ui.shared.histogram_plot import TensorPlot
+from ui.shared.histogram_plot import HistogramChart, TensorPlot
 from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
 from ui.shared.theme import DARK, LIGHT, THEMES
 
@@ -199,6 +200,22 @@ def test_that_panels_are_there_before_pyqtgraph_is_read():
         "sys.exit('pyqtgraph' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_that_the_label_of_an_axis_is_in_its_middle_whatever_fits(qtbot):
+    chart = HistogramChart()
+    qtbot.addWidget(chart)
+    chart.set_theme(DARK)
+    chart.show()
+    axis = chart.plot.getAxis("left")
+    texts = set()
+    for height in (60, 400, 130, 300):
+        chart.resize(300, height)
+        QApplication.processEvents()
+        texts.add(axis.labelText)
+        middle = axis.label.mapRectToParent(axis.label.boundingRect()).center().y()
+        assert abs(middle - axis.size().height() / 2) <= 1
+    assert len(texts) == 2
 
 
 def test_that_ticks_have_thousands_separators_and_as_many_decimals_as_their_step():
