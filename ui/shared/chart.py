@@ -81,6 +81,16 @@ def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
     return [f"{value * scale:,.{places}f}" for value in values]
 
 
+def whole_spacing(
+    spacing: Callable[..., list[tuple[float, float]]], low: float, high: float, size: float
+) -> list[tuple[float, float]]:
+    """Return the spacing and offset of ticks at whole numbers.
+
+    The arguments are pyqtgraph's ``AxisItem.tickSpacing`` and those of it.
+    """
+    return list(dict.fromkeys((max(step, 1.0), 0.0) for step, _ in spacing(low, high, size)))
+
+
 def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
     """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or whole decades.
 
@@ -150,6 +160,11 @@ class Chart(QWidget):
         if is_log:
             self.box.sigRangeChanged.connect(self._show_log_ticks)
             self.box.sigResized.connect(self._show_log_ticks)
+
+    def count_along_x(self) -> None:
+        """Let the ticks along x be whole numbers, e.g. of steps."""
+        axis = self.plot.getAxis("bottom")
+        axis.tickSpacing = partial(whole_spacing, axis.tickSpacing)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""

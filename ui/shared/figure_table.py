@@ -84,6 +84,11 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         self._arrange()
         self.endResetModel()
 
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows in their given order."""
+        return self._rows
+
     def row_at(self, shown: int) -> Row | None:
         """Return the row at a sorted position."""
         return self._rows[self._order[shown]] if 0 <= shown < len(self._order) else None
