@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QFormLayout,
@@ -45,6 +45,8 @@ STATE_WORDS = {
     "unavailable": "not available",
 }
 _DOT_PX = 20
+# Least width of the button of the target.
+_GOAL_PX = 180
 
 
 class StageButton(QAbstractButton):
@@ -168,6 +170,42 @@ def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
     return QPolygonF([centre + QPointF(x, y) for x, y in points])
 
 
+class _GoalButton(QPushButton):
+    """The target in words, cut where the bar is narrow."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._goal = ""
+
+    def render_goal(self, goal: str) -> None:
+        """Show a target."""
+        self._goal = goal
+        self.setAccessibleDescription(goal)
+        self.setToolTip(literal(f"{goal}\nClick to change it."))
+        self.setText(goal)
+        self._cut()
+
+    def sizeHint(self) -> QSize:
+        advance, hint = self.fontMetrics().horizontalAdvance, super().sizeHint()
+        return QSize(hint.width() + advance(self._goal) - advance(self.text()), hint.height())
+
+    def minimumSizeHint(self) -> QSize:
+        hint = self.sizeHint()
+        return QSize(min(hint.width(), _GOAL_PX), hint.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._cut()
+
+    def _cut(self) -> None:
+        metrics, missing = self.fontMetrics(), max(self.sizeHint().width() - self.width(), 0)
+        room = metrics.horizontalAdvance(self._goal) - missing
+        elided = metrics.elidedText(self._goal, Qt.TextElideMode.ElideRight, room)
+        text = elided if missing else self._goal
+        if text != self.text():
+            self.setText(text)
+
+
 class _StatusButton(QPushButton):
     """The present state in words, with the progress as a line below."""
 
@@ -270,8 +308,7 @@ class PipelineBar(QWidget):
         """Show target and board; relative paths of the project start at ``folder``."""
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
-        self.goal.setText(target_text(project.target, project.board, folder))
-        self.goal.setToolTip("Target, memory and board. Click to change them.")
+        self.goal.render_goal(target_text(project.target, project.board, folder))
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -303,7 +340,7 @@ class PipelineBar(QWidget):
         self.target.chosen.connect(self.target_chosen)
         self.board.chosen.connect(self.board_chosen)
         self.options.clicked.connect(self._on_options_clicked)
-        self.goal = QPushButton(self)
+        self.goal = _GoalButton(self)
         self.goal.setProperty("menu", True)
         self.goal.setAccessibleName("Target and board")
         self.goal.clicked.connect(self.show_target)
