@@ -59,9 +59,9 @@ def project_problems(
     Args:
         project: The project.
         folder: Base of its relative paths.
-        graph: The exported graph; without it, matches are not checked and nothing is foretold.
+        graph: The exported graph; without it, matches are not checked and no forecasts are made.
         resolution: What the rules decide for the graph.
-        prepared: The quantizer's report; operators that it left in float are not foretold of.
+        prepared: The quantizer's report; no forecasts are made for operators that it left in float.
     """
     try:
         target = target_of(project.target.id)

@@ -128,7 +128,7 @@ def is_bad(view: StageView) -> bool:
 
 
 def paint_state(painter: QPainter, centre: QPointF, view: StageView, theme: Theme) -> None:
-    """Paint the mark of a stage's state. Shape and colour both tell it."""
+    """Paint the mark of a stage's state, which has its own shape and colour."""
     state = "failed" if is_bad(view) else view.state
     colour = QColor({
         "cached": theme.good, "running": theme.accent, "failed": theme.bad,
