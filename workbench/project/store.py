@@ -243,10 +243,6 @@ def _read(path: Path) -> bytes:
         raise failure(
             f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
         ) from error
-    except ValueError:
-        raise failure(
-            "The path of the project is invalid.", where=place, code="project-missing"
-        ) from None
     return data
 
 
