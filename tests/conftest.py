@@ -49,6 +49,14 @@ def own_folders(request, monkeypatch, tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_syncs():
+    """Let files of tests stay in memory: no power is lost, and disks are slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def simulator_memo(tmp_path_factory):
     """Let the double of a simulator compute outputs of the same program and inputs once."""
     os.environ["FVP_DOUBLE_MEMO"] = str(tmp_path_factory.mktemp("double"))

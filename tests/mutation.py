@@ -59,6 +59,31 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return half + np.where(values >= 0, extra, -extra)",
         ">= -> >",
     ): "Zero plus half a unit, a quarter more or less, is cut to zero either way.",
+    **dict.fromkeys(
+        (
+            ("workbench/npu/arithmetic.py", line, change)
+            for line, change in (
+                (
+                    "if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:",
+                    ">= -> >",
+                ),
+                (
+                    "if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:",
+                    "< -> <=",
+                ),
+                (
+                    "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
+                    "< -> <=",
+                ),
+            )
+        ),
+        "Both ways are exact at the border; the other one is slower.",
+    ),
+    (
+        "workbench/targets/formats/values.py",
+        "return np.where(x > 0, exponent - 1.0, -2000.0)",
+        "2000.0 -> (2000.0 + 1)",
+    ): "An exponent below that of every float.",
     (
         "workbench/npu/output_stage.py",
         "_EXACT = float(1 << 52)",
@@ -102,6 +127,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
     (
         "workbench/graph/ordering.py",
+        "for order in (range(last - 1, first - 1, -1), range(first, last)) * 2:",
+        "2 -> (2 + 1)",
+    ): "One more time over the vertices: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "down = max(down, ends[last - 1] - (ends[first - 1] if first else 0.0))",
+        "0.0 -> (0.0 + 1)",
+    ): "The height of a column: a unit less is as good.",
+    (
+        "workbench/graph/ordering.py",
         "position = [0] * total",
         "0 -> (0 + 1)",
     ): "Every vertex stands in a row, and gets its position there.",
@@ -143,6 +178,8 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/graph/layout.py", "GROUP_HEIGHT = 50.0"): _TASTE,
     ("workbench/graph/layout.py", "WIDEST = 300.0"): _TASTE,
     ("workbench/graph/layout.py", "CHIP_ROOM = 50.0"): _TASTE,
+    ("workbench/graph/layout.py", "[(0.0, 0.0)] * first"): _TASTE,
+    ("workbench/graph/layout.py", "+ [(0.0, 0.0)] * len(self._exits)"): _TASTE,
     ("workbench/npu/elementwise.py", "region=0,"): _NOT_STORED,
     ("workbench/npu/elementwise.py", "bricks=False,"): _NOT_STORED,
     ("workbench/npu/elementwise.py", "bases=(0, 0, 0, 0),"): _NOT_STORED,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import ValidationError
 
 PlaceKind = Literal[
     "project", "file", "module", "node", "tensor", "rule", "stage", "option", "sample", "tool"
@@ -81,3 +83,55 @@ def failure(
     """Return a WorkbenchError with a single problem, ready to be raised."""
     info = ErrorInfo(message=message, hint=hint, where=where, details=details, code=code)
     return WorkbenchError([info])
+
+
+class InvalidValue(NamedTuple):
+    """A value that a data class does not take.
+
+    Attributes:
+        field: Where it is, e.g. ``rules[2].match``; "" for the whole value.
+        message: What is wrong, as a sentence that does not repeat the field.
+        kind: Pydantic's type of the error, e.g. ``missing``.
+    """
+
+    field: str
+    message: str
+    kind: str
+
+
+_OBJECT, _LIST, _WHOLE = "an object", "a list", "a whole number"
+_NUMBER, _TRUTH = "a number", "true or false"
+# What a value must be, by pydantic's type of the error.
+_ASKED = {
+    "dict_type": _OBJECT, "model_type": _OBJECT, "model_attributes_type": _OBJECT,
+    "list_type": _LIST, "tuple_type": _LIST, "frozen_set_type": _LIST, "set_type": _LIST,
+    "string_type": "text", "bool_type": _TRUTH, "bool_parsing": _TRUTH,
+    "int_type": _WHOLE, "int_parsing": _WHOLE, "int_from_float": _WHOLE, "int_parsing_size": _WHOLE,
+    "float_type": _NUMBER, "float_parsing": _NUMBER, "finite_number": "a finite number",
+}  # fmt: skip
+_LONGEST_VALUE = 40
+
+
+def invalid_values(error: ValidationError) -> Iterator[InvalidValue]:
+    """Yield the values that pydantic refused, each with a sentence for the user."""
+    for fault in error.errors(include_url=False):
+        parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]]
+        message = _sentence(fault["type"], fault["msg"], fault["input"])
+        yield InvalidValue("".join(parts).lstrip("."), message, fault["type"])
+
+
+def _sentence(kind: str, message: str, value: object) -> str:
+    if kind == "missing":
+        return "The value is missing."
+    if kind == "extra_forbidden":
+        return "There is no such field."
+    if kind in _ASKED:
+        message = f"must be {_ASKED[kind]}"
+    elif message.startswith("Input should be "):
+        message = f"must be {message.removeprefix('Input should be ')}"
+    else:
+        own = message.removeprefix("Value error, ").rstrip(".")
+        return f"{own[:1].upper()}{own[1:]}."
+    given = repr(value) if isinstance(value, str | int | float) else ""
+    is_short = 0 < len(given) <= _LONGEST_VALUE
+    return f"{given if is_short else 'The value'} {message}."

@@ -288,7 +288,7 @@ def read_lines(descriptor: int, limit: int) -> Iterator[list[bytes | OversizedLi
 
 
 def protocol_of(line: bytes) -> int | None:
-    """Return the version that a Ready of any version tells; None for every other line."""
+    """Return the protocol version in a Ready line of any version; None for every other line."""
     try:
         message = json.loads(line)
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from workbench.analysis.gate import GateResult, verdict
@@ -341,7 +342,16 @@ def _history(path: Path) -> list[Run]:
         history.close()
 
 
-_TEMPLATES = resources() / "report"
+@functools.cache
+def _template() -> Template:
+    """Return the template of the page; compiling it takes longer than filling it in."""
+    environment = Environment(
+        loader=FileSystemLoader(resources() / "report"), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["figure"] = _figure
+    environment.filters["kib"] = _kib
+    return environment.get_template("page.html")
 
 
 def page(project: Project, path: Path, cache: Cache) -> str:
@@ -355,14 +365,8 @@ def page(project: Project, path: Path, cache: Cache) -> str:
     Raises:
         WorkbenchError: a file of the project is missing.
     """
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["figure"] = _figure
-    environment.filters["kib"] = _kib
     facts = gathered(project, path, cache)
-    return environment.get_template("page.html").render(
+    return _template().render(
         found=facts, project=project, pictures=_pictures(facts),
         memories=_memories(facts),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

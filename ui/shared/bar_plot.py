@@ -37,6 +37,7 @@ class BarPlot(Chart):
         parent: QWidget | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name, bottom, left, parent)
+        self.count_along_x()
         self.names: tuple[str, ...] = ()
         self.heights = np.zeros(0)
         self._describe = describe
@@ -119,6 +120,7 @@ class DifferencePlot(Chart):
         super().__init__(
             f"Differences from the {other}", "difference [LSB]", "output elements", parent
         )
+        self.count_along_x()
         self.counts: dict[int, int] = {}
         self._is_log = False
         self._bars = pg.BarGraphItem(x=[0], height=[0], width=0.8, pen=None)

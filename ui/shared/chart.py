@@ -81,6 +81,16 @@ def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
     return [f"{value * scale:,.{places}f}" for value in values]
 
 
+def whole_spacing(
+    spacing: Callable[..., list[tuple[float, float]]], low: float, high: float, size: float
+) -> list[tuple[float, float]]:
+    """Return the spacing and offset of ticks at whole numbers.
+
+    The arguments are pyqtgraph's ``AxisItem.tickSpacing`` and those of it.
+    """
+    return list(dict.fromkeys((max(step, 1.0), 0.0) for step, _ in spacing(low, high, size)))
+
+
 def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
     """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or whole decades.
 
@@ -151,6 +161,11 @@ class Chart(QWidget):
             self.box.sigRangeChanged.connect(self._show_log_ticks)
             self.box.sigResized.connect(self._show_log_ticks)
 
+    def count_along_x(self) -> None:
+        """Let the ticks along x be whole numbers, e.g. of steps."""
+        axis = self.plot.getAxis("bottom")
+        axis.tickSpacing = partial(whole_spacing, axis.tickSpacing)
+
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
         self.view.setBackground(theme.surface)
@@ -162,8 +177,7 @@ class Chart(QWidget):
             axis.setTextPen(pen(theme.muted))
             axis.setStyle(tickFont=font, tickLength=4, autoExpandTextSpace=True)
             style = {"color": theme.muted, "font-size": f"{_TICK_PX}px"}
-            shown = self._fitting(side, text)
-            axis.setLabel(escape(shown), siPrefixEnableRanges=(), **style)
+            self._set_axis_label(axis, self._fitting(side, text), style)
         self.restyle(theme)
 
     def restyle(self, theme: Theme) -> None:
@@ -211,9 +225,14 @@ class Chart(QWidget):
             self._show_label(side)
 
     def _show_label(self, side: str) -> None:
-        axis, shown = self.plot.getAxis(side), escape(self._fitting(side, self.labels[side]))
-        if axis.labelText != shown:
-            axis.setLabel(shown, siPrefixEnableRanges=(), **axis.labelStyle)
+        axis, shown = self.plot.getAxis(side), self._fitting(side, self.labels[side])
+        if axis.labelText != escape(shown):
+            self._set_axis_label(axis, shown, axis.labelStyle)
+
+    def _set_axis_label(self, axis: Any, text: str, style: dict[str, str]) -> None:
+        axis.setLabel(escape(text), siPrefixEnableRanges=(), **style)
+        # pyqtgraph centres a label only when the axis gets another size.
+        axis.resizeEvent()
 
     def _fitting(self, side: str, text: str) -> str:
         """Return as much of the label of an axis as fits beside it: parts end at commas."""

@@ -26,6 +26,7 @@ from ui.shared.format_form import FormatForm
 from ui.shared.forms import DecimalBox, make_primary
 from ui.shared.labels import Label, literal
 from ui.shared.text_question import ask_text
+from workbench.errors import invalid_values
 from workbench.project.configs import (
     Activation,
     Config,
@@ -242,8 +243,7 @@ class ConfigForm(QWidget):
         try:
             self._take(_with_activation(self._config, observer=Observer(**changes)))
         except ValidationError as error:
-            message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-            self.reason.setText(message)
+            self.reason.setText(next(invalid_values(error)).message)
             self.reason.show()
 
     def _on_save_clicked(self) -> None:

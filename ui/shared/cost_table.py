@@ -166,7 +166,7 @@ FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
     Column("File", lambda r: r.name),
     Column("Size [B]", lambda r: count(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
     Column("Description", lambda r: r.purpose),
-    Column("SHA-256", lambda r: r.sha256),
+    Column("SHA-256", lambda r: r.sha256, gives_way=True),
 )
 
 

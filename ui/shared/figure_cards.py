@@ -158,6 +158,8 @@ class FigureCards(QWidget):
         self._origins.setObjectName("Hint")
         self._origins.setStyleSheet("font-size: 11px;")
         self._full_width, self._is_compact = CARD_PX, False
+        # A label that is shown resizes the widgets around it at once.
+        self._is_changing = False
         self._rows = layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(2)
@@ -166,6 +168,7 @@ class FigureCards(QWidget):
 
     def render_cards(self, cards: Sequence[Card], theme: Theme, *, stale: bool = False) -> None:
         """Show cards. Outdated figures are grey."""
+        self._is_changing = True
         while len(self._views) > len(cards):
             view = self._views.pop()
             self._flow.removeWidget(view)
@@ -174,6 +177,8 @@ class FigureCards(QWidget):
             view = _CardView(self._grid)
             self._views.append(view)
             self._flow.addWidget(view)
+            # Qt would show it later, and until then it has no size in the layout.
+            view.show()
         colour = theme.muted if stale else theme.text
         for view, card in zip(self._views, cards, strict=True):
             view.render_card(card, colour)
@@ -182,6 +187,7 @@ class FigureCards(QWidget):
         text = origins_text(cards)
         self._origins.setText(text)
         self._origins.setToolTip(literal(text))
+        self._is_changing = False
         self._take_room()
 
     def texts(self) -> list[str]:
@@ -210,9 +216,13 @@ class FigureCards(QWidget):
 
         A hidden page has no width yet and must not enlarge its panel.
         """
+        if self._is_changing:
+            return
         compact = self._rows_of(self._full_width) > _MOST_ROWS
         if compact != self._is_compact:
+            self._is_changing = True
             self._set_compact(compact)
+            self._is_changing = False
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.isVisible() else 0)
         self.updateGeometry()
 

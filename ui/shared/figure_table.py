@@ -43,13 +43,15 @@ class Role(IntEnum):
 
     VALUE = Qt.ItemDataRole.UserRole + 1
     SHARE = Qt.ItemDataRole.UserRole + 2
+    GIVES_WAY = Qt.ItemDataRole.UserRole + 3
 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
     """One column: its title, its text for a row, and its sort value.
 
-    ``share`` is the row's fraction of the whole in [0, 1], for a bar in the cell.
+    ``share`` is the row's fraction of the whole in [0, 1], for a bar in the cell. ``gives_way`` is
+    whether it is narrowed before other columns of texts where there is too little room.
     """
 
     title: str
@@ -57,6 +59,7 @@ class Column(Generic[Row]):
     value: Callable[[Row], Value] | None = None
     meaning: str = ""
     share: Callable[[Row], float | None] | None = None
+    gives_way: bool = False
 
 
 class FigureTableModel(QAbstractTableModel, Generic[Row]):
@@ -80,6 +83,11 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         self._rows = tuple(rows)
         self._arrange()
         self.endResetModel()
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows in their given order."""
+        return self._rows
 
     def row_at(self, shown: int) -> Row | None:
         """Return the row at a sorted position."""
@@ -111,6 +119,8 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
             return column.meaning or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _side(column)
+        if role == Role.GIVES_WAY:
+            return column.gives_way
         return None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -184,7 +194,7 @@ _BAR_PX = 3
 _LEAST_ROWS = 4
 WIDEST_PX = 340
 # What a column of texts keeps where the table has too little room for all columns.
-_LEAST_TEXT_PX = 130
+_LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 70
 _PAD_PX = 16
 _HEADER_PX = 4
 _LOOKED_AT = 60
@@ -317,15 +327,23 @@ class FigureView(QTableView):
         )
         return not bool(side & Qt.AlignmentFlag.AlignRight)
 
+    def _gives_way(self, column: int) -> bool:
+        horizontal = Qt.Orientation.Horizontal
+        return bool(self.model().headerData(column, horizontal, Role.GIVES_WAY))
+
     def _share_width(self) -> None:
         """Size the columns unless the user did."""
         missing = sum(self._wanted) - self.viewport().width()
+        widths = list(self._wanted)
+        texts = [column for column in range(len(widths)) if self._has_texts(column)]
+        for column in sorted(texts, key=lambda column: not self._gives_way(column)):
+            least = _LEAST_YIELDING_PX if self._gives_way(column) else _LEAST_TEXT_PX
+            if missing > 0 and widths[column] > least:
+                narrower = max(least, widths[column] - missing)
+                missing -= widths[column] - narrower
+                widths[column] = narrower
         self._is_sizing = True
-        for column, wanted in enumerate(self._wanted):
-            width = wanted
-            if missing > 0 and wanted > _LEAST_TEXT_PX and self._has_texts(column):
-                width = max(_LEAST_TEXT_PX, wanted - missing)
-                missing -= wanted - width
+        for column, width in enumerate(widths):
             self.setColumnWidth(column, width)
         self._is_sizing = False
 

@@ -42,8 +42,8 @@ def ask_to_open(
 
 
 def ask_to_save(
-    parent: QWidget, title: str, chosen: Chosen, name: str, *, start: Path | None = None,
-    filters: Sequence[str] = (),
+    parent: QWidget, title: str, chosen: Chosen, name: str, *, filters: Sequence[str],
+    start: Path | None = None,
 ) -> QFileDialog:  # fmt: skip
     """Open a dialog for a file to write, and return it.
 

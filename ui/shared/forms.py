@@ -100,8 +100,8 @@ class DecimalBox(QDoubleSpinBox):
         self.lineEdit().setTextMargins(_INSET_PX, 0, 0, 0)
 
 
-# Height of a dialog's frame and of the desktop's bars [px].
-_REST_PX = 210
+# Height of the frame and title bar of a dialog [px].
+_FRAME_PX = 40
 _LEAST_PX = 240
 
 
@@ -123,7 +123,12 @@ class TallForm(QScrollArea):
         return self._bounded(self._form.sizeHint())
 
     def minimumSizeHint(self) -> QSize:
-        return self._bounded(self._form.minimumSizeHint())
+        size = self._form.minimumSizeHint()
+        if self._form.hasHeightForWidth():
+            # Wrapped labels need more lines than their hint says.
+            width = max(self._form.width(), size.width())
+            size.setHeight(max(size.height(), self._form.heightForWidth(width)))
+        return self._bounded(size)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
@@ -131,10 +136,22 @@ class TallForm(QScrollArea):
         return super().eventFilter(watched, event)
 
     def _bounded(self, size: QSize) -> QSize:
-        most = max(self.screen().availableSize().height() - _REST_PX, _LEAST_PX)
+        most = max(self.screen().availableSize().height() - self._rest() - _FRAME_PX, _LEAST_PX)
         if size.height() <= most:
             return size
         return QSize(size.width() + self.verticalScrollBar().sizeHint().width(), most)
+
+    def _rest(self) -> int:
+        """Return the height of the other parts of the dialog [px]."""
+        parent = self.parentWidget()
+        layout = parent.layout() if parent is not None else None
+        if layout is None:
+            return 0
+        margins = layout.contentsMargins()
+        items = (layout.itemAt(number) for number in range(layout.count()))
+        others = [item.sizeHint().height() for item in items if item and item.widget() is not self]
+        gaps = layout.spacing() * len(others)
+        return sum(others) + gaps + margins.top() + margins.bottom()
 
 
 def make_primary(button: QPushButton) -> None:

@@ -181,6 +181,7 @@ class ChannelChart(Chart):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Ranges of the channels", "output channel", "weight value", parent)
+        self.count_along_x()
         self.tensor: TensorView | None = None
         self._lines = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
         self._zero = pg.InfiniteLine(pos=0.0, angle=0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QModelIndex, QObject, Qt
 
+from ui.shared.chip import AnyIndex
 from ui.shared.labels import literal
+from ui.shared.row_table import RowTableModel
 from ui.state.jobs import Job, duration
 
-AnyIndex = QModelIndex | QPersistentModelIndex
-ROOT = QModelIndex()
 KEPT = 200
 STATE_WORDS = {
     "waiting": "waiting",
@@ -37,56 +37,38 @@ TITLES = ("Job", "State", "Progress", "Elapsed", "Remaining")
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
 
 
-class JobTableModel(QAbstractTableModel):
+class JobTableModel(RowTableModel[Job]):
     """The jobs of this window."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._jobs: list[Job] = []
+        super().__init__(TITLES, parent)
 
     def update_job(self, job: Job) -> None:
         """Update the row of a job."""
-        for row, known in enumerate(self._jobs):
+        for row, known in enumerate(self._rows):
             if known.id == job.id:
-                self._jobs[row] = job
+                self._rows[row] = job
                 self.dataChanged.emit(self.index(row, 0), self.index(row, len(Column) - 1))
                 return
         self.beginInsertRows(QModelIndex(), 0, 0)
-        self._jobs.insert(0, job)
+        self._rows.insert(0, job)
         self.endInsertRows()
-        if len(self._jobs) > KEPT:
-            self.beginRemoveRows(QModelIndex(), KEPT, len(self._jobs) - 1)
-            del self._jobs[KEPT:]
+        if len(self._rows) > KEPT:
+            self.beginRemoveRows(QModelIndex(), KEPT, len(self._rows) - 1)
+            del self._rows[KEPT:]
             self.endRemoveRows()
 
     def tick(self) -> None:
         """Update the elapsed time of running jobs."""
-        for row, job in enumerate(self._jobs):
+        for row, job in enumerate(self._rows):
             if job.state == "running":
                 first = self.index(row, Column.ELAPSED)
                 self.dataChanged.emit(first, self.index(row, Column.REMAINING))
 
-    def job_at(self, row: int) -> Job | None:
-        """Return the job in a row."""
-        return self._jobs[row] if 0 <= row < len(self._jobs) else None
-
-    def rowCount(self, parent: AnyIndex = ROOT) -> int:
-        return 0 if parent.isValid() else len(self._jobs)
-
-    def columnCount(self, parent: AnyIndex = ROOT) -> int:
-        return 0 if parent.isValid() else len(Column)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if role == Qt.ItemDataRole.DisplayRole and orientation == Qt.Orientation.Horizontal:
-            return TITLES[section]
-        return None
-
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        job = self._jobs[index.row()]
+        job = self._rows[index.row()]
         if role == Qt.ItemDataRole.DisplayRole:
             return _text(job, Column(index.column()))
         if role == Qt.ItemDataRole.ToolTipRole:

@@ -34,6 +34,7 @@ class MemoryPlot(Chart):
         step: str = "schedule step", origin: str = "estimated (Vela)",
     ) -> None:  # fmt: skip
         super().__init__("Tensors in memory", step, f"address [KiB], {origin}", parent)
+        self.count_along_x()
         self.tensors: tuple[LiveRange, ...] = ()
         self._describe = describe
         self._chosen: frozenset[int] = frozenset()

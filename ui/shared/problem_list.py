@@ -8,10 +8,12 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QObject, Qt
 
+from ui.shared.chip import AnyIndex
 from ui.shared.explanations import rule_words
 from ui.shared.labels import literal
+from ui.shared.row_table import RowTableModel
 from ui.state.session import StageView
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -57,9 +59,9 @@ def project_problems(
     Args:
         project: The project.
         folder: Base of its relative paths.
-        graph: The exported graph; without it, matches are not checked and nothing is foretold.
+        graph: The exported graph; without it, matches are not checked and no forecasts are made.
         resolution: What the rules decide for the graph.
-        prepared: The quantizer's report; operators that it left in float are not foretold of.
+        prepared: The quantizer's report; no forecasts are made for operators that it left in float.
     """
     try:
         target = target_of(project.target.id)
@@ -121,10 +123,6 @@ def warnings_of(texts: Sequence[str], source: str) -> Iterator[Problem]:
         yield Problem("warning", text, source=source, code="stage-warning")
 
 
-AnyIndex = QModelIndex | QPersistentModelIndex
-ROOT = QModelIndex()
-
-
 class Column(IntEnum):
     """Columns of the table."""
 
@@ -139,48 +137,30 @@ PROBLEM_ROLE = Qt.ItemDataRole.UserRole + 1
 SEVERITY_WORDS = {"error": "Error", "warning": "Warning"}
 
 
-class ProblemListModel(QAbstractTableModel):
+class ProblemListModel(RowTableModel[Problem]):
     """The problems, errors first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._problems: list[Problem] = []
+        super().__init__(TITLES, parent)
 
     def set_problems(self, problems: Sequence[Problem]) -> None:
         """Set the problems."""
         ordered = sorted(problems, key=lambda problem: problem.severity != "error")
-        if ordered == self._problems:
+        if ordered == self._rows:
             return
         self.beginResetModel()
-        self._problems = ordered
+        self._rows = ordered
         self.endResetModel()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems, errors first."""
-        return tuple(self._problems)
-
-    def problem_at(self, row: int) -> Problem | None:
-        """Return the problem in a row."""
-        return self._problems[row] if 0 <= row < len(self._problems) else None
-
-    def rowCount(self, parent: AnyIndex = ROOT) -> int:
-        return 0 if parent.isValid() else len(self._problems)
-
-    def columnCount(self, parent: AnyIndex = ROOT) -> int:
-        return 0 if parent.isValid() else len(Column)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
-        if role == Qt.ItemDataRole.DisplayRole and orientation == Qt.Orientation.Horizontal:
-            return TITLES[section]
-        return None
+        return tuple(self._rows)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        problem = self._problems[index.row()]
+        problem = self._rows[index.row()]
         value: Any = None
         match role:
             case Qt.ItemDataRole.DisplayRole:

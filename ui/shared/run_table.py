@@ -106,12 +106,6 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )  # fmt: skip
 
-# Columns that are empty without a simulation.
-SIMULATED = tuple(
-    place for place, column in enumerate(RUN_COLUMNS)
-    if column.title in {"Measured", "Equal to TOSA"}
-)  # fmt: skip
-
 CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (
     Column("Kind", lambda r: r[0]),
     Column("What", lambda r: r[1].what),
@@ -125,6 +119,11 @@ class RunTableModel(FigureTableModel[RunRow]):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(RUN_COLUMNS, lambda row: describe_run(row.run), parent)
+
+    def has_figures(self, column: int) -> bool:
+        """Return whether any run has a figure in a column, e.g. a measured one."""
+        text = RUN_COLUMNS[column].text
+        return any(text(row) not in {"", DASH} for row in self.rows)
 
 
 class ChangeTableModel(FigureTableModel[tuple[str, Change]]):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ui.shared.figure_cards import Card
 from ui.shared.figures import count, percent, size
-from workbench.results import SimulationResult
+from workbench.results import SimulationResult, VerifyResult
 from workbench.results.simulation import Agreement, FunctionalRun
 
 
@@ -41,19 +41,20 @@ def simulation_cards(result: SimulationResult) -> list[Card]:
         Card("Equal to TOSA", percent(exact), origin,
              f"{count(reference.exact)} of {count(reference.elements)} output elements equal "
              "those of the TOSA reference model"),
-        Card("Max difference", f"{quantized.max_lsb} LSB", origin, "From the quantized model"),
+        Card("Max difference", f"{quantized.max_lsb} LSB", origin,
+             "From the quantized model, in the simulated samples"),
         Card("Same arg-max", f"{quantized.argmax_equal} of {result.samples}", origin,
              "Samples with the same largest output as the quantized model"),
         samples,
     ]  # fmt: skip
 
 
-def simulation_text(result: SimulationResult) -> str:
-    """Return the text below the cards."""
-    return "\n".join(_lines(result))
+def simulation_text(result: SimulationResult, verified: VerifyResult | None = None) -> str:
+    """Return the text below the cards; ``verified`` is what Verify computed for the program."""
+    return "\n".join(_lines(result, verified))
 
 
-def _lines(result: SimulationResult) -> Iterator[str]:
+def _lines(result: SimulationResult, verified: VerifyResult | None) -> Iterator[str]:
     report, functional = result.report, result.functional
     if result.kind == "functional":
         yield f"{report.exit_reason} Duration: {report.elapsed_s:.1f} s."
@@ -70,6 +71,12 @@ def _lines(result: SimulationResult) -> Iterator[str]:
     if result.against_reference.elements:
         yield _differences("TOSA reference model", result.against_reference)
         yield _differences("quantized model", result.against_quantized)
+        if verified is not None and verified.samples > result.samples:
+            yield (
+                f"Simulated: {result.samples} of {verified.samples} verified samples. In all "
+                f"{verified.samples}, Verify found up to {verified.max_lsb} LSB from the quantized "
+                "model."
+            )
     elif result.kind == "fvp":
         yield "Outputs not compared: this runner does not write outputs to files."
     elif result.kind == "board":

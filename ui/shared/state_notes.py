@@ -261,7 +261,7 @@ def job_text(job: Job) -> str:
 
 
 def mark(label: Label, *, is_bad: bool) -> None:
-    """Colour a hint that tells a failure."""
+    """Colour the hint of a failure."""
     state = "bad" if is_bad else ""
     if label.property("state") != state:
         label.setProperty("state", state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +36,7 @@ BAR_OPTIONS = ("system_config", "memory_mode")
 class TargetForm(QWidget):
     """Combo boxes for a device and its options.
 
-    ``compact`` shows the device and the options that are changed most.
+    ``only`` are the names of the options to show, without headings; None shows all in groups.
 
     Signals:
         chosen: the edited ``TargetChoice``, complete and valid.
@@ -43,9 +44,11 @@ class TargetForm(QWidget):
 
     chosen = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None, *, compact: bool = False) -> None:
+    def __init__(
+        self, parent: QWidget | None = None, *, only: Collection[str] | None = None
+    ) -> None:
         super().__init__(parent)
-        self._compact = compact
+        self._only = only
         self._folder: Path | None = None
         self._choice: TargetChoice | None = None
         self.device = QComboBox(self)
@@ -74,6 +77,12 @@ class TargetForm(QWidget):
         """Set the folder that the project's paths are relative to."""
         self._folder = folder
 
+    def show_options(self, only: Collection[str] | None) -> None:
+        """Show other options of the target: these, or all of them if None."""
+        self._only = only
+        if self._choice is not None:
+            self.render_choice(self._choice)
+
     def render_choice(self, choice: TargetChoice, folder: Path | None = None) -> None:
         """Show a choice, completed with defaults.
 
@@ -89,7 +98,7 @@ class TargetForm(QWidget):
         self._choice = complete
         self.device.setCurrentIndex(self.device.findData(complete.id))
         options = target.options(complete, self._folder)
-        shown = [o for o in options if not self._compact or o.name in BAR_OPTIONS]
+        shown = [o for o in options if self._only is None or o.name in self._only]
         self._show_only({o.name for o in shown}, {o.group for o in shown})
         for option in shown:
             self._show(option, complete.options.get(option.name, option.default))
@@ -141,7 +150,7 @@ class TargetForm(QWidget):
         field.setAccessibleName(option.title)
         field.setToolTip(literal(option.description))
         self.fields[option.name] = field
-        if option.group and option.group not in self._groups and not self._compact:
+        if option.group and option.group not in self._groups and self._only is None:
             heading = self._groups[option.group] = Label(option.group, self)
             heading.setObjectName("Subheading")
             self._layout.addRow(heading)

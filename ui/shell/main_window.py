@@ -62,8 +62,8 @@ SIZE = (1600, 1000)
 LEAST = QSize(840, 470)
 # Below this height the panels at the left are stacked, below this width those of both sides.
 _LOW_PX, _NARROW_PX = 600, 960
-# Least width of the left side at first.
-_SIDE_PX = 240
+# Least width of the left side at first, and its width with the tabs of both sides.
+_SIDE_PX, _STACKED_PX = 240, 280
 DRAWER: tuple[PanelId, ...] = ("problems", "jobs", "log")
 # Parts of a saved layout beside the state of each area.
 _CURRENT, _WITHHELD = "workspace", "withheld"
@@ -381,9 +381,14 @@ class MainWindow(QMainWindow):
         """Size the panels around the centre; in a small window they get a smaller share."""
         horizontal, vertical = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         docks, wide, high = self.docks, self.width(), self.height()
-        self._stack_sides(is_low=high < _LOW_PX, is_narrow=wide < _NARROW_PX)
-        sides = [min(350, max(int(0.24 * wide), _SIDE_PX)), min(310, int(0.2 * wide))]
-        self.resizeDocks([docks["modules"], docks["inspector"]], sides, horizontal)
+        is_narrow = wide < _NARROW_PX
+        self._stack_sides(is_low=high < _LOW_PX, is_narrow=is_narrow)
+        sides = {"modules": min(350, max(int(0.24 * wide), _SIDE_PX))}
+        if is_narrow:
+            sides["modules"] = _STACKED_PX
+        else:
+            sides["inspector"] = min(310, int(0.2 * wide))
+        self.resizeDocks([docks[name] for name in sides], list(sides.values()), horizontal)
         self.resizeDocks([docks["modules"], docks["rules"]], [470, 380], vertical)
         self.resizeDocks([docks["jobs"]], [min(200, int(0.22 * high))], vertical)
 

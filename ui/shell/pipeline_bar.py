@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QFormLayout,
@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
-from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
+from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.shell.panels import RUN_BAR_PX
 from ui.state.jobs import duration
@@ -45,6 +45,8 @@ STATE_WORDS = {
     "unavailable": "not available",
 }
 _DOT_PX = 20
+# Least width of the button of the target.
+_GOAL_PX = 180
 
 
 class StageButton(QAbstractButton):
@@ -128,7 +130,7 @@ def is_bad(view: StageView) -> bool:
 
 
 def paint_state(painter: QPainter, centre: QPointF, view: StageView, theme: Theme) -> None:
-    """Paint the mark of a stage's state. Shape and colour both tell it."""
+    """Paint the mark of a stage's state, which has its own shape and colour."""
     state = "failed" if is_bad(view) else view.state
     colour = QColor({
         "cached": theme.good, "running": theme.accent, "failed": theme.bad,
@@ -168,6 +170,42 @@ def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
     return QPolygonF([centre + QPointF(x, y) for x, y in points])
 
 
+class _GoalButton(QPushButton):
+    """The target in words, cut where the bar is narrow."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._goal = ""
+
+    def render_goal(self, goal: str) -> None:
+        """Show a target."""
+        self._goal = goal
+        self.setAccessibleDescription(goal)
+        self.setToolTip(literal(f"{goal}\nClick to change it."))
+        self.setText(goal)
+        self._cut()
+
+    def sizeHint(self) -> QSize:
+        advance, hint = self.fontMetrics().horizontalAdvance, super().sizeHint()
+        return QSize(hint.width() + advance(self._goal) - advance(self.text()), hint.height())
+
+    def minimumSizeHint(self) -> QSize:
+        hint = self.sizeHint()
+        return QSize(min(hint.width(), _GOAL_PX), hint.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._cut()
+
+    def _cut(self) -> None:
+        metrics, missing = self.fontMetrics(), max(self.sizeHint().width() - self.width(), 0)
+        room = metrics.horizontalAdvance(self._goal) - missing
+        elided = metrics.elidedText(self._goal, Qt.TextElideMode.ElideRight, room)
+        text = elided if missing else self._goal
+        if text != self.text():
+            self.setText(text)
+
+
 class _StatusButton(QPushButton):
     """The present state in words, with the progress as a line below."""
 
@@ -201,7 +239,7 @@ class TargetPopup(QFrame):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
         self.setObjectName("TargetPopup")
-        self.target = TargetForm(self, compact=True)
+        self.target = TargetForm(self, only=BAR_OPTIONS)
         self.board = BoardBox(self)
         self.options = QPushButton("All options\u2026", self)
         self.options.setToolTip("All target options, including a custom Vela .ini file")
@@ -270,8 +308,7 @@ class PipelineBar(QWidget):
         """Show target and board; relative paths of the project start at ``folder``."""
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
-        self.goal.setText(target_text(project.target, project.board, folder))
-        self.goal.setToolTip("Target, memory and board. Click to change them.")
+        self.goal.render_goal(target_text(project.target, project.board, folder))
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -303,7 +340,7 @@ class PipelineBar(QWidget):
         self.target.chosen.connect(self.target_chosen)
         self.board.chosen.connect(self.board_chosen)
         self.options.clicked.connect(self._on_options_clicked)
-        self.goal = QPushButton(self)
+        self.goal = _GoalButton(self)
         self.goal.setProperty("menu", True)
         self.goal.setAccessibleName("Target and board")
         self.goal.clicked.connect(self.show_target)

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QEventLoop, QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from ui.shared.appearance import Appearance
@@ -66,6 +66,8 @@ def show_frame(application: QApplication, project: Path | None) -> MainWindow:
 class Start(QObject):
     """Opens the window and then, in short steps, everything behind it.
 
+    Clicks and keys that come meanwhile are handled at the end, when their receivers exist.
+
     Signals:
         ready: everything is imported, and the project is open.
     """
@@ -76,27 +78,29 @@ class Start(QObject):
         super().__init__(application)
         self.workbench: Workbench | None = None
         self._application, self._project = application, project
-        self._steps = self._all_steps()
-        self._next = QTimer(self, interval=0)
-        self._next.timeout.connect(self._on_turn)
+        self._is_closed = False
         self.window = show_frame(application, project)
-        self.window.painted.connect(self._next.start)
+        self.window.painted.connect(self._on_painted)
         self.window.close_asked.connect(self._on_close_asked)
 
     def _on_close_asked(self) -> None:
-        self.window.may_close = True
+        self.window.may_close = self._is_closed = True
         self._application.quit()
 
-    def _on_turn(self) -> None:
+    def _on_painted(self) -> None:
+        QTimer.singleShot(0, self, self._load)
+
+    def _load(self) -> None:
         try:
-            next(self._steps)
-        except StopIteration:
-            self._next.stop()
-            self.ready.emit()
+            for _ in self._all_steps():
+                self._application.processEvents(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
+                if self._is_closed:
+                    return
         except Exception:
             # Without its contents the window is of no use.
             self._application.exit(1)
             raise
+        self.ready.emit()
 
     def _all_steps(self) -> Iterator[None]:
         for name in IMPORTS:

@@ -20,7 +20,7 @@ from ui.state.project_files import (
     text_of,
 )
 from ui.state.relocate import relocate
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.files import remove_parts
 from workbench.project import store
 from workbench.project.model import PROJECT_SUFFIX, Project
@@ -47,16 +47,14 @@ class ReplaceProject(QUndoCommand):
 
 def translated(error: ValidationError) -> WorkbenchError:
     """Return validation errors as ``ErrorInfo`` with message and place."""
-    infos = []
-    for problem in error.errors(include_url=False):
-        where = Place(kind="option", id=".".join(str(p) for p in problem["loc"]) or "project")
-        message = str(problem["msg"]).removeprefix("Value error, ")
-        infos.append(
-            ErrorInfo(
-                message=f"{message[:1].upper()}{message[1:]}.", where=where, code="edit-invalid"
-            )
+    return WorkbenchError(
+        ErrorInfo(
+            message=value.message,
+            where=Place(kind="option", id=value.field or "project"),
+            code="edit-invalid",
         )
-    return WorkbenchError(infos)
+        for value in invalid_values(error)
+    )
 
 
 Edit = Callable[[Project], Project]

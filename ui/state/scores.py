@@ -352,7 +352,7 @@ def _equal(figures: _Figures) -> Score:
     if gate is not None:
         text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
     verdict_text = f"\nVerdict: {gate.sentence}" if gate is not None else ""
-    share = f"{value.exact:,} of {value.elements:,} output values equal"
+    share = f"{value.exact:,} of {value.elements:,} output values equal, {value.samples} samples"
     return replace(
         score,
         value=text,

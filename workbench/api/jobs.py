@@ -102,7 +102,7 @@ def run_job(
 
 @contextmanager
 def _stopped_by_interrupt(engine: EngineProcess) -> Iterator[threading.Event]:
-    """Stop the engine on Ctrl-C; the event given tells whether it was pressed.
+    """Stop the engine on Ctrl-C; the event is set if it was pressed.
 
     Only the main thread can handle signals: elsewhere Ctrl-C keeps its meaning.
     """

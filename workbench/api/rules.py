@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.api.html import table
 from workbench.api.jobs import JobFailedError, run_job
 from workbench.api.projects import OpenProject, allowed_code
-from workbench.errors import Place, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.pipeline import resolution
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from workbench.errors import ErrorInfo
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.pipeline.plan import Plan
     from workbench.project.rules import Resolution
@@ -129,12 +128,13 @@ def _config(text: str, opened: OpenProject, role: PluginRole) -> str | Config:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise failure(
-            f"Invalid config: {field}: {first['msg']}.",
-            where=Place(kind="option", id="config"),
-            code="config-invalid",
+        raise WorkbenchError(
+            ErrorInfo(
+                message=f"Invalid config, {value.field or 'as a whole'}: {value.message}",
+                where=Place(kind="option", id="config"),
+                code="config-invalid",
+            )
+            for value in invalid_values(error)
         ) from error
 
 

@@ -227,12 +227,12 @@ def run(
     return _collected(outcome, options)
 
 
-# The stages whose results tell ``check`` more.
+# The stages whose results give ``check`` more to go by.
 _SHOWING = frozenset({"export", "prepare"})
 
 
 class _Warnings:
-    """What ``check`` warns of, told as soon as it is known and each warning once."""
+    """The warnings of ``check``, each reported once and as soon as it is known."""
 
     def __init__(
         self, opened: OpenProject, planned: Plan, cache: Cache,
@@ -242,7 +242,7 @@ class _Warnings:
         self._opened, self._planned, self._cache, self._tell = opened, planned, cache, tell
 
     def look(self) -> None:
-        """Tell what the results in the cache show now, and was not told before."""
+        """Report the warnings that follow from the cached results and were not reported before."""
         planned = self._planned.looked_up(self._cache)
         for info in check_planned(self._opened, planned, self._cache).warnings:
             if info not in self.known:

@@ -105,7 +105,7 @@ def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
 
 
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """Return what is to be said where no device is behind the numbers; nothing where one is."""
+    """Return the note for figures without a device behind them; nothing where there is one."""
     target = target_of(project.target.id)
     if not target.emulation:
         return {}

@@ -53,9 +53,9 @@ def add(verbs: Any) -> None:
 
 def _perform(options: argparse.Namespace) -> int:
     baseline = options.baseline
-    project = options.run.partition(f"{PROJECT_SUFFIX}@")
-    if baseline.isdigit() and (project[1] or options.run.endswith(PROJECT_SUFFIX)):
-        file = f"{project[0]}{PROJECT_SUFFIX}" if project[1] else options.run
+    stem, is_numbered, _ = options.run.partition(f"{PROJECT_SUFFIX}@")
+    if baseline.isdigit() and (is_numbered or options.run.endswith(PROJECT_SUFFIX)):
+        file = f"{stem}{PROJECT_SUFFIX}" if is_numbered else options.run
         baseline = f"{file}@{baseline}"
     comparison = api.compare(baseline, options.run, fail_if=options.fail_if)
     for path, text in ((options.junit, comparison.junit), (options.markdown, comparison.markdown)):

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import (
+    ErrorInfo,
+    InvalidValue,
+    Place,
+    WorkbenchError,
+    failure,
+    invalid_values,
+)
 from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.board_files import board_file, listed
@@ -128,7 +135,8 @@ def read(path: Path) -> Board:
     try:
         return Board.model_validate(raw)
     except ValidationError as error:
-        raise WorkbenchError(_translated(path.name, fault) for fault in error.errors()) from None
+        values = invalid_values(error)
+        raise WorkbenchError(_translated(path.name, value) for value in values) from None
 
 
 def all_boards() -> dict[str, Board | WorkbenchError]:
@@ -142,18 +150,16 @@ def all_boards() -> dict[str, Board | WorkbenchError]:
     return boards_by_id
 
 
-def _translated(name: str, problem: object) -> ErrorInfo:
-    assert isinstance(problem, dict)
-    parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"]]
-    key = "".join(parts).lstrip(".") or "the file"
+def _translated(name: str, value: InvalidValue) -> ErrorInfo:
+    key = value.field or "the file"
     hint = {
         "missing": "Every figure needs its source. See a supplied board file for an example.",
         "extra_forbidden": "Remove the key, or correct its name.",
-    }.get(str(problem["type"]), "")
+    }.get(value.kind, "")
     if key.endswith("kind"):
         hint = "Use sram, flash (also for MRAM and RRAM) or dram."
     return ErrorInfo(
-        message=f"{name}, {key}: {problem['msg']}.",
+        message=f"{name}, {key}: {value.message}",
         hint=hint,
         where=Place(kind="file", id=name),
         code="board-invalid",

@@ -198,7 +198,7 @@ class _Fit:
         )
 
     def _remedy_for_names(self) -> str:
-        """Return what to do about missing and surplus tensors; "" if they tell nothing."""
+        """Return a hint about missing and surplus tensors; "" without one."""
         if self.surplus and not self.matched and {*self.surplus} <= _MOMENTS:
             return "These are an optimizer's moments: give the file with the model's weights."
         pairs = [

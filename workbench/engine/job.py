@@ -105,7 +105,7 @@ class EngineJob:
             self._fail(study.id, "", begun, error.infos)
             return "failed"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign library may raise it
-            self._fail(study.id, "", begun, self._said_of(error, study.id))
+            self._fail(study.id, "", begun, self._error_infos(error, study.id))
             return "failed"
         return "done"
 
@@ -142,7 +142,7 @@ class EngineJob:
             self._fail(stage.id, stage.key, begun, error.infos)
             return False
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
-            self._fail(stage.id, stage.key, begun, self._said_of(error, stage.id))
+            self._fail(stage.id, stage.key, begun, self._error_infos(error, stage.id))
             return False
         self._finish(stage, begun, cached=False)
         return True
@@ -189,8 +189,8 @@ class EngineJob:
         job = self.command.job
         self.send(StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos))
 
-    def _said_of(self, error: BaseException, stage: WorkId) -> tuple[ErrorInfo, ...]:
-        """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""
+    def _error_infos(self, error: BaseException, stage: WorkId) -> tuple[ErrorInfo, ...]:
+        """Return the message for an unexpected exception, with the line of a plug-in."""
         if self.command.project.taken_from_plugins():
             from workbench.engine.plugins import error_in
 
@@ -208,7 +208,7 @@ def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) ->
 
 
 def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
-    """Return what can be said of an error nobody foresaw: a sentence, the rest as details."""
+    """Return the message for an unexpected exception: a sentence, and the rest as details."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:

@@ -242,7 +242,9 @@ class GraphSnapshot:
         try:
             with collection_paused():
                 raw = json.loads(path.read_text(encoding="utf-8"))
-            version = raw["version"] if raw["format"] == FORMAT else 0
+            if raw["format"] != FORMAT:
+                raise ValueError(raw["format"])
+            version = raw["version"]
             if version > VERSION:
                 message = f"The graph was written by a newer version (format {version})."
                 raise failure(

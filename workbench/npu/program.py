@@ -43,7 +43,7 @@ _RAW_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 class Tensor:
     """A tensor at the border of a program.
 
-    ``exact`` tells whether an input must have this very shape. A raw delegate knows how many
+    ``exact``: whether an input must have this very shape. A raw delegate knows how many
     elements it takes, but not in which shape the program around it has them.
     """
 

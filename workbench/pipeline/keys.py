@@ -28,7 +28,7 @@ _MAX_MEMORY_BYTES = 64 << 20
 
 
 def state_of(path: Path) -> State:
-    """Return what tells whether a file or folder was changed.
+    """Return a value that changes when a file or folder changes.
 
     Raises:
         OSError: it cannot be read.

@@ -154,14 +154,14 @@ def warnings(
     project: Project, folder: Path, graph: GraphSnapshot | None, resolution: Resolution | None,
     prepared: PrepareResult | None = None, named: Callable[[Rule], str] = rule_name,
 ) -> Iterator[ErrorInfo]:  # fmt: skip
-    """Yield what is odd about a project, and what is foretold of its program.
+    """Yield the warnings about a project, and the forecasts of its compiled program.
 
     Args:
         project: The project.
         folder: Base of its relative paths.
         graph: The exported graph; without it, rule matches are not checked.
         resolution: What the rules decide for the graph.
-        prepared: The quantizer's report; operators that it left in float are not foretold of.
+        prepared: The quantizer's report; no forecasts are made for operators that it left in float.
         named: Gives the name of a rule in the messages.
     """
     if project.calibration is None:

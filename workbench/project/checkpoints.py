@@ -1,4 +1,4 @@
-"""The forms of model and weight files, told from their bytes; no code runs."""
+"""The forms of model and weight files, recognized by their bytes; no code runs."""
 
 from __future__ import annotations
 

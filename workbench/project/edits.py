@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, invalid_values
 from workbench.project.configs import (
     IMPROVERS,
     Config,
@@ -202,8 +202,9 @@ def compress(
         try:
             entry = Compression(module=module, channels=channels or None, clusters=clusters or None)
         except ValidationError as error:
+            wrong = next(invalid_values(error)).message
             raise failure(
-                f"The size of {module or 'every layer'} is invalid: {error.errors()[0]['msg']}.",
+                f"The size of {module or 'every layer'} is invalid: {wrong}",
                 "Channels are 1 or more, for one module; clusters are 3 to 255.",
                 Place(kind="option", id="compressions"),
                 code="compression-invalid",

@@ -119,10 +119,10 @@ class Gate(Frozen):
     ``lsb`` is the largest difference of the integer program from the quantized model at outputs of
     8 bits, in steps of their grid. ``sqnr`` is the lowest SQNR of the two at other outputs [dB].
     ``argmax`` is the least share of samples with equal arg-max. ``loss`` is how much lower the
-    integer program's SQNR against the float model may be than the quantized model's [dB].
-    ``compiled`` requires the compiled program to equal its TOSA at every output element.
-    ``fail_if`` are conditions such as ``cycles>100000``; one that names the figure of another limit
-    replaces it.
+    integer program's SQNR against the float model may be than the quantized model's [dB]; an SQNR
+    above 60 dB counts as 60 dB. ``compiled`` requires the compiled program to equal its TOSA at
+    every output element. ``fail_if`` are conditions such as ``cycles>100000``; one that names the
+    figure of another limit replaces it.
     """
 
     lsb: float | None = Field(default=3, ge=0)

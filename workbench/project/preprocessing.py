@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.project.model import Preprocess
 
 if TYPE_CHECKING:
@@ -69,11 +69,8 @@ def preprocess_of(text: str, option: str = "preprocess") -> Preprocess:
         return Preprocess.model_validate(values)
     except ValidationError as error:
         raise WorkbenchError(
-            _problem(
-                f"{'.'.join(str(p) for p in fault['loc'][:1])}: {fault['msg']}.".lstrip(": "),
-                option,
-            )
-            for fault in error.errors(include_url=False)
+            _problem(f"{value.field}: {value.message}".removeprefix(": "), option)
+            for value in invalid_values(error)
         ) from None
 
 

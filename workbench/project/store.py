@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.files import locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
@@ -112,7 +112,9 @@ def parse(text: bytes, origin: str) -> Project:
     version = raw.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         raise failure(
-            f"The version {version!r} is not a number.", where=place, code="project-version-invalid"
+            f"The version {version!r} is not a whole number from 0.",
+            where=place,
+            code="project-version-invalid",
         )
     if version > PROJECT_VERSION:
         raise failure(
@@ -241,10 +243,6 @@ def _read(path: Path) -> bytes:
         raise failure(
             f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
         ) from error
-    except ValueError:
-        raise failure(
-            "The path of the project is invalid.", where=place, code="project-missing"
-        ) from None
     return data
 
 
@@ -306,15 +304,12 @@ def _bad_text(value: Any) -> str:
 
 
 def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
-    for problem in error.errors(include_url=False):
-        parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"]]
-        where = Place(kind="option", id="".join(parts).lstrip(".") or "project")
+    for field, message, kind in invalid_values(error):
+        where = Place(kind="option", id=field or "project")
         hint = ""
-        if problem["type"] == "extra_forbidden":
+        if kind == "extra_forbidden":
             hint = "Remove the field, or update the program if a newer version wrote it."
-        yield ErrorInfo(
-            message=f"{problem['msg']}.", hint=hint, where=where, code="project-field-invalid"
-        )
+        yield ErrorInfo(message=message, hint=hint, where=where, code="project-field-invalid")
 
 
 def _rule_problems(project: Project) -> Iterator[ErrorInfo]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.files import write_file
 from workbench.project.frozen import Frozen
 
@@ -54,14 +54,13 @@ def options_of(asked: Mapping[str, JsonValue]) -> TrainingOptions:
         return TrainingOptions.model_validate(dict(asked))
     except ValidationError as error:
         raise WorkbenchError(
-            _invalid(str(e["loc"][0]), e["msg"]) for e in error.errors()
+            _invalid(value.field, value.message) for value in invalid_values(error)
         ) from error
 
 
 def _invalid(name: str, message: str) -> ErrorInfo:
-    words, reason = name.replace("_", " "), message.replace("Input should be", "it must be")
     return ErrorInfo(
-        message=f"Invalid {words}: {reason[:1].lower()}{reason[1:]}.",
+        message=f"{name.replace('_', ' ').capitalize()}: {message}",
         hint="The learning rate must be greater than zero, e.g. 0.001." if "rate" in name else "",
         where=Place(kind="option", id=name),
         code="training-option-invalid",

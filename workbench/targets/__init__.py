@@ -44,7 +44,7 @@ def has_stage(project: Project, stage: StageId) -> bool:
 
 
 def why_unestimated(variant_id: str) -> str:
-    """Return why nothing here tells what programs for a target cost; "" where something does."""
+    """Return why the cost of programs for a target is unknown; "" where it is known."""
     try:
         target = target_of(variant_id)
     except WorkbenchError as error:

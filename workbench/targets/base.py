@@ -134,3 +134,33 @@ class TargetSpec(Protocol):
     def macs_per_cycle(self, variant: str) -> int:
         """Return the peak 8-bit multiply-accumulates per cycle of a device; 0 if unknown."""
         ...
+
+
+class Emulated:
+    """What targets share that have no device on this machine, and no compiler that refuses."""
+
+    estimator: str = ""
+    emulation: str
+
+    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
+        """Return no files: no option refers to one."""
+        del choice, folder
+        return {}
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str], integer: Collection[str] = (),
+    ) -> list[ErrorInfo]:  # fmt: skip
+        """Return nothing: no compiler rejects programs here."""
+        del choice, graph, wide, narrow, integer
+        return []
+
+    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
+        """Return the origin of the numbers."""
+        del choice, folder
+        return {"Numbers": self.emulation}
+
+    def macs_per_cycle(self, variant: str) -> int:
+        """Return 0: there is no device, and no cycles are estimated."""
+        del variant
+        return 0

@@ -57,6 +57,20 @@ def root():
     return Root().eval(), (torch.ones(1, 3, 8, 8),)
 
 
+class Upper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)
+        self.up = nn.ConvTranspose2d(4, 4, 2, 2)
+
+    def forward(self, x):
+        return self.up(self.norm(self.conv(x)).relu())
+
+
+def upper():
+    return Upper().eval(), (torch.ones(1, 3, 8, 8),)
+
+
 def negative():
     yield torch.ones(1, 3, 8, 8)
     yield -torch.ones(1, 3, 8, 8)
@@ -102,3 +116,10 @@ def test_that_nan_stops_calibration_with_tensor_and_sample(engine, odd):
     assert engine.failure.code == "tensor-not-finite"
     assert engine.failure.where.id == "pow_1"
     assert engine.failure.where.id == "pow_1"
+
+
+def test_that_ranges_are_in_program_order_with_weights_beside_their_operation(engine, odd):
+    made = odd("upper", "usual")
+    assert engine.run(made, "calibrate") == "done"
+    kinds = [row.kind for row in engine.result(made, "calibrate").ranges]
+    assert kinds == ["activation", "weight", "activation", "weight", "activation"]

@@ -16,6 +16,7 @@ from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 from ui.shared.appearance import Appearance
 from ui.shared.config_form import FIELDS, ConfigForm
+from ui.shared.forms import TallForm
 from ui.shared.target_form import TargetForm
 from ui.shell.preferences import DoctorDialog, PreferencesDialog
 from ui.shell.target_controller import TargetDialog
@@ -303,6 +304,7 @@ def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtb
 def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
     dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
     dialog.board.chosen.emit("renesas-ra8p1")
+    dialog.advanced.setChecked(True)
     assert values(dialog.target.fields["system_config"]) == ["RA8P1"]
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
@@ -372,6 +374,18 @@ def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent
     assert project.model.input_shapes == ((1, 1, 8, 8),)
     assert project.calibration.spec == "calibration.npz"
     assert project.evaluation.data.spec == "held_out.npz"
+
+
+def test_that_the_dialog_grows_with_its_rows(parent, arrays, qtbot):
+    dialog = NewProjectDialog("", parent)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    before = dialog.height()
+    for name in ("net.py", "calibration.npz", "held_out.npz"):
+        dialog.take_file(arrays / name)
+    dialog.show_export("Exports with 12 operations. " * 6, ok=True)
+    bar = dialog.findChild(TallForm).verticalScrollBar()
+    qtbot.waitUntil(lambda: dialog.height() > before and bar.maximum() == 0)
 
 
 def test_that_the_form_says_whether_the_model_exports(opened, qtbot, engines):

@@ -198,7 +198,7 @@ def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opene
     problems = opened.context.problems
 
     def codes():
-        rows = [problems.problem_at(row) for row in range(problems.rowCount())]
+        rows = [problems.row_at(row) for row in range(problems.rowCount())]
         return [p.code for p in rows if p.where and p.where.id == "gone"]
 
     qtbot.waitUntil(lambda: codes() == ["fixed-range-lost"])

@@ -36,6 +36,12 @@ def texts(table, column):
     return [model.index(row, column).data() for row in range(model.rowCount())]
 
 
+def titles(table):
+    model = table.model()
+    horizontal = Qt.Orientation.Horizontal
+    return [model.headerData(column, horizontal) for column in range(model.columnCount())]
+
+
 def test_that_without_runs_the_panel_says_how_they_come(panel):
     assert "No runs yet" in panel.none.label.text()
     assert not panel.restore.isEnabled()
@@ -45,6 +51,11 @@ def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs,
     assert texts(panel.table, 0) == ["1", "2"]
     assert texts(panel.table, 4) == ["1,000", "1,000"]
     assert texts(panel.table, 7) == ["a8w8", "a8w8, head: float"]
+    shown = {title for column, title in enumerate(titles(panel.table))
+             if not panel.table.isColumnHidden(column)}  # fmt: skip
+    assert {"Run", "Accuracy", "Cycles", "SRAM [KiB]"} <= shown
+    # No run was simulated or verified.
+    assert not {"Measured", "Equal to TOSA", "Verdict"} & shown
     assert len(panel.plot.dots) == 2
 
 

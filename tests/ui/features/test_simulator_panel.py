@@ -8,7 +8,7 @@ from ui.features.simulator.board_dialog import BoardDialog
 from ui.features.simulator.run_view import OPERATIONS, OUTPUTS
 from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.log_lines import Role
-from ui.shared.simulation_text import simulation_cards
+from ui.shared.simulation_text import simulation_cards, simulation_text
 from workbench.deploy.simulators.discovery import load_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
@@ -193,3 +193,14 @@ def test_that_figures_of_a_board_are_measured():
     result = results.result_of("run").model_copy(update={"kind": "board"})
     origins = {card.title: card.origin for card in simulation_cards(result)}
     assert origins["NPU cycles"] == "measured (board)"
+
+
+def test_that_the_text_says_how_many_of_the_verified_samples_were_simulated():
+    result = results.result_of("run").model_copy(update={"samples": 1})
+    verified = results.result_of("verify").model_copy(update={"samples": 128, "max_lsb": 77})
+    text = simulation_text(result, verified)
+    assert "1 of 128" in text
+    assert "77 LSB" in text
+    assert simulation_text(result, verified.model_copy(update={"samples": 1})) == simulation_text(
+        result
+    )

@@ -3,7 +3,7 @@ from PySide6.QtCore import Qt
 
 from tests.workbench.project.builders import make_project
 from ui.features.trust.trust_dialog import TrustDialog, question_text
-from workbench.project.project_code import read_code
+from workbench.project.project_code import Code, CodeUse, read_code
 
 
 @pytest.fixture
@@ -15,9 +15,16 @@ def code(tmp_path):
 
 def test_that_the_question_names_reasons_folder_and_files(code, tmp_path):
     text = question_text(code)
-    assert "runs model.py:net" in text
-    assert str(tmp_path) in text
-    assert "2 files" in text
+    assert text.splitlines() == ["Reason: runs model.py:net", f"Code (2 files): {tmp_path}"]
+
+
+def test_that_several_reasons_and_places_are_listed_once_each(tmp_path):
+    uses = [CodeUse(option, (), f"runs {name}") for option, name in zip("abc", "xyx", strict=True)]
+    code = Code(uses=tuple(uses), places={"/one": "", "/two": ""})
+    assert question_text(code).splitlines() == [
+        "Reason:", "\u2022 runs x", "\u2022 runs y",
+        "Code (0 files):", "\u2022 /one", "\u2022 /two",
+    ]  # fmt: skip
 
 
 def test_that_the_code_is_shown_as_it_was_read(code, tmp_path, qtbot):

@@ -42,7 +42,7 @@ def test_that_a_board_that_cannot_be_used_is_offered_with_the_reason_only(qtbot)
     box.fill()
     row = box.findText("mine: cannot be used")
     assert not box.model().item(row).isEnabled()
-    assert "npu: Field required" in box.model().item(row).toolTip()
+    assert "npu: The value is missing." in box.model().item(row).toolTip()
     assert box.findData("corstone-300") > 0
 
 
@@ -51,7 +51,7 @@ def test_that_a_board_file_that_is_broken_changes_nothing(opened, notices):
     before = opened.document.project
     opened.window.pipeline.board.chosen.emit("mine.toml")
     assert opened.document.project == before
-    notices.take("npu: Field required")
+    notices.take("npu: The value is missing.")
 
 
 @pytest.mark.parametrize(

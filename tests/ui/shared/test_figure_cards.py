@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import Card, FigureCards, origins_text
-from ui.shared.theme import DARK
+from ui.shared.theme import DARK, LIGHT
 
 CARDS = (
     Card("Cycles", "35,118", "estimated (Vela 5.1.0)"),
@@ -67,3 +67,34 @@ def test_that_the_most_frequent_origin_comes_first_and_without_titles():
     assert origins_text(CARDS[:1]) == "estimated (Vela 5.1.0)"
     assert origins_text(CARDS[1:4]) == "counted; Time: estimated (Vela 5.1.0)"
     assert origins_text(()) == ""
+
+
+@pytest.fixture
+def narrow(qtbot):
+    """Cards in a narrow page that is visible before it has any."""
+    page = QWidget()
+    qtbot.addWidget(page)
+    page.setStyleSheet("QLabel { font-size: 11px; }")
+    layout = QVBoxLayout(page)
+    view = FigureCards(page)
+    layout.addWidget(view)
+    layout.addStretch(1)
+    page.resize(320, 300)
+    page.show()
+    qtbot.waitExposed(page)
+    yield view
+    del page
+
+
+def test_that_cards_in_a_visible_page_have_room_at_once(narrow, qtbot):
+    narrow.render_cards(CARDS, DARK)
+    height = sum(shown(narrow, card.value) and 20 for card in CARDS[:3])
+    assert narrow.minimumHeight() > height > 0
+
+
+def test_that_cards_that_are_shown_again_are_alike(narrow, qtbot):
+    for theme in (DARK, LIGHT, DARK):
+        narrow.render_cards(CARDS, theme)
+        qtbot.waitUntil(lambda: shown(narrow, CARDS[0].value) == 1)
+        assert not shown(narrow, "counted")
+        assert not shown(narrow, "estimated (Vela 5.1.0)")

@@ -127,6 +127,22 @@ def test_that_figures_stay_in_sight_beside_long_names(paths, qtbot):
     assert paths.columnWidth(0) == wide
 
 
+def test_that_a_column_that_gives_way_is_narrowed_first(qtbot):
+    columns = (
+        Column("Description", lambda r: r), Column("Digest", lambda r: r, gives_way=True),
+    )  # fmt: skip
+    model = FigureTableModel(columns, str)
+    view = FigureView("Files", model)
+    qtbot.addWidget(view)
+    view.show()
+    view.resize(700, 200)
+    model.set_rows(["the program as a C array for flash"])
+    wide = [view.columnWidth(column) for column in range(2)]
+    view.resize(sum(wide) - 90, 200)
+    assert view.columnWidth(0) == wide[0]
+    assert view.columnWidth(1) < wide[1]
+
+
 def test_that_a_column_stays_as_wide_as_the_user_made_it(paths):
     paths.horizontalHeader().resizeSection(0, 222)
     paths.resize(300, 200)

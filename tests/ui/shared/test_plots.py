@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QApplication
 
 from ui.features.ranges.range_plot import RangePlot
 from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
 from ui.shared.chart import LINEAR, ValueScale, count_ticks, log_ticks, symmetric_log, tick_texts
-from ui.shared.histogram_plot import TensorPlot
+from ui.shared.histogram_plot import HistogramChart, TensorPlot
+from ui.shared.memory_plot import MemoryPlot
 from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
 from ui.shared.theme import DARK, LIGHT, THEMES
+from workbench.results import LiveRange
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
@@ -199,6 +202,40 @@ def test_that_panels_are_there_before_pyqtgraph_is_read():
         "sys.exit('pyqtgraph' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_that_the_label_of_an_axis_is_in_its_middle_whatever_fits(qtbot):
+    chart = HistogramChart()
+    qtbot.addWidget(chart)
+    chart.set_theme(DARK)
+    chart.show()
+    axis = chart.plot.getAxis("left")
+    texts = set()
+    for height in (60, 400, 130, 300):
+        chart.resize(300, height)
+        QApplication.processEvents()
+        texts.add(axis.labelText)
+        middle = axis.label.mapRectToParent(axis.label.boundingRect()).center().y()
+        assert abs(middle - axis.size().height() / 2) <= 1
+    assert len(texts) == 2
+
+
+def test_that_few_steps_of_a_program_have_ticks_at_whole_numbers(qtbot):
+    chart = MemoryPlot(str)
+    qtbot.addWidget(chart)
+    chart.set_theme(DARK)
+    chart.resize(1200, 300)
+    tensors = [
+        LiveRange(
+            name="a", module="", memory="SRAM", usage="", start=step, end=step, address=0, bytes=64
+        )
+        for step in range(3)
+    ]
+    chart.render_tensors(tensors, 1)
+    chart.show()
+    axis = chart.plot.getAxis("bottom")
+    ticks = [place for _, places in axis.tickValues(0.0, 3.0, 1200) for place in places]
+    assert sorted(ticks) == [0, 1, 2, 3]
 
 
 def test_that_ticks_have_thousands_separators_and_as_many_decimals_as_their_step():

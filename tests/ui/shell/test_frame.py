@@ -17,6 +17,7 @@ from ui.shell.toasts import SHOWN, Toast
 from ui.state.notices import SHOWN_S, Notice
 from workbench.errors import ErrorInfo, Place
 from workbench.project import edits
+from workbench.project.model import TargetChoice
 
 SIZES = [(1024, 640), (1280, 720), (1600, 1000)]
 
@@ -47,6 +48,18 @@ def test_that_the_workspace_has_most_of_the_window(done, width, height):
     assert window.workspaces.height() >= 0.7 * height
     assert window.pipeline.height() <= 44
     assert window.minimumSizeHint().width() <= 1024
+
+
+def test_that_the_window_stays_narrow_with_a_long_name_of_the_target(done, qtbot):
+    window, choice = done.window, TargetChoice(id="ethos-u85-2048")
+    with qtbot.waitSignal(done.session.planned_anew):
+        done.document.apply("Device", lambda p: p.model_copy(update={
+            "target": choice, "board": "boards/a-board-with-a-long-name.toml",
+        }))  # fmt: skip
+    assert "a-board-with-a-long-name" in window.pipeline.goal.toolTip()
+    assert window.minimumSizeHint().width() <= 1024
+    window.resize(window.minimumSizeHint())
+    assert window.pipeline.goal.width() < window.pipeline.goal.sizeHint().width()
 
 
 def test_that_every_workspace_shows_its_panels_and_no_others(done, qtbot):
@@ -150,7 +163,6 @@ def test_that_one_click_finds_the_worst_layer(done, qtbot):
 
 
 def test_that_the_scoreboard_shows_what_the_target_has(done, qtbot):
-    from workbench.project.model import TargetChoice
 
     choice = TargetChoice(id="formats")
     done.document.apply("Set target", lambda p: edits.set_target(p, choice))

@@ -180,5 +180,5 @@ def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
     assert said_of(exported, "quantizer")[0].startswith("matches nothing")
     problems = workbench.context.problems
     qtbot.waitUntil(lambda: "rule-unmatched" in {
-        problems.problem_at(row).code for row in range(problems.rowCount())
+        problems.row_at(row).code for row in range(problems.rowCount())
     })  # fmt: skip

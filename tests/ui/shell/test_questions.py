@@ -64,7 +64,9 @@ def test_that_a_file_dialog_opens_in_the_folder_of_the_last_choice(opened, tmp_p
     dialog.fileSelected.emit(str(place / "a.npz"))
     dialog.reject()
     assert chosen == [str(place / "a.npz")]
-    again = ask_to_save(opened.window, "Pick", chosen.append, "b.html", start=tmp_path)
+    again = ask_to_save(
+        opened.window, "Pick", chosen.append, "b.html", start=tmp_path, filters=["Pages (*.html)"]
+    )
     assert Path(again.directory().absolutePath()) == place
     assert again.defaultSuffix() == "html"
     again.reject()

@@ -65,6 +65,8 @@ def test_that_results_need_no_scrolling_in_the_smallest_window(small, qtbot, nam
     qtbot.waitUntil(lambda: panel.has(stage))
     area = small.window.docks[name].widget()
     qtbot.waitUntil(panel.cards.isVisible)
+    # With other fonts the panel is a few pixels higher.
+    qtbot.waitUntil(lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10)
     qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
 
 
@@ -80,7 +82,8 @@ def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, 
     small.window.resize(853, 480)
     small.window.reset_layout()
     assert stacked() == {"Rules", "Inspector", "Suggestions"}
-    assert (small.window.width() < 960, small.window.height() < 600) == (True, True)
+    assert small.window.width() == 853
+    assert docks["modules"].width() >= 270
     qtbot.waitUntil(lambda: not docks["modules"].visibleRegion().isEmpty())
     small.window.resize(1280, 720)
     small.window.reset_layout()

@@ -52,6 +52,23 @@ start.window.painted.connect(lambda: QTimer.singleShot(0, start.window.close))
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_that_clicks_and_keys_wait_until_the_contents_are_there(project_file):
+    done = started(project_file, """
+flags = set()
+handle = application.processEvents
+def note(flag):
+    flags.add(flag.name)
+    handle(flag)
+application.processEvents = note
+def ready():
+    print(sorted(flags))
+    start.workbench.stop()
+    application.quit()
+start.ready.connect(ready)
+""")  # fmt: skip
+    assert done.stdout == "['ExcludeUserInputEvents']\n"
+
+
 def test_that_a_program_that_cannot_be_imported_ends_with_the_reason(project_file):
     done = started(project_file, "sys.modules['workbench.protocol'] = None")
     assert done.returncode == 1

@@ -57,6 +57,7 @@ def test_that_a_program_within_all_limits_is_right():
         ({"outputs": (output(bits=None, max_lsb=None, sqnr_db=12.0),)}, "sqnr"),
         ({"decided_equal": 15}, "argmax"),
         ({"against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=32.9)}, "loss"),
+        ({"against_float": AgainstFloat(quantized_sqnr_db=81.0, integer_sqnr_db=56.9)}, "loss"),
         ({"compiled": compiled(equal=159, max_lsb=1)}, "compiled"),
     ],
 )
@@ -72,6 +73,7 @@ def test_that_each_default_limit_makes_a_program_differ(changes, name):
         {"outputs": (output(max_lsb=3),)},
         {"outputs": (output(bits=16, max_lsb=900, sqnr_db=40.0),)},
         {"outputs": (output(bits=16, max_lsb=0, sqnr_db=None),)},
+        {"against_float": AgainstFloat(quantized_sqnr_db=81.0, integer_sqnr_db=57.0)},
         {"decided": 20, "decided_equal": 19},
         {"decided": 0, "decided_equal": 0},
         {"against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=33.0)},

@@ -100,6 +100,25 @@ def test_that_divergence_takes_the_least_of_all_thresholds():
     assert taken == pytest.approx(8.0 * least / 2048)
 
 
+def test_that_values_of_one_sign_have_all_levels_of_an_asymmetric_grid():
+    ends = np.linspace(-12.0, 12.0, 2049)
+    laplace = Histogram(np.rint(1e6 * np.exp(-abs(ends[1:] + ends[:-1]) / 2)), -12.0, 12.0)
+    half = Histogram(laplace.counts[1024:], 0.0, 12.0)
+
+    def least(histogram, levels):
+        sizes = ranges._sizes(histogram, 12.0)
+        limit = 0.001 * sizes.sum()
+        allowed = [last for last in range(levels, 2049, 16) if sizes[last:].sum() <= limit]
+        best = min(allowed, key=lambda last: ranges._divergence(sizes, last, levels))
+        return pytest.approx(12.0 * best / 2048)
+
+    take = METHODS_BY_ID["kl"].range
+    assert least(half, 128) != least(half, 256)
+    assert take(laplace, BYTE)[1] == least(laplace, 128)
+    assert take(half, BYTE)[1] == least(half, 256)
+    assert take(half, Scheme(-127, 127, symmetric=True))[1] == least(half, 128)
+
+
 def test_that_divergence_is_that_of_kullback_and_leibler():
     sizes = np.array([4.0, 0.0, 1.0, 3.0, 2.0, 2.0])
     # Clipped to four bins of two levels: [4, 0, 1, 7] becomes [4, 0] and [2, 2].

@@ -108,6 +108,11 @@ def test_that_integers_are_compared_in_codes():
     assert board._difference("x", [mine, mine], [mine, other]) == Difference("x", 8, 6, 255.0)
 
 
+def test_that_a_program_without_test_vectors_is_compared_with_nothing(tmp_path, outputs):
+    shutil.copy(DATA.parent / "programs" / "u55.pte", tmp_path / "net.bpte")
+    assert board._compared(BoardOutcome(report(100), tuple(outputs[0])), tmp_path) == ()
+
+
 def test_that_an_incomplete_output_is_compared_with_nothing(prints):
     found = prints([None])
     assert found.differences == ()

@@ -143,6 +143,7 @@ def test_that_a_stage_that_fails_is_in_the_result(net, played):
     assert told["error"]["code"] == "no-data"
     assert [info["code"] for info in told["error"]["all"]] == ["no-data", "again"]
     assert told["elapsed_s"] == 0.1
+    assert wb.StageReport("lower", "k", "done", 1.23456).document()["elapsed_s"] == 1.235
     assert "Out of data.; Twice." in result._repr_html_()
     with pytest.raises(wb.WorkbenchError) as caught:
         result.raise_for_errors()

@@ -100,3 +100,56 @@ def test_that_inputs_that_cannot_be_read_are_refused(content, case, tmp_path, ca
         path.write_bytes(content)
     assert main(["simulate", str(tmp_path / "net.bin"), "--inputs", str(path)]) == 2
     assert "option inputs" in capsys.readouterr().err
+
+
+def told(capsys, *arguments):
+    """Return the exit code, and the lines that a person reads."""
+    code = main(["simulate", *map(str, arguments)])
+    return code, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.usefixtures("case")
+def test_that_a_person_reads_what_was_computed_and_where_it_went(tmp_path, capsys):
+    file, out = tmp_path / "net.bin", tmp_path / "y.npz"
+    code, lines = told(capsys, file, "--inputs", tmp_path / "x.npz", "--out", out)
+    assert code == 0
+    assert lines[0].startswith(f"{file}: computed for ethos-u")
+    assert lines[1:] == [f"inputs {tmp_path / 'x.npz'}", "out0 int8 1x5x4", f"written {out}"]
+
+
+def test_that_a_person_reads_how_near_the_test_vectors_are(tmp_path, capsys):
+    program = DATA / "digits" / "digits.bpte"
+    out = tmp_path / "y.npz"
+    code, lines = told(capsys, program, "--out", out)
+    assert code == 0
+    assert lines[1] == "inputs test vectors of the program"
+    vectors = [line for line in lines if line.startswith("vector ")]
+    assert len(vectors) == 4
+    assert all("of 10 elements equal, largest difference" in line for line in vectors)
+    with np.load(out) as found:
+        assert set(found) == {f"case{number}_out0" for number in range(4)}
+
+
+@pytest.mark.usefixtures("case")
+def test_that_a_batch_is_read_by_a_person_too(tmp_path, capsys):
+    inputs, file = str(tmp_path / "x.npz"), str(tmp_path / "net.bin")
+    jobs = [{"file": file, "inputs": inputs}, {"file": 7}, {"inputs": inputs}]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    assert main(["simulate", "--batch", str(tmp_path / "jobs.json")]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.count("computed for ethos-u") == 1
+    assert "job 1" in printed.err
+    assert "job 2" in printed.err
+    assert main(["simulate", "--batch", str(tmp_path / "jobs.json"), "--json"]) == 1
+    results = json.loads(capsys.readouterr().out)["results"]
+    codes = [[info["code"] for info in result.get("infos", ())] for result in results]
+    assert codes == [[], ["batch-job-invalid"], ["batch-job-invalid"]]
+
+
+@pytest.mark.usefixtures("case")
+def test_that_outputs_that_cannot_be_written_are_refused(tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    given = [tmp_path / "net.bin", "--inputs", tmp_path / "x.npz", "--out", tmp_path / "folder"]
+    assert told(capsys, *given, "--json")[0] == 2
+    assert main(["simulate", *map(str, given), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["infos"][0]["code"] == "file-not-writable"

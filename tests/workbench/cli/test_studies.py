@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.fakes.engine import Play
+from tests.workbench.targets.test_vela_ini import MODES, SYSTEM
 from workbench.cli import main
 from workbench.errors import ErrorInfo
 from workbench.history.store import History, history_path
@@ -375,3 +376,13 @@ def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
     assert lines[5].endswith("- equal, at most 0 LSB, 0 cycles, trained: no gain")
     assert asked("matrix")[1]["net"]["total"] == 4
     assert asked("matrix", "--markdown", as_json=False)[1][0].startswith("| model |")
+
+
+def test_that_a_sweep_takes_configurations_of_another_file(asked, played, tmp_path, codes):
+    ini = tmp_path / "own.ini"
+    ini.write_text(SYSTEM + MODES)
+    assert asked("sweep", "--ini", str(ini))[0] == 0
+    options = played.commands[-1].project.target.options
+    assert (options["config_ini"], options["system_config"]) == (str(ini), "Mine")
+    assert main(["sweep", "net.qwb", "--ini", str(tmp_path / "gone.ini")]) == 2
+    assert len(codes) == 1

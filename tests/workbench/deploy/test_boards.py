@@ -170,8 +170,8 @@ def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
     ("text", "words"),
     [
         ("title =", "is not TOML"),
-        ("", "title: Field required"),
-        (SMALL.replace('source = "made up"', "", 1), "npu[0].source: Field required"),
+        ("", "title: The value is missing."),
+        (SMALL.replace('source = "made up"', "", 1), "npu[0].source: The value is missing."),
         (SMALL.replace('kind = "sram"', 'kind = "rom"'), "memory[0].kind"),
         (SMALL.replace("bytes = {ram}", "bytes = -1"), "memory[0].bytes"),
         (SMALL.replace("bytes = {ram}", "bytes = nan"), "memory[0].bytes"),

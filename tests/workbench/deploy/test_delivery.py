@@ -1,14 +1,17 @@
 """Deliverables in a folder, with the verdict on the program."""
 
+import contextlib
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.problems import refused
 from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy.delivery import deliver
-from workbench.results import Deliverable, PackageResult, save_result
+from workbench.errors import WorkbenchError
+from workbench.results import Deliverable, PackageResult, load_result, save_result
 
 PAGES = {
     "net.pte": b"program",
@@ -94,3 +97,79 @@ def test_that_note_and_manifest_say_what_was_executed_without_a_device(packaged,
     notes = [p.read_text() for p in (tmp_path / "dist").iterdir() if p.suffix in {".md", ".html"}]
     assert notes
     assert all("Executed functionally, no device: 16 samples" in note for note in notes)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_that_a_delivery_replaces_the_one_before_and_leaves_no_other_file(packaged, tmp_path):
+    out = tmp_path / "out"
+    deliver(packaged, out, DIFFERS)
+    (out / "mine.txt").write_text("kept")
+    deliver(packaged, out, RIGHT)
+    fresh = tmp_path / "fresh"
+    deliver(packaged, fresh, RIGHT)
+    assert files_of(out) == {**files_of(fresh), "mine.txt": b"kept"}
+
+
+def test_that_a_delivery_that_fails_on_the_way_leaves_the_one_before(
+    packaged, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    deliver(packaged, out, DIFFERS)
+    before, rename = files_of(out), Path.rename
+    for name in (*PAGES, "manifest.json"):
+
+        def fails(path, target, name=name):
+            if target.name == name and not path.name.endswith("-old.part"):
+                raise OSError(28, "No space left on device")
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", fails)
+        with refused("deliverables-not-copied"):
+            deliver(packaged, out, RIGHT)
+        monkeypatch.setattr(Path, "rename", rename)
+        assert files_of(out) == before
+        with contextlib.suppress(WorkbenchError):
+            monkeypatch.setattr(Path, "rename", fails)
+            deliver(packaged, tmp_path / f"new-{name}", RIGHT)
+        monkeypatch.setattr(Path, "rename", rename)
+        assert files_of(tmp_path / f"new-{name}") == {}
+
+
+def test_that_a_linked_folder_is_not_written_to(packaged, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "real")
+    with refused("deliverables-folder-linked"):
+        deliver(packaged, tmp_path / "out", RIGHT)
+    assert files_of(tmp_path / "real") == {}
+
+
+@pytest.mark.parametrize("name", [*PAGES, "manifest.json"])
+def test_that_a_damaged_result_is_not_delivered(packaged, tmp_path, name):
+    (packaged / name).write_bytes(b"other")
+    with refused("result-damaged"):
+        deliver(packaged, tmp_path / "out", RIGHT)
+    (packaged / name).unlink()
+    with refused("result-damaged"):
+        deliver(packaged, tmp_path / "out", RIGHT)
+    assert not (tmp_path / "out").exists()
+
+
+def test_that_a_file_that_leaves_the_folder_is_not_delivered(packaged, tmp_path):
+    result = load_result(PackageResult, packaged)
+    outside = result.files[0].model_copy(update={"name": "../net.pte"})
+    (tmp_path / "net.pte").write_bytes(PAGES["net.pte"])
+    save_result(result.model_copy(update={"files": (outside,)}), packaged)
+    with refused("result-damaged"):
+        deliver(packaged, tmp_path / "out", RIGHT)
+
+
+def test_that_the_manifest_holds_the_outcome_where_there_is_one(packaged, tmp_path):
+    deliver(packaged, tmp_path / "out", RIGHT, {"figures": [1]})
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["outcome"] == {
+        "figures": [1]
+    }
+    deliver(packaged, tmp_path / "out", RIGHT, {})
+    assert "outcome" not in json.loads((tmp_path / "out" / "manifest.json").read_text())

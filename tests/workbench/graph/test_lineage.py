@@ -105,6 +105,14 @@ def test_that_a_weight_is_found_by_its_user_and_its_place() -> None:
     assert lineage.counterparts("q", "dqw", "float").nodes == ("p_w",)
 
 
+def test_that_a_weight_is_found_behind_its_observer_and_both_ends_of_its_grid() -> None:
+    weight, conv = Node("w", "get_attr", "parameter"), call("conv2d", "conv2d", "stem", "conv2d")
+    steps = (Node("obs", "observer", "observer"), grid("q", "quantize"), grid("dq", "dequantize"))
+    plain = chain("float", Node("p_w", "get_attr", "parameter"), conv)
+    lineage = Lineage({"float": plain, "q": chain("q", weight, *steps, conv)})
+    assert lineage.counterparts("float", "p_w", "q").nodes == ("w", "obs", "q", "dq")
+
+
 def test_that_rows_of_a_module_with_one_operation_belong_to_it() -> None:
     rows = [("stem.conv", "Transpose"), ("stem.conv", "Conv2D"), ("", "Rescale")]
     assert attribute(rows, FLOAT) == ("conv2d", "conv2d", None)

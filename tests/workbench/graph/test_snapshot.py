@@ -55,7 +55,7 @@ def test_that_bits_and_shapes_read_as_people_write_them() -> None:
         ('{"version": 1}', "graph-damaged"),
         ('{"format": "quantization-workbench-graph", "version": 99}', "graph-version-newer"),
         ('{"format": "quantization-workbench-graph", "version": 0}', "graph-version-older"),
-        ('{"format": "other", "version": 1}', "graph-version-older"),
+        ('{"format": "other", "version": 2}', "graph-damaged"),
         ('{"format": "quantization-workbench-graph", "version": 2}', "graph-damaged"),
     ],
 )

@@ -1,5 +1,7 @@
 """The history beside a project: what it keeps, and what happens when it cannot."""
 
+import sqlite3
+
 import pytest
 
 from tests.fakes.projects import make_project
@@ -225,3 +227,63 @@ def test_that_a_rule_for_place_is_told_beside_one_for_precision(evaluated):
     off = edits.assign(plain, "module_name", "head", "cpu")
     found = difference(evaluated(plain, "evaluate"), evaluated(off, "evaluate"))
     assert [(c.what, c.after) for c in found.rules] == [("head, off the NPU", "on")]
+
+
+def test_that_a_history_that_breaks_while_it_is_used_keeps_its_runs(evaluated, project_file):
+    path = history_path(project_file)
+    history = History(path)
+    history.record(evaluated(make_project(), "evaluate"))
+    # Another program locks the file for good.
+    other = sqlite3.connect(path, isolation_level=None)
+    history._rows.execute("PRAGMA busy_timeout = 0")
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        wide = evaluated(edits.assign(make_project(), "global", "", "a16w8"), "evaluate")
+        assert history.record(wide).number >= 1
+        assert history.problem is not None
+        assert wide.key in {run.key for run in history.runs()}
+    finally:
+        other.close()
+    assert [run.number for run in History(path).runs()] == [1]
+
+
+def test_that_rows_of_another_version_are_left_out_and_told_of(evaluated, project_file):
+    path = history_path(project_file)
+    history = History(path)
+    for config in ("a8w8", "a16w8"):
+        history.record(evaluated(edits.assign(make_project(), "global", "", config), "evaluate"))
+    history.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE runs SET run = '{}' WHERE number = 1")
+    again = History(path)
+    assert [run.number for run in again.runs()] == [2]
+    assert again.problem.code == "history-runs-unsupported"
+    again.runs()
+    assert again.problem.code == "history-runs-unsupported"
+    # A row that nothing can read gives way to the run of the same configuration.
+    first = evaluated(edits.assign(make_project(), "global", "", "a8w8"), "evaluate")
+    assert again.record(first).number == 1
+    assert [run.number for run in again.runs()] == [1, 2]
+
+
+def test_that_a_history_of_a_newer_program_is_left_alone(evaluated, project_file):
+    path = history_path(project_file)
+    History(path).close()
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA user_version = 999")
+    history = History(path)
+    assert history.problem is not None
+    history.record(evaluated(make_project(), "evaluate"))
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+
+
+def test_that_the_numbers_of_runs_that_there_are_stand_in_the_hint(evaluated):
+    history = History()
+    with refused("run-unknown") as none:
+        history.run(1)
+    assert "none" in none.value.infos[0].hint
+    history.record(evaluated(make_project(), "evaluate"))
+    with refused("run-unknown") as some:
+        history.run(2)
+    assert "1 to 1" in some.value.infos[0].hint

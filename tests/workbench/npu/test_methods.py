@@ -51,6 +51,19 @@ def test_that_a_jump_is_taken_where_its_condition_is_false(condition, chosen):
     assert ran(program(values, calls), np.array(condition)) == [chosen]
 
 
+def test_that_a_loop_may_go_back_to_the_first_instruction():
+    values = [tensor(1, dtype="bool"), tensor(), number(True, "bool"), number(False, "bool"),
+              number(7)]  # fmt: skip
+    calls = [
+        Call("jump", 2, (0,)),
+        Call("jump", 4, (3,)),
+        Call("move", values=(2, 0)),
+        Call("jump", 0, (3,)),
+        Call("move", values=(4, 1)),
+    ]
+    assert ran(program(values, calls), np.array([False])) == [7]
+
+
 def test_that_a_loop_without_an_end_and_a_jump_before_the_start_are_refused():
     values = [tensor(1), tensor(1), number(False, "bool")]
     turn = np.zeros(1, np.float32)

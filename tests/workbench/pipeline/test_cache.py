@@ -4,7 +4,7 @@ import time
 import pytest
 
 from tests.problems import refused
-from workbench.pipeline.cache import Cache
+from workbench.pipeline.cache import Cache, default_root
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
@@ -107,3 +107,71 @@ def test_that_a_full_disk_is_one_clear_sentence(tmp_path):
     with refused("cache-not-writable"):
         write()
     assert not cache.has(KEY)
+
+
+def test_that_a_result_is_whole_only_with_a_readable_list_and_every_file(tmp_path):
+    cache = Cache(tmp_path)
+    assert not cache.has(KEY)
+    for spoil in (
+        lambda folder: (folder / "result.json").unlink(),
+        lambda folder: (folder / "result.json").write_text("x" * 99),
+        lambda folder: (folder / "entry.json").write_text("{"),
+    ):
+        fill(cache, KEY)
+        assert cache.has(KEY)
+        spoil(cache.folder(KEY))
+        assert not cache.has(KEY)
+        assert not cache.verify(KEY)
+        assert not cache.folder(KEY).exists()
+
+
+def test_that_a_damaged_result_is_written_again(tmp_path):
+    cache = Cache(tmp_path)
+    fill(cache, KEY)
+    (cache.folder(KEY) / "result.json").write_text("short")
+    fill(cache, KEY)
+    assert (cache.folder(KEY) / "result.json").read_text() == "x" * 100
+
+
+def test_that_folders_of_writers_that_were_interrupted_go_after_a_day(tmp_path):
+    cache = Cache(tmp_path)
+    old, fresh = tmp_path / "partial" / "old", tmp_path / "partial" / "fresh"
+    for folder, age in ((old, 86_500), (fresh, 86_300)):
+        folder.mkdir(parents=True)
+        os.utime(folder, (time.time() - age,) * 2)
+    cache.prune()
+    assert (old.exists(), fresh.exists()) == (False, True)
+
+
+def test_that_pruning_tells_how_much_is_left(tmp_path):
+    cache = Cache(tmp_path, limit_bytes=1 << 20)
+    fill(cache, KEY)
+    fill(cache, OTHER)
+    size = sum(f.stat().st_size for k in (KEY, OTHER) for f in cache.folder(k).iterdir())
+    assert cache.prune() == size
+    assert Cache(tmp_path, limit_bytes=size).prune() == size
+    assert Cache(tmp_path, limit_bytes=size - 1).prune() == size // 2
+
+
+def test_that_the_folder_of_the_cache_is_the_one_that_is_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "own"))
+    assert default_root() == tmp_path / "own"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", "near")
+    assert default_root() == tmp_path / "near"
+    monkeypatch.delenv("QUANTIZATION_WORKBENCH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert default_root() == tmp_path / "user" / "quantization-workbench"
+
+
+def test_that_an_error_of_another_disk_is_not_told_as_one_of_the_cache(tmp_path):
+    cache = Cache(tmp_path / "cache")
+
+    def reads(path):
+        with cache.writing(KEY) as out:
+            (out / path).read_bytes() if path else (tmp_path / "data.npz").read_bytes()
+
+    with pytest.raises(FileNotFoundError):
+        reads("")
+    with refused("cache-not-writable"):
+        reads("gone")

@@ -1,6 +1,8 @@
+import importlib.metadata
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.workbench.project.builders import make_project, rule
@@ -8,8 +10,8 @@ from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
-from workbench.pipeline.plan import plan, reading_of
-from workbench.pipeline.stages import STAGES, optional_stages
+from workbench.pipeline.plan import plan, reading_of, tool_version, tool_versions
+from workbench.pipeline.stages import STAGES, optional_stages, stages_until
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation, ModelSource, TargetChoice
 
@@ -246,3 +248,52 @@ def test_that_training_starts_from_the_project_without_its_trained_weights(rich)
     assert start(edits.set_improver(project, "bias", on=True)) != start(project)
     touch(rich / "teach.py")
     assert start(taught)["function"]["files"][0][1] == Digests().of(rich / "teach.py")
+
+
+def run_key(project, folder):
+    return keys(project, folder)["run"]
+
+
+def test_that_the_board_and_its_firmware_decide_what_is_simulated(folder, tmp_path):
+    from workbench.deploy.simulators.discovery import BoardLink, MachineSettings, save_settings
+
+    project = make_project()
+    functional = keys(project, folder)
+    elf = tmp_path / "net.elf"
+    link = BoardLink(port="/dev/ttyACM0", elf=str(tmp_path / "{name}.elf"), simulate=True)
+    save_settings(MachineSettings(board=link.model_copy(update={"simulate": False})))
+    assert run_key(project, folder) == functional["run"]
+    save_settings(MachineSettings(board=link))
+    without = keys(edits.rename(project, "net"), folder)
+    assert changed(functional, without) >= {"run"}
+    elf.write_bytes(b"first")
+    first = run_key(edits.rename(project, "net"), folder)
+    elf.write_bytes(b"second, longer")
+    assert len({without["run"], first, run_key(edits.rename(project, "net"), folder)}) == 3
+    save_settings(MachineSettings(board=link.model_copy(update={"elf": ""})))
+    assert run_key(project, folder) != functional["run"]
+
+
+def test_that_a_file_that_went_has_changed(folder):
+    planned = plan(make_project(), folder, Cache(folder / "cache"))
+    (fact,) = [f for f in planned.files if f.path.endswith("layers.py")]
+    assert fact.is_unchanged
+    (folder / "layers.py").unlink()
+    assert not fact.is_unchanged
+
+
+def test_that_a_project_for_an_unknown_device_has_every_stage(folder):
+    project = edits.set_target(make_project(), TargetChoice(id="ethos-u1-1"))
+    assert set(keys(project, folder)) == {stage.id for stage in STAGES}
+
+
+def test_that_stages_up_to_one_are_in_order():
+    assert stages_until("import_model") == ["import_model"]
+    assert stages_until("prepare") == ["import_model", "export", "prepare"]
+    assert stages_until(STAGES[-1].id) == [stage.id for stage in STAGES]
+
+
+def test_that_a_version_is_that_of_the_installed_package():
+    assert tool_version("numpy") == np.__version__
+    assert tool_version("no-such-package-anywhere") == "none"
+    assert tool_versions()["torch"] == importlib.metadata.version("torch")

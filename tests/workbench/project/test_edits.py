@@ -98,6 +98,7 @@ def test_that_methods_stand_from_general_to_specific_one_for_each_place():
         ("relu", "mse"),
     ]  # fmt: skip
     freed = edits.free_ranges(project, ["relu"])
+    assert freed.range_methods == project.range_methods[:-1]
     assert edits.drop_methods(freed, freed.range_methods) == make_project()
 
 

@@ -216,3 +216,54 @@ def test_that_an_edit_is_written_and_returned(tmp_path):
     changed = store.edit(path, lambda project: project.model_copy(update={"notes": "new"}))
     assert changed.notes == "new"
     assert store.load(path) == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"version": ' + "1" * 5000 + "}", "project-json-broken"),
+        ('{"version": 9,\n "name": }', "project-json-broken"),
+        ('[{"version": 9}]', "project-not-object"),
+    ],
+)
+def test_that_what_is_no_project_is_refused(text, code):
+    with refused(code):
+        store.parse(text.encode(), "x")
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "end\udfff"])
+def test_that_text_that_nothing_can_write_is_refused_wherever_it_stands(text):
+    raw = json.loads(store.dump(make_project()))
+    for odd in ({"notes": text}, {"plugins": ["a.py", text]}, {"target": {text: 1}}):
+        with refused("project-text-invalid"):
+            store.parse(json.dumps({**raw, **odd}).encode(), "x")
+
+
+def test_that_an_option_takes_one_value():
+    raw = json.loads(store.dump(make_project()))
+    raw["target"]["options"] = {"optimise": ["Size"], "system_config": {}}
+    with refused("target-option-invalid", "target-option-invalid") as error:
+        store.parse(json.dumps(raw).encode(), "x")
+    places = [info.where.id for info in error.value.infos]
+    assert places == ["target.options.optimise", "target.options.system_config"]
+
+
+def test_that_a_file_that_cannot_be_read_is_told_apart_from_one_that_is_not_there(
+    tmp_path, monkeypatch
+):
+    with refused("project-unreadable"):
+        store.load(tmp_path / "a\0b.qwb")
+
+    def locked(*_):
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.qwb").write_text("{}")
+    monkeypatch.setattr(store, "read_limited", locked)
+    with refused("project-unreadable"):
+        store.load(tmp_path / "a.qwb")
+
+
+def test_that_a_project_needs_its_folder(tmp_path):
+    with refused("folder-missing"):
+        store.require_folder(tmp_path / "no" / "a.qwb")
+    store.require_folder(tmp_path / "a.qwb")

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.errors import TrustRequiredError
 from workbench.project import project_code
@@ -206,3 +207,12 @@ def test_that_a_folder_with_too_many_files_contributes_what_its_code_imports(
         (folder / f"m{number}.py").write_text("")
     code = read_code(make_project(), folder)
     assert sorted(code.folders[0].files) == ["layers.py", "model.py"]
+
+
+def test_that_a_list_that_cannot_be_read_means_no_trust_and_one_that_cannot_be_written_is_told(
+    folder, store, tmp_path
+):
+    (tmp_path / "config").write_text("a file where the folder should be")
+    assert store.granted() == {}
+    with refused("trust-not-saved"):
+        store.grant(read_code(make_project(), folder), "net")

@@ -50,6 +50,8 @@ NO_VERIFY = "Run Verify to compare the compiled program with the quantized model
 Key = tuple[Path, bool]
 _SQNR = 1
 _WIDE_PX = 820
+# The bars may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
+_LOWEST_BARS_PX = 90
 
 
 class AccuracyPanel(ResultPanel):
@@ -132,6 +134,7 @@ class AccuracyPanel(ResultPanel):
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
+        self.bars.setMinimumHeight(_LOWEST_BARS_PX)
         self.bars.bars_chosen.connect(self._on_bars_chosen)
         self.worst_first = QCheckBox("Worst first", content)
         self.worst_first.clicked.connect(self._on_worst_first)

@@ -91,6 +91,9 @@ def _numbers_file(event: QDropEvent) -> Path | None:
     return path if path.suffix.lower() in SUFFIXES else None
 
 
+_PICTURES = {".svg": "SVG images (*.svg)", ".png": "PNG images (*.png)"}
+
+
 def ask_picture_file(
     view: GraphView, folder: Path, name: str, failed: Callable[[WorkbenchError], object]
 ) -> None:
@@ -99,7 +102,8 @@ def ask_picture_file(
     def save(chosen: str) -> None:
         save_picture(view, Path(chosen), failed)
 
-    ask_to_save(view, "Save image", save, name, start=folder)
+    filters = [_PICTURES[Path(name).suffix]]
+    ask_to_save(view, "Save image", save, name, filters=filters, start=folder)
 
 
 def save_picture(view: GraphView, path: Path, failed: Callable[[WorkbenchError], object]) -> None:

@@ -9,6 +9,7 @@ from PySide6.QtCore import (
     QObject,
     QPointF,
     QRectF,
+    QSize,
     QSizeF,
     QTimer,
     QVariantAnimation,
@@ -225,6 +226,12 @@ class GraphSurface(QObject):
         """Return the camera of a scale that is centred on a rectangle, beside the minimap."""
         return Camera(scale).centred(rect, self._room(self._strip_at(scale)))
 
+    def keep_middle(self, former: QSize) -> None:
+        """Keep the horizontal middle of the drawing after the widget had another size."""
+        before = _beside(self.strip, QSizeF(former))
+        self.share_room()
+        self.look(self.camera.panned((self.size().width() - before.width()) / 2, 0.0))
+
     def share_room(self) -> None:
         """Give the minimap a strip of the widget, or the drawing all of it."""
         strip = self._strip_at(self.camera.scale)
@@ -260,12 +267,7 @@ class GraphSurface(QObject):
 
     def _room(self, strip: QRectF) -> QSizeF:
         """Return the size of the drawing beside a strip."""
-        whole = self._whole()
-        if strip.isEmpty():
-            return whole
-        if strip.x() == 0:
-            return QSizeF(whole.width(), strip.y())
-        return QSizeF(strip.x(), whole.height())
+        return _beside(strip, self._whole())
 
     def _remark(self) -> None:
         self.marks.changed()
@@ -276,3 +278,12 @@ class GraphSurface(QObject):
         if value >= 1.0:
             self._origins = {}
         self.update()
+
+
+def _beside(strip: QRectF, whole: QSizeF) -> QSizeF:
+    """Return the size of the drawing beside a strip of a widget."""
+    if strip.isEmpty():
+        return whole
+    if strip.x() == 0:
+        return QSizeF(whole.width(), strip.y())
+    return QSizeF(strip.x(), whole.height())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QHelpEvent,
@@ -220,6 +220,7 @@ class GraphView(QWidget):
         self._dragged_from: QPoint | None = None
         self._on_map = False
         self._is_brushing = False
+        self._laid_out = QSize()
         self._band = QRubberBand(QRubberBand.Shape.Rectangle, self)
         self.zoom_buttons = ZoomButtons(self)
         self.zoom_buttons.zoomed.connect(self._zoom_middle)
@@ -241,9 +242,10 @@ class GraphView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the horizontal middle of the view, so that a pane beside it hides nothing."""
         super().resizeEvent(event)
-        if event.oldSize().isValid():
-            change = (self.width() - event.oldSize().width()) / 2
-            self.surface.look(self.surface.camera.panned(change, 0.0))
+        # The event does not know the former size of a widget that was hidden.
+        if not self._laid_out.isEmpty():
+            self.surface.keep_middle(self._laid_out)
+        self._laid_out = self.size()
         self.surface.share_room()
         self._place_buttons()
         self.update()

@@ -133,7 +133,7 @@ class JobsPanel(Panel):
     def _chosen(self) -> Job | None:
         rows = self.table.selectionModel().selectedRows()
         if rows:
-            return self.context.jobs.job_at(rows[0].row())
+            return self.context.jobs.row_at(rows[0].row())
         running = self.context.runner.running
         return running[0] if len(running) == 1 else None
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
-# A narrower column tells nothing.
+# A narrower column shows too few letters.
 _NARROWEST_TYPE_PX = 48
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 

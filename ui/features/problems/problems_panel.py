@@ -83,17 +83,17 @@ class ProblemsPanel(Panel):
 
     def _on_row_clicked(self, index: AnyIndex) -> None:
         """Show the place of a problem. A setting opens a dialog, which takes a double-click."""
-        problem = self.context.problems.problem_at(index.row())
+        problem = self.context.problems.row_at(index.row())
         if problem is not None and problem.where is not None and problem.where.kind != "option":
             self._on_row_chosen(index)
 
     def _on_row_chosen(self, index: AnyIndex) -> None:
-        problem = self.context.problems.problem_at(index.row())
+        problem = self.context.problems.row_at(index.row())
         if problem is not None and problem.where is not None:
             self.context.notices.place_asked.emit(problem.where)
 
     def _on_copy(self) -> None:
-        problem = self.context.problems.problem_at(self.table.currentIndex().row())
+        problem = self.context.problems.row_at(self.table.currentIndex().row())
         if problem is not None:
             parts = (problem.message, problem.hint, str(problem.where or ""), problem.details)
             QGuiApplication.clipboard().setText("\n".join(part for part in parts if part))

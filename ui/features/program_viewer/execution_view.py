@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
-    QFileDialog,
     QHBoxLayout,
     QPlainTextEdit,
     QPushButton,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 from ui.shared.counter_table import DELEGATE, MODULE, CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count
+from ui.shared.file_dialogs import ask_to_open
 from ui.shared.labels import Label, literal
 from ui.shared.theme import Theme
 from ui.state.background import Background
@@ -176,12 +176,8 @@ class ExecutionView(QWidget):
         layout.addWidget(split, 1)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "Inputs", str(self._path.parent if self._path else Path.home()))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilter("Arrays (*.npz)")
-        dialog.fileSelected.connect(self.take_inputs)
-        dialog.open()
+        start = self._path.parent if self._path else None
+        ask_to_open(self, "Inputs", self.take_inputs, start=start, filters=["Arrays (*.npz)"])
 
     def _on_done(self, topic: str, value: object) -> None:
         if topic == _TOPIC:

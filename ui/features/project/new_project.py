@@ -25,7 +25,7 @@ from ui.features.project.draft import Draft, build, callables_of
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
-from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
+from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
 from workbench.deploy import boards
 from workbench.deploy.boards import load
@@ -148,7 +148,7 @@ class NewProjectDialog(QDialog):
         self.preset.setAccessibleName("Initial precision")
         self.board = BoardBox(self)
         self.board.chosen.connect(self._on_board_chosen)
-        self.target = TargetForm(self, compact=True)
+        self.target = TargetForm(self, only=())
         for path in (self.model, self.weights, self.data, self.evaluation, self.labels,
                      self.tokenizer):  # fmt: skip
             path.edited.connect(self._on_edited)
@@ -226,6 +226,7 @@ class NewProjectDialog(QDialog):
 
     def _show_advanced(self, on: bool) -> None:
         self._more.setVisible(on)
+        self.target.show_options(BAR_OPTIONS if on else ())
 
     def _build_bottom(self) -> None:
         self.problems = Label(self)

@@ -62,6 +62,7 @@ class _Lane(Chart):
 
     def __init__(self, name: str, left: str, parent: QWidget | None = None) -> None:
         super().__init__(name, "", left, parent)
+        self.count_along_x()
         self.series, self.scale = RangeSeries(), LINEAR
         self.mine = np.zeros(0, np.intp)
         self._wide: list[tuple[str, Any]] = []

@@ -23,6 +23,7 @@ class CoveragePlot(Chart):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Range by sample", "samples", "value", parent)
+        self.count_along_x()
         self.view_of = SampleView()
         self._lines = [pg.PlotCurveItem() for _ in range(2)]
         self._dots = pg.ScatterPlotItem(size=_DOT_PX, pen=None, pxMode=True)

@@ -33,6 +33,7 @@ class CallPlot(Chart):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Range by call", "calls, sorted by scale", "value", parent)
+        self.count_along_x()
         self._bars = pg.BarGraphItem(x=[], y0=[], y1=[], width=_WIDTH)
         self.plot.addItem(self._bars, ignoreBounds=True)
         self.order = np.empty(0, np.intp)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, 
 from ui.shared.figure_table import FigureView
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
-from ui.shared.run_table import SIMULATED, ChangeTableModel, RunRow, RunTableModel, describe_run
+from ui.shared.run_table import RUN_COLUMNS, ChangeTableModel, RunRow, RunTableModel, describe_run
 from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
@@ -134,9 +134,8 @@ class RunsPanel(Panel):
             self._runs = runs
             best = front_of(runs)
             self.model.set_rows(RunRow(run, run.number in best) for run in runs)
-            is_simulated = any(run.simulated is not None for run in runs)
-            for column in SIMULATED:
-                self.table.setColumnHidden(column, not is_simulated)
+            for column in range(len(RUN_COLUMNS)):
+                self.table.setColumnHidden(column, not self.model.has_figures(column))
             self._show_dots(best)
             places = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in places], reveal=False)

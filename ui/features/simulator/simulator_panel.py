@@ -54,7 +54,7 @@ from workbench.deploy.simulators.runner_build import known_checkouts
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.project.model import Project
-from workbench.results import SimulationResult
+from workbench.results import SimulationResult, VerifyResult
 from workbench.targets import target_of
 
 
@@ -257,7 +257,7 @@ class SimulatorPanel(ResultPanel):
             return
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
-        text = simulation_text(shown.value)
+        text = simulation_text(shown.value, self.context.load(VerifyResult, "verify"))
         if shown.value.kind != "functional":
             self._show_printed(shown.folder / LOG_FILE)
             text += f"\nFull output: {shown.folder / LOG_FILE}"
@@ -272,11 +272,13 @@ class SimulatorPanel(ResultPanel):
         self._shown_log = log
         self._printed.open(log)
         self.log.setModel(self._printed)
+        self._show_log_if_any()
 
     def _show_live(self) -> None:
         self._shown_log = None
         self.log.setModel(self._live)
         self._printed.close()
+        self._show_log_if_any()
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has("run") or selected.origin == self.panel_id:
@@ -311,7 +313,15 @@ class SimulatorPanel(ResultPanel):
         self.log.setFont(font)
         self.log.setItemDelegate(LineDelegate(lambda: self.context.theme, Role.LEVEL, self.log))
         self._live.rowsInserted.connect(self.log.scrollToBottom)
+        for model in (self._live, self._printed):
+            for changed in (model.modelReset, model.rowsInserted, model.rowsRemoved):
+                changed.connect(self._show_log_if_any)
+        self._show_log_if_any()
         return self.log
+
+    def _show_log_if_any(self) -> None:
+        """Hide the output of simulations that have none: those without a device."""
+        self.log.setVisible(self.log.model().rowCount() > 0)
 
     def _show_machine(self) -> None:
         project = self.context.document.project

@@ -66,6 +66,7 @@ class EpochPlot(Chart):
         is_log: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name, "epoch", left, parent)
+        self.count_along_x()
         self._has_decades = is_log
         self.values = np.zeros(0)
         self.best = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
@@ -25,11 +25,18 @@ _MAX_SHOWN_BYTES = 1 << 20
 
 
 def question_text(code: Code) -> str:
-    """Return what is asked about: reasons, places and the number of files."""
-    reasons = "\n".join(f"\u2022 {use.why}" for use in code.uses)
-    places = "\n".join(code.places)
+    """Return what is asked about: why code runs, and the places and the number of its files."""
+    reasons = list(dict.fromkeys(use.why for use in code.uses))
     count = len(code.files)
-    return f"{reasons}\n{places}\n{count} file{'' if count == 1 else 's'}"
+    files = f"{count} file{'' if count == 1 else 's'}"
+    return f"{_listed('Reason', reasons)}\n{_listed(f'Code ({files})', list(code.places))}"
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    """Return a title with one line after it, or with several below it."""
+    if len(lines) == 1:
+        return f"{title}: {lines[0]}"
+    return "\n".join([f"{title}:", *(f"\u2022 {line}" for line in lines)])
 
 
 class TrustDialog(QDialog):

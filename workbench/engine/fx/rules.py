@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class GraphRules:
     """The project's rules and their results: the deciding rule of a node, and the quantizing one.
 
-    ``told`` explains why a matched node is not quantized, or notes about a quantized one;
+    ``told`` holds the reason why a matched node is not quantized, or notes on a quantized one;
     ``kept_off`` are the nodes that rules keep off the device.
     """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workbench.engine.data import Sample
 
 # Number of listed steps; all steps count.
-TOLD_STEPS = 1024
+LISTED_STEPS = 1024
 
 
 @dataclass
@@ -39,7 +39,7 @@ class TextTally:
     spell: Callable[[int], str]
     tokens: int = 0
     sequences: int = 0
-    told: list[TokenStep] = field(default_factory=list)
+    steps: list[TokenStep] = field(default_factory=list)
     _floating: _Side = field(default_factory=_Side)
     _quantized: _Side = field(default_factory=_Side)
     _integer: _Side | None = None
@@ -69,8 +69,8 @@ class TextTally:
             divergences.append(divergence)
         self.tokens += 1
         self.sequences += sample.begins
-        if len(self.told) < TOLD_STEPS:
-            self.told.append(TokenStep(
+        if len(self.steps) < LISTED_STEPS:
+            self.steps.append(TokenStep(
                 sample=sample.index, token=self.spell(int(sample.inputs[0].reshape(-1)[0])),
                 follows=self.spell(follows), chance_float=chances[0],
                 chance_quantized=chances[1], kl_quantized=divergences[0],
@@ -92,7 +92,7 @@ class TextTally:
             perplexity_integer=self._perplexity(integer) if integer else None,
             kl_integer=integer.divergence / self.tokens if integer else None,
             worst_integer=integer.worst if integer else None,
-            steps=tuple(self.told),
+            steps=tuple(self.steps),
         )  # fmt: skip
 
     def _chance(self, side: _Side, logs: torch.Tensor, follows: int) -> float:

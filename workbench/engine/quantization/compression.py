@@ -210,7 +210,7 @@ def _passed_on(
 
 def _example(node: fx.Node) -> torch.Tensor:
     value = node.meta["val"]
-    # A pool that tells the places of its maxima too has them behind the values.
+    # A pool that also returns the indices of its maxima has them as its second output.
     value = value[0] if isinstance(value, tuple | list) else value
     assert isinstance(value, torch.Tensor)
     return value

@@ -93,12 +93,28 @@ def collect(
     return rows, arrays | witnesses.arrays([row.id for row in rows])
 
 
+def _in_order(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the nodes in execution order; constants and their observers before their first use.
+
+    Some passes of the quantizer leave all weights at the start of the graph.
+    """
+    places = {node: place for place, node in enumerate(graph.nodes)}
+
+    def place(node: torch.fx.Node) -> int:
+        source = node.args[0] if node.op == "call_module" and node.args else node
+        is_constant = isinstance(source, torch.fx.Node) and source.op == "get_attr"
+        uses = [places[user] for user in node.users] if is_constant else []
+        return min(uses, default=places[node])
+
+    return sorted(graph.nodes, key=place)
+
+
 def _calls(
     module: torch.fx.GraphModule, prefix: str = "", inside: str = ""
 ) -> Iterator[tuple[torch.fx.Node, str, Any, str]]:
     """Yield each call of an observer: its name, the observer, and the prefix of its nodes."""
     below = {id(graph): name for name, graph in branches_of(module)}
-    for node in module.graph.nodes:
+    for node in _in_order(module.graph):
         if node.op == "call_module":
             child = module.get_submodule(str(node.target))
             if _keeps_range(child):

@@ -1,9 +1,9 @@
-"""Which node of the float program each node was made of, where ExecuTorch's passes forget it.
+"""Tracks the node of the float program from which each decomposed node comes.
 
-Before it annotates, the quantizer takes operators apart, and what comes of them has other names: a
-rule for ``softmax`` would speak of no node any more, one for a norm's module not of its mean, and
-nobody could tell whose ``bmm`` this is.
-This file stands on torch and ExecuTorch alone, because a generated script carries it along.
+Before it annotates, the quantizer decomposes operators into nodes with other names. Without this
+record a rule for ``softmax`` would match no node, one for a norm's module would miss its mean, and
+a ``bmm`` would have no module.
+This file imports torch and ExecuTorch only, because generated scripts contain it.
 Source: ExecuTorch 1.5.1, ``backends/arm/_passes``: ``GetDecompositionPass`` (matmul, attention,
 einsum) notes nothing at the nodes it makes, norms not at all of theirs, the others what was noted
 before.
@@ -52,7 +52,7 @@ class MadeOf(NodeFinder):
                 yield node
 
     def __repr__(self) -> str:
-        """Return what is found, as the quantizer's report tells it."""
+        """Return the findings in the form of the quantizer's report."""
         return f"MadeOf({', '.join((*self._names, *self._operators))})"
 
 
@@ -71,7 +71,7 @@ class OfClass(NodeFinder):
                 yield node
 
     def __repr__(self) -> str:
-        """Return what is found, as the quantizer's report tells it."""
+        """Return the findings in the form of the quantizer's report."""
         return f"OfClass({self._name})"
 
 

@@ -237,7 +237,7 @@ def _packet(node: fx.Node) -> Any:
 
 
 def _guard_zero_signs(graph: fx.Graph) -> None:
-    """Make zeros positive where their sign can be told: in outputs and in, say, divisions."""
+    """Make zeros positive where their sign has an effect: in outputs and in divisions."""
     for node in graph.nodes:
         careless = node.target is requantized or _packet(node) in _IGNORE_ZERO_SIGN
         if node.op in ("placeholder", "get_attr") or careless:

@@ -348,7 +348,7 @@ class _Memory:
             return
         inner = self._torch._from_functional_tensor(outcome.elem)
         nodes = [self._proxy(tensor, tracer).node for tensor in call.tensors]
-        # With the same tensor twice, a position would not tell which of them is meant.
+        # With the same tensor twice, a position would be ambiguous.
         if self._proxy(inner, tracer).node is not node or len(set(nodes)) < len(nodes):
             return
         numbers = {one: _Tensor(number) for number, one in enumerate(nodes)}

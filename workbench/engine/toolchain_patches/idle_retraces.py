@@ -8,7 +8,7 @@ itself. It is certain of that if:
 
 - The graph is as the last retrace left it: no node, argument or value was exchanged since.
 - The graph has plain operators only: no control flow, no delegates, no symbolic sizes.
-- The pass overrides no hook of the retrace, or its row in ``ROWS`` tells from the nodes that
+- The pass overrides no hook of the retrace, or its row in ``ROWS`` finds from the nodes that
   none is changed. A row is pinned to the source of its pass.
 
 What differs: the history of a node (``from_node``) has no entries for skipped retraces.
@@ -230,7 +230,7 @@ def _is_idle(graph_pass: Any, graph: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """How a pass with a ``call_operator`` of its own tells that it leaves a node as it is.
+    """How a pass with a ``call_operator`` of its own leaves a node as it is.
 
     Attributes:
         pin: The digest of the source of the pass.

@@ -1,4 +1,4 @@
-"""What an observer will have seen is told by what feeds it: the keys of calibration statistics.
+"""Keys of calibration statistics, made from everything that feeds an observer.
 
 An observer's statistics follow from the data and from the float sub-graphs before it, so they are
 kept under the Merkle hashes of those sub-graphs: operator, arguments, content of constants;
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 State = dict[str, torch.Tensor]
 
-# What is kept depends on these of their settings, and on nothing else they are told.
+# The statistics depend on these settings of the observers, and on no others.
 _KINDS: dict[type, tuple[str, tuple[str, ...]]] = {
     HistogramObserver: ("histogram", ("bins", "upsample_rate")),
     PercentileObserver: ("histogram", ("bins", "upsample_rate")),
@@ -45,7 +45,7 @@ _FIELDS = ("histogram", "min_val", "max_val")
 
 
 class _UnknownError(Exception):
-    """A graph holds something whose value cannot be told from its arguments."""
+    """A graph has a node whose value does not follow from its arguments."""
 
 
 def statistics_keys(prepared: fx.GraphModule) -> dict[str, str] | None:

@@ -18,6 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.errors import ErrorInfo, Place
+from workbench.graph.labels import operator_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -44,7 +45,7 @@ _READING_TWICE = ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_n
 def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
     """Yield a problem for branches and loops, if there are any."""
     for node in graph.nodes:
-        if node.kind == "call" and _name(node.op) in _CONTROL_FLOW:
+        if node.kind == "call" and operator_name(node.op) in _CONTROL_FLOW:
             yield ErrorInfo(
                 message=f"{node.id}: branches and loops run only on Ethos-U85.",
                 hint="Choose an Ethos-U85, or rewrite the model without them.",
@@ -91,7 +92,7 @@ def operator_refusals(
         refused: The operators and texts.
     """
     for node in graph.nodes:
-        if node.id in nodes and _name(node.op) in refused.operators:
+        if node.id in nodes and operator_name(node.op) in refused.operators:
             yield ErrorInfo(
                 message=refused.message.format(node.id),
                 hint=refused.hint.format(node.id),
@@ -126,7 +127,7 @@ def convolutions_read_often(
         graph: The exported float program.
         wide: The nodes that get 16-bit activations and may run on the NPU.
     """
-    names = {node.id: _name(node.op) for node in graph.nodes}
+    names = {node.id: operator_name(node.op) for node in graph.nodes}
     readers: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
         if edge.target not in readers[edge.source]:
@@ -170,7 +171,7 @@ def values_read_again(
     Both products run on the CPU with NPU work in between. The shared value would pass through the
     NPU unchanged, for which TOSA has no operator.
     """
-    names = {node.id: _name(node.op) for node in graph.nodes}
+    names = {node.id: operator_name(node.op) for node in graph.nodes}
     given: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
         given[edge.target].append(edge.source)
@@ -201,9 +202,3 @@ def _is_behind(value: str, before: str, given: Mapping[str, list[str]]) -> bool:
             seen.add(node)
             left += given.get(node, [])
     return False
-
-
-def _name(op: str) -> str:
-    """Return the name of an operator, e.g. ``add`` of ``aten.add.Tensor``."""
-    parts = op.split(".")
-    return parts[1] if len(parts) > 1 else op

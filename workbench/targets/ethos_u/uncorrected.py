@@ -1,6 +1,6 @@
 """Wrong or rejected programs, predicted from the float graph where a correction is switched off.
 
-Each forecast is the fault of one row of ``corrections``. It is told from operators and the order in
+Each forecast is the fault of one row of ``corrections``. It follows from operators and the order in
 which they read each other, so that it also names a few programs that Vela happens to compile
 rightly; *verify* decides. Source: the smallest programs of ``resources/guide/reference/
 compiler-faults.md`` and ``corrections.md``, compiled with ExecuTorch 1.5.1 and Vela 5.1.0.

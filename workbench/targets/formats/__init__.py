@@ -11,23 +11,22 @@ from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
-from workbench.targets.base import OptionSpec, Variant
+from workbench.targets.base import Emulated, OptionSpec, Variant
 from workbench.targets.formats.parameters import PREFIXES, ROLES, impossible, read
 from workbench.targets.formats.schemes import spec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pydantic import JsonValue
 
-    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.configs import AnyConfig, Config
 
 EMULATED = "emulated, not deployable here"
 
 
-class Formats:
+class Formats(Emulated):
     """The row of the target table for emulated number formats."""
 
     id: TargetId = "formats"
@@ -37,7 +36,6 @@ class Formats:
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
     )  # fmt: skip
     toolchain: str = "workbench.engine.targets.formats"
-    estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
     first_config: PresetId = "integer-8"
@@ -54,11 +52,6 @@ class Formats:
         """Return the choice without options of other targets."""
         del folder
         return TargetChoice(id=choice.id)
-
-    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return no files."""
-        del choice, folder
-        return {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
         """Return the target's id, the only dependency of the stages."""
@@ -87,24 +80,6 @@ class Formats:
         """Return nothing: unsupported operands are rejected at run time."""
         del choice, config, operators
         return []
-
-    def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str], integer: Collection[str] = (),
-    ) -> list[ErrorInfo]:  # fmt: skip
-        """Return nothing: no compiler rejects programs here."""
-        del choice, graph, wide, narrow, integer
-        return []
-
-    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
-        """Return the origin of the numbers."""
-        del choice, folder
-        return {"Numbers": EMULATED}
-
-    def macs_per_cycle(self, variant: str) -> int:
-        """Return 0: there is no device."""
-        del variant
-        return 0
 
 
 def _format_refusal(config: FormatConfig) -> str:

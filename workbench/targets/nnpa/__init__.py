@@ -9,23 +9,22 @@ from workbench.errors import ErrorInfo, Place
 from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import DynamicConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
-from workbench.targets.base import OptionSpec, Variant
+from workbench.targets.base import Emulated, OptionSpec, Variant
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL
 from workbench.targets.nnpa.options import OPTIONS, SILENT, WHAT_IF, quantizes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pydantic import JsonValue
 
-    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.configs import AnyConfig, Config
 
 EMULATED = "emulated on this machine; nothing ran on NNPA"
 
 
-class Nnpa:
+class Nnpa(Emulated):
     """The row of the target table for IBM Telum II's NNPA."""
 
     id: TargetId = "ibm-nnpa"
@@ -36,7 +35,6 @@ class Nnpa:
         "verify", "package",
     )  # fmt: skip
     toolchain: str = "workbench.engine.targets.nnpa"
-    estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
     first_config: PresetId = "int8-dyn"
@@ -59,11 +57,6 @@ class Nnpa:
             fits = given in known if known else isinstance(given, type(option.default))
             filled[option.name] = given if fits else option.default
         return TargetChoice(id=choice.id, options=filled)
-
-    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return no file."""
-        del choice, folder
-        return {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
         """Return what one stage depends on: all options, and the installed compilers."""
@@ -112,21 +105,3 @@ class Nnpa:
         options = self.complete(choice).options
         sentences = [] if quantizes(options) else [SILENT]
         return [*sentences, WHAT_IF] if options["weights"] == "asym" else sentences
-
-    def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str], integer: Collection[str] = (),
-    ) -> list[ErrorInfo]:  # fmt: skip
-        """Return nothing: no compiler rejects programs here."""
-        del choice, graph, wide, narrow, integer
-        return []
-
-    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
-        """Return the origin of the numbers."""
-        del choice, folder
-        return {"Numbers": EMULATED}
-
-    def macs_per_cycle(self, variant: str) -> int:
-        """Return 0: no cycles are estimated."""
-        del variant
-        return 0

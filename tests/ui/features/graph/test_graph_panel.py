@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QToolButton
+from PySide6.QtWidgets import QFileDialog, QToolButton
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
@@ -245,6 +245,16 @@ def test_that_pictures_are_saved_and_a_failure_is_told(graph, tmp_path, notices,
     assert "Cycles, estimated" in (tmp_path / "graph.svg").read_text()
     save_picture(graph.view, tmp_path / "nowhere" / "graph.png", opened.context.notices.error)
     notices.take("cannot be written")
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_that_the_dialog_of_pictures_shows_files_of_the_chosen_kind(graph, opened, suffix):
+    graph.bar.picture_asked.emit(suffix)
+    (dialog,) = [d for d in opened.window.findChildren(QFileDialog) if d.isVisible()]
+    (shown,) = dialog.nameFilters()
+    assert f"(*.{suffix})" in shown
+    assert dialog.defaultSuffix() == suffix
+    dialog.reject()
 
 
 def test_that_the_graph_is_read_before_there_is_anything_to_show(opened):

@@ -348,6 +348,31 @@ def test_that_a_narrower_view_keeps_the_drawing_in_its_middle(
     assert abs(middle.x() - 250) < 2
 
 
+def test_that_a_view_that_is_resized_out_of_sight_keeps_the_drawing_in_its_middle(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    view.places.fit()
+    view.hide()
+    view.resize(500, 700)
+    view.show()
+    qtbot.waitExposed(view)
+    middle = view.surface.camera.to_window(view.surface.scene.bounds.center())
+    assert abs(middle.x() - 250) < 2
+
+
+def test_that_the_middle_is_that_of_the_drawing_beside_the_minimap(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    zoom_in(view, "down")
+    qtbot.waitUntil(lambda: not view.surface.strip.isEmpty())
+    before = view.surface.middle().x()
+    view.resize(600, 300)
+    assert abs(view.surface.middle().x() - before) < 1
+
+
 def test_that_buttons_zoom_and_say_the_scale(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:

@@ -210,6 +210,8 @@ def test_that_the_setup_of_a_target_is_what_this_machine_has(bench):
         "ethos-u55-128", first, simulator
     )  # fmt: skip
     assert made.address is None
+    adopt_runner(first, 0x1000)
+    assert code().address == 0x1000
 
 
 def test_that_runners_for_files_come_before_those_with_a_program_of_their_own(bench):

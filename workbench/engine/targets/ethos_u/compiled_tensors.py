@@ -1,7 +1,8 @@
 """Tensors inside a compiled delegate, by the names that they have in its TOSA.
 
-The simulator keeps what every operation writes; Vela's tables tell which TOSA tensor an operation
-computes. Vela joins operations and splits others, so some tensors of the TOSA exist nowhere.
+The simulator keeps what every operation writes; Vela's tables give the TOSA tensor that an
+operation computes. Vela joins operations and splits others, so some tensors of the TOSA exist
+nowhere.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class CompiledTensor:
         """Return the integers in shape and type of a tensor of the TOSA.
 
         Operations may write slices, every second element or one of several temporary values, so
-        the tensor is taken from where it lies. The last operation tells the layout; None if not
+        the tensor is taken from where it lies. The last operation gives the layout; None if not
         every element of one such tensor was written.
         """
         last = self.parts[-1]

@@ -176,7 +176,7 @@ def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
     prepared = context.result("prepare", PrepareResult)
     resolution = resolve_graph(context.project, graph, prepared)
     expected = whole_refusals(context.project, graph, resolution, prepared)
-    # Calibrated ranges tell which clamps are lost; before, the order of operators does.
+    # Lost clamps follow from calibrated ranges, and before calibration from the order of operators.
     clamps = Place(kind="option", id=f"target.options.{CLAMPS}")
     forecasts = [info for info in expected if info.where != clamps]
     forecasts += lost_clamps(context.hot("convert").program, choice)

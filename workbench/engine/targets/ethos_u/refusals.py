@@ -66,7 +66,7 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
 
 
 def lowering_failed(error: Exception, *, foretold: bool) -> ErrorInfo:
-    """Return what ExecuTorch's passes said when they failed."""
+    """Return the messages of ExecuTorch's passes that failed."""
     lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
     hint = (
         "The forecast of this program names the likely cause."

@@ -1,0 +1,68 @@
+"""Wrong values are described in the words of the project file, wherever they come from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workbench.cli import main
+from workbench.errors import WorkbenchError
+from workbench.project import store
+
+PROJECT = {
+    "version": 9,
+    "name": "net",
+    "model": {"spec": "model.py:net"},
+    "target": {"id": "ethos-u55-128"},
+}
+# Words of Python and of pydantic, which a person who edits a project file does not know.
+FOREIGN = ("Input should", "dict", "tuple", "Value error", "Field required", "Extra inputs")
+
+
+def problem(capsys, path, change):
+    path.write_text(json.dumps(PROJECT | change))
+    assert main(["check", str(path), "--json"]) == 2
+    return json.loads(capsys.readouterr().out)["errors"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"rules": None}, "rules", "must be a list"),
+        ({"rules": {}}, "rules", "must be a list"),
+        ({"target": []}, "target", "must be an object"),
+        ({"target": {"id": 5}}, "target.id", "5 must be text"),
+        ({"gate": {"lsb": float("nan")}}, "gate.lsb", "must be"),
+        ({"evaluation_samples": "many"}, "evaluation_samples", "no such field"),
+        ({"rules": [{"kind": "modul"}]}, "rules[0].kind", "'modul' must be 'global',"),
+    ],
+)
+def test_that_a_value_that_does_not_fit_is_named_in_plain_words(
+    capsys, tmp_path, change, field, words
+):
+    found = problem(capsys, tmp_path / "net.qwb", change)
+    told = {p["where"]["id"]: p["message"] for p in found}
+    assert words in told[field]
+    assert {p["code"] for p in found} == {"project-field-invalid"}
+    assert not [word for word in FOREIGN if any(word in message for message in told.values())]
+
+
+def test_that_a_long_value_is_not_repeated(tmp_path):
+    path = tmp_path / "net.qwb"
+    path.write_text(json.dumps({"version": 9, "target": {"id": "x", "options": "y" * 5000}}))
+    with pytest.raises(WorkbenchError) as raised:
+        store.load(path)
+    assert max(len(info.message) for info in raised.value.infos) < 100
+
+
+def test_that_every_wrong_field_of_a_config_is_named(capsys, tmp_path):
+    path = tmp_path / "net.qwb"
+    path.write_text(json.dumps(PROJECT))
+    config = '{"activation": {"dtype": 8}, "speed": 2}'
+    arguments = ["add", "--kind", "global", "--config", config]
+    assert main(["rules", str(path), "--json", *arguments]) == 2
+    found = json.loads(capsys.readouterr().out)["errors"]
+    assert {p["code"] for p in found} == {"config-invalid"}
+    assert len(found) > 1
+    assert not [word for word in FOREIGN if any(word in p["message"] for p in found)]
