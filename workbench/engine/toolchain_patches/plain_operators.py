@@ -58,11 +58,15 @@ def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
 
 
 def _adaptive_mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
-    """Take means over equal parts, where the extent is a multiple of their number."""
+    """Take means over parts as pools over two dimensions; parts may overlap by one."""
     extent = x.meta["val"].shape[-1]
     if size[0] == 1:
         return _mean(write, x, size)
-    return _pool(write, x, [extent // size[0]]) if extent % size[0] == 0 else None
+    if extent % size[0] == 0:
+        return _pool(write, x, [extent // size[0]])
+    flat = write(_ATEN.unsqueeze.default, x, 2)
+    means = write(_ATEN.adaptive_avg_pool2d.default, flat, [1, *size])
+    return write(_ATEN.squeeze.dim, means, 2)
 
 
 def _pool(

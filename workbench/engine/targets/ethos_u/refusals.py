@@ -125,8 +125,8 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
 
     Sources: ExecuTorch 1.5.1 ``exir/emit/_emitter.py`` writes no loops for the CPU. Its passes fold
     quantization into a loop and then find a float input and an integer result. This depends on
-    the operator before the loop: it happens for a ReLU alone or a sigmoid, but not for a
-    convolution, a pool or abs.
+    the operator before the loop: it happens for a linear, a ReLU alone or a sigmoid, but not for
+    a convolution, a pool or abs.
     """
     if _NO_LOOPS in str(error):
         return WorkbenchError([_loop_on_cpu(error)])
@@ -141,7 +141,7 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
         message=f"ExecuTorch cannot lower {name}: what it is given and what its turns give "
         "differ in type or size.",
         hint=f"{_WRITTEN_OUT} Or put a convolution with its ReLU, a pool or an absolute value "
-        "right before the loop: a ReLU or a sigmoid alone leaves its input float.",
+        "right before the loop: a linear, or a ReLU or a sigmoid alone, leaves its input float.",
         where=Place(kind="node", id=name),
         details=str(cause),
         code="loop-not-lowerable",
