@@ -1,13 +1,17 @@
 """Models in every form a project may name, and in every form that is refused."""
 
+import re
+
+import numpy as np
 import pytest
 import torch
 
 from tests.engine import networks
 from tests.engine.in_process import project
+from workbench import api
 from workbench.errors import WorkbenchError
 from workbench.project import edits, pt2
-from workbench.project.model import ModelSource
+from workbench.project.model import DataSource, ModelSource
 
 pytestmark = pytest.mark.engine
 
@@ -75,6 +79,28 @@ def test_that_a_model_that_is_none_is_refused_in_a_sentence(engine, fields, code
     assert engine.run(with_model(**fields), "export") == "failed"
     assert engine.failure.code == code
     assert "Traceback" not in engine.failure.message
+
+
+def test_that_shapes_missing_in_the_model_are_proposed_from_the_calibration_data(engine):
+    # Labels are no input.
+    np.savez(engine.folder / "own.npz", x=np.zeros((4, 3, 8, 8), np.float32), y=np.arange(4))
+    data = DataSource(spec="own.npz")
+    made = edits.revise(with_model(spec="networks.py:small_module_only"), calibration=data)
+    assert engine.run(made, "import_model") == "failed"
+    (proposed,) = re.findall(r"model\.input_shapes=(\S+)", engine.failure.hint)
+    opened = api.set_settings(
+        api.OpenProject(made, engine.folder), {"model.input_shapes": proposed}
+    )
+    assert engine.run(opened.project, "export") == "done"
+
+
+def test_that_shapes_are_not_proposed_for_tokens(engine):
+    np.savez(engine.folder / "own.npz", x=np.zeros((4, 7), np.int64))
+    data = DataSource(spec="own.npz")
+    made = edits.revise(with_model(spec="networks.py:small_module_only"), calibration=data)
+    assert engine.run(made, "import_model") == "failed"
+    assert not re.search(r"input_shapes=", engine.failure.hint)
+    assert "model.inputs" in engine.failure.hint
 
 
 def test_that_a_model_that_does_not_export_is_placed_in_file_and_line(engine):
@@ -233,6 +259,7 @@ def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
     assert engine.failure.code == "export-failed"
     assert "torch.export.register_dataclass(Found)" in engine.failure.hint
     assert "<string>" not in engine.failure.message
+    assert "outputs.py, line 6" in engine.failure.message
     remedy = OUTPUTS.replace("class Net", "torch.export.register_dataclass(Found)\n\nclass Net")
     (engine.folder / "outputs.py").write_text(remedy)
     assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure

@@ -14,6 +14,7 @@ import torch
 
 from workbench.engine import code_import, user_code
 from workbench.engine.checkpoints import load_weights
+from workbench.engine.data.arrays import row_blanks
 from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
@@ -22,7 +23,7 @@ from workbench.project import pt2, sources
 from workbench.results import WeightsTaken
 
 if TYPE_CHECKING:
-    from workbench.project.model import ModelSource
+    from workbench.project.model import DataSource, ModelSource
 
 Tensors = tuple[torch.Tensor, ...]
 # Example inputs beyond this are a mistake.
@@ -47,8 +48,15 @@ class LoadedModel:
     weights: WeightsTaken | None = None
 
 
-def load_model(model: ModelSource, folder: Path) -> LoadedModel:
+def load_model(
+    model: ModelSource, folder: Path, calibration: DataSource | None = None
+) -> LoadedModel:
     """Return the model of a project.
+
+    Args:
+        model: Where it comes from.
+        folder: Base of relative paths.
+        calibration: The calibration data; a hint proposes the shapes of its samples.
 
     Raises:
         WorkbenchError: a file is missing, user code fails, or a value has the wrong type.
@@ -67,7 +75,7 @@ def load_model(model: ModelSource, folder: Path) -> LoadedModel:
     if given is None and inputs is None:
         raise failure(
             f"{reference.attribute} returns a model without example inputs.",
-            "Return (model, inputs), or give input_shapes or inputs in the project.",
+            _ways_to_give_inputs(calibration, folder),
             Place(kind="option", id="model.input_shapes"),
             code="model-inputs-missing",
         )
@@ -160,6 +168,20 @@ def _tensors(inputs: Any, name: str) -> Tensors:
                 code="model-input-not-tensor",
             )
     return tuple(value.detach().cpu() for value in inputs)
+
+
+def _ways_to_give_inputs(calibration: DataSource | None, folder: Path) -> str:
+    samples = row_blanks(calibration, folder) if calibration is not None else []
+    if samples and all(sample.is_floating_point() for sample in samples):
+        shapes = ",".join("x".join(map(str, (1, *sample.shape))) for sample in samples)
+        return (
+            "Return (model, inputs), or set the shapes that the calibration data has: workbench "
+            f"settings PROJECT model.input_shapes={shapes}"
+        )
+    return (
+        "Return (model, inputs), or set model.inputs to an .npz with one array for each input; for "
+        "inputs in float, model.input_shapes is enough."
+    )
 
 
 def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:

@@ -90,6 +90,17 @@ def _folder_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[
     return np.asarray([classes.index(name[0]) for name in names])
 
 
+def row_blanks(source: DataSource, folder: Path) -> list[torch.Tensor]:
+    """Return zeros in shape and dtype of one sample, for each input; empty if they are unknown."""
+    try:
+        reference = sources.data_reference(source.spec, folder, "calibration.spec")
+        if reference.kind != "array" or reference.path is None:
+            return []
+        return [array.blank() for array in _readable_streams(reference.path, (), "calibration")]
+    except WorkbenchError:
+        return []
+
+
 def read_arrays(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
@@ -189,7 +200,7 @@ def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]
     with zipfile.ZipFile(path) as archive:
         names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
     wanted = [spec.name for spec in inputs]
-    if not set(wanted) <= set(names):
+    if not wanted or not set(wanted) <= set(names):
         wanted = [name for name in names if name.lower() not in _LABEL_NAMES]
     return [_npz_member(path, name) for name in wanted]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run(context: StageContext) -> None:
     """Load the model; write its description, and its example inputs as arrays."""
     context.progress(0, None, context.project.model.spec)
-    loaded = load_model(context.project.model, context.folder)
+    loaded = load_model(context.project.model, context.folder, context.project.calibration)
     state = loaded.module if loaded.module is not None else loaded.program
     assert state is not None
     parameters = list(state.parameters())
@@ -50,7 +50,7 @@ def _notes(taken: WeightsTaken) -> Iterator[str]:
 
 def load(context: StageContext) -> LoadedModel:
     """Load the model again; it is not stored."""
-    return load_model(context.project.model, context.folder)
+    return load_model(context.project.model, context.folder, context.project.calibration)
 
 
 def tensor_spec(name: str, tensor: torch.Tensor) -> TensorSpec:
