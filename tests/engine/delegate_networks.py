@@ -205,3 +205,18 @@ def detected_and_joined():
         return torch.cat([torch.sigmoid(presence(x)), torch.sigmoid(kind(x))], 1)
 
     return _made(run, (1, 64, 2, 2), nn.Conv2d(64, 1, 1), nn.Conv2d(64, 4, 1))
+
+
+def windows_in_parts():
+    """Queries and keys of windows, parts of one tensor, which are scaled, as in Swin."""
+
+    def run(x, linear):
+        queries, keys = linear(x).view(4, 6, 2, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        return torch.tanh(queries * 0.5) + keys
+
+    return _made(run, (4, 6, 8), nn.Linear(8, 16))
+
+
+def padded_product():
+    """A product of queries and positions with a column before it, as relative attention has it."""
+    return _made(lambda x: functional.pad(x @ x.transpose(2, 3), (1, 0)), (1, 2, 5, 9))

@@ -73,6 +73,7 @@ def foretold(engine, made):
 QUICK = [
     ("mean_of_part", "a16w8", U85, SLICES),
     ("multiplied_and_joined", "a8w8", U55, JOINED),
+    ("padded_product", "a8w8", U55, JOINED),
     ("function_of_flipped", "a8w8", U85, LAYOUTS),
     ("detected_and_joined", "a8w8", U85, LAYOUTS),
     ("negated_largest", "a8w8", U55, NEGATED),
@@ -137,6 +138,16 @@ def test_that_a_single_pixel_is_repeated_on_the_npu(engine):
     bilinear = network("mean_spread", "a8w8", U55)
     assert is_right(engine, bilinear)
     assert {node.cause for node in engine.result(bilinear, "lower").cpu_nodes} == {"border"}
+
+
+@pytest.mark.parametrize("config", ["a8w8", pytest.param("a16w8", marks=pytest.mark.slow)])
+def test_that_parts_of_windows_are_copied_before_they_are_scaled(engine, config):
+    """Without the copy, the process of the compiler ends."""
+    made = network("windows_in_parts", config, U55)
+    assert is_right(engine, made)
+    assert len(places(engine, made, SLICES)) == 2
+    off = network("windows_in_parts", config, U55, **{SLICES: False})
+    assert foretold(engine, off) == {f"target.options.{SLICES}"}
 
 
 def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(engine):

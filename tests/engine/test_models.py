@@ -259,6 +259,7 @@ def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
     assert engine.failure.code == "export-failed"
     assert "torch.export.register_dataclass(Found)" in engine.failure.hint
     assert "<string>" not in engine.failure.message
+    assert "outputs.py, line 6" in engine.failure.message
     remedy = OUTPUTS.replace("class Net", "torch.export.register_dataclass(Found)\n\nclass Net")
     (engine.folder / "outputs.py").write_text(remedy)
     assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure

@@ -18,6 +18,7 @@ _SMALL_BITS = 8
 # More than this counts as this where two qualities are compared [dB].
 _HIGH_DB = 60.0
 _CHECKS_OF_PROGRAM = ("compiled", "findings")
+_COMPARISONS = ("lsb", "sqnr", "argmax", "loss", *_CHECKS_OF_PROGRAM)
 
 
 class Limit(Frozen):
@@ -78,6 +79,11 @@ class GateResult(Frozen):
     def broken(self) -> tuple[Limit, ...]:
         """The limits that are not held."""
         return tuple(limit for limit in self.limits if limit.held is False)
+
+    @property
+    def departs(self) -> bool:
+        """Whether the program is not the quantized model, and not only too large or too slow."""
+        return any(limit.name in _COMPARISONS for limit in self.broken)
 
     @property
     def sentence(self) -> str:

@@ -174,7 +174,8 @@ def run(
             written.
         fail_if: Conditions of the gate for this run, such as ``"lsb>2"`` or ``"top1<0.98"``; they
             replace the project's limits of the same figures.
-        allow_differences: Write the deliverables of a program that differs too; they then say so.
+        allow_differences: Write the deliverables of a program that differs to ``out`` too; they
+            then say so.
         trust: Allow the Python code that the project names to run, this time.
         cache: Where results are kept; by default the user's cache.
         accelerate: Whether the toolchain may be accelerated (same bytes, less time).
@@ -338,18 +339,19 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     came_to = {} if record is None else outcome_of(record, folders).document()
     delivered: Delivered | None = None
     if "package" in folders and gate is not None:
-        if gate.verdict == "differs" and not options.allow_differences:
+        # The files in the cache do not say that they differ: only copies do.
+        is_allowed = options.allow_differences and options.out is not None
+        if gate.verdict == "differs" and not is_allowed:
             delivered = Delivered(options.out or folders["package"], ())
         elif options.out is not None:
             files = deliver(folders["package"], options.out, gate, came_to)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
     document = summary(
-        opened.project, opened.folder, documents, folders, delivered, accelerate=options.accelerate
-    )
+        opened.project, opened.folder, documents, folders, delivered, gate=gate,
+        accelerate=options.accelerate,
+    )  # fmt: skip
     document["checked"] = [info.model_dump(mode="json") for info in outcome.warnings]
-    if gate is not None:
-        document["gate"] = gate.model_dump(mode="json")
     if came_to:
         document[KEY] = came_to
     return RunResult(opened, tuple(outcome.stages), folders, document, gate, record, problem)

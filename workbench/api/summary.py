@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from workbench.analysis.gate import GateResult
     from workbench.project.model import Project
     from workbench.results import Deliverable
 
@@ -46,7 +47,7 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 def summary(
     project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Delivered | None, *, accelerate: bool = True,
+    out: Delivered | None, *, gate: GateResult | None = None, accelerate: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the document; parts whose stage was not run are absent.
 
@@ -57,6 +58,7 @@ def summary(
         folders: Where the results of those that are done lie.
         out: The deliverables that were copied, none if the program differs; None if none were
             wanted.
+        gate: The verdict on the program; None if it was not judged.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {
@@ -66,6 +68,8 @@ def summary(
         "stages": stages,
     }
     document["warnings"] = list(_warnings(folders))
+    if gate is not None:
+        document["gate"] = gate.model_dump(mode="json")
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
@@ -78,7 +82,7 @@ def summary(
         if board is not None:
             document["board"] = boards.document(board)
         if document["lower"]["exported"] is None:
-            document["suggestions"] = _suggestions(project, folders, board)
+            document["suggestions"] = _suggestions(project, folders, board, gate)
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -114,7 +118,7 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _suggestions(
-    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None
+    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, gate: GateResult | None
 ) -> list[dict[str, Any]]:
     """Return what would help, the largest gain first, without the edits themselves."""
     calibrated = folders.get("calibrate")
@@ -128,6 +132,7 @@ def _suggestions(
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
             arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},
             fit=fit,
+            departs=gate is not None and gate.departs,
         ),
     )
     return [

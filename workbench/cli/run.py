@@ -55,7 +55,7 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--allow-differences",
         action="store_true",
-        help="write the deliverables of a program that differs too; they say so",
+        help="with --out: write the deliverables of a program that differs too; they say so",
     )
     verb.add_argument(
         "--external-weights", action="store_true",

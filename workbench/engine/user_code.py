@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 import traceback
@@ -109,6 +110,16 @@ def line_in_user_code(error: BaseException) -> str:
         return ""
     file, line, function, source = places[-1]
     return f"{Path(file).name}, line {line}, in {function}: {source.strip()}"
+
+
+def line_of_definition(value: Any) -> str:
+    """Return "file.py, line 12, in Name" for a class or function; "" if its source is unknown."""
+    try:
+        _, line = inspect.getsourcelines(value)
+        file = inspect.getsourcefile(value)
+    except (OSError, TypeError):
+        return ""
+    return f"{Path(file).name}, line {line}, in {value.__name__}" if file else ""
 
 
 def _name(reference: Reference) -> str:

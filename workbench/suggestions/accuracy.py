@@ -1,4 +1,4 @@
-"""Suggestions that lose less quality to quantization."""
+"""Suggestions that lose less quality to quantization, or mend a program that differs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from workbench.analysis.ranges import (
     observed_grid,
     predicted,
 )
+from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import edits
-from workbench.suggestions.suggestion import ExpectedGain, Suggestion
-from workbench.text import plural
+from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
+from workbench.targets.ethos_u.corrections import CORRECTIONS, CORRECTIONS_BY_ID, is_wanted
+from workbench.text import listed, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project, RuleKind
-    from workbench.results import CalibrateResult, TensorRange
+    from workbench.results import CalibrateResult, PrepareResult, TensorRange
 
 _MODULES, _TENSORS = 3, 3
 # Less is within the noise of few samples.
@@ -73,6 +76,51 @@ def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterat
                     edits.assign_many, kind=unit.kind, matches=list(unit.matches), config=_WIDE
                 ),
             )
+
+
+def switched_off_corrections(
+    project: Project, program: GraphSnapshot, prepared: PrepareResult | None
+) -> Iterator[Suggestion]:
+    """Yield suggestions to switch on corrections, for a program that differs.
+
+    Those that are foretold to mend it have a suggestion each, the others one together.
+
+    Args:
+        project: The project, whose target has corrections switched off.
+        program: The exported float program.
+        prepared: The quantizer's report.
+    """
+    off = [row.id for row in CORRECTIONS if not is_wanted(row.id, project.target.options)]
+    if not off:
+        return
+    verified = "Unknown before the program is made again: run Verify."
+    foretold: dict[str, str] = {}
+    for info in whole_refusals(project, program, resolve_graph(project, program), prepared):
+        if info.code == "correction-switched-off" and info.where is not None:
+            foretold.setdefault(info.where.id.rpartition(".")[2], info.message)
+    for name, message in foretold.items():
+        yield Suggestion(
+            id=f"mend:{name}",
+            title=f"Switch on: {CORRECTIONS_BY_ID[name].title}",
+            evidence=f"The program differs, and this correction is off. {message}",
+            expected=verified,
+            edit=partial(with_option, name=name, value=True),
+        )
+    if others := [name for name in off if name not in foretold]:
+        titles = listed([f"\u201c{CORRECTIONS_BY_ID[name].title}\u201d" for name in others])
+        yield Suggestion(
+            id="mend",
+            title=f"Switch on {plural(len(others), 'correction')}",
+            evidence=f"The program differs, and corrections are off: {titles}.",
+            expected=verified,
+            edit=partial(_switched_on, names=others),
+        )
+
+
+def _switched_on(project: Project, names: Sequence[str]) -> Project:
+    for name in names:
+        project = with_option(project, name, value=True)
+    return project
 
 
 def clipped_outliers(

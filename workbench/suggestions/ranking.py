@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.resolution import resolve_graph
-from workbench.suggestions.accuracy import Spared, clipped_outliers, wider_modules
+from workbench.suggestions.accuracy import (
+    Spared,
+    clipped_outliers,
+    switched_off_corrections,
+    wider_modules,
+)
 from workbench.suggestions.cpu_operators import by_config, left_on_cpu, module_for_function
 from workbench.suggestions.device_cost import channels_last, compile_for_size, wasted_channels
 
@@ -33,6 +38,7 @@ class Measurements:
         arrays: The arrays of the calibrated ranges.
         spared: What a sensitivity study measured.
         fit: How the program fits the board.
+        departs: Whether the program was compared with the quantized model, and is not the same.
     """
 
     prepared: PrepareResult | None = None
@@ -40,6 +46,7 @@ class Measurements:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     spared: tuple[Spared, ...] = ()
     fit: Fit | None = None
+    departs: bool = False
 
 
 NOTHING = Measurements()
@@ -51,7 +58,7 @@ def suggest(
 ) -> tuple[Suggestion, ...]:  # fmt: skip
     """Return suggestions, the one with the largest gain first.
 
-    What makes a program fit the board comes before.
+    What mends a program that differs, and what makes it fit the board, comes before.
 
     Args:
         project: The compiled project.
@@ -62,7 +69,8 @@ def suggest(
     """
     suggestions = _suggestions(project, lowered, program, edge, known)
     ranked = sorted(suggestions, key=lambda suggestion: -suggestion.gain.share(lowered))
-    return (*compile_for_size(project, lowered, known.fit), *ranked)
+    mending = switched_off_corrections(project, program, known.prepared) if known.departs else ()
+    return (*mending, *compile_for_size(project, lowered, known.fit), *ranked)
 
 
 def _suggestions(

@@ -224,6 +224,8 @@ def test_that_a_program_that_differs_is_not_delivered_unless_asked(net, wrong, t
     assert held.document["package"]["withheld"]
     assert held.document["package"]["pte"]["path"] == str(held.folders["package"] / "net.pte")
     assert wb.run(net, skip=("run",)).document["package"]["withheld"]
+    # The files in the cache do not say that they differ.
+    assert wb.run(net, skip=("run",), allow_differences=True).document["package"]["withheld"]
     asked = wb.run(net, out=tmp_path / "out", skip=("run",), allow_differences=True)
     assert not asked.document["package"]["withheld"]
     assert asked.document["package"]["pte"]["path"] == str(tmp_path / "out" / "net.pte")

@@ -329,3 +329,33 @@ def test_that_compiling_for_size_is_asked_where_something_finds_no_room():
     assert ids(options_of(make_project(), optimise="Size"), misfit) == []
     assert ids(make_project(), Measurements(fit=Fit(board="large", fillings=()))) == []
     assert ids(make_project(), misfit, lowered.model_copy(update={"vela": ()})) == []
+
+
+def mending(project, *, departs=True):
+    lowered = result_of("lower")
+    known = Measurements(departs=departs)
+    return {s.id: s for s in suggest(project, lowered, snapshot(), CHAIN, known)}
+
+
+def test_that_a_program_that_differs_has_its_corrections_switched_on():
+    off = options_of(make_project(), fine_steps=False, fine_factors=False)
+    assert "mend" not in mending(off, departs=False)
+    assert "mend" not in mending(make_project())
+    made = mending(off)["mend"]
+    assert next(iter(mending(off))) == "mend"
+    assert made.title == "Switch on 2 corrections"
+    options = made.edit(off).target.options
+    assert options["fine_steps"]
+    assert options["fine_factors"]
+
+
+def test_that_a_correction_that_is_foretold_to_mend_a_program_has_a_suggestion_of_its_own():
+    program = program_of(
+        ("slice_1", "aten.slice.Tensor", "", ""), ("amax", "aten.amax.default", "", "")
+    )
+    off = options_of(make_project(), slices_computed=False, fine_steps=False)
+    known = Measurements(departs=True)
+    made = {s.id: s for s in suggest(off, result_of("lower"), program, CHAIN, known)}
+    assert "amax" in made["mend:slices_computed"].evidence
+    assert made["mend:slices_computed"].edit(off).target.options["slices_computed"] is True
+    assert "mend" in made

@@ -76,6 +76,10 @@ def faults(edges, device="ethos-u55-128", off=tuple(row.id for row in CORRECTION
         # The ReLU is not fused, or shares no range.
         ([("add", "relu"), ("relu", "cat"), ("conv2d", "cat")], []),
         ([("conv2d", "relu"), ("relu", "add"), ("conv2d_2", "add")], []),
+        # Another operator reads the convolution, or the clamp does not start at zero.
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d", "cat")], []),
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "cat"), ("conv2d", "mean")], []),
+        ([("conv2d", "clamp"), ("clamp", "cat"), ("conv2d_2", "cat")], []),
     ],
 )  # fmt: skip
 def test_that_a_lost_clamp_is_foretold_where_a_relu_shares_its_range(edges, told):

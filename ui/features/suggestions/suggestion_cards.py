@@ -256,12 +256,13 @@ class Applied:
 
 @dataclass(frozen=True)
 class _CompiledState:
-    """The last current program: its folder, project and suggestions."""
+    """The last current program: its folder, project, suggestions, and whether it is wrong."""
 
     folder: Path
     project: Project
     program: LowerResult
     suggestions: tuple[Suggestion, ...]
+    departs: bool
     studied: SensitivityResult | None = None
 
 
@@ -293,11 +294,14 @@ class SuggestionController(QObject):
         project, last = self._context.document.project, self._seen
         if project is None:
             return ()
-        if last is not None and last.folder == folder and _same(last.project, project):
+        departs = self._departs()
+        is_same = last is not None and last.folder == folder and _same(last.project, project)
+        if last is not None and is_same and last.departs == departs:
             return last.suggestions
         self.study.look()
         suggestions = self._found(project, program, folder)
-        self._seen = _CompiledState(folder, project, program, suggestions, self.study.found)
+        studied = self.study.found
+        self._seen = _CompiledState(folder, project, program, suggestions, departs, studied)
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
@@ -363,7 +367,13 @@ class SuggestionController(QObject):
             arrays=arrays,
             spared=self._spared(),
             fit=self._fit.read(),
+            departs=self._departs(),
         )
+
+    def _departs(self) -> bool:
+        """Return whether the program was verified, and is not the quantized model."""
+        gate = self._context.gate()
+        return gate is not None and gate.departs
 
     def _spared(self) -> tuple[Spared, ...]:
         """Return what the sensitivity study of the present configuration measured."""

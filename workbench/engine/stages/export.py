@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,7 @@ from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
-from workbench.engine.user_code import line_in_user_code
+from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, failure
 from workbench.results import (
     GRAPH_FILE,
@@ -98,7 +99,7 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         with torch.no_grad():
             return torch.export.export(loaded.module, loaded.inputs, strict=strict)
     except Exception as error:
-        line = line_in_user_code(error)
+        line = line_in_user_code(error) or _definition_of_output(error, loaded.module)
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         place = f" at {line}" if line else ""
         raise failure(
@@ -136,6 +137,17 @@ def _remedy(error: Exception) -> str:
             f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
         )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
+
+
+def _definition_of_output(error: Exception, module: torch.nn.Module) -> str:
+    """Return where the class of an output is that torch does not know; "" for other errors.
+
+    A class that lies in a function has no name to find it by: then it is the model's ``forward``.
+    """
+    if not (unknown := _UNKNOWN_OUTPUT.search(str(error))):
+        return ""
+    home, _, name = unknown[1].rpartition(".")
+    return line_of_definition(getattr(sys.modules.get(home), name, type(module).forward))
 
 
 _RECURRENT = "torch/nn/modules/rnn.py"

@@ -174,16 +174,19 @@ def slices_computed() -> Iterator[list[str]]:
     """Copy a slice before readers that lose its offset, while the block runs.
 
     Vela lets the reader read the sliced tensor in place. Transposed and depthwise convolutions,
-    reductions and matrix products then read with the wrong offset or shape.
+    reductions and matrix products then read with the wrong offset or shape. For U55 and U65 its
+    process ends where a slice of five dimensions is read by an operator on each element.
 
     Yields:
         The names of the slices.
     """
 
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
-        del is_u55, program
+        del program
         for node in list(graph.nodes):
-            if node.target == _OPS.SLICE.default and _loses_its_offset(node):
+            if node.target == _OPS.SLICE.default and _loses_its_offset(
+                node, anywhere=is_u55 and _is_deep(node.args[0])
+            ):
                 readers = list(node.users)
                 if copied := _copied(graph, node, readers[0]):
                     _redirect(readers, node, copied)
@@ -198,8 +201,8 @@ def joined_computed() -> Iterator[list[str]]:
     """Copy what would be written at a wrong place of a joined tensor, while the block runs.
 
     Vela lets an operator write its part of a joined or padded tensor in place. A depthwise
-    convolution with several outputs a channel then loses its place, or is refused; a resize on U55
-    and U65 reads beyond its input.
+    convolution with several outputs a channel then loses its place, or is refused; on U55 and U65
+    a resize reads beyond its input, and a matrix product in four dimensions loses its place.
 
     Yields:
         The names of the joining operators.
@@ -439,12 +442,24 @@ def _source(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:
     return value
 
 
-def _loses_its_offset(value: fx.Node) -> bool:
-    """Return whether an operator that reads a value, also in another layout, reads wrongly."""
+def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
+    """Return whether an operator that reads a value, also in another layout, reads wrongly.
+
+    Args:
+        value: A slice.
+        anywhere: Whether every operator that computes reads it wrongly.
+    """
     return any(
-        _loses_its_offset(reader) if reader.target in _IN_PLACE else _reads_wrongly(reader)
+        _loses_its_offset(reader, anywhere=anywhere)
+        if reader.target in _IN_PLACE
+        else _reads_wrongly(reader) or (anywhere and reader.op == "call_function")
         for reader in value.users
     )
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a tensor has more dimensions than an image, those of size 1 left out."""
+    return sum(size != 1 for size in value.meta["val"].shape) > _RANK
 
 
 def _reads_wrongly(reader: fx.Node) -> bool:
@@ -474,6 +489,9 @@ _STRIDE_AT = {
 
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     """Return whether the operator of a value would write it at a wrong place."""
+    product = _source(value, (*_IN_PLACE, _OPS.CLAMP.default))
+    if product.target == _OPS.MATMUL.default:
+        return is_u55 and value.meta["val"].dim() >= _RANK
     maker = _source(value, (*_IN_PLACE, *_ACTIVATIONS))
     if maker.target == _OPS.RESIZE.default:
         return is_u55

@@ -119,11 +119,13 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         "matrix products, transposed convolutions, depthwise convolutions with several outputs a "
         "channel, and on U85 convolutions and pools with a stride above three then read with the "
         "wrong offset or shape: other elements, or beyond the memory. ExecuTorch writes a slice "
-        "too where rows are left over behind the last window.",
+        "too where rows are left over behind the last window. For U55 and U65 Vela's process ends "
+        "where an operator on each element reads a slice of five dimensions.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
-        "q @ k.transpose(-1, -2) for U55",
+        "q @ k.transpose(-1, -2) for U55; q, k, v = qkv.unbind(0), then q * scale with windows as "
+        "a batch, as in Swin",
         instead="The slice is copied before such an operator reads it, which costs the cycles of "
         "the copy.",
         why_right="The copy is a maximum over windows of one element, which is the element.",
@@ -135,10 +137,12 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         title="Copy what would lose its place in a joined tensor",
         fault="Vela lets an operator write its part of a joined or padded tensor in place. A "
         "depthwise convolution with several outputs a channel then loses its place, or Vela "
-        "rejects the program; a resize on U55 and U65 reads beyond its input.",
+        "rejects the program. On U55 and U65 a resize reads beyond its input, and a matrix product "
+        "in four dimensions loses its place.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        network="torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8",
+        network="torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8; "
+        "pad(q @ k.transpose(2, 3), (1, 0)) for U55, as in relative attention",
         instead="The result is copied into its place, which costs the cycles of the copy.",
         why_right="The copy is a maximum over windows of one element, which is the element.",
         step="lowering",

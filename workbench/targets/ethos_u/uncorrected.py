@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot, Node
     from workbench.project.model import TargetChoice
 
-_SLICING = ("slice", "narrow", "chunk", "split", "split_with_sizes", "tensor_split", "unbind")
+_SLICING = (
+    "slice", "narrow", "chunk", "split", "split_with_sizes", "tensor_split", "unbind", "select",
+)  # fmt: skip
 _REDUCING = ("amax", "amin", "max", "min", "sum", "mean", "var")
 _PRODUCTS = ("matmul", "bmm", "scaled_dot_product_attention")
 _PARTING = ("chunk", "split", "split_with_sizes", "tensor_split", "unbind")
+_ON_EACH = ("add", "sub", "mul", "div", "pow", "square", "maximum", "minimum", "abs", "neg")
 _OF_TWO = ("add", "sub", "mul", "maximum", "minimum", "where")
 _GROWING = ("conv_transpose1d", "conv_transpose2d")
 _CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
@@ -48,6 +51,8 @@ _LINEAR = (*_CONVOLUTIONS, "linear")
 _JOINING = ("cat", "concat", "stack", "pad", "constant_pad_nd", "zero_pad2d")
 _RESIZING = ("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d")
 _CLAMPING = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min")
+_AT_ZERO = ("relu", "relu_", "relu6")
+_HARDTANH = ("hardtanh", "hardtanh_")
 _FUNCTIONS = (
     *_CLAMPING, "sigmoid", "tanh", "exp", "log", "sin", "cos", "gelu", "silu", "silu_", "elu",
     "hardsigmoid", "hardswish", "rsqrt", "sqrt", "erf", "softplus", "mish", "leaky_relu",
@@ -68,6 +73,7 @@ _NOT_NEGATIVE = (
     "exp",
     "sqrt",
 )
+_IMAGE_RANK = 4
 # Operators whose result has the range of their input.
 _KEEPING_RANGE = (*_SHAPING, *_SLICING, "max_pool2d", "max_pool1d", "upsample_nearest2d", "flip")
 
@@ -113,11 +119,17 @@ class _Reading:
         self, node: Node, makers: Collection[str], passed: Collection[str] = _SHAPING
     ) -> bool:
         """Return whether a node reads what such an operator makes, also behind others."""
-        return any(
-            self.name(source) in makers
-            or (self.name(source) in passed and self.comes_from(source, makers, passed))
-            for source in self.inputs(node)
-        )
+        return any(True for _ in self.made_by(node, makers, passed))
+
+    def made_by(
+        self, node: Node, makers: Collection[str], passed: Collection[str] = _SHAPING
+    ) -> Iterator[Node]:
+        """Yield the operators of some names whose results a node reads, also behind others."""
+        for source in self.inputs(node):
+            if self.name(source) in makers:
+                yield source
+            elif self.name(source) in passed:
+                yield from self.made_by(source, makers, passed)
 
     def is_behind_product(self, node: Node) -> bool:
         """Return whether a value depends on a product of two activations."""
@@ -150,6 +162,18 @@ class _Reading:
             for source in self.inputs(node)
         )
 
+    def is_fused(self, node: Node) -> bool:
+        """Return whether an activation alone reads a convolution or linear, and is fused with it.
+
+        Source: ExecuTorch 1.5.1 ``_passes/fuse_quantized_activation_pass.py``.
+        """
+        before = self.inputs(node)[:1]
+        while before and len(self.others(before[0])) == 1:
+            if self.name(before[0]) in _LINEAR:
+                return True
+            before = self.inputs(before[0])[:1] if self.name(before[0]) == "batch_norm" else ()
+        return False
+
     def is_not_negative(self, node: Node) -> bool:
         """Return whether all values of a node are zero or more."""
         if self.name(node) in _NOT_NEGATIVE:
@@ -175,6 +199,19 @@ def _reads_slices(reading: _Reading, node: Node) -> bool:
     return (is_reader or reading.is_multiplied(node)) and reading.comes_from(node, _SLICING)
 
 
+def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
+    """Return whether an operator on each element reads a slice of five dimensions."""
+    if reading.name(node) not in (*_FUNCTIONS, *_ON_EACH):
+        return False
+    sliced = [
+        before.outputs[0].shape
+        for source in reading.made_by(node, _SLICING)
+        for before in reading.inputs(source)[:1]
+        if before.outputs
+    ]
+    return any(sum(size != 1 for size in shape) > _IMAGE_RANK for shape in sliced)
+
+
 def _strides(node: Node) -> list[int]:
     text = node.attrs.get("stride", "").strip("[]")
     return [int(word) for word in text.split(",")] if text.replace(",", "").split() else [1]
@@ -195,6 +232,14 @@ def _joins(reading: _Reading, node: Node) -> bool:
 
 def _joins_resized(reading: _Reading, node: Node) -> bool:
     return reading.name(node) in _JOINING and reading.comes_from(node, _RESIZING[:1])
+
+
+def _joins_product(reading: _Reading, node: Node) -> bool:
+    """Return whether a node joins or pads a matrix product in four dimensions."""
+    return reading.name(node) in _JOINING and any(
+        source.outputs and len(source.outputs[0].shape) >= _IMAGE_RANK
+        for source in reading.made_by(node, _PRODUCTS[:2], (*_SHAPING, *_CLAMPING))
+    )
 
 
 def _flips_product(reading: _Reading, node: Node) -> bool:
@@ -264,8 +309,13 @@ def _is_called_twice(reading: _Reading, node: Node) -> bool:
 
 
 def _loses_clamp(reading: _Reading, node: Node) -> bool:
-    is_fused = reading.comes_from(node, _LINEAR, ("batch_norm",))
-    return reading.name(node) in _CLAMPING and is_fused and reading.shares_range(node)
+    """Return whether a clamp at zero is fused, and its result shares a range below zero."""
+    name = reading.name(node)
+    if name not in _AT_ZERO and not (
+        name in _HARDTANH and float(node.attrs.get("min_val", "-1")) == 0.0
+    ):
+        return False
+    return reading.is_fused(node) and reading.shares_range(node)
 
 
 def _clamps_rows(reading: _Reading, node: Node) -> bool:
@@ -292,6 +342,8 @@ def _reduces_one(reading: _Reading, node: Node) -> bool:
 _ALL, _SMALL, _LARGE = ("u55", "u65", "u85"), ("u55", "u65"), ("u85",)
 FORECASTS: tuple[Forecast, ...] = (
     Forecast(SLICES, "{} reads a slice with a wrong offset or shape.", _ALL, _reads_slices),
+    Forecast(SLICES, "Vela's process ends at {}, which reads a slice of five dimensions.", _SMALL,
+             _reads_deep_slice),
     Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
              "left over behind the last window.", _LARGE, _has_large_stride),
     Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
@@ -302,6 +354,8 @@ FORECASTS: tuple[Forecast, ...] = (
              "its place or is rejected.", _ALL, _joins),
     Forecast(JOINED, "{} joins a resized tensor, which is read beyond its end.", _SMALL,
              _joins_resized),
+    Forecast(JOINED, "{} joins or pads a matrix product, which loses its place.", _SMALL,
+             _joins_product),
     Forecast(FLIPPED, "Vela's process ends at {}, which flips a matrix product.", _LARGE,
              _flips_product),
     Forecast(LAYOUTS, "{} follows a change of layout of another function, and is not computed.",

@@ -356,7 +356,8 @@ def _behind_observers(
             yield user, wide
 
 
-_CLAMPING = ("relu.", "relu_.", "hardtanh.", "hardtanh_.", "clamp.")
+_AT_ZERO = ("relu.", "relu_.")
+_HARDTANH = ("hardtanh.", "hardtanh_.")
 _CLAMPED = ("conv1d.", "conv2d.", "linear.")
 
 
@@ -372,10 +373,15 @@ def lost_clamps(program: Any, choice: TargetChoice) -> Iterator[ErrorInfo]:
     for node in program.graph.nodes:
         named = str(node.target).removeprefix("aten.")
         source = node.args[0] if node.args else None
-        if node.op != "call_function" or not named.startswith(_CLAMPING):
+        is_from_zero = named.startswith(_AT_ZERO) or (
+            named.startswith(_HARDTANH) and node.args[1:2] == (0,)
+        )
+        if node.op != "call_function" or not is_from_zero:
             continue
-        is_fused = isinstance(source, torch.fx.Node) and str(source.target).startswith(
-            tuple(f"aten.{name}" for name in _CLAMPED)
+        is_fused = (
+            isinstance(source, torch.fx.Node)
+            and len(source.users) == 1
+            and str(source.target).startswith(tuple(f"aten.{name}" for name in _CLAMPED))
         )
         grids = [user.args for user in node.users if "quantize_per_tensor" in str(user.target)]
         if is_fused and grids and grids[0][2] != grids[0][3]:
