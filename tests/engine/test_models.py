@@ -265,6 +265,31 @@ def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
     assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure
 
 
+MISFIT = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc(x) + torch.ones(3)
+
+def net():
+    return Net().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_a_model_that_fails_by_itself_is_told_so(engine):
+    (engine.folder / "misfit.py").write_text(MISFIT)
+    assert engine.run(with_model(spec="misfit.py:net"), "export") == "failed"
+    assert engine.failure.code == "export-failed"
+    assert "misfit.py, line 11" in engine.failure.message
+    assert "fails without torch.export too" in engine.failure.hint
+
+
 WRITING = """
 import torch
 from torch import nn

@@ -104,11 +104,27 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         place = f" at {line}" if line else ""
         raise failure(
             f"The model cannot be exported{place}. torch.export: {first.strip()[:300]}",
-            _remedy(error),
+            _remedy(error) if _runs(loaded) else _FAILS_ALONE,
             Place(kind="stage", id="export"),
             details=str(error),
             code="export-failed",
         ) from error
+
+
+_FAILS_ALONE = (
+    "The model fails without torch.export too: correct it, or the sizes of its example inputs."
+)
+
+
+def _runs(loaded: LoadedModel) -> bool:
+    """Return whether the model computes something for its example inputs."""
+    assert loaded.module is not None
+    try:
+        with torch.no_grad():
+            loaded.module(*loaded.inputs)
+    except Exception:  # noqa: BLE001 - whatever the user's code raises
+        return False
+    return True
 
 
 def _remedy(error: Exception) -> str:
