@@ -220,3 +220,8 @@ def windows_in_parts():
 def padded_product():
     """A product of queries and positions with a column before it, as relative attention has it."""
     return _made(lambda x: functional.pad(x @ x.transpose(2, 3), (1, 0)), (1, 2, 5, 9))
+
+
+def batch_in_groups():
+    """A convolution in groups over a batch; each group reads a part of the channels."""
+    return _made(lambda x, conv: conv(x), (2, 6, 6, 6), nn.Conv2d(6, 6, 3, padding=1, groups=3))

@@ -74,6 +74,7 @@ QUICK = [
     ("mean_of_part", "a16w8", U85, SLICES),
     ("multiplied_and_joined", "a8w8", U55, JOINED),
     ("padded_product", "a8w8", U55, JOINED),
+    ("batch_in_groups", "a8w8", U85, SLICES),
     ("function_of_flipped", "a8w8", U85, LAYOUTS),
     ("detected_and_joined", "a8w8", U85, LAYOUTS),
     ("negated_largest", "a8w8", U55, NEGATED),
@@ -86,6 +87,7 @@ QUICK = [
 SLOW = [
     ("largest_of_part", "a8w8", U55, SLICES),
     ("largest_of_part", "a16w8", U85, SLICES),
+    ("batch_in_groups", "a16w8", U55, SLICES),
     ("least_of_part", "a8w8", U85, SLICES),
     ("mean_of_part", "a16w8", U55, SLICES),
     ("grown_part_of_input", "a16w8", U85, SLICES),

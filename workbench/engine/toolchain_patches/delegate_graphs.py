@@ -174,7 +174,8 @@ def slices_computed() -> Iterator[list[str]]:
     """Copy a slice before readers that lose its offset, while the block runs.
 
     Vela lets the reader read the sliced tensor in place. Transposed and depthwise convolutions,
-    reductions and matrix products then read with the wrong offset or shape. For U55 and U65 its
+    reductions, matrix products and all convolutions of a batch, such as the parts of one in groups,
+    then read with the wrong offset or shape. For U55 and U65 its
     process ends where a slice of five dimensions is read by an operator on each element.
 
     Yields:
@@ -465,6 +466,8 @@ def _is_deep(value: Any) -> bool:
 def _reads_wrongly(reader: fx.Node) -> bool:
     """Return whether an operator reads a slice with a wrong offset or shape."""
     if reader.target == _OPS.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
+        return True
+    if reader.target in _CONVOLUTIONS and reader.meta["val"].shape[0] > 1:
         return True
     return reader.target in _READING_SLICES or max(_strides(reader)) > _MOST_STRIDE
 

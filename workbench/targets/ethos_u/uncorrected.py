@@ -199,6 +199,16 @@ def _reads_slices(reading: _Reading, node: Node) -> bool:
     return (is_reader or reading.is_multiplied(node)) and reading.comes_from(node, _SLICING)
 
 
+def _convolves_part_of_batch(reading: _Reading, node: Node) -> bool:
+    """Return whether a convolution reads a part of each image of a batch."""
+    sizes = [source.outputs[0].shape for source in reading.inputs(node)[:1] if source.outputs]
+    if reading.name(node) not in _CONVOLUTIONS or not sizes or sizes[0][:1] in {(), (1,)}:
+        return False
+    groups = int(node.attrs.get("groups", "1"))
+    is_in_groups = groups > 1 and len(sizes[0]) > 1 and sizes[0][1] != groups
+    return is_in_groups or reading.comes_from(node, _SLICING)
+
+
 def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
     """Return whether an operator on each element reads a slice of five dimensions."""
     if reading.name(node) not in (*_FUNCTIONS, *_ON_EACH):
@@ -344,6 +354,8 @@ FORECASTS: tuple[Forecast, ...] = (
     Forecast(SLICES, "{} reads a slice with a wrong offset or shape.", _ALL, _reads_slices),
     Forecast(SLICES, "Vela's process ends at {}, which reads a slice of five dimensions.", _SMALL,
              _reads_deep_slice),
+    Forecast(SLICES, "{} reads a part of each image of a batch with a wrong offset.", _ALL,
+             _convolves_part_of_batch),
     Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
              "left over behind the last window.", _LARGE, _has_large_stride),
     Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
