@@ -353,12 +353,13 @@ def _operator_support() -> list[str]:
     lines += ["## Operators that NNPA does not quantize", ""]
     lines += table(
         ("operator", "why it is not quantized"),
-        [(_code(f"aten.{op}"), why_never(f"aten.{op}")) for op in _NEVER_INT8],
+        [(_code(f"aten.{op}"), why_never(f"aten.{op}").text) for op in _NEVER_INT8],
     )
     lines += ["## Operations that take number formats", ""]
     lines += table(
         ("operator", "operation of MASE's table, or why it stays in float"),
-        [(_code(op), support) for op, support in (*OPERATORS.items(), *FUSED.items())],
+        [(_code(op), support) for op, support in OPERATORS.items()]
+        + [(_code(op), reason.text) for op, reason in FUSED.items()],
     )
     lines += ["## Number formats", ""]
     lines += table(

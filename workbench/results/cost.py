@@ -13,7 +13,8 @@ MODEL_FILE, CONFIG_FILE = "model.onnx", "model.json"
 class ExportedProduct(Frozen):
     """A matrix product in the file, with the reason if it is predicted to stay in float.
 
-    ``node`` is its name in the file, ``origin`` the operation in the exported graph.
+    ``node`` is its name in the file, ``origin`` the operation in the exported graph, ``cause`` the
+    code of the reason.
     """
 
     node: str
@@ -22,6 +23,7 @@ class ExportedProduct(Frozen):
     module: str
     quantized: bool
     reason: str = ""
+    cause: str = ""
 
 
 class CompilerCheck(Frozen):

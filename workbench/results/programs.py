@@ -85,8 +85,8 @@ class ExportResult(Frozen):
 class NodeAnnotation(Frozen):
     """The quantizer's annotation of one node of the prepared graph; ``reason`` if it has none.
 
-    ``origin`` is the operation in the exported graph; ``never`` marks nodes that no rule can
-    quantize.
+    ``cause`` is the reason's code, where the target has one; ``origin`` is the operation in the
+    exported graph; ``never`` marks nodes that no rule can quantize.
     """
 
     node: str
@@ -96,6 +96,7 @@ class NodeAnnotation(Frozen):
     by: str = ""
     quantized: bool
     reason: str = ""
+    cause: str = ""
     origin: str = ""
     never: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from workbench.ids import PresetId, StageId, TargetId
 
@@ -55,6 +55,13 @@ class Variant:
     id: str
     title: str
     kind: str = ""
+
+
+class Reason(NamedTuple):
+    """Why an operator stays in float, or what is special about it: a code, and a sentence."""
+
+    cause: str
+    text: str
 
 
 class TargetSpec(Protocol):

@@ -18,6 +18,12 @@ from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 FLOWS: tuple[Flow, ...] = ("down", "right", "wrapped")
 
 
+def seeds(quick: int, count: int) -> list[object]:
+    """Return numbers for random graphs; those beyond the first few are slow."""
+    slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(quick, count))
+    return [*range(quick), *slow]
+
+
 def nested(count: int, seed: int = 1) -> GraphSnapshot:
     """Return a random graph in three levels of groups, with skip edges."""
     rng = random.Random(seed)
@@ -39,7 +45,7 @@ def overlaps(boxes: list[tuple[float, float, float, float]]) -> int:
     return found
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(30, 80))
 def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(1, 40)
@@ -188,7 +194,7 @@ def branching(seed: int) -> GraphSnapshot:
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int, flow: Flow) -> None:
     tree = Hierarchy(branching(seed))
     layout, rng = Layout(tree, flow=flow), random.Random(seed)

@@ -4,10 +4,10 @@ from tests.npu_flips import executed, flips, main, programs
 
 
 def test_that_flipped_bits_that_change_weights_change_outputs_or_raise():
-    outcomes = flips(seed=3, count=60, inputs=2)
-    assert outcomes.total() == 60
+    outcomes = flips(seed=3, count=30, inputs=2)
+    assert outcomes.total() == 30
     changing = outcomes["noticed"] + outcomes["unnoticed"]
-    assert changing > 20
+    assert changing > 10
     assert outcomes["noticed"] >= 0.9 * changing
 
 

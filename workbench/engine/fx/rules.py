@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from workbench.project.model import Project, Rule
+    from workbench.targets.base import Reason
 
 
 @dataclass
@@ -29,7 +30,7 @@ class GraphRules:
     project: Project
     won: dict[fx.Node, Rule] = field(default_factory=dict)
     placed: dict[fx.Node, Rule] = field(default_factory=dict)
-    told: dict[fx.Node, str] = field(default_factory=dict)
+    told: dict[fx.Node, Reason] = field(default_factory=dict)
     kept_off: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:

@@ -5,6 +5,8 @@ Source: the ATen schemas of torch 2.13, as ``torch.export`` shows the modules an
 
 from __future__ import annotations
 
+from workbench.targets.base import Reason
+
 _NORMS = {
     "aten.batch_norm.default": "batch_norm2d",
     "aten.instance_norm.default": "instance_norm2d",
@@ -37,21 +39,22 @@ OPERATORS: dict[str, str] = {
     **_NORMS,
 }  # fmt: skip
 
+_DECOMPOSED = Reason("decomposed", "The program was decomposed; export it without decompositions.")
 # Why operators that are decompositions or fusions of these operations stay float.
-FUSED: dict[str, str] = {
-    "aten.scaled_dot_product_attention.default":
+FUSED: dict[str, Reason] = {
+    "aten.scaled_dot_product_attention.default": Reason(
+        "products-only",
         "Two products and a softmax are one operator here; MASE's table has only the products.",
-    "aten.convolution.default": "The program was decomposed; export it without decompositions.",
-    "aten.addmm.default": "The program was decomposed; export it without decompositions.",
-    "aten.mm.default": "The program was decomposed; export it without decompositions.",
-    "aten.native_layer_norm.default":
-        "The program was decomposed; export it without decompositions.",
-    "aten.native_group_norm.default":
-        "The program was decomposed; export it without decompositions.",
-    "aten._native_batch_norm_legit_no_training.default":
-        "The program was decomposed; export it without decompositions.",
+    ),
+    "aten.convolution.default": _DECOMPOSED,
+    "aten.addmm.default": _DECOMPOSED,
+    "aten.mm.default": _DECOMPOSED,
+    "aten.native_layer_norm.default": _DECOMPOSED,
+    "aten.native_group_norm.default": _DECOMPOSED,
+    "aten._native_batch_norm_legit_no_training.default": _DECOMPOSED,
 }  # fmt: skip
-NOT_IN_TABLE = "It is not an operation in MASE's table."
+NOT_IN_TABLE = Reason("not-in-table", "It is not an operation in MASE's table.")
+UNRULED = Reason("no-rule", "No rule assigns a format to it.")
 
 
 def operators_of(operation: str) -> tuple[str, ...]:

@@ -9,10 +9,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workbench.targets.base import Reason
+from workbench.targets.nnpa.options import SILENT, WHAT_IF
+
 Shape = tuple[int, ...]
 
 # Maximum size of each dimension on the accelerator, last dimension first (arch15).
 LIMITS = (2097152, 1048576, 32768, 32768)
+
+
+COMPUTED = Reason(
+    "computed-operand",
+    "Its second operand is computed: only products with constant weights are quantized. It stays "
+    "dlfloat16.",
+)
+TRANSPOSED = Reason(
+    "gemm-transposed",
+    "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, which the "
+    'compiler does not quantize. Enable "Rewrite Gemm for quantization".',
+)
+SCALED = Reason("gemm-scaled", "A Gemm with alpha or beta other than 1 is not quantized.")
+ONE_DIMENSION = Reason(
+    "one-dimension",
+    "An operand has one dimension; NNPA multiplies matrices. It runs on the CPU.",
+)
+MATRIX_AND_STACK = Reason(
+    "matrix-and-stack",
+    "A matrix on the left with a stack on the right does not become an int8 product.",
+)
+OTHER_STACKS = Reason(
+    "leading-dimensions", "The leading dimensions differ; such a product is not quantized."
+)
+TOO_LARGE = Reason("too-large", "A dimension exceeds the limit of the accelerator.")
+STACK_AND_BIAS = Reason(
+    "stack-and-bias", "A stack of weights with a bias becomes a product in dlfloat16."
+)
+COMPUTED_BIAS = Reason(
+    "computed-bias", "The added operand is computed; then the product stays dlfloat16."
+)
+SPLIT = Reason("split", "The compiler splits it, with a range per part; emulated with one range.")
+OPERATION_TYPES = Reason("operation-types", SILENT)
+ASYMMETRIC = Reason("asymmetric-weights", WHAT_IF)
 
 
 @dataclass(frozen=True)
@@ -45,98 +82,86 @@ class Product:
         return self.bias is not None and len(self.left) <= 3 and self.bias == self.right[-1:]
 
     @property
-    def why_float(self) -> str:
-        """Why it is not quantized, as a sentence; "" if it is."""
+    def why_float(self) -> Reason | None:
+        """Why it is not quantized; None if it is."""
         return self._why_operands or self._why_ranks or self._why_limits or self._why_bias
 
     @property
-    def splits(self) -> str:
-        """A note on a product that is computed in parts; "" otherwise."""
-        if self.left[-2] > LIMITS[1] or self.right[-1] > LIMITS[0]:
-            return "The compiler splits it, with a range per part; emulated with one range."
-        return ""
+    def splits(self) -> Reason | None:
+        """A note on a product that is computed in parts; None otherwise."""
+        return SPLIT if self.left[-2] > LIMITS[1] or self.right[-1] > LIMITS[0] else None
 
     @property
-    def _why_operands(self) -> str:
+    def _why_operands(self) -> Reason | None:
         if not self.constant:
-            return (
-                "Its second operand is computed: only products with constant weights are "
-                "quantized. It stays dlfloat16."
-            )
+            return COMPUTED
         if self.gemm and self.transposed:
-            return (
-                "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, "
-                'which the compiler does not quantize. Enable "Rewrite Gemm for '
-                'quantization".'
-            )
-        if self.gemm and self.scaled:
-            return "A Gemm with alpha or beta other than 1 is not quantized."
-        return ""
+            return TRANSPOSED
+        return SCALED if self.gemm and self.scaled else None
 
     @property
-    def _why_ranks(self) -> str:
+    def _why_ranks(self) -> Reason | None:
         left, right = len(self.left), len(self.right)
         if left < 2 or right < 2:
-            return "An operand has one dimension; NNPA multiplies matrices. It runs on the CPU."
+            return ONE_DIMENSION
         if right == 2:
-            return ""
+            return None
         if left < right:
-            return "A matrix on the left with a stack on the right does not become an int8 product."
-        if self.left[:-2] != self.right[:-2]:
-            return "The leading dimensions differ; such a product is not quantized."
-        return ""
+            return MATRIX_AND_STACK
+        return OTHER_STACKS if self.left[:-2] != self.right[:-2] else None
 
     @property
-    def _why_limits(self) -> str:
+    def _why_limits(self) -> Reason | None:
         inner, stack = self.left[-1], self.left[:-2]
         # A stack of any rank is reshaped to three dimensions first.
         count = 1
         for size in stack:
             count *= size
-        if inner > min(LIMITS[:2]) or count > LIMITS[2]:
-            return "A dimension exceeds the limit of the accelerator."
-        return ""
+        return TOO_LARGE if inner > min(LIMITS[:2]) or count > LIMITS[2] else None
 
     @property
-    def _why_bias(self) -> str:
+    def _why_bias(self) -> Reason | None:
         if self.bias is None:
-            return ""
+            return None
         flat, columns = len(self.left) == 2, self.right[-1:]
         if self.gemm or flat:
-            if self.bias != columns or not self.constant_bias:
-                return (
-                    "With two dimensions the addition after it becomes its bias, and then only a "
-                    f"constant bias of shape {_shown(columns)} is quantized; this one is "
-                    f"{'' if self.constant_bias else 'computed, '}{_shown(self.bias)}."
-                )
-            return ""
+            if self.bias == columns and self.constant_bias:
+                return None
+            return Reason(
+                "bias",
+                "With two dimensions the addition after it becomes its bias, and then only a "
+                f"constant bias of shape {_shown(columns)} is quantized; this one is "
+                f"{'' if self.constant_bias else 'computed, '}{_shown(self.bias)}.",
+            )
         if len(self.right) == 3:
-            return "A stack of weights with a bias becomes a product in dlfloat16."
-        if len(self.left) == 3 and not self.constant_bias and self.bias == columns:
-            return "The added operand is computed; then the product stays dlfloat16."
-        return ""
+            return STACK_AND_BIAS
+        is_computed = len(self.left) == 3 and not self.constant_bias and self.bias == columns
+        return COMPUTED_BIAS if is_computed else None
 
 
 def _shown(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "a single number"
 
 
-UNRULED = "No rule quantizes it."
-ON_CPU = "A rule keeps it off NNPA (device cpu), where nothing is quantized."
+UNRULED = Reason("no-rule", "No rule quantizes it.")
+ON_CPU = Reason("kept-on-cpu", "A rule keeps it off NNPA (device cpu), where nothing is quantized.")
 
-_CONVOLUTION = (
-    "Convolutions are never quantized: as a product, their weight is on the "
-    "left, and only a constant second operand is quantized. They stay dlfloat16."
+_CONVOLUTION = Reason(
+    "convolution",
+    "Convolutions are never quantized: as a product, their weight is on the left, and only a "
+    "constant second operand is quantized. They stay dlfloat16.",
 )
-_RECURRENT = "LSTM and GRU are never quantized; they stay dlfloat16."
-_ATTENTION = (
-    "Its products have two computed operands: only products with constant weights are quantized."
+_RECURRENT = Reason("recurrent", "LSTM and GRU are never quantized; they stay dlfloat16.")
+_ATTENTION = Reason(
+    "attention",
+    "Its products have two computed operands: only products with constant weights are quantized.",
 )
-_EINSUM = (
-    "It exports as Einsum, which is not quantized; written as a product (@) it "
-    "can be. It stays dlfloat16 or runs on the CPU."
+_EINSUM = Reason(
+    "einsum",
+    "It exports as Einsum, which is not quantized; written as a product (@) it can be. It stays "
+    "dlfloat16 or runs on the CPU.",
 )
-OTHER = "Only MatMul and Gemm with constant weights are quantized."
+OTHER = Reason("other-operator", "Only MatMul and Gemm with constant weights are quantized.")
 
 _PARTS = {
     "conv": _CONVOLUTION, "lstm": _RECURRENT, "gru": _RECURRENT,
@@ -144,7 +169,7 @@ _PARTS = {
 }  # fmt: skip
 
 
-def why_never(op: str) -> str:
+def why_never(op: str) -> Reason:
     """Return why an operator that is not a matrix product is not quantized."""
     name = op.removeprefix("aten.")
     return next((reason for part, reason in _PARTS.items() if name.startswith(part)), OTHER)

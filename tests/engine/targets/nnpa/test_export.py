@@ -73,7 +73,7 @@ def test_that_a_gemm_stays_where_rewriting_is_off(lane):
     model, told = exported(lane, ruled("nets.py:mlp", "vectors", rewrite_gemm=False))
     assert told.rewritten == 0
     assert told.quantized == 0
-    assert all("Rewrite Gemm" in product.reason for product in told.products)
+    assert all(product.cause == "gemm-transposed" for product in told.products)
     assert all(a.i == 1 for n in model.graph.node for a in n.attribute if a.name == "transB")
 
 
@@ -292,7 +292,8 @@ def test_that_the_file_and_the_emulated_graph_agree_on_every_product():
     tidy(file)
     found = {known[node.name][1]: product.why_float for node, product in file_products(file)}
     assert len(found) == len(CASES)
-    assert found == {name: notes[name].reason for name in found}
+    causes = {name: why.cause if why else "" for name, why in found.items()}
+    assert causes == {name: notes[name].cause for name in found}
 
 
 def test_that_cancelling_ends_the_compiler(lane, tmp_path):

@@ -28,7 +28,7 @@ from workbench.errors import Place, WorkbenchError
 from workbench.project.configs import FormatConfig
 from workbench.results import FormatMemory, NodeAnnotation
 from workbench.results.programs import FLOAT_BITS
-from workbench.targets.formats.operators import FUSED, NOT_IN_TABLE, OPERATORS, SOFTSIGN
+from workbench.targets.formats.operators import FUSED, NOT_IN_TABLE, OPERATORS, SOFTSIGN, UNRULED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -300,17 +300,15 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
             continue
         rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
-        reason = "" if rule else FUSED.get(op, NOT_IN_TABLE) if wanted else _NO_RULE
+        why = None if rule else FUSED.get(op, NOT_IN_TABLE) if wanted else UNRULED
+        cause, reason = why or ("", "")
         annotations.append(NodeAnnotation(
             node=node.name, op=op, module=programs.module_of(node),
             config=project.label_of(rule) if rule else "float",
             by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
-            quantized=rule is not None, reason=reason,
+            quantized=rule is not None, reason=reason, cause=cause,
         ))  # fmt: skip
     return annotations
-
-
-_NO_RULE = "No rule assigns a format to it."
 
 
 def student(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedStudent:

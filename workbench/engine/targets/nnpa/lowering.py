@@ -27,6 +27,7 @@ from workbench.results import (
     LowerResult,
     PrepareResult,
 )
+from workbench.targets.base import Reason
 from workbench.targets.nnpa.command import (
     NO_SWITCH,
     SILENT_ERRORS,
@@ -36,7 +37,7 @@ from workbench.targets.nnpa.command import (
     exclusions,
 )
 from workbench.targets.nnpa.options import SILENT, WHAT_IF, quantizes
-from workbench.targets.nnpa.products import ON_CPU, UNRULED
+from workbench.targets.nnpa.products import ASYMMETRIC, ON_CPU, OPERATION_TYPES, UNRULED
 
 if TYPE_CHECKING:
     import onnx
@@ -94,14 +95,16 @@ def _products(
         note = notes.get(origin)
         why = product.why_float
         if options["weights"] == "asym":
-            why = why or WHAT_IF
+            why = why or ASYMMETRIC
         elif not quantizes(options):
-            why = why or SILENT
+            why = why or OPERATION_TYPES
+        emulated = Reason(note.cause, note.reason) if note is not None else Reason("", "")
         if not why and note is not None and not note.quantized:
-            why = note.reason
+            why = emulated
+        cause, text = why or emulated
         product_list.append(ExportedProduct(
             node=node.name, op=node.op_type, origin=origin, module=module,
-            quantized=not why, reason=why or (note.reason if note is not None else ""),
+            quantized=not why, reason=text, cause=cause,
         ))  # fmt: skip
     return tuple(product_list)
 
@@ -111,9 +114,9 @@ def _config(
     report: PrepareResult,
 ) -> str:  # fmt: skip
     """Return the exclusion file for parts that rules leave in float or keep on the CPU."""
-    off = {note.node for note in report.annotations if note.reason == ON_CPU}
+    off = {note.node for note in report.annotations if note.cause == ON_CPU.cause}
     on_cpu = [n.name for n in model.graph.node if known.get(n.name, ("", ""))[1] in off]
-    plain = [p.node for p in products if p.reason == UNRULED]
+    plain = [p.node for p in products if p.cause == UNRULED.cause]
     return exclusions(plain, on_cpu)
 
 
@@ -139,6 +142,6 @@ def _differences(products: tuple[ExportedProduct, ...], report: PrepareResult) -
     """Return the differences in quantization between the file and the emulated program."""
     emulated = {note.node for note in report.annotations if note.quantized}
     in_file = {p.origin for p in products if p.quantized}
-    there = {p.origin for p in products if p.reason != WHAT_IF}
+    there = {p.origin for p in products if p.cause != ASYMMETRIC.cause}
     lost = sorted((in_file - emulated) | ((emulated & there) - in_file))
     return [f"The file and the emulation differ at {name}." for name in lost]

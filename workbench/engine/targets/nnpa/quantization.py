@@ -29,8 +29,16 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.project.configs import DynamicConfig
 from workbench.results import NodeAnnotation
 from workbench.targets import target_of
-from workbench.targets.nnpa.options import SILENT, quantizes
-from workbench.targets.nnpa.products import ON_CPU, OTHER, UNRULED, Product, why_never
+from workbench.targets.base import Reason
+from workbench.targets.nnpa.options import quantizes
+from workbench.targets.nnpa.products import (
+    ON_CPU,
+    OPERATION_TYPES,
+    OTHER,
+    UNRULED,
+    Product,
+    why_never,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,13 +247,13 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     return module
 
 
-def _why_not(match: Found, rules: GraphRules, options: dict[str, Any]) -> str:
+def _why_not(match: Found, rules: GraphRules, options: dict[str, Any]) -> Reason | None:
     if match.source in rules.kept_off:
         return ON_CPU
-    return match.product.why_float if quantizes(options) else SILENT
+    return match.product.why_float if quantizes(options) else OPERATION_TYPES
 
 
-def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -> str:
+def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -> Reason | None:
     """Return a warning about a weight: no range, or one that NNPA does not support.
 
     Raises:
@@ -254,7 +262,8 @@ def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -
     value = constant(module, match.right)
     assert value is not None
     try:
-        return " ".join(range_of(value.detach(), options["weights"]).warnings)
+        warnings = range_of(value.detach(), options["weights"]).warnings
+        return Reason("weight-range", " ".join(warnings)) if warnings else None
     except WorkbenchError as error:
         place = Place(kind="node", id=match.source.name)
         infos = [
@@ -391,14 +400,15 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
             continue
         rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
-        why = "" if rule else why_never(op) if wanted else UNRULED
+        why = None if rule else why_never(op) if wanted else UNRULED
         why = ON_CPU if node in rules.kept_off else why
-        reason = rules.told.get(node) or why
+        reason = rules.told.get(node) or why or Reason("", "")
         annotations.append(NodeAnnotation(
             node=node.name, op=op, module=programs.module_of(node),
             config=project.label_of(rule) if rule else "float",
             by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
-            quantized=rule is not None, reason=reason, never=reason == OTHER,
+            quantized=rule is not None, reason=reason.text, cause=reason.cause,
+            never=reason == OTHER,
         ))  # fmt: skip
     return annotations
 
