@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from html import escape
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,14 +82,15 @@ def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
     return [f"{value * scale:,.{places}f}" for value in values]
 
 
-def whole_spacing(
-    spacing: Callable[..., list[tuple[float, float]]], low: float, high: float, size: float
-) -> list[tuple[float, float]]:
-    """Return the spacing and offset of ticks at whole numbers.
+def whole_spacing(low: float, high: float, size: float) -> list[tuple[float, float]]:
+    """Return spacing and offset of ticks at whole numbers, with room for their texts.
 
-    The arguments are pyqtgraph's ``AxisItem.tickSpacing`` and those of it.
+    The arguments are those of pyqtgraph's ``AxisItem.tickSpacing``, which it replaces: the ends of
+    the axis, and its length [px].
     """
-    return list(dict.fromkeys((max(step, 1.0), 0.0) for step, _ in spacing(low, high, size)))
+    least = abs(high - low) * _TICK_WIDE_PX / max(size, 1.0)
+    steps = (digit * 10**decade for decade in count() for digit in (1, 2, 5))
+    return [(float(next(step for step in steps if step >= least)), 0.0)] if high > low else []
 
 
 def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
@@ -163,8 +165,7 @@ class Chart(QWidget):
 
     def count_along_x(self) -> None:
         """Let the ticks along x be whole numbers, e.g. of steps."""
-        axis = self.plot.getAxis("bottom")
-        axis.tickSpacing = partial(whole_spacing, axis.tickSpacing)
+        self.plot.getAxis("bottom").tickSpacing = whole_spacing
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""

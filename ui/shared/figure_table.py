@@ -9,7 +9,6 @@ from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import (
-    QAbstractItemModel,
     QAbstractTableModel,
     QItemSelection,
     QItemSelectionModel,
@@ -88,6 +87,11 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
     def rows(self) -> tuple[Row, ...]:
         """The rows in their given order."""
         return self._rows
+
+    def texts(self, column: int, shown: Iterable[int]) -> set[str]:
+        """Return the texts of a column in some sorted rows."""
+        text = self._columns[column].text
+        return {text(self._rows[self._order[row]]) for row in shown}
 
     def row_at(self, shown: int) -> Row | None:
         """Return the row at a sorted position."""
@@ -229,7 +233,7 @@ class FigureView(QTableView):
     rows_chosen = Signal(object)
 
     def __init__(
-        self, name: str, model: QAbstractItemModel, parent: QWidget | None = None, *,
+        self, name: str, model: FigureTableModel[Any], parent: QWidget | None = None, *,
         widest_px: int = WIDEST_PX,
     ) -> None:  # fmt: skip
         super().__init__(parent)
@@ -238,6 +242,7 @@ class FigureView(QTableView):
         # Widths that the columns need; none after the user has changed one.
         self._wanted: list[int] = []
         self._is_sizing = False
+        self._figures = model
         self.setModel(model)
         self.setAccessibleName(name)
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
@@ -268,7 +273,7 @@ class FigureView(QTableView):
         Columns of texts give way where there is too little room for all columns.
         """
         header = self.horizontalHeader()
-        model, metrics = self.model(), self.fontMetrics()
+        model, metrics = self._figures, self.fontMetrics()
         # A right-aligned figure in a wide cell is hard to match with its row.
         self._is_sizing = True
         header.setStretchLastSection(self._has_texts(model.columnCount() - 1))
@@ -276,7 +281,7 @@ class FigureView(QTableView):
         looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
         self._wanted = []
         for column in range(model.columnCount()):
-            texts = {str(model.index(row, column).data() or "") for row in looked_at}
+            texts = model.texts(column, looked_at)
             # Only the longest texts are measured; measuring every cell is slow.
             longest = sorted(texts, key=len)[-3:]
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)

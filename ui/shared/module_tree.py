@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -103,9 +103,25 @@ class ModuleTreeModel(QAbstractItemModel):
         """Set the configs, their reasons, and the differences that the quantizer reports."""
         if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
             return
+        before = self._shown_chips()
         self._configs, self._reasons, self._marks = configs, reasons, marks
         self._inside = self._chips_inside()
-        self._tell_changed(QModelIndex())
+        after = self._shown_chips()
+        self._tell_changed({path for path in self._rows if before[path] != after[path]})
+
+    def chips(self) -> set[tuple[str, str]]:
+        """Return the chips of all modules, each with the config that was asked for in vain."""
+        return set(self._shown_chips().values())
+
+    def _shown_chips(self) -> dict[str, tuple[str, str]]:
+        return {
+            path: (self._text(row.module, Column.CONFIG), self._wish(row.module))
+            for path, row in self._rows.items()
+        }
+
+    def _wish(self, module: Module) -> str:
+        config = self._configs.get(module.path)
+        return config.wish if config and module.path not in self._inside else ""
 
     def _chips_inside(self) -> dict[str, tuple[str, ...]]:
         """Return the chips of every module that contains modules with other configs."""
@@ -182,9 +198,7 @@ class ModuleTreeModel(QAbstractItemModel):
                 label = config.label if config else "no config"
                 value = f"{module.path or WHOLE_MODEL}, {module.type_name}, {label}"
             case _ if role == WISH_ROLE:
-                config = self._configs.get(module.path)
-                is_shown = index.column() == Column.CONFIG and module.path not in self._inside
-                value = config.wish if config and is_shown else ""
+                value = self._wish(module) if index.column() == Column.CONFIG else ""
             case Role.PATH:
                 value = module.path
             case Role.MARK:
@@ -220,14 +234,17 @@ class ModuleTreeModel(QAbstractItemModel):
     def _index(self, row: _Row, column: int) -> QModelIndex:
         return self.createIndex(row.position, column, self._numbers[id(row)])
 
-    def _tell_changed(self, parent: QModelIndex) -> None:
-        count = self.rowCount(parent)
-        if not count:
-            return
-        last = self.index(count - 1, len(Column) - 1, parent)
-        self.dataChanged.emit(self.index(0, 0, parent), last, _OF_CONFIGS)
-        for number in range(count):
-            self._tell_changed(self.index(number, 0, parent))
+    def _tell_changed(self, paths: Collection[str]) -> None:
+        """Tell the views which rows have other chips, in one signal for the rows of a parent."""
+        changed: dict[str, list[_Row]] = {}
+        for path in paths:
+            row = self._rows[path]
+            above = row.parent.module.path if row.parent is not None else ""
+            changed.setdefault("" if not path else f"/{above}", []).append(row)
+        for rows in changed.values():
+            first, last = (pick(rows, key=lambda row: row.position) for pick in (min, max))
+            ends = self._index(first, 0), self._index(last, len(Column) - 1)
+            self.dataChanged.emit(*ends, _OF_CONFIGS)
 
 
 def _counted(modules: Sequence[Module]) -> list[Module]:

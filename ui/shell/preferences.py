@@ -109,7 +109,7 @@ class PreferencesDialog(QDialog):
         self.warm.setChecked(self._settings.warm_engines)
         self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
         self.ahead = QCheckBox("Lower in the background after evaluation", self)
-        self.ahead.setToolTip("The cost is then there before you ask for it; an edit ends the work")
+        self.ahead.setToolTip("The cost is known before you ask for it; an edit cancels the work")
         self.ahead.setChecked(self._settings.lower_ahead)
         self.ahead.clicked.connect(partial(setattr, self._settings, "lower_ahead"))
         self.limit = SpinBox(self)
@@ -215,7 +215,7 @@ class PreferencesDialog(QDialog):
         self._show_trusted()
 
 
-_WORDS = {"ok": "there", "different": "check", "missing": "missing", "optional": "optional"}
+_WORDS = {"ok": "found", "different": "check", "missing": "missing", "optional": "optional"}
 _LOOKING = "Checking\u2026"
 
 

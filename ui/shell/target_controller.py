@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -110,9 +110,10 @@ class TargetDialog(QDialog):
         layout.addWidget(TallForm(self.target, self))
         layout.addWidget(self.problems)
         layout.addWidget(self.buttons)
-        self.setMinimumWidth(_WIDTH_PX)
         self.target.render_choice(choice, folder)
         self._check(choice)
+        # A minimum width of the dialog would hide that of its form.
+        self.resize(self.sizeHint().expandedTo(QSize(_WIDTH_PX, 0)))
 
     def _check(self, choice: TargetChoice) -> None:
         try:

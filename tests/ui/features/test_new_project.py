@@ -465,3 +465,11 @@ def test_that_proposed_weights_go_with_their_model(coded):
     (folder / "other" / "net.py").write_text("class Net:\n    def forward(self, x): ...\n")
     dialog.model.set_text(str(folder / "other" / "net.py"))
     assert dialog.draft().weights == ""
+
+
+def test_that_the_options_of_a_target_are_not_cut_at_the_side(parent, qtbot):
+    dialog = TargetDialog(TargetChoice(id="ethos-u55-128"), None, parent)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    area = dialog.findChild(TallForm)
+    assert area.viewport().width() >= area.widget().minimumSizeHint().width()

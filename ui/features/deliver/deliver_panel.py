@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -38,7 +38,7 @@ _KERNELS_SHOWN, _LIST_MARGIN_PX = 6, 8
 class DeliverablesView(QWidget):
     """Shows cards of the pools, a table of files and the list of kernels."""
 
-    def __init__(self, files: QAbstractItemModel, parent: QWidget | None = None) -> None:
+    def __init__(self, files: FileTableModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.cards = FigureCards(self)
         self.files = FigureView("Deliverables", files, self)

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.chip import WISH_ROLE, ChipDelegate, chip_width
+from ui.shared.chip import ChipDelegate, chip_width
 from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, why
 from ui.shared.module_tree import Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
@@ -249,10 +249,7 @@ class ModulesPanel(Panel):
 
     def _fit_columns(self) -> None:
         """Fit the columns, with the present chips."""
-        paths = self.context.model_index.resolution.modules
-        cells = [self.model.index_of(path).siblingAtColumn(Column.CONFIG) for path in paths]
-        chips = {(str(cell.data() or ""), str(cell.data(WISH_ROLE) or "")) for cell in cells}
-        wide = (chip_width(chip, self.tree.font(), wish) for chip, wish in chips)
+        wide = (chip_width(chip, self.tree.font(), wish) for chip, wish in self.model.chips())
         # Names below collapsed parents do not count.
         names = min(self._widths[Column.MODULE], _NAMES_PX)
         config = max(wide, default=0.0)

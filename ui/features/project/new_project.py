@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -37,6 +37,7 @@ from workbench.project.model import (
 from workbench.project.sources import TEXT_SUFFIX
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
+_WIDTH_PX = 620
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
 
 
@@ -81,7 +82,8 @@ class NewProjectDialog(QDialog):
         if model:
             self.model.set_text(model)
         self.check()
-        self.setMinimumWidth(620)
+        # A minimum width of the dialog would hide that of its form.
+        self.resize(self.sizeHint().expandedTo(QSize(_WIDTH_PX, 0)))
         self.model.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @property

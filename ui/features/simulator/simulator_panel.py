@@ -226,6 +226,8 @@ class SimulatorPanel(ResultPanel):
         self.machine.board_switched.connect(self._on_board_switched)
         self._build_job = self._running = ""
         self._shown_log: Path | None = None
+        # What the shown result is made of; None to show it anew.
+        self._key: tuple[Path, bool, Path | None] | None = None
         self.machine.build_stopped.connect(lambda: self.context.runner.cancel(self._build_job))
         self.context.runner.job_changed.connect(self._on_job_changed)
         self.frames["run"] = StageFrame("Measurements", NOTHING, self._make, self)
@@ -247,6 +249,7 @@ class SimulatorPanel(ResultPanel):
 
     def set_theme(self, theme: Theme) -> None:
         self.log.viewport().update()
+        self._key = None
         if self.has("run"):
             self.show_results()
 
@@ -255,6 +258,10 @@ class SimulatorPanel(ResultPanel):
         self.show_frame("run", shown)
         if shown is None:
             return
+        key = (shown.folder, shown.current, self.context.session.result("verify"))
+        if key == self._key:
+            return
+        self._key = key
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
         text = simulation_text(shown.value, self.context.load(VerifyResult, "verify"))
@@ -416,8 +423,8 @@ class SimulatorPanel(ResultPanel):
             self._running = job.id
             self._show_live()
         elif job.over and self._running == job.id:
-            self._running = ""
-            self.show_results()
+            self._running, self._key = "", None
+            self.annotate()
         if job.study == "runner":
             self._build_job = job.id
             self.machine.render_build(None if job.over else job.progress or 0.0)
