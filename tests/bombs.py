@@ -27,10 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tests import bomb_readers
 from workbench.errors import WorkbenchError
 
 MAX_S, MAX_BYTES = 20.0, 500 << 20
-DATA = Path(__file__).parent / "data"
 # What a file may not grow beyond here [bytes]: more is the valid input of a large model.
 SPARSE = 1900 << 20
 Make = Callable[[Path], object]
@@ -183,247 +183,6 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-# Readers, each as a verb or the engine calls it.
-def read_project(path: Path) -> None:
-    from workbench.pipeline.cache import Cache
-    from workbench.pipeline.plan import plan
-    from workbench.project import sources, store
-
-    project = store.load(path)
-    sources.missing(project, path.parent)
-    plan(project, path.parent, Cache(path.parent / "cache"))
-
-
-def read_history(path: Path) -> None:
-    from workbench.history.store import History
-
-    history = History(path)
-    history.runs()
-    history.close()
-
-
-def read_outcome(path: Path) -> None:
-    from workbench.history.outcomes import read_outcome
-
-    read_outcome(path)
-
-
-def read_program(path: Path) -> None:
-    from workbench.files import MAX_PROGRAM_BYTES, read_limited
-    from workbench.npu.program import load
-    from workbench.pte.description import describe
-
-    program = load(path)
-    del program
-    describe(read_limited(path, MAX_PROGRAM_BYTES), whole=True)
-
-
-def read_viewer(path: Path) -> None:
-    from ui.features.program_viewer.program_contents import read
-
-    found = read(path)
-    if isinstance(found, WorkbenchError):
-        raise found
-
-
-def read_weights_beside(path: Path) -> None:
-    from workbench.npu.program import load
-
-    load(DATA / "programs" / "u55_external.pte", data=[path])
-
-
-def read_simulator_inputs(path: Path) -> None:
-    from workbench.npu.inputs import read_inputs
-
-    read_inputs(path, 1)
-
-
-def read_fvp_inputs(path: Path) -> None:
-    from workbench.deploy.simulators.run import _arrays
-
-    _arrays(path)
-
-
-def read_array(path: Path) -> None:
-    from workbench.engine.array_jobs import load
-
-    load(path)
-
-
-def read_data(path: Path) -> None:
-    from workbench.engine.data.arrays import read_arrays, read_labels
-    from workbench.project.model import DataSource
-    from workbench.project.sources import data_reference
-    from workbench.results import TensorSpec
-
-    spec = TensorSpec(name="x", shape=(1, 3), dtype="float32")
-    source = DataSource(spec=path.name)
-    read_labels(source, path.parent, "calibration")
-    reference = data_reference(source.spec, path.parent, "calibration")
-    for _ in read_arrays(reference, source, [spec], "calibration"):
-        pass
-
-
-def read_pictures(path: Path) -> None:
-    from workbench.engine.data.pictures import read_pictures
-    from workbench.project.model import DataSource
-    from workbench.project.preprocessing import Preprocess
-    from workbench.project.sources import data_reference
-    from workbench.results import TensorSpec
-
-    settings = Preprocess(size=(8, 8), mean=(0.0,), std=(1.0,))
-    spec = TensorSpec(name="x", shape=(1, 1, 8, 8), dtype="float32")
-    source = DataSource(spec=path.name, preprocess=settings)
-    reference = data_reference(source.spec, path.parent, "calibration")
-    for _ in read_pictures(reference, source, [spec], "calibration"):
-        pass
-
-
-def read_text_data(path: Path) -> None:
-    from workbench.engine.data.text import read_text
-    from workbench.project.model import DataSource, Tokenization
-    from workbench.project.sources import data_reference
-    from workbench.results import TensorSpec
-
-    source = DataSource(spec=path.name, tokens=Tokenization())
-    reference = data_reference(source.spec, path.parent, "calibration")
-    spec = TensorSpec(name="x", shape=(1, 8), dtype="int64")
-    for _ in read_text(reference, source, [spec], "calibration", path.parent):
-        pass
-
-
-def read_weights(path: Path) -> None:
-    from workbench.engine.checkpoint_reading import read_checkpoint
-
-    read_checkpoint(path)
-
-
-def read_model(path: Path) -> None:
-    from workbench.engine.model_loading import load_model
-    from workbench.project.model import ModelSource, Project, TargetChoice
-    from workbench.project.trust import named_code
-
-    source = ModelSource(spec=path.name)
-    project = Project(name="a", model=source, target=TargetChoice(id="ethos-u55-128"))
-    if named_code(project, path.parent).places:
-        raise WorkbenchError([])
-    load_model(source, path.parent)
-
-
-def read_etdump(path: Path) -> None:
-    from workbench.deploy.simulators.counters import recorded
-    from workbench.deploy.simulators.etdump import events_of
-
-    folder = path.parent / "run"
-    folder.mkdir()
-    path.rename(folder / "etdump.bin")
-    try:
-        events_of(recorded(folder, folder / "log"))
-    except ValueError as error:
-        raise WorkbenchError([]) from error
-
-
-def read_npu_trace(path: Path) -> None:
-    from workbench.deploy.simulators.counters import read_trace
-
-    read_trace(path)
-
-
-def read_log(path: Path) -> None:
-    from workbench.deploy.simulators.log_parser import UartReader
-
-    reader = UartReader()
-    with path.open("rb") as file:
-        while data := file.read(1 << 16):
-            reader.feed(data.decode(errors="replace"))
-    reader.close()
-
-
-def read_board_file(path: Path) -> None:
-    from workbench.deploy.boards import load
-
-    load(path.name, path.parent)
-
-
-def read_ini(path: Path) -> None:
-    from workbench.targets.ethos_u.vela_ini import load
-
-    load(path)
-
-
-def read_pass_args(path: Path) -> None:
-    from workbench.targets.formats.pass_args import read_args
-
-    read_args(path)
-
-
-def read_plugin(path: Path) -> None:
-    from workbench.project.plugins import items_of
-
-    items_of(f"{path.stem}", path.parent)
-
-
-def read_source(path: Path) -> None:
-    from workbench.project.model import ModelSource, Project, TargetChoice
-    from workbench.project.trust import named_code
-
-    source = ModelSource(spec=f"{path.name}:net")
-    project = Project(name="a", model=source, target=TargetChoice(id="ethos-u55-128"))
-    named_code(project, path.parent)
-
-
-def read_new_project(path: Path) -> None:
-    from ui.features.project.draft import callables_of
-
-    callables_of(path)
-
-
-def read_numbers_file(path: Path) -> None:
-    from workbench.graph.numbers_file import read_numbers
-
-    read_numbers(path)
-
-
-def read_runner_file(path: Path) -> None:
-    from workbench.deploy.simulators.compatibility import read_runner
-
-    read_runner(path)
-
-
-def read_trust(path: Path) -> None:
-    from workbench.project.trust import TrustStore
-
-    TrustStore(path).granted()
-
-
-def read_machine(path: Path) -> None:
-    from unittest import mock
-
-    from workbench.deploy.simulators import discovery
-
-    with mock.patch.object(discovery, "settings_path", return_value=path):
-        discovery.load_settings()
-
-
-def read_study(path: Path) -> None:
-    from workbench.studies.documents import load_study
-    from workbench.studies.search import SearchResult
-
-    load_study(SearchResult, path)
-
-
-def read_command(path: Path) -> None:
-    from workbench.script.aot_arm_compiler import take_command
-
-    take_command(path.read_text(), path.parent, "a")
-
-
-def read_jobs(path: Path) -> None:
-    from workbench.cli.question import read_jobs
-
-    read_jobs(path)
-
-
 DEEP = "[" * (8 << 20)
 WIDE = "[" + "[]," * (5 << 20) + "[]]"
 MAPS = "[" + "{}," * (5 << 20) + "{}]"
@@ -497,50 +256,50 @@ PICTURES: dict[str, Make] = {
 
 # kind: its reader, the suffix of its files, and the inputs.
 KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
-    "project": (read_project, ".qwb", JSON),
-    "history": (read_history, ".sqlite", {"sparse": sparse(b"SQLite format 3\0")}),
-    "outcome": (read_outcome, ".json", JSON),
-    "study": (read_study, "", {}),
-    "trust": (read_trust, ".json", JSON),
-    "machine settings": (read_machine, ".json", JSON),
-    "jobs": (read_jobs, ".json", JSON),
-    "program": (read_program, ".pte", PROGRAMS),
-    "viewer": (read_viewer, ".pte", PROGRAMS),
-    "tflite": (read_viewer, ".tflite", PROGRAMS),
-    "weights beside": (read_weights_beside, ".ptd", PROGRAMS),
-    "inputs of a simulation": (read_simulator_inputs, ".npz", NPZ | NPY),
-    "inputs of an FVP": (read_fvp_inputs, ".npz", NPZ | NPY),
-    "array": (read_array, ".npy", NPY),
-    "data npz": (read_data, ".npz", NPZ),
-    "data npy": (read_data, ".npy", NPY),
-    "data pt": (read_data, ".pt", ZIP),
-    "pictures": (read_pictures, "", PICTURES),
-    "text": (read_text_data, ".txt", {"sparse": sparse(b"a"), "long": text(b"a" * (16 << 20))}),
-    "checkpoint": (read_weights, ".pt", ZIP),
-    "checkpoint npz": (read_weights, ".npz", NPZ),
-    "safetensors": (read_weights, ".safetensors", SAFETENSORS),
-    "shards": (read_weights, ".safetensors.index.json", JSON),
-    "model": (read_model, ".pt2", ZIP),
-    "etdump": (read_etdump, ".bin", {"sparse": sparse(bytes(8) + b"ED00"), **PROGRAMS}),
-    "trace": (read_npu_trace, ".gz", TRACES),
-    "log": (read_log, ".log", LOGS),
-    "board": (read_board_file, ".toml", TOML),
-    "ini": (read_ini, ".ini", {"lines": text("[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
+    "project": (bomb_readers.read_project, ".qwb", JSON),
+    "history": (bomb_readers.read_history, ".sqlite", {"sparse": sparse(b"SQLite format 3\0")}),
+    "outcome": (bomb_readers.read_outcome, ".json", JSON),
+    "study": (bomb_readers.read_study, "", {}),
+    "trust": (bomb_readers.read_trust, ".json", JSON),
+    "machine settings": (bomb_readers.read_machine, ".json", JSON),
+    "jobs": (bomb_readers.read_jobs, ".json", JSON),
+    "program": (bomb_readers.read_program, ".pte", PROGRAMS),
+    "viewer": (bomb_readers.read_viewer, ".pte", PROGRAMS),
+    "tflite": (bomb_readers.read_viewer, ".tflite", PROGRAMS),
+    "weights beside": (bomb_readers.read_weights_beside, ".ptd", PROGRAMS),
+    "inputs of a simulation": (bomb_readers.read_simulator_inputs, ".npz", NPZ | NPY),
+    "inputs of an FVP": (bomb_readers.read_fvp_inputs, ".npz", NPZ | NPY),
+    "array": (bomb_readers.read_array, ".npy", NPY),
+    "data npz": (bomb_readers.read_data, ".npz", NPZ),
+    "data npy": (bomb_readers.read_data, ".npy", NPY),
+    "data pt": (bomb_readers.read_data, ".pt", ZIP),
+    "pictures": (bomb_readers.read_pictures, "", PICTURES),
+    "text": (bomb_readers.read_text_data, ".txt", {"sparse": sparse(b"a"), "long": text(b"a" * (16 << 20))}),
+    "checkpoint": (bomb_readers.read_weights, ".pt", ZIP),
+    "checkpoint npz": (bomb_readers.read_weights, ".npz", NPZ),
+    "safetensors": (bomb_readers.read_weights, ".safetensors", SAFETENSORS),
+    "shards": (bomb_readers.read_weights, ".safetensors.index.json", JSON),
+    "model": (bomb_readers.read_model, ".pt2", ZIP),
+    "etdump": (bomb_readers.read_etdump, ".bin", {"sparse": sparse(bytes(8) + b"ED00"), **PROGRAMS}),
+    "trace": (bomb_readers.read_npu_trace, ".gz", TRACES),
+    "log": (bomb_readers.read_log, ".log", LOGS),
+    "board": (bomb_readers.read_board_file, ".toml", TOML),
+    "ini": (bomb_readers.read_ini, ".ini", {"lines": text("[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
         "interpolates": text("[System_Config.a]\ncore_clock = %(a0)s\n" + "".join(
             f"a{n} = " + f"%(a{n + 1})s" * 100 + "\n" for n in range(9)) + "a9 = 1\n"),
         "inherits": text("".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000)))}),
-    "pass_args": (read_pass_args, ".toml", TOML | JSON),
-    "plug-in": (read_plugin, ".py", PYTHON),
-    "source": (read_source, ".py", PYTHON),
-    "new project": (read_new_project, ".py", PYTHON),
-    "numbers": (read_numbers_file, ".json", JSON),
-    "numbers csv": (read_numbers_file, ".csv", {"lines": text("a,b\n" + "x,1\n" * (8 << 20)),
+    "pass_args": (bomb_readers.read_pass_args, ".toml", TOML | JSON),
+    "plug-in": (bomb_readers.read_plugin, ".py", PYTHON),
+    "source": (bomb_readers.read_source, ".py", PYTHON),
+    "new project": (bomb_readers.read_new_project, ".py", PYTHON),
+    "numbers": (bomb_readers.read_numbers_file, ".json", JSON),
+    "numbers csv": (bomb_readers.read_numbers_file, ".csv", {"lines": text("a,b\n" + "x,1\n" * (8 << 20)),
         "columns": text("a" + ",b" * (8 << 20)), "quote": text('"' + "x" * (16 << 20))}),
-    "runner": (read_runner_file, ".elf", {"sparse": sparse(b"\x7fELF\1\1\1" + bytes(60))}),
+    "runner": (bomb_readers.read_runner_file, ".elf", {"sparse": sparse(b"\x7fELF\1\1\1" + bytes(60))}),
 }  # fmt: skip
 # Commands are text that the user pastes, not files.
 TYPED = {
-    "command": (read_command, "", {
+    "command": (bomb_readers.read_command, "", {
         "quotes": text("python -m a '" + "x" * (1 << 20)), "words": text("a " * (1 << 20)),
     }),
 }  # fmt: skip

@@ -4,12 +4,15 @@ An engine process whose files cannot grow beyond a size meets the fault wherever
 also in the libraries of the toolchain.
 """
 
+import compileall
 import os
 import random
 import resource
+from pathlib import Path
 
 import pytest
 
+import workbench
 from tests.e2e.conftest import Lane
 from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.faults import failing_reads
@@ -24,6 +27,12 @@ STAGES = (
 
 
 HOW = {"elapsed_s", "retargeted"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_sources():
+    """Compile the sources before: Python up to 3.12 keeps byte code that a limit cuts short."""
+    compileall.compile_dir(Path(workbench.__file__).parent, quiet=1)
 
 
 def full_after(size):

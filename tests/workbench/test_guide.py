@@ -77,6 +77,7 @@ def test_that_a_page_out_of_date_is_reported_and_written(tmp_path, monkeypatch, 
     monkeypatch.setattr(guide, "REFERENCE", tmp_path / "reference")
     assert guide.write_or_compare({"a.md": "# A\n"}, write=False) == 1
     assert "a.md" in capsys.readouterr().out
+    assert not (tmp_path / "reference").exists()
     assert guide.write_or_compare({"a.md": "# A\n"}, write=True) == 0
     assert (tmp_path / "reference" / "a.md").read_text() == "# A\n"
     assert guide.write_or_compare({"a.md": "# A\n"}, write=False) == 0

@@ -85,6 +85,10 @@ def test_that_a_command_over_its_limit_is_refused():
     with pytest.raises(WorkbenchError) as caught:
         encode_command(command("a" * MAX_COMMAND_BYTES))
     assert caught.value.codes == ("command-too-large",)
+    room = MAX_COMMAND_BYTES - len(encode_command(command("a"))) + 1
+    assert len(encode_command(command("a" * room))) == MAX_COMMAND_BYTES
+    with pytest.raises(WorkbenchError):
+        encode_command(command("a" * (room + 1)))
 
 
 def test_that_a_line_over_the_limit_is_skipped_and_the_next_is_read():
