@@ -66,6 +66,10 @@ class _Row:
     children: list[_Row] = field(default_factory=list)
 
 
+# The configs of modules, their reasons, and the differences that the quantizer reports.
+Chips = tuple[Mapping[str, Effective], Mapping[str, str], Mapping[str, str]]
+
+
 class ModuleTreeModel(QAbstractItemModel):
     """Model of the tree: modules of a graph snapshot, configs of a resolution."""
 
@@ -80,8 +84,8 @@ class ModuleTreeModel(QAbstractItemModel):
         self._marks: Mapping[str, str] = {}
         self._inside: dict[str, tuple[str, ...]] = {}
 
-    def set_modules(self, modules: Sequence[Module]) -> None:
-        """Set the modules."""
+    def set_modules(self, modules: Sequence[Module], chips: Chips | None = None) -> None:
+        """Set the modules, and what ``set_configs`` takes, so that views need not hear of it."""
         self.beginResetModel()
         self._rows, self._all, self._top = {}, [], []
         for module in _counted(modules):
@@ -92,6 +96,9 @@ class ModuleTreeModel(QAbstractItemModel):
             self._rows[module.path] = row
             self._all.append(row)
         self._numbers = {id(row): number for number, row in enumerate(self._all)}
+        if chips is not None:
+            self._configs, self._reasons, self._marks = chips
+            self._inside = self._chips_inside()
         self.endResetModel()
 
     def set_configs(

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QInputDialog, QMenu
 from tests.ui.shell.test_window import run_to
 from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shared.config_form import ConfigDialog
+from workbench.project.model import DataSource
 
 
 @pytest.fixture
@@ -125,3 +126,12 @@ def test_that_the_precision_of_several_modules_is_set_in_the_inspector(inspector
     opened.context.selection.choose_modules(["head", "stem.conv"])
     inspector.flush()
     assert "precision:" in links(inspector)
+
+
+def test_that_a_long_path_breaks_between_its_words(opened, inspector, qtbot):
+    name = "my-long-folder/data-of-training.npz"
+    source = DataSource(spec=name)
+    opened.document.apply("Data", lambda p: p.model_copy(update={"calibration": source}))
+    qtbot.waitUntil(lambda: "training" in inspector.page.toPlainText())
+    words = inspector.page.toPlainText().replace("\u200b", "|")
+    assert "my-|long-|folder/|data-|of-|training.|npz" in words

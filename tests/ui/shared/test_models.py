@@ -48,6 +48,22 @@ def test_that_the_module_tree_shows_modules_types_and_configs(watch):
     assert model.rowCount() == 0
 
 
+def test_that_views_hear_only_of_modules_with_another_chip(watch):
+    model = watch(ModuleTreeModel())
+    changed = []
+    model.dataChanged.connect(
+        lambda first, last: changed.append((model.path_of(first), model.path_of(last)))
+    )
+    configs = {m.path: Effective("a8w8", "r1") for m in MODULES}
+    model.set_modules(MODULES, (configs, {}, {}))
+    assert model.index_of("head").siblingAtColumn(Column.CONFIG).data() == "a8w8"
+    model.set_configs(configs, {"stem": "a8w8 from rule 1"}, {})
+    assert changed == []
+    model.set_configs({**configs, "head": Effective("a16w8", "r2")}, {}, {})
+    # The whole model is mixed now.
+    assert sorted(changed) == [("", ""), ("head", "head")]
+
+
 RULES = (
     Rule(id="g", kind="global", config="a8w8"),
     Rule(id="t", kind="module_type", match="T", config="a8w8"),

@@ -31,7 +31,8 @@ def paint_tags(painter: QPainter, palette: Palette, picture: Picture, item: str)
     hierarchy, marks, rect = picture.scene.hierarchy, picture.marks, picture.rect(item)
     if sign := marks.difference(item, hierarchy):
         width = palette.static_text(sign, is_title=True).size().width() + 10
-        body = QRectF(rect.right() - width + 6, rect.bottom() - 8, width, HEIGHT)
+        # The label of the line that leaves the box begins 3 px below it.
+        body = QRectF(rect.right() - width + 6, rect.bottom() + 2 - HEIGHT, width, HEIGHT)
         _tag(painter, palette, body, sign, palette.difference(sign))
     for place, number in enumerate(marks.hits(item, hierarchy)):
         body = QRectF(rect.x() - 6 + 17 * place, rect.y() - 7, HEIGHT, HEIGHT)

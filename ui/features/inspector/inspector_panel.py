@@ -48,7 +48,7 @@ _CHANGE = '<a href="precision:">Change\u2026</a>'
 _BREAK = "\u200b"
 # Matches HTML tags, and words too long for a line.
 _LONG = re.compile(r"<[^>]*>|[^\s<>]{12,}")
-_JOINTS = re.compile(r"([_./])(?=[A-Za-z])")
+_JOINTS = re.compile(r"(?<=\w)([-_./:])(?=[^\W\d])")
 
 
 class _Page(QTextBrowser):

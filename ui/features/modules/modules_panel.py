@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chip import ChipDelegate, chip_width
 from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, why
-from ui.shared.module_tree import Column, ModuleTreeModel, Role
+from ui.shared.module_tree import Chips, Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.state_notes import StageNote, StaleBanner
@@ -132,7 +132,7 @@ class ModulesPanel(Panel):
         modules = self.context.model_index.modules
         if self._shown != modules:
             self._shown = modules
-            self.model.set_modules(modules)
+            self.model.set_modules(modules, self._chips())
             self._measure_modules()
             self.tree.expandToDepth(1)
         self.pages.setCurrentIndex(1 if modules else 0)
@@ -224,6 +224,11 @@ class ModulesPanel(Panel):
         self._show_configs()
 
     def _show_configs(self) -> None:
+        self.model.set_configs(*self._chips())
+        self._fit_columns()
+
+    def _chips(self) -> Chips:
+        """Return what the tree shows beside the modules."""
         project = self.context.document.project
         resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
@@ -231,9 +236,7 @@ class ModulesPanel(Panel):
         configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
         reasons = {path: why(e, rules, path) for path, e in configs.items()}
         # The report may be there before the graph that the rules are resolved on.
-        differing = differences(self._annotations, resolution.nodes)
-        self.model.set_configs(configs, reasons, differing)
-        self._fit_columns()
+        return configs, reasons, differences(self._annotations, resolution.nodes)
 
     def _measure_modules(self) -> None:
         """Measure the columns that do not depend on configs."""
