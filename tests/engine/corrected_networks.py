@@ -549,6 +549,20 @@ def plain_operators():
 
 
 @seeded
+def time_shift():
+    """Paddings by less than nothing: the shift of RWKV, and the end that causal layers cut off."""
+
+    def run(self, x):
+        rows = functional.relu(self.layer(x)).flatten(2).transpose(1, 2)
+        mixed = self.mix(rows * 0.7 + functional.pad(rows, (0, 0, 1, -1)) * 0.3)
+        causal = functional.pad(self.causal(mixed.transpose(1, 2)), (0, -4))
+        return functional.pad(causal, (-2, 3), value=0.5), functional.pad(mixed, (0, 0, -1, -1))
+
+    parts = {"mix": nn.Linear(8, 8), "causal": nn.Conv1d(8, 8, 3, padding=4, dilation=2)}
+    return made(lambda: _Layer(conv(3, 8), run, **parts), 1, 3, 4, 4)
+
+
+@seeded
 def even_kernel():
     return made(
         lambda: _Layer(nn.Conv2d(3, 8, 4, padding="same"), lambda self, x: self.layer(x)),

@@ -364,6 +364,14 @@ def test_that_operators_without_a_pattern_run_on_the_npu(engine):
     assert sum(node.cause == "pattern" for node in off.cpu_nodes) > 10
 
 
+@pytest.mark.parametrize(
+    ("config", "device"),
+    [("a8w8", "ethos-u55-128"), ("a16w8", "ethos-u55-128"), ("a8w8", "ethos-u85-256")],
+)
+def test_that_paddings_by_less_than_nothing_are_slices(engine, config, device):
+    assert worst(engine, "time_shift", config, device) <= (3 if config == "a16w8" else 1)
+
+
 def test_that_an_even_kernel_is_padded_before_it_is_quantized(engine):
     assert worst(engine, "even_kernel") <= 1
     assert worst(engine, "even_kernel", **{PLAIN: False}) > 20

@@ -227,15 +227,31 @@ def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
     return write(_ATEN.reshape.default, turned, [n, channels, *rest])
 
 
-def _idle_pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.Node | None:
-    """Leave out a padding by nothing, which a program would only pass through."""
-    del write, rest, named
-    return None if any(sizes) else x
+def _pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.Node | None:
+    """Leave out a padding by nothing, and write one by less than nothing as the slice that it is.
+
+    ``rest`` is (mode, value) of ``pad``, or the value alone.
+    """
+    mode, value = "constant", 0.0
+    for setting in (*rest, *named.values()):
+        if isinstance(setting, str):
+            mode = setting
+        elif setting is not None:
+            value = setting
+    if mode != "constant" or (any(sizes) and min(sizes) >= 0):
+        return None
+    for axis, (before, behind) in enumerate(zip(sizes[::2], sizes[1::2], strict=True)):
+        dim = x.meta["val"].dim() - 1 - axis
+        if min(before, behind) < 0:
+            end = x.meta["val"].shape[dim] + min(0, behind)
+            x = write(_ATEN.slice.Tensor, x, dim, max(0, -before), end)
+    grown = [max(0, size) for size in sizes]
+    return write(_ATEN.constant_pad_nd.default, x, grown, value) if any(grown) else x
 
 
 _PLAIN: dict[Any, Any] = {
-    _ATEN.pad.default: _idle_pad,
-    _ATEN.constant_pad_nd.default: _idle_pad,
+    _ATEN.pad.default: _pad,
+    _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
     _ATEN.clamp_max.default: lambda write, x, high: write(_ATEN.clamp.default, x, None, high),
     _ATEN.expand_as.default: lambda write, x, like: write(

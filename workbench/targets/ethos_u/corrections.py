@@ -233,12 +233,13 @@ CORRECTIONS: tuple[Correction, ...] = (
         "pairwise_distance, channel_shuffle, log2, exp2 and nearest interpolation over one "
         "dimension: they stay on the CPU in float, and split the program. A convolution with an "
         'even kernel and padding "same" is padded after quantization, and its program is wrong. '
-        "An input that is padded by nothing is passed through, and Vela rejects the program.",
+        "An input that is padded by nothing is passed through, and Vela rejects the program. A "
+        "padding by less than nothing, as in the time shift of RWKV, cannot be lowered.",
         link="",
         proven=EXECUTORCH,
         network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
         instead="They are written with means, pools over two dimensions, group norms, tables and "
-        "slices; paddings by nothing are left out.",
+        "slices; paddings by nothing are left out, those by less are slices.",
         why_right="Each is the same function of real numbers, and every part has a grid of its "
         "own.",
         step="rewrites",
