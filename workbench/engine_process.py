@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 # With few cores, the window must keep priority over its engines.
 _NICENESS = 5
+# Signals that native code gets for its own faults; others come from outside.
+_CRASHES = frozenset({
+    signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE,
+})  # fmt: skip
 CANCEL_GRACE_S = 2.0
 _ENGINE = "workbench.engine.__main__"
 
@@ -242,9 +246,11 @@ class EngineProcess:
         else:
             sentence = f"The engine ended with exit code {code}{doing}."
         expected = not refusal and (self._expected or code == 0)
+        crashed = not expected and code is not None and -code in _CRASHES
         return EngineExit(
-            expected=expected, sentence=sentence, job=self._running, stage=self._stage
-        )
+            expected=expected, sentence=sentence, job=self._running, stage=self._stage,
+            crashed=crashed,
+        )  # fmt: skip
 
 
 def _decoded(line: bytes | OversizedLine) -> Event:

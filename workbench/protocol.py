@@ -182,13 +182,40 @@ class JobFinished(Frozen):
 
 
 class EngineExit(Frozen):
-    """The engine process has ended; created by its supervisor, never sent by the engine."""
+    """The engine process has ended; created by its supervisor, never sent by the engine.
+
+    ``crashed``: native code ended it, which it does again with the same program.
+    """
 
     event: Literal["engine_exit"] = "engine_exit"
     expected: bool
     sentence: str
     job: str = ""
     stage: WorkId | Literal[""] = ""
+    crashed: bool = False
+
+    def problem(self, work: WorkId | Literal[""] = "", details: str = "") -> ErrorInfo:
+        """Return the problem of an end that nobody expected.
+
+        Args:
+            work: The stage or study that was asked for, where none had begun.
+            details: The last lines of the log.
+        """
+        hint = "The project and all finished results are kept. Run again to continue."
+        if self.crashed:
+            hint = (
+                "Native code of the toolchain crashed, and does so again with the same program. "
+                "Finished results are kept. Give the modules that were added or changed last "
+                "another config, or keep them off the NPU."
+            )
+        stage = self.stage or work
+        return ErrorInfo(
+            message=self.sentence,
+            hint=hint,
+            where=Place(kind="stage", id=stage) if stage else None,
+            details=details,
+            code="toolchain-crashed" if self.crashed else "engine-ended",
+        )
 
 
 Event = Annotated[

@@ -40,6 +40,7 @@ def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lan
         end = lane.run("package", at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
         assert not end.expected
         assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {stage}."
+        assert end.problem().code == "engine-ended"
         finished = [e.stage for e in lane.kinds(StageFinished)]
         assert finished == before
         states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
@@ -47,6 +48,13 @@ def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lan
     lane.run("package")
     assert lane.kinds(JobFinished)[0].outcome == "done"
     assert [e.stage for e in lane.kinds(StageFinished)] == STAGES
+
+
+def test_that_a_crash_of_native_code_does_not_advise_to_run_again(lane):
+    end = lane.run("export", at("import_model", lambda e: os.kill(e.pid, signal.SIGSEGV)))
+    problem = end.problem()
+    assert (problem.code, problem.where.id) == ("toolchain-crashed", "import_model")
+    assert "Run again" not in problem.hint
 
 
 @pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])

@@ -18,7 +18,7 @@ from ui.shell.automatic_runs import LiveMode, LowerAhead
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
-from workbench.errors import ErrorInfo, TrustRequiredError, WorkbenchError, failure
+from workbench.errors import TrustRequiredError, WorkbenchError, failure
 from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
@@ -145,13 +145,8 @@ class RunController(QObject):
             self._context.notices.error(WorkbenchError(event.infos))
 
     def _on_engine_lost(self, event: EngineExit) -> None:
-        info = ErrorInfo(
-            message=event.sentence,
-            hint="The project and all finished results are kept. Run again to continue.",
-            details=self._context.log.last_lines(40),
-            code="engine-ended",
-        )
-        self._context.notices.error(WorkbenchError([info]))
+        problem = event.problem(details=self._context.log.last_lines(40))
+        self._context.notices.error(WorkbenchError([problem]))
 
     def _on_job_changed(self, job: Job) -> None:
         if not job.over or job.elapsed_s < NOTABLE_S or self.ahead.is_own(job.id):

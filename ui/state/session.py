@@ -219,10 +219,7 @@ class Session(QObject):
         for stage_id, running in ended.items():
             del self._running[stage_id]
             if isinstance(event, EngineExit) and not event.expected:
-                hint = "The project and all finished results are kept. Run again to continue."
-                self._failed[running.key] = (
-                    ErrorInfo(message=event.sentence, hint=hint, code="engine-ended"),
-                )
+                self._failed[running.key] = (event.problem(),)
             self.stage_changed.emit(stage_id)
 
     def _current(self) -> set[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.engine_process import EngineProcess
-from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.errors import Cancelled, WorkbenchError
 from workbench.logs import log, log_event
 from workbench.protocol import (
     EngineExit,
@@ -126,11 +126,5 @@ def _stopped_by_interrupt(engine: EngineProcess) -> Iterator[threading.Event]:
 def _crash(event: EngineExit, command: RunUntil | RunStudy, tail: deque[str]) -> StageFailed:
     asked = command.until if isinstance(command, RunUntil) else command.study
     stage = event.stage or asked
-    info = ErrorInfo(
-        message=event.sentence,
-        hint="Finished stages are kept. Run again to continue.",
-        where=Place(kind="stage", id=stage),
-        details="\n".join(tail),
-        code="engine-ended",
-    )
+    info = event.problem(asked, "\n".join(tail))
     return StageFailed(job=command.job, stage=stage, key="", elapsed_s=0.0, infos=(info,))
