@@ -45,8 +45,10 @@ STATE_WORDS = {
     "unavailable": "not available",
 }
 _DOT_PX = 20
-# Least width of the button of the target.
-_GOAL_PX = 180
+# Least widths of the buttons of the target and of the state.
+_GOAL_PX, _STATUS_PX = 130, 80
+# Below this width of the bar, Cancel is its sign alone.
+_NARROW_PX = 960
 
 
 class StageButton(QAbstractButton):
@@ -170,28 +172,26 @@ def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
     return QPolygonF([centre + QPointF(x, y) for x, y in points])
 
 
-class _GoalButton(QPushButton):
-    """The target in words, cut where the bar is narrow."""
+class _CutButton(QPushButton):
+    """A button whose text is cut where the bar is narrow."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, least_px: int, parent: QWidget) -> None:
         super().__init__(parent)
-        self._goal = ""
+        self._whole, self._least_px = "", least_px
 
-    def render_goal(self, goal: str) -> None:
-        """Show a target."""
-        self._goal = goal
-        self.setAccessibleDescription(goal)
-        self.setToolTip(literal(f"{goal}\nClick to change it."))
-        self.setText(goal)
+    def render_text(self, text: str) -> None:
+        """Show a text."""
+        self._whole = text
+        self.setText(text)
         self._cut()
 
     def sizeHint(self) -> QSize:
         advance, hint = self.fontMetrics().horizontalAdvance, super().sizeHint()
-        return QSize(hint.width() + advance(self._goal) - advance(self.text()), hint.height())
+        return QSize(hint.width() + advance(self._whole) - advance(self.text()), hint.height())
 
     def minimumSizeHint(self) -> QSize:
         hint = self.sizeHint()
-        return QSize(min(hint.width(), _GOAL_PX), hint.height())
+        return QSize(min(hint.width(), self._least_px), hint.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -199,23 +199,39 @@ class _GoalButton(QPushButton):
 
     def _cut(self) -> None:
         metrics, missing = self.fontMetrics(), max(self.sizeHint().width() - self.width(), 0)
-        room = metrics.horizontalAdvance(self._goal) - missing
-        elided = metrics.elidedText(self._goal, Qt.TextElideMode.ElideRight, room)
-        text = elided if missing else self._goal
+        room = metrics.horizontalAdvance(self._whole) - missing
+        elided = metrics.elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
+        text = elided if missing else self._whole
         if text != self.text():
             self.setText(text)
 
 
-class _StatusButton(QPushButton):
+class _GoalButton(_CutButton):
+    """The target in words."""
+
+    def render_goal(self, goal: str) -> None:
+        """Show a target."""
+        self.setAccessibleDescription(goal)
+        self.setToolTip(literal(f"{goal}\nClick to change it."))
+        self.render_text(goal)
+
+
+class _StatusButton(_CutButton):
     """The present state in words, with the progress as a line below."""
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(_STATUS_PX, parent)
         self._theme = theme
         self.share: float | None = None
         self.setProperty("flat", True)
         self.setAccessibleName("Stages")
         self.setToolTip("All stages with their states")
+
+    def render_status(self, status: str) -> None:
+        """Show a state."""
+        self.setAccessibleDescription(status)
+        self.setToolTip(literal(f"{status}\nClick for all stages with their states."))
+        self.render_text(status)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -317,6 +333,10 @@ class PipelineBar(QWidget):
         self.goal.setIcon(icon("chip", theme.muted))
         self.update()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.cancel.setText("Cancel" if event.size().width() >= _NARROW_PX else "")
+
     def add_tool(self, action: QAction) -> None:
         """Add a button for an action at the right end."""
         button = QToolButton(self)
@@ -340,7 +360,7 @@ class PipelineBar(QWidget):
         self.target.chosen.connect(self.target_chosen)
         self.board.chosen.connect(self.board_chosen)
         self.options.clicked.connect(self._on_options_clicked)
-        self.goal = _GoalButton(self)
+        self.goal = _GoalButton(_GOAL_PX, self)
         self.goal.setProperty("menu", True)
         self.goal.setAccessibleName("Target and board")
         self.goal.clicked.connect(self.show_target)
@@ -361,7 +381,7 @@ class PipelineBar(QWidget):
         self._tools.setSpacing(2)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(2, 0, 2, 0)
-        layout.setSpacing(10)
+        layout.setSpacing(8)
         layout.addWidget(self.run)
         layout.addWidget(self.goal)
         layout.addSpacing(4)
@@ -391,6 +411,7 @@ class PipelineBar(QWidget):
             self._run_actions[stage.id] = action
         self.run.setMenu(menu)
         self.cancel = QPushButton("Cancel", self)
+        self.cancel.setAccessibleName("Cancel")
         self.cancel.setToolTip("Cancel all jobs (Ctrl+.)")
         self.cancel.setEnabled(False)
         self.cancel.hide()
@@ -405,7 +426,7 @@ class PipelineBar(QWidget):
 
     def _show_status(self) -> None:
         views = [button.view for button in self._buttons.values()]
-        self.status.setText(status_text(views))
+        self.status.render_status(status_text(views))
         running = [v for v in views if v.state == "running"]
         self.status.share = running[-1].fraction if running else None
         self.status.update()

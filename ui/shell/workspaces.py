@@ -57,8 +57,11 @@ class Rail(QWidget):
         self.setFixedWidth(_RAIL_PX)
 
     def set_current(self, workspace: WorkspaceId) -> None:
-        """Mark a workspace as shown."""
+        """Mark a workspace as shown. Its button takes the Tab key, arrow keys reach the others."""
         self.buttons[workspace].setChecked(True)
+        for name, button in self.buttons.items():
+            takes = Qt.FocusPolicy.TabFocus if name == workspace else Qt.FocusPolicy.NoFocus
+            button.setFocusPolicy(takes)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""

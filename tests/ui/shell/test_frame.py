@@ -348,6 +348,15 @@ def test_that_the_tab_key_moves_the_focus_along_the_chain(opened, qtbot):
         assert window.focusWidget() in {wanted, wanted.focusProxy()}
 
 
+def test_that_the_tab_key_stops_at_the_workspace_that_is_shown(opened):
+    rail = opened.window.rail
+    for name in ("performance", "model"):
+        opened.window.show_workspace(name)
+        assert [b for b in tab_chain(opened.window) if b in rail.buttons.values()] == [
+            rail.buttons[name]
+        ]
+
+
 def rows(panel):
     """Return the controls of a panel in the order of the Tab key, by row and column."""
     chain = [w for w in reading_order(panel) if w.isVisible() and w.isEnabled()]

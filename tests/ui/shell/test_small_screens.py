@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QTabBar
 
+from tests.fakes.engine import Play
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
 from ui.shared.forms import WrappedLabel
 from ui.shared.module_tree import Column
@@ -196,3 +197,20 @@ def test_that_a_name_no_line_can_break_is_shortened_and_told_in_full(qtbot):
     assert name in label.toolTip()
     label.setText("Most is taken by stem.")
     assert label.toolTip() == ""
+
+
+def test_that_the_bar_fits_a_small_screen_while_stages_run(opened, engines, qtbot):
+    engines.plays = [Play(hold="calibrate")]
+    opened.window.resize(853, 480)
+    opened.window.reset_layout()
+    opened.runs.run_to("")
+    bar = opened.window.pipeline
+    qtbot.waitUntil(bar.cancel.isVisible)
+    qtbot.waitUntil(lambda: "Calibrat" in bar.status.toolTip())
+    qtbot.wait(50)
+    opened.window.resize(853, 480)
+    assert opened.window.width() == 853
+    assert bar.cancel.isVisible()
+    opened.window.resize(1400, 800)
+    qtbot.waitUntil(lambda: bar.cancel.text() == "Cancel")
+    qtbot.waitUntil(lambda: "Calibrat" in bar.status.text())
