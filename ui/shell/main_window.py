@@ -59,7 +59,6 @@ AREAS: dict[str, Qt.DockWidgetArea] = {
 }
 NAME = "Quantization Workbench"
 SIZE = (1600, 1000)
-# It is given to Qt: a part that is being laid out does not make the window larger than the screen.
 LEAST = QSize(840, 470)
 # Below this height the panels at the left are stacked, below this width those of both sides.
 _LOW_PX, _NARROW_PX = 600, 960
@@ -114,7 +113,6 @@ class MainWindow(QMainWindow):
         self._build_status()
         for dock in self.docks.values():
             dock.visibilityChanged.connect(self._on_dock_shown)
-        self.setMinimumSize(LEAST)
         self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
         self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
