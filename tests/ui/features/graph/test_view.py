@@ -337,26 +337,17 @@ def test_that_a_view_closes_while_it_is_laying_out(show: Show, layers: GraphSnap
     assert view.surface.scene is None
 
 
+@pytest.mark.parametrize("is_shown", [True, False])
 def test_that_a_narrower_view_keeps_the_drawing_in_its_middle(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
+    qtbot: QtBot, show: Show, layers: GraphSnapshot, is_shown: bool
 ) -> None:
     view = show(layers)
     view.places.fit()
-    view.resize(500, 700)
-    qtbot.waitUntil(lambda: view.width() == 500)
-    middle = view.surface.camera.to_window(view.surface.scene.bounds.center())
-    assert abs(middle.x() - 250) < 2
-
-
-def test_that_a_view_that_is_resized_out_of_sight_keeps_the_drawing_in_its_middle(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
-    view = show(layers)
-    view.places.fit()
-    view.hide()
+    view.setVisible(is_shown)
     view.resize(500, 700)
     view.show()
     qtbot.waitExposed(view)
+    qtbot.waitUntil(lambda: view.width() == 500)
     middle = view.surface.camera.to_window(view.surface.scene.bounds.center())
     assert abs(middle.x() - 250) < 2
 
