@@ -183,7 +183,16 @@ def with_memory_and_without(program: ExportedProgram, table: Any) -> tuple[Any, 
     return results[0], results[1]
 
 
-@pytest.mark.parametrize("function", WRITTEN)
+def one_by_one(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """All of them in one network, where each meets operators that another has asked for."""
+    results = [function(x, y) for function in WRITTEN]
+    return tuple(each for one in results for each in (one if isinstance(one, tuple) else (one,)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [one_by_one, *(pytest.param(function, marks=pytest.mark.slow) for function in WRITTEN)],
+)
 @pytest.mark.parametrize("table", ["none", pytest.param("core", marks=pytest.mark.slow)])
 def test_that_a_network_is_decomposed_to_the_same_graph(
     function: Callable[..., Any], table: str
