@@ -35,9 +35,10 @@ def matrix(engine, made, **options):
     return {(cell.target, cell.config): cell for cell in found.cells}
 
 
-def test_that_every_cell_is_verified_or_says_why_not(engine):
+@pytest.mark.parametrize("model", ["small", pytest.param("softmax", marks=pytest.mark.slow)])
+def test_that_every_cell_is_verified_or_says_why_not(engine, model):
     cells = matrix(
-        engine, project("softmax", **CALIBRATED), targets=["ethos-u55-128", "ethos-u85-256"],
+        engine, project(model, **CALIBRATED), targets=["ethos-u55-128", "ethos-u85-256"],
         configs=["a8w8", "a16w8"],
     )  # fmt: skip
     assert len(cells) == 4
