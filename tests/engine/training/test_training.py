@@ -155,8 +155,8 @@ def test_that_training_starts_from_improved_weights(engine):
 
 
 def test_that_the_users_own_function_trains(engine):
-    plain = edits.train_by(project("careful", "a8w4", **CALIBRATED), "networks.py:teach")
-    result, _ = trained(engine, plain, epochs=2)
+    plain = edits.train_by(project("clamped", "a8w4", **CALIBRATED), "networks.py:teach")
+    result, _ = trained(engine, plain, epochs=4)
     assert result.best_db > result.start_db
 
 
@@ -173,7 +173,7 @@ def test_that_a_function_that_fails_is_named(engine):
 
 
 def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(engine):
-    made = edits.train_by(project("careful", "a8w4", **CALIBRATED), "networks.py:teach_twice")
+    made = edits.train_by(project("clamped", "a8w4", **CALIBRATED), "networks.py:teach_twice")
     assert start(engine, made, epochs=9) == "failed"
     assert "epoch 3" in engine.failure.message
     result = found(engine, made)
@@ -186,7 +186,7 @@ def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(
     ("made", "code"),
     [
         (project("careful"), "training-data-missing"),
-        (project("careful", "float", **CALIBRATED), "training-nothing-quantized"),
+        (project("clamped", "float", **CALIBRATED), "training-nothing-quantized"),
         pytest.param(
             project("careful", "float", "formats", **CALIBRATED),
             "training-nothing-quantized",
