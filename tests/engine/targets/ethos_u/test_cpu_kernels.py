@@ -27,13 +27,19 @@ def spaces(result):
     return {kernel.split("::")[0] for kernel in result.kernels}
 
 
-def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engine):
-    for kernels, space in (("", "quantized_decomposed"), ("cortex_m", "cortex_m")):
-        result = lowered(engine, with_kernels("strided", kernels))
-        assert f"{space}::quantize_per_tensor.out" in result.kernels
-        assert "aten::convolution.out" in result.kernels
-        border = next(n for n in result.cpu_nodes if n.op.endswith("quantize_per_tensor.default"))
-        assert "at the border" in border.reason
+@pytest.mark.parametrize(
+    ("kernels", "space"),
+    [
+        pytest.param("", "quantized_decomposed", marks=pytest.mark.slow),
+        ("cortex_m", "cortex_m"),
+    ],
+)
+def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engine, kernels, space):
+    result = lowered(engine, with_kernels("strided", kernels))
+    assert f"{space}::quantize_per_tensor.out" in result.kernels
+    assert "aten::convolution.out" in result.kernels
+    border = next(n for n in result.cpu_nodes if n.op.endswith("quantize_per_tensor.default"))
+    assert "at the border" in border.reason
 
 
 @pytest.mark.parametrize(
@@ -75,6 +81,7 @@ def test_that_channels_first_and_sixteen_bits_stay_in_float(engine, model, confi
     assert "cortex_m::quantize_per_tensor.out" in result.kernels
 
 
+@pytest.mark.slow
 def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
     result = lowered(engine, with_kernels("mixed", "cmsis_nn"))
     assert {"aten::where.self_out", "aten::upsample_bilinear2d.vec_out"} <= set(result.kernels)
