@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.engine
 
 ASKED = (
-    "--targets", "ethos-u55-64", "ethos-u65-256", "ethos-u85-256",
+    "--targets", "ethos-u55-64", "ethos-u85-256",
     "--memory-modes", "Sram_Only", "Dedicated_Sram_256KB", "--arena-cache", "4096", "65536",
 )  # fmt: skip
 
@@ -25,7 +25,7 @@ def swept(digits):
 
 def test_that_every_point_is_there_with_figures_or_a_reason(swept):
     _, _, points = swept
-    assert len(points) == 3 * 2 * 2
+    assert len(points) == 2 * 2 * 2
     for point in points:
         fits = point["memory_mode"] == "Sram_Only" or point["target"] != "ethos-u55-64"
         assert (point["problem"] is None) == fits
