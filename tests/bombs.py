@@ -395,7 +395,7 @@ def main() -> int:
     os.environ.setdefault("QUANTIZATION_WORKBENCH_CONFIG", tempfile.mkdtemp(prefix="bombs-"))
     if options.json:
         found = {kind: run(kind, names) for kind, names in cases.items()}
-        print(json.dumps(found, default=asdict))
+        print(json.dumps(found, default=lambda o: {**asdict(o), "is_within": o.is_within}))
         return 0
     outside = 0
     for kind, names in cases.items():

@@ -144,7 +144,9 @@ def test_that_the_slash_key_goes_to_the_search_and_escape_back(graph, qtbot):
     qtbot.waitUntil(graph.view.hasFocus)
 
 
-def test_that_an_overlay_says_how_its_number_came_about(graph):
+def test_that_an_overlay_says_how_its_number_came_about(graph, qtbot):
+    # The run on the simulator is told last.
+    qtbot.waitUntil(lambda: graph.overlay.combo.count() == 10)
     titles = [graph.overlay.combo.itemText(i) for i in range(graph.overlay.combo.count())]
     assert titles == [
         "No overlay", "SQNR [dB] (measured)", "Max error (measured)", "Cycles (estimated)",
