@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.in_process import CALIBRATED, NETWORKS, project
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 from workbench.project import store
@@ -31,11 +32,10 @@ def wait_gone(pid, timeout_s):
 class Lane:
     """Starts engines on one project and keeps what the last one said."""
 
-    def __init__(self, folder: Path) -> None:
-        shutil.copytree(SAMPLES / "digits", folder / "digits")
-        self.path = folder / "digits" / "digits.qwb"
-        self.project = store.load(self.path)
-        self.cache = Cache(folder / "cache")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.project = store.load(path)
+        self.cache = Cache(path.parent / "cache")
         self.events: list = []
         self.log: list[str] = []
 
@@ -66,4 +66,14 @@ class Lane:
 
 @pytest.fixture
 def lane(tmp_path):
-    return Lane(tmp_path)
+    """Engines on the smallest network."""
+    shutil.copy(NETWORKS, tmp_path)
+    store.save(project("small", **CALIBRATED), tmp_path / "small.qwb")
+    return Lane(tmp_path / "small.qwb")
+
+
+@pytest.fixture
+def digits_lane(tmp_path):
+    """Engines on the sample, of which each stage takes a while."""
+    shutil.copytree(SAMPLES / "digits", tmp_path / "digits")
+    return Lane(tmp_path / "digits" / "digits.qwb")

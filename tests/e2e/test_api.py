@@ -43,6 +43,7 @@ def test_that_the_example_that_compiles_prints_cost_and_writes_the_program(
     assert (tmp_path / "d" / "digits.pte").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_that_compares_names_the_rule_and_the_cycles(digits, monkeypatch, capsys):
     printed = run_example("compare_configs.py", monkeypatch, capsys, digits)
@@ -50,6 +51,7 @@ def test_that_the_example_that_compares_names_the_rule_and_the_cycles(digits, mo
     assert "figures  cycles: " in printed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_of_sensitivity_lists_every_module(digits, monkeypatch, capsys):
     printed = run_example("find_sensitive_modules.py", monkeypatch, capsys, digits)

@@ -29,25 +29,35 @@ def at(stage, action):
     return on_event
 
 
-SOME = ["lower"]
-EVERY = [SOME, pytest.param(STAGES, marks=pytest.mark.slow)]
+def kill(lane, stage, until):
+    """Kill an engine in a stage; what was finished before is there, and nothing of the stage."""
+    before = STAGES[: STAGES.index(stage)]
+    end = lane.run(until, at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
+    assert not end.expected
+    assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {stage}."
+    assert end.problem().code == "engine-ended"
+    finished = [e.stage for e in lane.kinds(StageFinished)]
+    assert finished == before
+    states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
+    assert [s for s in STAGES if states[s] == "cached"] == before
 
 
-@pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])
-def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lane, stages):
-    for stage in stages:
-        before = STAGES[: STAGES.index(stage)]
-        end = lane.run("package", at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
-        assert not end.expected
-        assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {stage}."
-        assert end.problem().code == "engine-ended"
-        finished = [e.stage for e in lane.kinds(StageFinished)]
-        assert finished == before
-        states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
-        assert [s for s in STAGES if states[s] == "cached"] == before
-    lane.run("package")
+def go_on(lane, until):
+    lane.run(until)
     assert lane.kinds(JobFinished)[0].outcome == "done"
-    assert [e.stage for e in lane.kinds(StageFinished)] == STAGES
+    assert [e.stage for e in lane.kinds(StageFinished)] == STAGES[: STAGES.index(until) + 1]
+
+
+def test_that_killing_an_engine_loses_nothing_that_was_finished(lane):
+    kill(lane, "lower", "lower")
+    go_on(lane, "lower")
+
+
+@pytest.mark.slow
+def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(digits_lane):
+    for stage in STAGES:
+        kill(digits_lane, stage, "package")
+    go_on(digits_lane, "package")
 
 
 def test_that_a_crash_of_native_code_does_not_advise_to_run_again(lane):
@@ -57,9 +67,19 @@ def test_that_a_crash_of_native_code_does_not_advise_to_run_again(lane):
     assert "Run again" not in problem.hint
 
 
-@pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])
-def test_that_every_stage_can_be_cancelled_within_two_seconds(lane, stages):
-    for stage in stages:
+def test_that_a_cancelled_stage_ends_the_engine_and_is_computed_by_the_next_run(lane):
+    end = lane.run("package", at("lower", lambda engine: engine.cancel("e2e")))
+    assert end.expected
+    assert [e.outcome for e in lane.kinds(JobFinished)] in (["cancelled"], [])
+    assert wait_gone(lane.pid, 5)
+    lane.run("lower")
+    assert lane.kinds(JobFinished)[0].outcome == "done"
+
+
+@pytest.mark.slow
+def test_that_every_stage_can_be_cancelled_within_two_seconds(digits_lane):
+    lane = digits_lane
+    for stage in STAGES:
         asked = []
 
         def cancel(engine, asked=asked):

@@ -179,6 +179,7 @@ def test_that_an_own_model_becomes_a_program_with_six_clicks(person, own_model, 
     assert (person.clicks, person.drops) == (6, 3)
 
 
+@pytest.mark.slow
 def test_that_one_module_is_changed_with_two_clicks_and_the_figures_move(person, tmp_path):
     workbench, window = person.workbench, person.workbench.window
     open_sample(person, tmp_path)
@@ -201,6 +202,7 @@ def test_that_one_module_is_changed_with_two_clicks_and_the_figures_move(person,
     assert person.clicks == 2
 
 
+@pytest.mark.slow
 def test_that_the_worst_layer_is_found_with_one_click(person, tmp_path):
     workbench = person.workbench
     open_sample(person, tmp_path)
@@ -238,6 +240,7 @@ def test_that_the_fastest_device_that_fits_is_taken_with_three_clicks(person, tm
     assert person.clicks <= 3
 
 
+@pytest.mark.slow
 def test_that_files_are_exported_with_two_clicks_from_the_menu(person, tmp_path):
     open_sample(person, tmp_path)
     person.start()

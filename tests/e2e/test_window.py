@@ -57,6 +57,8 @@ def run_everything(window, qtbot, notices):
     qtbot.waitUntil(lambda: all_done(window) and not window.runner.running, timeout=LONG_MS)
 
 
+# An own model of which a person makes a program with clicks is the quick one (test_tasks).
+@pytest.mark.slow
 def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(
     window, qtbot, notices, tmp_path
 ):
@@ -84,6 +86,7 @@ def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(
     assert window.session.result("evaluate") == before
 
 
+@pytest.mark.slow
 def test_that_a_cancelled_run_goes_on_where_it_stopped(window, qtbot, notices):
     window.runs.run_to("")
     if notices.says("Python code"):

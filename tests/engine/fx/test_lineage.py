@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.fx import test_snapshot_quantized
+from tests.engine.fx.test_snapshot_quantized import levels_of
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import DEVICE_GRAPH_FILE, LowerResult, load_result
 
 pytestmark = pytest.mark.engine
 
-mobilenet_levels = test_snapshot_quantized.levels
-
 
 @pytest.fixture(scope="module")
-def mobilenet(mobilenet_levels):
-    found = mobilenet_levels
+def mobilenet():
+    found = levels_of("MobileNetV1")
     return Lineage({
         "float": found.exported, "prepared": found.prepared, "quantized": found.converted,
         "edge": found.edge,

@@ -96,7 +96,7 @@ def test_that_an_edit_recomputes_only_what_depends_on_it(engine):
 
 
 @pytest.mark.shared_results(False)
-@pytest.mark.parametrize("accelerate", [True, False])
+@pytest.mark.parametrize("accelerate", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_that_tensors_are_compared_as_they_were_before_others_wrote_into_them(engine, accelerate):
     """The same network written with and without operators that write into their input."""
     found = []

@@ -64,7 +64,7 @@ def test_that_statistics_outlive_the_engine(engine, tmp_path):
     other.close()
 
 
-@pytest.mark.parametrize("accelerate", [True, False])
+@pytest.mark.parametrize("accelerate", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, accelerate):
     base = project("small", **CALIBRATED)
     fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=2))
@@ -87,7 +87,7 @@ def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(
     other.close()
 
 
-@pytest.mark.parametrize(
+EDITS = pytest.mark.parametrize(
     ("module", "config"),
     [
         pytest.param("conv", "a8w8-per-tensor", marks=pytest.mark.slow),
@@ -95,6 +95,9 @@ def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(
         ("conv", "float"),
     ],
 )
+
+
+@EDITS
 def test_that_the_numbers_of_an_edit_equal_those_of_a_fresh_run_without_acceleration(
     engine, fresh, module, config
 ):
@@ -102,9 +105,20 @@ def test_that_the_numbers_of_an_edit_equal_those_of_a_fresh_run_without_accelera
     assert engine.run(base, "evaluate") == "done"
     edited = edits.assign(base, "module_name", module, config)
     assert engine.run(edited, "evaluate") == "done"
-    assert fresh.run(edited, "lower", accelerate=False) == "done"
+    assert fresh.run(edited, "evaluate", accelerate=False) == "done"
     assert engine.result(edited, "evaluate") == fresh.result(edited, "evaluate")
+
+
+@pytest.mark.slow
+@EDITS
+def test_that_the_program_of_an_edit_has_the_bytes_of_a_fresh_run_without_acceleration(
+    engine, fresh, module, config
+):
+    base = project("small", **CALIBRATED)
+    assert engine.run(base, "evaluate") == "done"
+    edited = edits.assign(base, "module_name", module, config)
     assert engine.run(edited, "lower") == "done"
+    assert fresh.run(edited, "lower", accelerate=False) == "done"
     one = (engine.path(edited, "lower") / "program.pte").read_bytes()
     assert one == (fresh.path(edited, "lower") / "program.pte").read_bytes()
 

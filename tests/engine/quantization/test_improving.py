@@ -60,7 +60,7 @@ def test_that_smoothed_linears_compute_the_same_in_float():
         ("uneven", "a8w8-per-tensor", "equalize"),
         ("normed", "a8w8", "smooth"),
         ("uneven", "a8w4", "bias"),
-        ("overwriting", "a8w4", "bias"),
+        pytest.param("overwriting", "a8w4", "bias", marks=pytest.mark.slow),
     ],
 )
 def test_that_an_improver_is_worth_it_where_it_fits(engine, model, config, improver):

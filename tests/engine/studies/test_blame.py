@@ -42,13 +42,11 @@ def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, 
     assert engine.result(mended, "lower").delegates >= 1
 
 
-def test_that_a_program_the_compiler_takes_has_nothing_to_blame(blamed):
+def test_that_a_program_without_anything_to_blame_is_compiled_once_and_tells_where_it_is(
+    engine, blamed
+):
     found = blamed(project("small"))
     assert (found.reason, found.culprits, found.compilations) == ("", (), 1)
-
-
-def test_that_the_search_tells_where_each_attempt_is(engine, blamed):
-    blamed(project("small"))
     told = [event for event in engine.events if isinstance(event, StudyProgress)]
     assert told[0].done == 0
     assert told[-1].done == told[-1].total

@@ -27,13 +27,13 @@ def run(engine, made, **options):
 
 def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
     made = project("small", **CALIBRATED)
-    first = run(engine, made, trials=3)
-    assert [c.number for c in first.candidates] == [1, 2, 3]
+    first = run(engine, made, trials=2)
+    assert [c.number for c in first.candidates] == [1, 2]
     assert all(c.is_within for c in first.measured() if c.cpu_nodes == first.enforced.cpu)
     assert set(first.candidates[0].choices.values()) == {"a8w8"}
-    again = run(engine, made, trials=4, accuracy=1000.0)
-    assert [c.choices for c in again.candidates[:3]] == [c.choices for c in first.candidates]
-    assert len(again.candidates) == 4
+    again = run(engine, made, trials=3, accuracy=1000.0)
+    assert [c.choices for c in again.candidates[:2]] == [c.choices for c in first.candidates]
+    assert len(again.candidates) == 3
     assert again.best() is None
     candidate = again.candidates[1]
     applied = with_choices(made, again.units, candidate.choices)

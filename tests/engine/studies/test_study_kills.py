@@ -25,7 +25,7 @@ def kept(engine, made):
 
 def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
     made = project("small", **CALIBRATED)
-    first = run(engine, made, trials=2)
+    first = run(engine, made, trials=1)
     place = kept(engine, made)
     names = [unit.name for unit in first.units]
     odd = (
@@ -41,8 +41,8 @@ def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
     documents.save_study(
         first.model_copy(update={"candidates": (*forged, *first.candidates)}), place
     )
-    again = run(engine, made, trials=len(forged) + 3)
-    assert len(again.candidates) == len(forged) + 3
+    again = run(engine, made, trials=len(forged) + 2)
+    assert len(again.candidates) == len(forged) + 2
     assert again.candidates[-1].figures is not None
     assert sorted(path.name for path in place.iterdir()) == ["study.json"]
 

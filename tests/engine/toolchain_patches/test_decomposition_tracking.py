@@ -55,17 +55,25 @@ def test_that_every_part_is_on_record_at_every_level(engine):
         }  # fmt: skip
 
 
+RULES = [
+    ("node_name", "softmax", {"softmax"}),
+    ("node_name", "matmul_1", {"matmul_1"}),
+    ("node_target", "aten.matmul.default", {"matmul", "matmul_1"}),
+    ("node_name", "scaled_dot_product_attention", {"scaled_dot_product_attention"}),
+    ("node_target", "aten.layer_norm.default", {"layer_norm"}),
+    ("module_name", "norm", {"layer_norm"}),
+    ("module_type", "torch.nn.modules.normalization.GroupNorm", {"group_norm"}),
+]
+# One of each kind.
+QUICK = {
+    "scaled_dot_product_attention", "aten.matmul.default", "norm",
+    "torch.nn.modules.normalization.GroupNorm",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("kind", "match", "wide"),
-    [
-        ("node_name", "softmax", {"softmax"}),
-        ("node_name", "matmul_1", {"matmul_1"}),
-        ("node_target", "aten.matmul.default", {"matmul", "matmul_1"}),
-        ("node_name", "scaled_dot_product_attention", {"scaled_dot_product_attention"}),
-        ("node_target", "aten.layer_norm.default", {"layer_norm"}),
-        ("module_name", "norm", {"layer_norm"}),
-        ("module_type", "torch.nn.modules.normalization.GroupNorm", {"group_norm"}),
-    ],
+    [pytest.param(*rule, marks=[pytest.mark.slow] * (rule[1] not in QUICK)) for rule in RULES],
 )
 def test_that_a_rule_for_an_operation_reaches_all_its_parts_and_no_other(engine, kind, match, wide):
     made = edits.assign(project(RELATING, target=U85), kind, match, "a16w8")
@@ -85,14 +93,23 @@ def test_that_what_is_kept_off_takes_all_its_parts_along(engine):
     assert {"aten.rsqrt.default", "aten.sum.dim_IntList"} <= set(off)
 
 
+def handing_on():
+    return without(project(RELATED, "a16w8"), "release_passthrough")
+
+
 def test_that_a_value_that_is_only_handed_on_is_named_before_vela_runs(engine):
-    made = without(project(RELATED, "a16w8"), "release_passthrough")
-    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert engine.run(handing_on(), "lower", "evaluate") == "failed"
     assert engine.failure.code == "passthrough-partition"
     assert engine.failure.where.id == "matmul"
-    for helped in (
-        edits.assign(made, "node_name", "matmul", "cpu"),
-        project(RELATED, "a16w8", U85),
-        project(RELATED),
-    ):
-        assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
+
+
+@pytest.mark.parametrize(
+    "helped",
+    [
+        pytest.param(edits.assign(handing_on(), "node_name", "matmul", "cpu"), id="cpu"),
+        pytest.param(project(RELATED, "a16w8", U85), id="u85", marks=pytest.mark.slow),
+        pytest.param(project(RELATED), id="8 bits", marks=pytest.mark.slow),
+    ],
+)
+def test_that_nothing_is_only_handed_on_where_a_rule_a_device_or_a_width_helps(engine, helped):
+    assert engine.run(helped, "lower", "evaluate") == "done", engine.failure

@@ -71,14 +71,8 @@ def decompositions(case: str, ids: set[str]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     "case",
-    [
-        "two delegates",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in programs.CASES
-            if name != "two delegates"
-        ),
-    ],
+    # What a pass leaves in a lowering is compared quickly for all patches (test_retraces).
+    [pytest.param(name, marks=pytest.mark.slow) for name in programs.CASES],
 )
 def test_that_the_decompositions_of_a_lowering_give_the_same_graphs(
     case: str, answered: Counter[str]
@@ -183,7 +177,16 @@ def with_memory_and_without(program: ExportedProgram, table: Any) -> tuple[Any, 
     return results[0], results[1]
 
 
-@pytest.mark.parametrize("function", WRITTEN)
+def one_by_one(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """All of them in one network, where each meets operators that another has asked for."""
+    results = [function(x, y) for function in WRITTEN]
+    return tuple(each for one in results for each in (one if isinstance(one, tuple) else (one,)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [one_by_one, *(pytest.param(function, marks=pytest.mark.slow) for function in WRITTEN)],
+)
 @pytest.mark.parametrize("table", ["none", pytest.param("core", marks=pytest.mark.slow)])
 def test_that_a_network_is_decomposed_to_the_same_graph(
     function: Callable[..., Any], table: str
@@ -193,7 +196,7 @@ def test_that_a_network_is_decomposed_to_the_same_graph(
     assert quick == stock
 
 
-@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("frozen", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_that_weights_that_are_trained_give_the_same_graph(frozen: bool) -> None:
     network = Written(weights, torch.rand(4, 4), torch.rand(4, 4)).requires_grad_(not frozen)
     program = torch.export.export(network, (torch.rand(4, 4), torch.rand(4, 4)))

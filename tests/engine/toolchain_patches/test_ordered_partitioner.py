@@ -29,6 +29,7 @@ def test_that_parts_for_the_npu_come_in_the_order_of_the_program():
     from executorch.exir import to_edge
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+    from workbench.engine.toolchain_patches.gate import accelerated
     from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
 
     inputs = (torch.randn(1, 3, 4, 4),)
@@ -37,8 +38,9 @@ def test_that_parts_for_the_npu_come_in_the_order_of_the_program():
     module = torch.export.export(Chain().eval(), inputs).module(check_guards=False)
     prepared = prepare_pt2e(module, quantizer)
     prepared(*inputs)
-    edge = to_edge(torch.export.export(convert_pt2e(prepared), inputs)).exported_program()
-    found = OrderedPartitioner(spec).partition(edge)
+    with accelerated():
+        edge = to_edge(torch.export.export(convert_pt2e(prepared), inputs)).exported_program()
+        found = OrderedPartitioner(spec).partition(edge)
     nodes = found.tagged_exported_program.graph.nodes
     marks = [node.meta.get("delegation_tag") for node in nodes if node.op == "call_function"]
     assert len(found.partition_tags) == 4

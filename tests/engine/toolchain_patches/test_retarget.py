@@ -31,7 +31,7 @@ pytestmark = [
 TARGETS = [
     pytest.param("ethos-u55-64", "Shared_Sram", marks=pytest.mark.slow),
     pytest.param("ethos-u55-128", "Shared_Sram", marks=pytest.mark.slow),
-    ("ethos-u55-128", "Sram_Only"),
+    pytest.param("ethos-u55-128", "Sram_Only", marks=pytest.mark.slow),
     pytest.param("ethos-u55-256", "Sram_Only", marks=pytest.mark.slow),
     ("ethos-u65-256", "Shared_Sram"),
 ]

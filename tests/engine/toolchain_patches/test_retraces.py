@@ -60,7 +60,7 @@ def without_history(module: torch.fx.GraphModule) -> list[Any]:
 
 @pytest.mark.parametrize(
     "case",
-    ["two delegates", *(pytest.param(name, marks=pytest.mark.slow) for name in programs.CASES)],
+    programs.marked(programs.CASES, {"two delegates"}),
 )
 def test_that_a_skipped_retrace_would_have_given_its_own_graph(case: str) -> None:
     program = programs.exported(case)

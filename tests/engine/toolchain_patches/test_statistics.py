@@ -61,7 +61,7 @@ ATTENTION = {
     "query in a16w8": edit(("query", A16)),
     "four in float": edit(*((name, None) for name in ("norm", "query", "value", "out"))),
 }
-QUICK = {"a16w8", "depthwise per tensor, point in float"}
+QUICK = {"depthwise per tensor, point in float"}
 EDITS = [
     *((programs.Convolutions, programs.IMAGE, programs.U55, name, made) for name, made in
       CNN.items()),

@@ -10,6 +10,7 @@ from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
+from workbench.project.model import DataSource
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.results import GRAPH_FILE
 from workbench.studies.documents import load_study, study_folder, study_key
@@ -98,7 +99,7 @@ def test_that_batch_norms_learn_only_while_they_may():
         assert unchanged != learns
 
 
-@pytest.mark.parametrize("model", ["careful", "overwriting"])
+@pytest.mark.parametrize("model", ["careful", pytest.param("overwriting", marks=pytest.mark.slow)])
 def test_that_the_student_without_rounding_is_the_float_model(model):
     made, inputs = getattr(networks, model)()
     told = torch.export.export(made, inputs).module()(*inputs)
@@ -154,8 +155,8 @@ def test_that_training_starts_from_improved_weights(engine):
 
 
 def test_that_the_users_own_function_trains(engine):
-    plain = edits.train_by(project("careful", "a8w4", **CALIBRATED), "networks.py:teach")
-    result, _ = trained(engine, plain, epochs=6)
+    plain = edits.train_by(project("clamped", "a8w4", **CALIBRATED), "networks.py:teach")
+    result, _ = trained(engine, plain, epochs=4)
     assert result.best_db > result.start_db
 
 
@@ -172,7 +173,7 @@ def test_that_a_function_that_fails_is_named(engine):
 
 
 def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(engine):
-    made = edits.train_by(project("careful", "a8w4", **CALIBRATED), "networks.py:teach_twice")
+    made = edits.train_by(project("clamped", "a8w4", **CALIBRATED), "networks.py:teach_twice")
     assert start(engine, made, epochs=9) == "failed"
     assert "epoch 3" in engine.failure.message
     result = found(engine, made)
@@ -185,7 +186,7 @@ def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(
     ("made", "code"),
     [
         (project("careful"), "training-data-missing"),
-        (project("careful", "float", **CALIBRATED), "training-nothing-quantized"),
+        (project("clamped", "float", **CALIBRATED), "training-nothing-quantized"),
         pytest.param(
             project("careful", "float", "formats", **CALIBRATED),
             "training-nothing-quantized",
@@ -196,12 +197,20 @@ def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(
             "training-branches-not-supported",
             marks=pytest.mark.slow,
         ),
-        (project("wide_networks.py:related"), "training-without-weights"),
     ],
 )
 def test_that_what_cannot_be_trained_is_refused_in_a_sentence(engine, made, code):
     assert start(engine, made, epochs=1) == "failed"
     assert engine.failure.code == code
+
+
+def test_that_a_model_without_weights_cannot_be_trained(engine):
+    rows = "import torch\n\n\ndef rows():\n    yield torch.ones(1, 8, 16)\n"
+    (engine.folder / "rows.py").write_text(rows)
+    data = DataSource(spec="rows.py:rows")
+    made = project("wide_networks.py:related", calibration=data)
+    assert start(engine, made, epochs=1) == "failed"
+    assert engine.failure.code == "training-without-weights"
 
 
 @pytest.mark.parametrize(

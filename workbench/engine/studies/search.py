@@ -53,6 +53,14 @@ def run(study: StudyContext) -> None:
     """Continue from the evaluated candidates until the requested number is reached."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     options = study.options
+    count, scheduler = _workers(study)
+    if _epochs(study) and (count > 1 or scheduler):
+        raise failure(
+            "A search that trains its candidates runs in one process.",
+            "Leave out the workers and the scheduler, or the training.",
+            Place(kind="option", id="train"),
+            code="search-training-in-workers",
+        )
     limits = Limits.model_validate({n: options.get(n) for n in Limits.model_fields})
     total = int(str(options.get("trials") or DEFAULT_TRIALS))
     result = load_study(SearchResult, study.folder)
@@ -66,6 +74,17 @@ def run(study: StudyContext) -> None:
     result = result.model_copy(update={"candidates": again})
     study.tell(result, len(result.candidates), total, "")
     _Search(study, result).run()
+
+
+def _workers(study: StudyContext) -> tuple[int, str]:
+    """Return the number of processes that evaluate candidates, and the address of a scheduler."""
+    count = int(str(study.options.get("workers") or 1))
+    return max(1, min(count, os.cpu_count() or 1)), str(study.options.get("scheduler") or "")
+
+
+def _epochs(study: StudyContext) -> int:
+    """Return for how many epochs each candidate is trained."""
+    return int(str(study.options.get("train") or 0))
 
 
 def _widths(study: StudyContext) -> dict[str, tuple[int, ...]]:
@@ -134,21 +153,12 @@ class _Search:
         ]
         self._optuna = self._opened()
         self._running: dict[Any, tuple[optuna.Trial, Candidate]] = {}
-        self._epochs = int(str(study.options.get("train") or 0))
+        self._epochs = _epochs(study)
 
     def run(self) -> None:
         """Ask Optuna, evaluate and tell, until the requested number is reached."""
         context = self._study.stage
-        count = int(str(self._study.options.get("workers") or 1))
-        count = max(1, min(count, os.cpu_count() or 1))
-        scheduler = str(self._study.options.get("scheduler") or "")
-        if self._epochs and (count > 1 or scheduler):
-            raise failure(
-                "A search that trains its candidates runs in one process.",
-                "Leave out the workers and the scheduler, or the training.",
-                Place(kind="option", id="train"),
-                code="search-training-in-workers",
-            )
+        count, scheduler = _workers(self._study)
         pool = (
             Workers(
                 count, context.folder, context.cache, accelerate=context.accelerate,

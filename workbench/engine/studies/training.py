@@ -61,6 +61,13 @@ def run(study: StudyContext) -> None:
         known = known.model_copy(update={"total": options.epochs})
         study.tell(known, len(known.epochs), options.epochs, "")
         return
+    if study.stage.project.calibration is None:
+        raise failure(
+            "Training needs calibration data; the project has only the example input.",
+            "Set calibration data in the project. Labels are not needed.",
+            Place(kind="option", id="calibration"),
+            code="training-data-missing",
+        )
     if programs.has_control_flow(study.stage.hot("export")):
         raise failure(
             "Training does not support models with branches or loops.",

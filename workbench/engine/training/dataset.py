@@ -47,13 +47,6 @@ class Lessons:
     def __init__(
         self, context: StageContext, teacher: Program, student: Program, device: str
     ) -> None:
-        if context.project.calibration is None:
-            raise failure(
-                "Training needs calibration data; the project has only the example input.",
-                "Set calibration data in the project. Labels are not needed.",
-                Place(kind="option", id="calibration"),
-                code="training-data-missing",
-            )
         samples = calibration_samples(context)
         self.name = samples.name
         self._all: list[Batch] = []

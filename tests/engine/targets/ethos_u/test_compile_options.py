@@ -11,41 +11,44 @@ from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 DEVICE = "ethos-u85-256"
 
 
 @pytest.fixture
 def lowered(engine):
-    """A function that returns the TOSA program and the .pte for options."""
+    """A function that lowers a model and returns the project with the TOSA program and the .pte."""
 
-    def made(**options):
+    def made(model, **options):
         wanted = edits.set_target(
-            project("masked", target=DEVICE), TargetChoice(id=DEVICE, options=options)
+            project(model, target=DEVICE), TargetChoice(id=DEVICE, options=options)
         )
-        assert engine.run(wanted, "verify", "evaluate") == "done", engine.failure
-        verified = engine.result(wanted, "verify")
+        assert engine.run(wanted, "lower", "evaluate") == "done", engine.failure
         folder = engine.path(wanted, "lower")
-        return [
-            (folder / name).read_bytes() for name in ("delegate_0.tosa", "program.pte")
-        ], verified
+        tosa, program = folder / "delegate_0.tosa", folder / "program.pte"
+        return wanted, tosa.read_bytes(), program.read_bytes()
 
     return made
 
 
 @pytest.mark.slow
-def test_that_each_transformation_changes_the_program_and_it_stays_right(lowered):
-    (usual, _), verified = lowered()
-    assert verified.max_lsb <= 2
+def test_that_each_transformation_changes_the_program_and_it_stays_right(engine, lowered):
+    def verified(made):
+        assert engine.run(made, "verify", "evaluate") == "done", engine.failure
+        return engine.result(made, "verify")
+
+    made, usual, _ = lowered("masked")
+    assert verified(made).max_lsb <= 2
     for options in ({"softmax": "STABLE"}, {"negative_infinity": -40.0}):
-        (tosa, _), verified = lowered(**options)
+        made, tosa, _ = lowered("masked", **options)
         assert tosa != usual, options
-        assert verified.max_lsb <= 2, options
+        assert verified(made).max_lsb <= 2, options
 
 
-def test_that_an_option_of_vela_leaves_the_tosa_program_alone(lowered):
-    (usual, program), _ = lowered()
-    (tosa, other), _ = lowered(cop_format="COP2")
+@pytest.mark.parametrize("model", ["small", pytest.param("masked", marks=pytest.mark.slow)])
+def test_that_an_option_of_vela_leaves_the_tosa_program_alone(lowered, model):
+    _, usual, program = lowered(model)
+    _, tosa, other = lowered(model, cop_format="COP2")
     assert tosa == usual
     assert other != program
 

@@ -27,16 +27,24 @@ def spaces(result):
     return {kernel.split("::")[0] for kernel in result.kernels}
 
 
-def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engine):
-    for kernels, space in (("", "quantized_decomposed"), ("cortex_m", "cortex_m")):
-        result = lowered(engine, with_kernels("strided", kernels))
-        assert f"{space}::quantize_per_tensor.out" in result.kernels
-        assert "aten::convolution.out" in result.kernels
-        border = next(n for n in result.cpu_nodes if n.op.endswith("quantize_per_tensor.default"))
-        assert "at the border" in border.reason
+@pytest.mark.parametrize(
+    ("kernels", "space"),
+    [
+        pytest.param("", "quantized_decomposed", marks=pytest.mark.slow),
+        ("cortex_m", "cortex_m"),
+    ],
+)
+def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engine, kernels, space):
+    result = lowered(engine, with_kernels("strided", kernels))
+    assert f"{space}::quantize_per_tensor.out" in result.kernels
+    assert "aten::convolution.out" in result.kernels
+    border = next(n for n in result.cpu_nodes if n.op.endswith("quantize_per_tensor.default"))
+    assert "at the border" in border.reason
 
 
-@pytest.mark.parametrize("kernels", ["cmsis_nn", "cmsis_nn_dsp"])
+@pytest.mark.parametrize(
+    "kernels", ["cmsis_nn", pytest.param("cmsis_nn_dsp", marks=pytest.mark.slow)]
+)
 def test_that_cmsis_nn_computes_what_the_npu_lacks(engine, kernels):
     result = lowered(engine, with_kernels("strided", kernels, integer_io=True))
     assert result.kernels == ("cortex_m::quantized_conv2d.out",)
@@ -60,16 +68,20 @@ def test_that_the_program_carries_the_scratch_of_cmsis_nn_and_the_lines_to_build
     assert all(kernel.startswith("cortex_m::") for kernel in kernels)
 
 
-def test_that_channels_first_and_sixteen_bits_stay_in_float(engine):
-    for made in (
-        with_kernels("strided_contiguous", "cmsis_nn"),
-        with_kernels("strided", "cmsis_nn", "a16w8", "ethos-u65-256"),
-    ):
-        result = lowered(engine, made)
-        assert "aten::convolution.out" in result.kernels
-        assert "cortex_m::quantize_per_tensor.out" in result.kernels
+@pytest.mark.parametrize(
+    ("model", "config", "target"),
+    [
+        pytest.param("strided_contiguous", "a8w8", "ethos-u55-128", marks=pytest.mark.slow),
+        ("strided", "a16w8", "ethos-u65-256"),
+    ],
+)
+def test_that_channels_first_and_sixteen_bits_stay_in_float(engine, model, config, target):
+    result = lowered(engine, with_kernels(model, "cmsis_nn", config, target))
+    assert "aten::convolution.out" in result.kernels
+    assert "cortex_m::quantize_per_tensor.out" in result.kernels
 
 
+@pytest.mark.slow
 def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
     result = lowered(engine, with_kernels("mixed", "cmsis_nn"))
     assert {"aten::where.self_out", "aten::upsample_bilinear2d.vec_out"} <= set(result.kernels)
@@ -78,7 +90,10 @@ def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
 
 @pytest.mark.parametrize(
     ("config", "kernel"),
-    [("a8w8-per-tensor", "cortex_m::quantized_linear.out"), ("a8w8", "aten::linear.out")],
+    [
+        ("a8w8-per-tensor", "cortex_m::quantized_linear.out"),
+        pytest.param("a8w8", "aten::linear.out", marks=pytest.mark.slow),
+    ],
 )
 def test_that_cmsis_nn_takes_a_linear_that_a_rule_keeps_off_if_its_weights_have_one_grid(
     engine, config, kernel

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -44,41 +45,65 @@ def foreseen(engine, made):
     return [info.where.id for info in told if info.code in codes]
 
 
-@pytest.mark.parametrize(("model", "node"), [(RESIDUAL, "conv2d_2"), ("softmax", "conv2d")])
-def test_that_what_is_foreseen_comes_true_and_what_helps_is_right(engine, model, node):
-    made = uncorrected(model, "a16w8", "ethos-u65-256", **CALIBRATED)
-    assert foreseen(engine, made) == [node]
-    assert engine.run(made, "lower", "evaluate") == "failed"
-    assert engine.failure.where.id == node
-    assert "could not run on NPU" in engine.failures[-1].message
-    reader = {RESIDUAL: "add_1", "softmax": "softmax"}[model]
-    for helped in (
-        edits.assign(made, "node_name", reader, "cpu"),
-        edits.assign(made, "module_name", {RESIDUAL: "b", "softmax": "conv"}[model], "a8w8"),
-    ):
-        assert foreseen(engine, helped) == []
+class Refused(NamedTuple):
+    """A network in 16 bits, what the compiler says of a node of it, and two rules that help."""
+
+    model: str
+    device: str
+    node: str
+    words: str
+    rules: list[tuple[str, str, str]]
+
+    def project(self):
+        return uncorrected(self.model, "a16w8", self.device, **CALIBRATED)
+
+
+REFUSED = [
+    Refused(RESIDUAL, "ethos-u65-256", "conv2d_2", "could not run on NPU",
+            [("node_name", "add_1", "cpu"), ("module_name", "b", "a8w8")]),
+    Refused("softmax", "ethos-u65-256", "conv2d", "could not run on NPU",
+            [("node_name", "softmax", "cpu"), ("module_name", "conv", "a8w8")]),
+    Refused("wide_networks.py:growing", "ethos-u65-256", "conv_transpose2d",
+            "could not run on NPU",
+            [("node_name", "conv_transpose2d", config) for config in ("cpu", "a8w8")]),
+    Refused("wide_networks.py:summing", "ethos-u85-256", "cumsum",
+            "only supports torch.int8 weights",
+            [("node_name", "cumsum", config) for config in ("cpu", "a8w8")]),
+]  # fmt: skip
+
+
+def named(cases, quick):
+    """Return cases as parameters, slow where the model has not ``quick`` in its name."""
+    return [
+        pytest.param(case, id=case.model, marks=[pytest.mark.slow] * (quick not in case.model))
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize("case", named(REFUSED, ""))
+def test_that_what_is_refused_in_16_bits_is_foreseen_and_not_where_a_rule_helps(engine, case):
+    assert foreseen(engine, case.project()) == [case.node]
+    for rule in case.rules:
+        assert foreseen(engine, edits.assign(case.project(), *rule)) == []
+
+
+@pytest.mark.parametrize("case", named(REFUSED, "summing"))
+def test_that_what_is_foreseen_comes_true(engine, case):
+    assert engine.run(case.project(), "lower", "evaluate") == "failed"
+    assert engine.failure.where.id == case.node
+    assert case.words in engine.failures[-1].message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", named(REFUSED, ""))
+def test_that_what_is_said_to_help_helps(engine, case):
+    for rule in case.rules:
+        helped = edits.assign(case.project(), *rule)
         assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
 
 
-@pytest.mark.parametrize(
-    ("model", "target", "node", "words"),
-    [
-        ("growing", "ethos-u65-256", "conv_transpose2d", "could not run on NPU"),
-        ("summing", "ethos-u85-256", "cumsum", "only supports torch.int8 weights"),
-    ],
-)
-def test_that_operators_no_device_has_in_16_bits_are_foreseen(engine, model, target, node, words):
-    made = uncorrected(f"wide_networks.py:{model}", "a16w8", target)
-    assert foreseen(engine, made) == [node]
-    assert engine.run(made, "lower", "evaluate") == "failed"
-    assert engine.failure.where.id == node
-    assert words in engine.failures[-1].message
-    for helped in (
-        edits.assign(made, "node_name", node, "cpu"),
-        edits.assign(made, "node_name", node, "a8w8"),
-    ):
-        assert foreseen(engine, helped) == []
-        assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
+TRANSPOSED_CONVOLUTION = ("node_target", "aten.conv_transpose2d.input")
+PER_TENSOR = QuantConfig(weight=Weight(bits=4, per_channel=False))
 
 
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
@@ -86,21 +111,44 @@ def test_that_4_bits_a_channel_are_warned_of_where_executorch_takes_the_wrong_ax
     made = uncorrected("wide_networks.py:growing", "a8w4", target)
     assert foreseen(engine, made) == ["conv_transpose2d"]
     assert engine.run(made, "convert") == "failed"
-    per_tensor = QuantConfig(weight=Weight(bits=4, per_channel=False))
-    for helped in (
-        edits.assign(made, "node_target", "aten.conv_transpose2d.input", "a8w8"),
-        edits.assign(made, "node_target", "aten.conv_transpose2d.input", per_tensor),
-    ):
-        assert foreseen(engine, helped) == []
-        assert engine.run(helped, "verify", "evaluate") == "done", engine.failure
-        assert engine.result(helped, "verify").max_lsb <= 1
+    for config in ("a8w8", PER_TENSOR):
+        assert foreseen(engine, edits.assign(made, *TRANSPOSED_CONVOLUTION, config)) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        pytest.param("ethos-u55-128", "a8w8", marks=pytest.mark.slow),
+        pytest.param("ethos-u55-128", PER_TENSOR, marks=pytest.mark.slow),
+        pytest.param("ethos-u85-256", "a8w8", marks=pytest.mark.slow),
+        ("ethos-u85-256", PER_TENSOR),
+    ],
+)
+def test_that_8_bits_or_one_grid_for_the_tensor_help_there(engine, target, config):
+    made = uncorrected("wide_networks.py:growing", "a8w4", target)
+    helped = edits.assign(made, *TRANSPOSED_CONVOLUTION, config)
+    assert engine.run(helped, "verify", "evaluate") == "done", engine.failure
+    assert engine.result(helped, "verify").max_lsb <= 1
+
+
+LET_GO = (RESIDUAL, "softmax", "wide_networks.py:growing", "wide_networks.py:summing")
+
+
+def let_go(model):
+    return project(model, "a16w8", **CALIBRATED if model == RESIDUAL else {})
 
 
 def test_that_nothing_is_foreseen_where_a_correction_lets_it_go(engine):
-    for model in (RESIDUAL, "softmax", "wide_networks.py:growing", "wide_networks.py:summing"):
-        made = project(model, "a16w8", **CALIBRATED if model == RESIDUAL else {})
-        assert foreseen(engine, made) == []
-        assert engine.run(made, "lower", "evaluate") == "done", engine.failure
+    for model in LET_GO:
+        assert foreseen(engine, let_go(model)) == []
+
+
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(model, marks=[pytest.mark.slow] * ("growing" not in model)) for model in LET_GO],
+)
+def test_that_what_a_correction_lets_go_is_lowered(engine, model):
+    assert engine.run(let_go(model), "lower", "evaluate") == "done", engine.failure
 
 
 def test_that_eight_bits_and_u85_are_not_warned_of(engine):
@@ -109,27 +157,46 @@ def test_that_eight_bits_and_u85_are_not_warned_of(engine):
     assert foreseen(engine, project("attending", "a16w8")) == []
 
 
+def masked():
+    return uncorrected("masked", "a16w8")
+
+
 def test_that_products_that_read_a_value_twice_are_foreseen(engine):
-    made = uncorrected("masked", "a16w8")
-    assert foreseen(engine, made) == ["matmul_1"]
-    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert foreseen(engine, masked()) == ["matmul_1"]
+    assert engine.run(masked(), "lower", "evaluate") == "failed"
     assert engine.failure.code == "passthrough-partition"
     assert engine.failure.where.id == "matmul_1"
-    helped = edits.assign(made, "node_name", "matmul_1", "cpu")
-    assert foreseen(engine, helped) == []
-    assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
+    assert foreseen(engine, edits.assign(masked(), "node_name", "matmul_1", "cpu")) == []
     assert foreseen(engine, project("masked")) == []
 
 
-def test_that_a_lost_clamp_is_foretold_and_the_remedy_brings_it_back(engine):
+@pytest.mark.slow
+def test_that_a_product_that_reads_a_value_twice_is_lowered_for_the_cpu(engine):
+    helped = edits.assign(masked(), "node_name", "matmul_1", "cpu")
+    assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
+
+
+def joined(engine):
+    """Return a project with the clamp of a join kept, and the same without the correction."""
     shutil.copy(Path(__file__).parents[2] / "corrected_networks.py", engine.folder)
     corrected = project("corrected_networks.py:joined")
-    plain = without(corrected, "keep_relu_clamps")
-    assert engine.run(plain, "verify") == "done", engine.failure
+    return corrected, without(corrected, "keep_relu_clamps")
+
+
+def test_that_a_lost_clamp_is_foretold(engine):
+    corrected, plain = joined(engine)
+    assert engine.run(plain, "lower", "evaluate") == "done", engine.failure
     (warning,) = engine.result(plain, "lower").warnings
     assert "lets negative values pass" in warning
     assert "keep_relu_clamps=true" in warning
-    assert engine.result(plain, "verify").max_lsb > 3
-    assert engine.run(corrected, "verify") == "done", engine.failure
+    assert engine.run(corrected, "lower", "evaluate") == "done", engine.failure
     assert engine.result(corrected, "lower").warnings == ()
+
+
+@pytest.mark.slow
+def test_that_a_lost_clamp_comes_true_and_the_remedy_brings_it_back(engine):
+    corrected, plain = joined(engine)
+    assert engine.run(plain, "verify", "evaluate") == "done", engine.failure
+    assert engine.result(plain, "verify").max_lsb > 3
+    assert engine.run(corrected, "verify", "evaluate") == "done", engine.failure
     assert engine.result(corrected, "verify").max_lsb <= 1

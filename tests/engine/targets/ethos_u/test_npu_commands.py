@@ -22,7 +22,11 @@ U85 = ("ethos-u85-512", "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_256KB")
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [("gather_u55.tosa", U55), ("gather_u85.tosa", U85), ("resize_u85.tosa", U85)],
+    [
+        ("gather_u55.tosa", U55),
+        pytest.param("gather_u85.tosa", U85, marks=pytest.mark.slow),
+        ("resize_u85.tosa", U85),
+    ],
 )
 def test_that_commands_are_named_as_vela_names_them(name, target, tmp_path):
     accelerator, system, mode = target

@@ -13,23 +13,32 @@ from workbench.results import GRAPH_FILE
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
+RULES = [
+    ("module_name", "fc", {"aten.linear.default"}),
+    ("module_type", "torch.nn.modules.conv.Conv2d", {"aten.convolution.default"}),
+    ("module_type", "Conv2d", {"aten.convolution.default"}),
+    ("node_target", "aten.conv2d.default", {"aten.convolution.default"}),
+    ("node_name", "relu", {"aten.relu.default", "aten.convolution.default"}),
+]
+
+
 @pytest.mark.parametrize(
     ("kind", "match", "kept"),
-    [
-        ("module_name", "fc", {"aten.linear.default"}),
-        ("module_type", "torch.nn.modules.conv.Conv2d", {"aten.convolution.default"}),
-        ("module_type", "Conv2d", {"aten.convolution.default"}),
-        ("node_target", "aten.conv2d.default", {"aten.convolution.default"}),
-        ("node_name", "relu", {"aten.relu.default", "aten.convolution.default"}),
-    ],
+    [pytest.param(*r, marks=[pytest.mark.slow] * (r[1] not in {"fc", "Conv2d"})) for r in RULES],
 )
 def test_that_a_rule_keeps_what_it_names_off_the_npu(engine, kind, match, kept):
-    plain = project("small", **CALIBRATED)
-    made = edits.assign(plain, kind, match, "cpu")
+    made = edits.assign(project("small", **CALIBRATED), kind, match, "cpu")
     assert engine.run(made, "lower", "evaluate") == "done", engine.failure
     lowered = engine.result(made, "lower")
     off = [node for node in lowered.cpu_nodes if node.cause == "rule"]
     assert {node.op for node in off} == kept
+
+
+@pytest.mark.parametrize(("kind", "match", "kept"), RULES)
+def test_that_it_is_predicted_what_a_rule_keeps_off(engine, kind, match, kept):
+    plain = project("small", **CALIBRATED)
+    made = edits.assign(plain, kind, match, "cpu")
+    assert engine.run(made, "export") == "done", engine.failure
     assert engine.path(made, "convert") == engine.path(plain, "convert")
     graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
     found = resolve_graph(made, graph)

@@ -128,7 +128,9 @@ def test_that_operators_on_the_cpu_are_simulated_too(engine):
     assert result.against_reference.exact == result.against_reference.elements > 0
 
 
-@pytest.mark.parametrize("wanted", ["semihosting", "embedded", "address"])
+@pytest.mark.parametrize(
+    "wanted", ["semihosting", pytest.param("embedded", marks=pytest.mark.slow), "address"]
+)
 def test_that_a_runner_built_for_the_program_runs_it(
     engine, machine, monkeypatch, tmp_path, wanted
 ):
@@ -230,7 +232,7 @@ def test_that_a_board_that_cannot_be_read_fails_simulate_with_its_cause(engine):
     ("network", "config", "kernel"),
     [
         # A change of shape before the product: no instruction, the result lies at its address.
-        ("attending", "a16w8", "aten.bmm.default"),
+        pytest.param("attending", "a16w8", "aten.bmm.default", marks=pytest.mark.slow),
         # One operator with a list of outputs.
         ("wide_networks.py:gru_cell", "a8w8", "aten.split_with_sizes_copy.default"),
     ],

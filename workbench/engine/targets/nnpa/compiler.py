@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from workbench.results import CONFIG_FILE, MODEL_FILE, CompilerCheck
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, arguments
+from workbench.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +97,7 @@ def check(
         return CompilerCheck(compiler=compiler.version, command=shown, sentence=sentence)
     count = listing.count(_QUANTIZED)
     agrees = "as predicted" if count == predicted else f"but {predicted} were predicted"
-    sentence = f"{compiler.version} creates {count} int8 products, {agrees}."
+    sentence = f"{compiler.version} creates {plural(count, 'int8 product')}, {agrees}."
     return CompilerCheck(
         compiler=compiler.version, command=shown, quantized=count, sentence=sentence
     )
