@@ -100,6 +100,17 @@ def filters_in_a_buffer():
     return made, inputs
 
 
+def mean_of_filtered():
+    """The same with nothing between the filters and the mean."""
+
+    def run(x):
+        return functional.adaptive_avg_pool1d(torch.conv1d(x, made.filters, stride=4), 1)
+
+    made, inputs = _made(run, (1, 1, 64))
+    made.register_buffer("filters", torch.randn(6, 1, 8) * 0.3)
+    return made, inputs
+
+
 def computed_kernel():
     """A correlation with a template."""
 

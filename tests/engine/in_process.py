@@ -135,6 +135,16 @@ class Engine:
                 return event.outcome
         raise AssertionError("the server ended")
 
+    def lowered(self, project: Project):
+        """Return the result of ``lower``, computed without the evaluation."""
+        assert self.run(project, "lower", "evaluate") == "done", self.failure
+        return self.result(project, "lower")
+
+    def verified(self, project: Project):
+        """Return the result of ``verify``, computed without the evaluation."""
+        assert self.run(project, "verify", "evaluate") == "done", self.failure
+        return self.result(project, "verify")
+
     @property
     def failure(self):
         """The first problem that stopped the job."""

@@ -188,7 +188,19 @@ def test_that_weights_are_found_in_every_shape_of_file(tmp_path, name):
             torch.testing.assert_close(value, wanted[key], atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("name", [name for name in SHAPES if not name.endswith(".pkl")])
+# One for each reader of files and each way in which names differ.
+SCRIPTED = {
+    "plain.pt", "legacy.pth", "with_training.pt", "compiled_parallel.pt", "lightning.ckpt",
+    "averaged.pt", "by_parts.pt", "average_in_module.pt", "module_inside.pt", "scripted.pt",
+    "model.safetensors.index.json", "folder", "arrays.npz",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SCRIPTED else pytest.mark.slow)
+     for name in SHAPES if not name.endswith(".pkl")],
+)  # fmt: skip
 def test_that_the_script_loads_the_same_weights(tmp_path, name):
     SHAPES[name](net(1), tmp_path / name)
     mine = net(2)

@@ -11,11 +11,11 @@ from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
-from workbench.results import AppliedCorrection
 from workbench.targets.ethos_u.correction import (
     CLAMPS,
     CONSTANTS,
     FACTORS,
+    LAYOUTS,
     LINEARS,
     MINIMA,
     ONE_TABLE,
@@ -56,40 +56,51 @@ def network(name, config="a8w8", device=U55, data="", **options):
     return edits.set_target(made, TargetChoice(id=device, options=options))
 
 
-def verified(engine, made):
-    assert engine.run(made, "verify", "evaluate") == "done", engine.failure
-    return engine.result(made, "verify")
-
-
 def worst(engine, *given, **options):
-    return verified(engine, network(*given, **options)).max_lsb
+    return engine.verified(network(*given, **options)).max_lsb
+
+
+def places(engine, made, correction):
+    """Return where a correction was applied to a project that is lowered."""
+    results = engine.result(made, "prepare"), engine.result(made, "lower")
+    rows = [row for result in results for row in result.corrections]
+    return next(row.places for row in rows if row.id == correction)
+
+
+def assert_right(engine, made):
+    """Assert that the compiled program computes what its TOSA says."""
+    told = engine.verified(made).compiled
+    assert (told.equal, told.refused, told.findings) == (told.elements, "", ())
+
+
+def is_wrong(engine, made):
+    """Return whether the compiled program is refused or does not compute what its TOSA says."""
+    told = engine.verified(made).compiled
+    return told.refused or told.equal < told.elements
 
 
 def test_that_a_relu_into_a_shared_range_keeps_its_clamp(engine):
+    assert worst(engine, "joined_and_scaled") <= 1
+
+
+@pytest.mark.slow
+def test_that_a_relu_into_a_shared_range_loses_its_clamp_without_the_correction(engine):
     assert worst(engine, "joined") <= 1
     assert worst(engine, "joined", **{CLAMPS: False}) > 20
 
 
-def test_that_a_u_net_keeps_the_clamps_of_its_skips(engine):
-    assert worst(engine, "unet_transposed") <= 3
-
-
-def test_that_a_relu_with_a_grid_of_its_own_stays_fused(engine):
-    found = lowered(engine, network("fire")).corrections
-    assert AppliedCorrection(id=CLAMPS, state="on") in found
-
-
 def test_that_the_result_names_what_was_corrected(engine):
     made = network("joined_and_scaled")
-    found = (*lowered(engine, made).corrections, *engine.result(made, "prepare").corrections)
+    found = (*engine.lowered(made).corrections, *engine.result(made, "prepare").corrections)
     assert {row.id: len(row.places) for row in found if row.places} == {CLAMPS: 1, FACTORS: 1}
     assert {row.state for row in found} == {"on"}
     assert {row.id for row in found} == {row.id for row in CORRECTIONS}
 
 
+@pytest.mark.slow
 def test_that_the_result_names_what_was_switched_off(engine):
     made = network("joined_and_scaled", **{CLAMPS: False, FACTORS: False})
-    found = (*lowered(engine, made).corrections, *engine.result(made, "prepare").corrections)
+    found = (*engine.lowered(made).corrections, *engine.result(made, "prepare").corrections)
     off = {(each.id, each.places) for each in found if each.state == "off"}
     assert off == {(CLAMPS, ()), (FACTORS, ())}
 
@@ -109,6 +120,10 @@ def test_that_the_pinned_sources_are_those_of_the_installed_tools():
 
 def test_that_a_norm_over_many_elements_keeps_its_factor_in_16_bits(engine):
     assert decibel(engine, "group_norm_wide", "a16w8") > 40
+
+
+@pytest.mark.slow
+def test_that_a_norm_over_many_elements_loses_its_factor_without_the_corrections(engine):
     off = {FACTORS: False, STEPS: False}
     assert decibel(engine, "group_norm_wide", "a16w8", **off) < 10
 
@@ -121,16 +136,11 @@ def test_that_a_norm_over_many_elements_keeps_its_factor_in_8_bits(engine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    ["unet", "unet_bilinear", "dense", "inception", "shuffle", "fpn", "panet", "group_norm_small",
-     "instance_norm", "layer_scale", "joined_linears", "cross_stage", "stacked",
-     "normed_and_grown"],
-)  # fmt: skip
-@pytest.mark.parametrize(("config", "device"), [("a8w8", U55), ("a8w8", U85)])
-def test_that_the_program_of_what_people_deploy_is_the_quantized_model(
-    engine, name, config, device
-):
-    assert worst(engine, name, config, device) <= 3
+    "name", ["group_norm_small", "joined_linears", "stacked", "normed_and_grown"]
+)
+@pytest.mark.parametrize("device", [U55, U85])
+def test_that_clamps_and_factors_are_kept_wherever_they_stand(engine, name, device):
+    assert worst(engine, name, "a8w8", device) <= 3
 
 
 def test_that_a_folded_factor_leaves_the_float_program_alone(engine):
@@ -145,10 +155,20 @@ def test_that_a_folded_factor_leaves_the_float_program_alone(engine):
 
 def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(engine):
     made = edits.assign(network("padded"), "module_name", "pad", "float")
-    assert verified(engine, made).max_lsb == 0
+    assert engine.verified(made).max_lsb == 0
     assert "aten::constant_pad_nd.out" in engine.result(made, "lower").kernels
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["residual", "transposed", "cumulated", "passed_through",
+     pytest.param("softmax_of_convolution", marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(engine, name):
+    assert worst(engine, name, "a16w8") <= 32
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "correction", "code"),
     [
@@ -159,24 +179,21 @@ def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(en
         ("passed_through", RELEASED, "passthrough-partition"),
     ],
 )
-def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(
-    engine, name, correction, code
-):
-    assert worst(engine, name, "a16w8") <= 32
-    assert engine.run(network(name, "a16w8", **{correction: False}), "lower") == "failed"
+def test_that_vela_refuses_a_16_bit_program_without_its_correction(engine, name, correction, code):
+    made = network(name, "a16w8", **{correction: False})
+    assert engine.run(made, "lower", "evaluate") == "failed"
     assert code in {info.code for info in engine.failures}
 
 
 def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
-    nodes = lowered(engine, network("passed_through", "a16w8")).cpu_nodes
+    nodes = engine.lowered(network("passed_through", "a16w8")).cpu_nodes
     moved = [node for node in nodes if "permute" in node.op or "view" in node.op]
     assert moved
     assert {node.cause for node in moved} == {"empty"}
 
 
 def test_that_check_foretells_nothing_that_a_correction_mends(engine):
-    made = network("residual", "a16w8")
-    assert lowered(engine, made).warnings == ()
+    assert engine.lowered(network("residual", "a16w8")).warnings == ()
 
 
 @pytest.mark.slow
@@ -193,6 +210,10 @@ def test_that_a_mask_leaves_the_softmax_behind_it_right(engine):
 
 def test_that_small_activations_have_small_steps(engine):
     assert decibel(engine, "small_values", "a16w8") > 40
+
+
+@pytest.mark.slow
+def test_that_small_activations_have_coarse_steps_without_the_correction(engine):
     assert decibel(engine, "small_values", "a16w8", **{STEPS: False}) < 15
 
 
@@ -205,6 +226,7 @@ def test_that_a_transposed_convolution_of_a_sequence_runs_on_the_npu(engine):
     assert "aten.convolution.default" in on_cpu(engine, name, "a8w8", **{TRANSPOSED: False})
 
 
+@pytest.mark.slow
 def test_that_a_transposed_convolution_with_4_bits_is_right(engine):
     assert worst(engine, "transposed", "a8w4") <= 1
     assert decibel(engine, "transposed", "a8w4") > 15
@@ -232,7 +254,7 @@ def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
         outputs = engine.result(network("called_twice", **off), "evaluate").outputs
         assert (outputs[1].sqnr_db > 30) is right
     made = network("called_twice")
-    assert lowered(engine, made).delegates == 1
+    assert engine.lowered(made).delegates == 1
     (row,) = [r for r in engine.result(made, "prepare").corrections if r.id == OWN_WEIGHTS]
     assert len(row.places) == 3
 
@@ -245,39 +267,44 @@ def test_that_values_that_depend_on_no_input_are_constants(engine):
     assert engine.run(made, "evaluate") == "failed"
 
 
-@pytest.mark.parametrize(
-    ("name", "config", "device", "correction"),
-    [("least", "a8w8", U55, MINIMA), ("most_of_one", "a8w8", U55, ONES),
-     pytest.param("least", "a16w8", U55, MINIMA, marks=pytest.mark.slow),
-     pytest.param("two_tables", "a16w8", U85, ONE_TABLE, marks=pytest.mark.slow)],
-)  # fmt: skip
+# The copy of a slice alone would mend one of them too.
+COMPILED_WRONGLY = [
+    ("least", "a8w8", U55, MINIMA),
+    ("most_of_one", "a8w8", U55, ONES),
+    pytest.param("least", "a16w8", U55, MINIMA, marks=pytest.mark.slow),
+    pytest.param("two_tables", "a16w8", U85, ONE_TABLE, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "config", "device", "correction"), COMPILED_WRONGLY)
 def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
     engine, name, config, device, correction
 ):
-    """The compiled program is executed; without the correction it is not what its TOSA is.
+    made = network(name, config, device)
+    assert_right(engine, made)
+    assert places(engine, made, correction)
 
-    The copy of a slice alone would mend one of them too.
-    """
-    right = verified(engine, network(name, config, device)).compiled
-    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "config", "device", "correction"), COMPILED_WRONGLY)
+def test_that_vela_compiles_it_wrongly_without_the_correction(
+    engine, name, config, device, correction
+):
     off = {correction: False, SLICES: False}
-    wrong = verified(engine, network(name, config, device, **off)).compiled
+    wrong = engine.verified(network(name, config, device, **off)).compiled
     assert wrong.equal < wrong.elements
-    corrected = (
-        *engine.result(network(name, config, device), "prepare").corrections,
-        *engine.result(network(name, config, device), "lower").corrections,
-    )
-    assert next(row.places for row in corrected if row.id == correction)
 
 
 def test_that_an_output_that_is_read_inside_too_is_kept(engine):
     made = network("pooled_beside")
-    kept = verified(engine, made).compiled
-    assert (kept.equal, kept.refused, kept.findings) == (kept.elements, "", ())
+    assert_right(engine, made)
     assert worst(engine, "pooled_beside") <= 1
-    found = engine.result(made, "lower").corrections
-    assert len(next(row.places for row in found if row.id == OUTPUTS)) == 1
-    lost = verified(engine, network("pooled_beside", **{OUTPUTS: False})).compiled
+    assert len(places(engine, made, OUTPUTS)) == 1
+
+
+@pytest.mark.slow
+def test_that_an_output_that_is_lost_without_the_correction_is_named(engine):
+    lost = engine.verified(network("pooled_beside", **{OUTPUTS: False})).compiled
     (fault,) = lost.findings
     assert fault.code == "npu-output-missing"
     # It names the lost value's operator and module, not only the delegate.
@@ -286,66 +313,77 @@ def test_that_an_output_that_is_read_inside_too_is_kept(engine):
 
 def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are_compiled(engine):
     made = network("normed_image")
-    right = verified(engine, made).compiled
-    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    assert_right(engine, made)
     assert worst(engine, "normed_image") <= 1
-    found = engine.result(made, "lower").corrections
-    assert len(next(row.places for row in found if row.id == REARRANGED)) == 2
-    assert verified(engine, network("normed_image", **{REARRANGED: False})).compiled.refused
+    assert len(places(engine, made, REARRANGED)) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "device"),
-    [("summed_part", U85), ("correlated_halves", U55),
-     *(pytest.param(*case, marks=pytest.mark.slow)
-       for case in (("grown_part", U55), ("grown_part", U85), ("widened_part", U55)))],
-)  # fmt: skip
+@pytest.mark.slow
+def test_that_constants_behind_a_change_of_layout_are_refused_without_the_correction(engine):
+    assert engine.verified(network("normed_image", **{REARRANGED: False})).compiled.refused
+
+
+SLICED = [
+    ("correlated_halves", U55),
+    *(pytest.param(*case, marks=pytest.mark.slow)
+      for case in (("summed_part", U85), ("grown_part", U55), ("grown_part", U85),
+                   ("widened_part", U55))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "device"), SLICED)
 def test_that_an_operator_reads_a_slice_where_it_begins(engine, name, device):
     made = network(name, "a8w8", device)
-    right = verified(engine, made).compiled
-    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    assert_right(engine, made)
     assert worst(engine, name, "a8w8", device) <= 1
-    assert next(r.places for r in engine.result(made, "lower").corrections if r.id == SLICES)
-    wrong = verified(engine, network(name, "a8w8", device, **{SLICES: False})).compiled
-    assert wrong.refused or wrong.equal < wrong.elements
+    assert places(engine, made, SLICES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "device"), SLICED)
+def test_that_an_operator_reads_a_slice_elsewhere_without_the_correction(engine, name, device):
+    assert is_wrong(engine, network(name, "a8w8", device, **{SLICES: False}))
 
 
 # On U85 the clamp is computed before the change of layout, so nothing is left to turn.
-@pytest.mark.parametrize(
-    ("device", "correction"), [(U55, TURNED), (U85, "activations_before_layouts")]
-)
+CLAMPED = [(U55, TURNED), pytest.param(U85, LAYOUTS, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("device", "correction"), CLAMPED)
 def test_that_a_clamp_is_joined_in_its_place(engine, device, correction):
     made = network("clamped_and_joined", "a8w8", device)
-    right = verified(engine, made).compiled
-    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
-    found = engine.result(made, "lower").corrections
-    assert len(next(row.places for row in found if row.id == correction)) == 1
-    off = network("clamped_and_joined", "a8w8", device, **{TURNED: False, correction: False})
-    wrong = verified(engine, off).compiled
-    assert wrong.refused or wrong.equal < wrong.elements
+    assert_right(engine, made)
+    assert len(places(engine, made, correction)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "correction"), CLAMPED)
+def test_that_a_clamp_is_joined_elsewhere_without_the_correction(engine, device, correction):
+    off = {TURNED: False, correction: False}
+    assert is_wrong(engine, network("clamped_and_joined", "a8w8", device, **off))
 
 
 @pytest.mark.slow
 def test_that_attention_with_one_head_is_compiled_rightly(engine):
-    right = verified(engine, network("single_head")).compiled
-    assert (right.equal, right.refused, right.findings) == (right.elements, "", ())
+    assert_right(engine, network("single_head"))
 
 
 def test_that_minima_are_left_alone_where_the_device_has_them(engine):
-    assert worst(engine, "least", "a8w8", U85) <= 1
-    found = engine.result(network("least", "a8w8", U85), "prepare").corrections
+    made = network("least", "a8w8", U85)
+    assert engine.run(made, "prepare") == "done", engine.failure
+    found = engine.result(made, "prepare").corrections
     assert next(row.places for row in found if row.id == MINIMA) == ()
+
+
+@pytest.mark.slow
+def test_that_minima_that_are_left_alone_are_right(engine):
+    assert worst(engine, "least", "a8w8", U85) <= 1
 
 
 def on_cpu(engine, *given, **options):
     """Return the operators that stay on the CPU, but for conversions at the border."""
-    nodes = lowered(engine, network(*given, **options)).cpu_nodes
+    nodes = engine.lowered(network(*given, **options)).cpu_nodes
     return {node.op for node in nodes if node.cause not in {"border", "conversion"}}
-
-
-def lowered(engine, made):
-    assert engine.run(made, "lower", "evaluate") == "done", engine.failure
-    return engine.result(made, "lower")
 
 
 def decibel(engine, *given, **options):
@@ -357,23 +395,29 @@ def decibel(engine, *given, **options):
 @pytest.mark.slow
 def test_that_operators_without_a_pattern_run_on_the_npu(engine):
     made = network("plain_operators")
-    assert verified(engine, made).max_lsb <= 1
-    assert {node.cause for node in lowered(engine, made).cpu_nodes} <= {"border"}
+    assert engine.verified(made).max_lsb <= 1
+    assert {node.cause for node in engine.lowered(made).cpu_nodes} <= {"border"}
     assert decibel(engine, "plain_operators") > 20
-    off = lowered(engine, network("plain_operators", **{PLAIN: False}))
+    off = engine.lowered(network("plain_operators", **{PLAIN: False}))
     assert sum(node.cause == "pattern" for node in off.cpu_nodes) > 10
 
 
 @pytest.mark.parametrize(
-    ("config", "device"),
-    [("a8w8", "ethos-u55-128"), ("a16w8", "ethos-u55-128"), ("a8w8", "ethos-u85-256")],
-)
-def test_that_paddings_by_less_than_nothing_are_slices(engine, config, device):
-    assert worst(engine, "time_shift", config, device) <= (3 if config == "a16w8" else 1)
+    ("name", "config", "device"),
+    [("shifted", "a8w8", "ethos-u65-256"),
+     *(pytest.param("time_shift", *case, marks=pytest.mark.slow)
+       for case in (("a8w8", U55), ("a16w8", U55), ("a8w8", U85)))],
+)  # fmt: skip
+def test_that_paddings_by_less_than_nothing_are_slices(engine, name, config, device):
+    assert worst(engine, name, config, device) <= (3 if config == "a16w8" else 1)
 
 
 def test_that_an_even_kernel_is_padded_before_it_is_quantized(engine):
     assert worst(engine, "even_kernel") <= 1
+
+
+@pytest.mark.slow
+def test_that_an_even_kernel_gives_other_outputs_without_the_correction(engine):
     assert worst(engine, "even_kernel", **{PLAIN: False}) > 20
 
 
@@ -386,5 +430,9 @@ def test_that_a_batch_norm_without_statistics_is_refused_by_name(engine):
 
 def test_that_a_padding_by_nothing_is_left_out(engine):
     assert worst(engine, "padded_by_nothing") <= 1
+
+
+@pytest.mark.slow
+def test_that_a_padding_by_nothing_does_not_lower_without_the_correction(engine):
     made = network("padded_by_nothing", **{PLAIN: False})
     assert engine.run(made, "lower") == "failed"

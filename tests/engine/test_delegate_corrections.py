@@ -53,7 +53,7 @@ def places(engine, made, correction):
 
 def is_right(engine, made):
     """Return whether the program compiles and computes what the quantized model does."""
-    if engine.run(made, "verify") != "done":
+    if engine.run(made, "verify", "evaluate") != "done":
         return False
     found = engine.result(made, "verify")
     told = found.compiled
@@ -73,42 +73,40 @@ def foretold(engine, made):
 QUICK = [
     ("mean_of_part", "a16w8", U85, SLICES),
     ("multiplied_and_joined", "a8w8", U55, JOINED),
-    ("padded_product", "a8w8", U55, JOINED),
-    ("batch_in_groups", "a8w8", U85, SLICES),
     ("function_of_flipped", "a8w8", U85, LAYOUTS),
-    ("detected_and_joined", "a8w8", U85, LAYOUTS),
     ("negated_largest", "a8w8", U55, NEGATED),
     ("rows_compared", "a16w8", U65, RESCALED),
     ("wide_padded_pool", "a8w8", U85, POOLS),
-    ("clamped_rows", "a16w8", U55, ROWS),
+    ("clamped_batch", "a8w8", U65, ROWS),
     ("products_of_parts", "a16w8", U55, QUANTIZED),
     ("number_minus_value", "a8w8", U55, MOVED),
 ]
 SLOW = [
     ("largest_of_part", "a8w8", U55, SLICES),
     ("largest_of_part", "a16w8", U85, SLICES),
+    ("batch_in_groups", "a8w8", U85, SLICES),
     ("batch_in_groups", "a16w8", U55, SLICES),
     ("least_of_part", "a8w8", U85, SLICES),
     ("mean_of_part", "a16w8", U55, SLICES),
     ("grown_part_of_input", "a16w8", U85, SLICES),
     ("multiplied_and_joined", "a16w8", U85, JOINED),
+    ("padded_product", "a8w8", U55, JOINED),
     ("resized_and_joined", "a8w8", U55, JOINED),
     ("function_of_flipped", "a16w8", U85, LAYOUTS),
     ("function_of_flipped_clamp", "a8w8", U85, LAYOUTS),
+    ("detected_and_joined", "a8w8", U85, LAYOUTS),
     ("detected_and_joined", "a8w8", "ethos-u85-128", LAYOUTS),
     ("negated_largest", "a16w8", U85, NEGATED),
     ("wide_strides", "a8w8", U85, SLICES),
     ("wide_strides", "a16w8", U85, SLICES),
+    ("clamped_rows", "a16w8", U55, ROWS),
     ("clamped_rows", "a16w8", U85, ROWS),
-    ("clamped_batch", "a8w8", U65, ROWS),
 ]
+CORRECTED = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 
 
-@pytest.mark.parametrize(
-    ("name", "config", "device", "correction"),
-    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
-)
-def test_that_a_program_is_right_with_its_correction_and_not_without(
+@pytest.mark.parametrize(("name", "config", "device", "correction"), CORRECTED)
+def test_that_a_program_is_right_with_its_correction_and_foretold_without(
     engine, name, config, device, correction
 ):
     made = network(name, config, device)
@@ -116,8 +114,15 @@ def test_that_a_program_is_right_with_its_correction_and_not_without(
     assert places(engine, made, correction)
     assert foretold(engine, made) == set()
     wrong = network(name, config, device, **{correction: False})
-    assert not is_right(engine, wrong)
     assert foretold(engine, wrong) == {f"target.options.{correction}"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "config", "device", "correction"), CORRECTED)
+def test_that_a_program_is_not_right_without_its_correction(
+    engine, name, config, device, correction
+):
+    assert not is_right(engine, network(name, config, device, **{correction: False}))
 
 
 @pytest.mark.slow
@@ -137,12 +142,17 @@ def test_that_a_single_pixel_is_repeated_on_the_npu(engine):
     assert len(places(engine, made, PIXELS)) == 1
     off = network("single_mean_spread", "a16w8", U55, **{PIXELS: False})
     assert foretold(engine, off) == {f"target.options.{PIXELS}"}
+
+
+@pytest.mark.slow
+def test_that_a_single_pixel_is_resized_bilinearly_on_the_npu(engine):
     bilinear = network("mean_spread", "a8w8", U55)
     assert is_right(engine, bilinear)
     assert {node.cause for node in engine.result(bilinear, "lower").cpu_nodes} == {"border"}
 
 
-@pytest.mark.parametrize("config", ["a8w8", pytest.param("a16w8", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ["a8w8", "a16w8"])
 def test_that_parts_of_windows_are_copied_before_they_are_scaled(engine, config):
     """Without the copy, the process of the compiler ends."""
     made = network("windows_in_parts", config, U55)
@@ -152,15 +162,19 @@ def test_that_parts_of_windows_are_copied_before_they_are_scaled(engine, config)
     assert foretold(engine, off) == {f"target.options.{SLICES}"}
 
 
+@pytest.mark.slow
 def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(engine):
     assert is_right(engine, network("grown_part_of_input", "a16w8", U55))
 
 
-def test_that_a_buffer_is_taken_as_weights(engine):
-    made = network("filters_in_a_buffer", "a8w8", U85)
+@pytest.mark.parametrize(
+    "name", ["mean_of_filtered", pytest.param("filters_in_a_buffer", marks=pytest.mark.slow)]
+)
+def test_that_a_buffer_is_taken_as_weights(engine, name):
+    made = network(name, "a8w8", U85)
     assert is_right(engine, made)
     assert places(engine, made, BUFFERS) == ("filters",)
-    off = network("filters_in_a_buffer", "a8w8", U85, **{BUFFERS: False})
+    off = network(name, "a8w8", U85, **{BUFFERS: False})
     assert engine.run(off, "prepare") == "done"
     rows = engine.result(off, "prepare").corrections
     assert [row.state for row in rows if row.id == BUFFERS] == ["off"]
@@ -172,8 +186,13 @@ def test_that_a_convolution_with_computed_weights_runs_on_the_cpu(engine):
     assert len(places(engine, made, COMPUTED)) == 1
     operators = [node.op for node in engine.result(made, "lower").cpu_nodes]
     assert "aten.convolution.default" in operators
+
+
+@pytest.mark.slow
+def test_that_a_convolution_with_computed_weights_is_not_right_without_its_correction(engine):
     assert not is_right(engine, network("computed_kernel", "a8w8", U85, **{COMPUTED: False}))
 
 
+@pytest.mark.slow
 def test_that_a_value_that_is_only_permuted_back_and_forth_stays_off_the_npu(engine):
     assert is_right(engine, network("permuted_back_and_forth", "a16w8", U55))

@@ -119,6 +119,7 @@ def test_that_a_second_run_starts_no_engine_and_tells_the_same(digits):
         assert again.document[part] == first.document[part]
 
 
+@pytest.mark.slow
 def test_that_the_script_makes_the_same_bytes_on_the_plain_api(digits, tmp_path):
     workbench, path, outcome = digits
     script = workbench.folder / "plain.py"

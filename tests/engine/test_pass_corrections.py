@@ -25,14 +25,13 @@ def network(name):
     return project(f"{NETWORKS.name}:{name}", target="ethos-u85-256")
 
 
-def verified(engine, made):
-    assert engine.run(made, "verify") == "done", engine.failure
-    return engine.result(made, "verify")
-
-
 def test_that_means_that_lie_halfway_are_those_of_the_quantized_model(engine):
-    assert verified(engine, network("halves")).max_lsb == 0
-    assert verified(engine, without(network("halves"), ZEROS)).max_lsb == 1
+    assert engine.verified(network("halves")).max_lsb == 0
+
+
+@pytest.mark.slow
+def test_that_means_that_lie_halfway_are_others_without_the_correction(engine):
+    assert engine.verified(without(network("halves"), ZEROS)).max_lsb == 1
 
 
 FAILING = [
@@ -43,6 +42,7 @@ FAILING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "correction"), FAILING)
 def test_that_a_pass_fails_on_a_network_without_its_correction(engine, name, correction):
     assert engine.run(without(network(name), correction), "verify") == "failed"
@@ -50,7 +50,7 @@ def test_that_a_pass_fails_on_a_network_without_its_correction(engine, name, cor
 
 @pytest.mark.parametrize(("name", "correction"), FAILING)
 def test_that_a_network_that_a_pass_fails_on_goes_through(engine, name, correction):
-    assert verified(engine, network(name)).max_lsb <= 1
+    assert engine.verified(network(name)).max_lsb <= 1
     rows = engine.result(network(name), "prepare").corrections
     assert next(row.places for row in rows if row.id == correction)
 
@@ -66,10 +66,15 @@ def test_that_places_are_known_where_operators_were_taken_apart_before(engine):
     assert places[0] == places[1] != ()
 
 
+def test_that_a_loop_with_a_part_on_the_cpu_is_refused(engine):
+    assert engine.run(network("counted_as_floats"), "lower", "evaluate") == "failed"
+    assert engine.failure.code == "loop-on-cpu"
+    assert engine.failure.where.id == "while_loop"
+
+
+@pytest.mark.slow
 def test_that_a_loop_that_counts_is_refused_with_a_remedy_that_works(engine):
-    assert engine.run(network("counted"), "lower") == "failed"
+    assert engine.run(network("counted"), "lower", "evaluate") == "failed"
     assert engine.failure.code == "loop-not-lowerable"
     assert engine.failure.where.id == "while_loop"
-    assert engine.run(network("counted_as_floats"), "lower") == "failed"
-    assert engine.failure.code == "loop-on-cpu"
-    assert verified(engine, network("counted_in_python")).max_lsb <= 1
+    assert engine.verified(network("counted_in_python")).max_lsb <= 1

@@ -9,12 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from executorch.devtools import BundledProgram
-from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
-from executorch.devtools.bundled_program.serialize import (
-    serialize_from_bundled_program_to_flatbuffer,
-)
-
 if TYPE_CHECKING:
     import torch
 
@@ -26,6 +20,13 @@ def bundle(program: bytes, cases: list[tuple[list[torch.Tensor], list[torch.Tens
         program: The plain program.
         cases: Inputs and expected outputs of each test.
     """
+    # Imported when wanted: the package brings ExecuTorch's inspector and pandas.
+    from executorch.devtools import BundledProgram
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.serialize import (
+        serialize_from_bundled_program_to_flatbuffer,
+    )
+
     tests = [MethodTestCase(inputs=ins, expected_outputs=outs) for ins, outs in cases]
     suite = MethodTestSuite(method_name="forward", test_cases=tests)
     with tempfile.TemporaryDirectory() as folder:

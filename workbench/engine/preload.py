@@ -9,6 +9,7 @@ threads after the fork.
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import os
 from contextlib import contextmanager
@@ -34,12 +35,14 @@ def _quiet() -> Iterator[None]:
 
 
 def preload() -> None:
-    """Import the toolchain on one thread and exclude its objects from garbage collection."""
+    """Import the toolchain and its use on one thread; exclude both from garbage collection."""
     with _quiet():
         import torch
 
         torch.set_num_threads(1)
         import_toolchain()
+        # What prepares and lowers for most projects, with Vela: else each engine imports it.
+        importlib.import_module("workbench.engine.targets.ethos_u")
     gc.collect()
     gc.freeze()
 

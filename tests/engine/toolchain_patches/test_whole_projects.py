@@ -23,8 +23,8 @@ def mobilevit(folder: Path) -> Project:
 
 
 def u_net(folder: Path) -> Project:
-    shutil.copy(NETWORKS.with_name("corrected_networks.py"), folder)
-    return project("corrected_networks.py:unet_transposed", "a16w8")
+    shutil.copy(NETWORKS.with_name("deployed_networks.py"), folder)
+    return project("deployed_networks.py:unet_transposed", "a16w8")
 
 
 def u_net_uncorrected(folder: Path) -> Project:

@@ -35,7 +35,7 @@ class Formats(Emulated):
     stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
     )  # fmt: skip
-    toolchain: str = "workbench.engine.targets.formats"
+    toolchain: str = "workbench.engine.targets.formats.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
     first_config: PresetId = "integer-8"

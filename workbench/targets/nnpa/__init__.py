@@ -34,7 +34,7 @@ class Nnpa(Emulated):
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "package",
     )  # fmt: skip
-    toolchain: str = "workbench.engine.targets.nnpa"
+    toolchain: str = "workbench.engine.targets.nnpa.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
     first_config: PresetId = "int8-dyn"

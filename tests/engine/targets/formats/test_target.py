@@ -10,7 +10,7 @@ from torch import nn
 from tests.engine.in_process import CALIBRATED, project
 from tests.engine.training.test_training import sqnr, trained
 from tests.fakes.formats import parameters
-from workbench.engine.targets import formats as toolchain
+from workbench.engine.targets.formats import toolchain
 from workbench.engine.targets.formats.operations import Operation
 from workbench.engine.targets.formats.schemes import SCHEMES, quantize
 from workbench.project import edits

@@ -9,8 +9,7 @@ from torch import nn
 
 from tests.engine.targets.nnpa import networks
 from tests.problems import refused
-from workbench.engine.targets import nnpa as toolchain
-from workbench.engine.targets.nnpa import arithmetic
+from workbench.engine.targets.nnpa import arithmetic, toolchain
 from workbench.engine.targets.nnpa.arithmetic import matmul, product, weight_of
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Project, TargetChoice

@@ -1,24 +1,4 @@
-"""The torch side of emulated number formats: rules on a graph, without a compiler."""
+"""Emulated number formats on tensors, and the torch side of their targets in ``toolchain``.
 
-from workbench.engine.fx.rules import rules_of as quantizer
-from workbench.engine.targets.base import departures, readings
-from workbench.engine.targets.formats.quantization import (
-    convert,
-    float_module,
-    memory,
-    prepare,
-    report,
-    student,
-)
-
-__all__ = [
-    "convert",
-    "departures",
-    "float_module",
-    "memory",
-    "prepare",
-    "quantizer",
-    "readings",
-    "report",
-    "student",
-]
+Arithmetic on arrays needs none of the toolchain: nothing is imported here.
+"""

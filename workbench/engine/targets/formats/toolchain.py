@@ -1,0 +1,24 @@
+"""The torch side of emulated number formats: rules on a graph, without a compiler."""
+
+from workbench.engine.fx.rules import rules_of as quantizer
+from workbench.engine.targets.base import departures, readings
+from workbench.engine.targets.formats.quantization import (
+    convert,
+    float_module,
+    memory,
+    prepare,
+    report,
+    student,
+)
+
+__all__ = [
+    "convert",
+    "departures",
+    "float_module",
+    "memory",
+    "prepare",
+    "quantizer",
+    "readings",
+    "report",
+    "student",
+]

@@ -1,0 +1,51 @@
+"""The torch side of IBM NNPA: rules on a graph, its arithmetic emulated, and an ONNX file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.engine.fx.rules import rules_of as quantizer
+from workbench.engine.targets.base import departures
+from workbench.engine.targets.nnpa.quantization import (
+    convert,
+    float_module,
+    memory,
+    prepare,
+    report,
+    student,
+)
+from workbench.engine.targets.nnpa.verification import readings
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.engine.targets.base import Lowered
+    from workbench.results import LowerResult, VerifyResult
+
+__all__ = [
+    "convert",
+    "departures",
+    "float_module",
+    "lower",
+    "memory",
+    "prepare",
+    "quantizer",
+    "readings",
+    "report",
+    "student",
+    "verify",
+]
+
+
+def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
+    """Write the float program as ONNX; see ``lowering``."""
+    # Imported when wanted: onnx takes longer than all that an edit has computed anew.
+    from workbench.engine.targets.nnpa import lowering
+
+    return lowering.lower(context)
+
+
+def verify(context: StageContext) -> VerifyResult:
+    """Run the file in ONNX Runtime; see ``verifying``."""
+    from workbench.engine.targets.nnpa import verification
+
+    return verification.verify(context)
