@@ -32,17 +32,10 @@ def wait_gone(pid, timeout_s):
 class Lane:
     """Starts engines on one project and keeps what the last one said."""
 
-    def __init__(self, folder: Path, *, smallest: bool = False) -> None:
-        """Put the digits sample into a folder, or the smallest network instead."""
-        if smallest:
-            shutil.copy(NETWORKS, folder)
-            self.path = folder / "small.qwb"
-            store.save(project("small", **CALIBRATED), self.path)
-        else:
-            shutil.copytree(SAMPLES / "digits", folder / "digits")
-            self.path = folder / "digits" / "digits.qwb"
-        self.project = store.load(self.path)
-        self.cache = Cache(folder / "cache")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.project = store.load(path)
+        self.cache = Cache(path.parent / "cache")
         self.events: list = []
         self.log: list[str] = []
 
@@ -73,10 +66,14 @@ class Lane:
 
 @pytest.fixture
 def lane(tmp_path):
-    return Lane(tmp_path, smallest=True)
+    """Engines on the smallest network."""
+    shutil.copy(NETWORKS, tmp_path)
+    store.save(project("small", **CALIBRATED), tmp_path / "small.qwb")
+    return Lane(tmp_path / "small.qwb")
 
 
 @pytest.fixture
 def digits_lane(tmp_path):
     """Engines on the sample, of which each stage takes a while."""
-    return Lane(tmp_path)
+    shutil.copytree(SAMPLES / "digits", tmp_path / "digits")
+    return Lane(tmp_path / "digits" / "digits.qwb")
