@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import gzip
 import io
+import json
 import os
 import pickle
 import resource
@@ -22,7 +23,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -324,7 +325,10 @@ def warm_up(kind: str, folder: Path) -> None:
 
 
 def read_one(kind: str, make: Make, folder: Path) -> Outcome:
-    """Make an input and read it in a process of its own."""
+    """Make an input and read it in a process of its own.
+
+    This process may have no threads: what is forked while one holds a lock waits for ever.
+    """
     path = folder / f"a{ALL[kind][1]}"
     made = os.fork()
     if made == 0:
@@ -384,11 +388,18 @@ def main() -> int:
     """Read all inputs; return 1 if one is not within the bounds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", choices=[*ALL, "all"], default="all")
+    parser.add_argument("--cases", type=json.loads, help="names by kind as JSON, instead of all")
+    parser.add_argument("--json", action="store_true", help="print one document")
     options = parser.parse_args()
+    cases = options.cases or dict.fromkeys(ALL if options.kind == "all" else [options.kind])
     os.environ.setdefault("QUANTIZATION_WORKBENCH_CONFIG", tempfile.mkdtemp(prefix="bombs-"))
+    if options.json:
+        found = {kind: run(kind, names) for kind, names in cases.items()}
+        print(json.dumps(found, default=lambda o: {**asdict(o), "is_within": o.is_within}))
+        return 0
     outside = 0
-    for kind in ALL if options.kind == "all" else [options.kind]:
-        for name, outcome in run(kind).items():
+    for kind, names in cases.items():
+        for name, outcome in run(kind, names).items():
             mark = "" if outcome.is_within else "  OUTSIDE"
             memory = f"{outcome.grown >> 20:5} MB"
             print(f"{kind:24} {name:20} {outcome.seconds:6.2f} s {memory}  {outcome.ended}{mark}")

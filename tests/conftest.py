@@ -29,9 +29,19 @@ def pytest_configure(config):
     config.addinivalue_line("qt_log_ignore", "This plugin does not support ")
     for wait in (QtBot.waitUntil, QtBot.waitSignal):
         wait.__kwdefaults__["timeout"] = PATIENCE_MS
+    add = QtBot.addWidget
+
+    def keep(bot, widget, **options):
+        _KEPT.append(widget)
+        add(bot, widget, **options)
+
+    QtBot.addWidget = keep
 
 
 _NUMBERS = itertools.count()
+# Widgets of the running test. A plot without a reference is collected, at worst while it is
+# painted, which ends the process.
+_KEPT = []
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +133,7 @@ def no_dangling_qt(request):
     for window in windows:
         window.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    _KEPT.clear()
     assert not shown, f"windows still open: {shown}"
 
 

@@ -214,7 +214,7 @@ def test_that_undo_brings_its_numbers_back_at_once(opened, qtbot, measured):
         begun = time.perf_counter()
         step()
         view = opened.session.stage
-        qtbot.waitUntil(lambda: view("evaluate").key != before)  # noqa: B023
+        qtbot.waitUntil(lambda: view("evaluate").key != before)
         assert view("evaluate").state == "cached"
         times.append(time.perf_counter() - begun)
     measured("Undo of an edit, to its numbers in the window", statistics.median(times))

@@ -5,6 +5,8 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from ui.shell import actions
 from ui.shell.actions import ACTIONS, MENUS, shortcut_pages
 from ui.shell.panels import PANELS
@@ -67,6 +69,7 @@ def test_that_the_reference_pages_are_what_the_code_says():
     assert set(found) >= WRITTEN_BY_HAND
 
 
+@pytest.mark.slow
 def test_that_the_reference_pages_do_not_depend_on_the_terminal(monkeypatch):
     before = guide.pages()
     monkeypatch.setenv("COLUMNS", "40")
@@ -83,6 +86,7 @@ def test_that_a_page_out_of_date_is_reported_and_written(tmp_path, monkeypatch, 
     assert guide.write_or_compare({"a.md": "# A\n"}, write=False) == 0
 
 
+@pytest.mark.slow
 def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(guide, "REFERENCE", tmp_path)
     assert (guide.main([]), actions.main([])) == (1, 1)

@@ -117,6 +117,7 @@ def test_that_an_absolute_entry_of_the_search_path_is_kept(tmp_path, monkeypatch
     assert all(os.path.isabs(entry) for entry in entries)
 
 
+@pytest.mark.slow
 def test_that_a_checkout_that_is_the_current_folder_stays_importable(monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     done = subprocess.run(

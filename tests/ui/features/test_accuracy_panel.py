@@ -74,6 +74,7 @@ def test_that_every_card_says_how_its_figure_came_about(panel):
     assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
 
 
+@pytest.mark.slow
 def test_that_figures_without_labels_have_no_card(opened, qtbot):
     panel = shown(opened, qtbot)
     assert not [text for text in panel.cards.texts() if text.startswith("Top")]
@@ -86,6 +87,7 @@ def test_that_a_users_metric_stands_beside_the_others(opened, qtbot, monkeypatch
     assert "F1: 0.9 \u2192 0.8, measured on host (PyTorch)" in panel.cards.texts()
 
 
+@pytest.mark.slow
 def test_that_quality_on_the_example_alone_is_said(opened, qtbot, monkeypatch):
     leave_results(monkeypatch, evaluate=evaluated(calibrated_on=EXAMPLE_ONLY))
     panel = shown(opened, qtbot)
@@ -103,6 +105,7 @@ def test_that_worst_first_sorts_bars_and_table_and_equal_ones_come_last(panel, q
     assert panel.model.index(0, 0).data() == "conv2d"
 
 
+@pytest.mark.slow
 def test_that_a_clicked_bar_is_chosen_everywhere(panel, opened, qtbot):
     qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
     panel.bars.box.picked.emit(0.2, 5.0, False)
@@ -130,11 +133,13 @@ def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
     assert banners[1].button.text() == "Run Verify"
 
 
+@pytest.mark.slow
 def test_that_rare_differences_can_be_told(panel, qtbot):
     qtbot.mouseClick(panel.comparison.log, Qt.MouseButton.LeftButton)
     assert "log scale" in panel.comparison.differences.labels["left"]
 
 
+@pytest.mark.slow
 def test_that_both_themes_are_taken_live(panel, opened, qtbot):
     for name in ("light", "dark"):
         opened.context.appearance.switch(name)
@@ -220,6 +225,7 @@ def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
 
 
+@pytest.mark.slow
 def test_that_a_finished_result_that_is_not_shown_yet_is_loading(opened, qtbot):
     panel = opened.window.reveal("accuracy")
     opened.runs.run_to("evaluate")
@@ -239,6 +245,7 @@ def test_that_a_target_without_a_program_has_no_comparison(opened, qtbot):
     qtbot.waitUntil(panel.frames["verify"].isHidden)
 
 
+@pytest.mark.slow
 def test_that_a_narrow_panel_has_tabs_and_a_wide_one_both_parts(panel, opened, qtbot):
     opened.window.resize(1900, 1000)
     qtbot.waitUntil(lambda: panel.parts.is_split)

@@ -89,6 +89,7 @@ def test_that_cycles_roll_up_to_the_chosen_depth(panel, qtbot):
     assert panel.bars.lengths.tolist() == [300.0, 300.0, 400.0]
 
 
+@pytest.mark.slow
 def test_that_a_clicked_bar_chooses_its_module(panel, opened):
     panel.bars.box.picked.emit(10.0, 2.1, False)
     assert opened.context.selection.value.modules == {"head"}
@@ -109,6 +110,7 @@ def test_that_former_estimates_are_marked(panel, opened, qtbot):
     assert "Estimates: outdated" in banner.label.text()
 
 
+@pytest.mark.slow
 def test_that_both_themes_are_taken_live(panel, opened, qtbot):
     for name in ("light", "dark"):
         opened.context.appearance.switch(name)

@@ -68,12 +68,14 @@ def test_that_taking_a_device_over_is_one_undo_step(estimated, opened):
     assert opened.document.project == before
 
 
+@pytest.mark.slow
 def test_that_the_present_device_cannot_be_taken_again(estimated):
     present = next(n for n, name in enumerate(texts(estimated, "Device")) if "(current)" in name)
     estimated.table.selectRow(present)
     assert not estimated.take.isEnabled()
 
 
+@pytest.mark.slow
 def test_that_a_dot_chooses_its_row(estimated):
     estimated.plot.dot_chosen.emit(3)
     assert estimated.table.chosen_rows() == [3]
@@ -92,6 +94,7 @@ def test_that_the_heat_map_has_a_warm_cell_for_every_point_that_fits(estimated):
     assert empty.data() == "\u2013"
 
 
+@pytest.mark.slow
 def test_that_a_cell_of_the_heat_map_is_a_point_to_be_used(estimated, opened, qtbot):
     heat = estimated.heat
     rows = [heat.headerData(r, Qt.Orientation.Vertical) for r in range(heat.rowCount())]
@@ -105,6 +108,7 @@ def test_that_a_cell_of_the_heat_map_is_a_point_to_be_used(estimated, opened, qt
     assert cell.data() == "64.0 KiB"
 
 
+@pytest.mark.slow
 def test_that_all_system_configurations_make_rows_of_their_own(panel, opened, engines, qtbot):
     panel.devices.setCurrentText("This device")
     panel.configs.setCurrentIndex(1)
@@ -132,6 +136,7 @@ def test_that_only_a_device_that_fits_the_board_is_selected(panel, opened, qtbot
     assert {"fits", "other NPU"} <= set(texts(panel, "Board"))
 
 
+@pytest.mark.slow
 def test_that_the_plot_is_below_the_table_in_a_narrow_panel(estimated, qtbot):
     def tops():
         parts = (estimated.table, estimated.plot)

@@ -41,6 +41,7 @@ def test_that_grid_and_sqnr_follow_while_a_parameter_is_typed(panel):
     assert "4.00 bits" in panel.summary.text()
 
 
+@pytest.mark.slow
 def test_that_blocks_are_said_to_be_filled_with_independent_values(panel):
     choose(panel.form, "nvfp4")
     assert "Block size 16" in panel.summary.text()
@@ -63,6 +64,7 @@ def test_that_a_tensor_chosen_elsewhere_is_shown_and_its_own_operand_counts(pane
     assert "as weight" in panel.summary.text()
 
 
+@pytest.mark.slow
 def test_that_a_tensor_without_spread_says_so(panel):
     panel.tensor.setCurrentIndex(3)
     panel.tensor.activated.emit(3)
@@ -86,10 +88,10 @@ def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtb
     assert panel.form.config.scheme == "integer"
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1067, 667)])
-def test_that_every_row_of_the_form_is_in_sight_in_a_small_window(panel, opened, qtbot, size):
-    opened.window.resize(*size)
-    opened.window.reset_layout()
-    opened.window.reveal("formats")
-    fields = panel.form.fields.values()
-    qtbot.waitUntil(lambda: all(f.visibleRegion().boundingRect() == f.rect() for f in fields))
+def test_that_every_row_of_the_form_is_in_sight_in_a_small_window(panel, opened, qtbot):
+    for size in [(1280, 720), (1067, 667)]:
+        opened.window.resize(*size)
+        opened.window.reset_layout()
+        opened.window.reveal("formats")
+        fields = panel.form.fields.values()
+        qtbot.waitUntil(lambda: all(f.visibleRegion().boundingRect() == f.rect() for f in fields))

@@ -32,20 +32,22 @@ def links(panel):
     return found
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["name", "model.spec", "model.weights", "model.input_shapes", "calibration.spec",
-     "calibration.labels", "evaluation.data.spec", "evaluation.metric", "gate.lsb", "gate.sqnr",
-     "board", "target.id", "target.options.memory_mode", "target.options.system_config", "notes"],
-)  # fmt: skip
-def test_that_a_value_of_the_project_opens_its_setting(inspector, opened, qtbot, key):
-    assert f"setting:{key}" in links(inspector)
-    inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
-    dialog = opened.window.findChild(ProjectSettingsDialog)
-    assert dialog.isVisible()
-    field = dialog.field_of(key)
-    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
-    dialog.reject()
+def test_that_a_value_of_the_project_opens_its_setting(inspector, opened, qtbot):
+    cases = [
+        "name", "model.spec", "model.weights", "model.input_shapes", "calibration.spec",
+        "calibration.labels", "evaluation.data.spec", "evaluation.metric", "gate.lsb", "gate.sqnr",
+        "board", "target.id", "target.options.memory_mode", "target.options.system_config",
+        "notes",
+    ]  # fmt: skip
+    for key in cases:
+        assert f"setting:{key}" in links(inspector)
+        inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
+        dialog = opened.window.findChild(ProjectSettingsDialog)
+        assert dialog.isVisible()
+        field = dialog.field_of(key)
+        qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+        dialog.reject()
+        qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
 
 
 def test_that_a_rule_is_switched_in_the_inspector(inspector, opened):

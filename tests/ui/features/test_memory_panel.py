@@ -61,6 +61,7 @@ def test_that_less_sram_is_tried_with_a_slider_and_used_in_one_step(memory, open
     assert budget.slider.value() == 0
 
 
+@pytest.mark.slow
 def test_that_a_limit_is_used_under_its_own_name(memory, opened, qtbot):
     qtbot.mouseClick(memory.budget.estimate, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not memory.budget.slider.isHidden())
@@ -70,6 +71,7 @@ def test_that_a_limit_is_used_under_its_own_name(memory, opened, qtbot):
     assert opened.document.project.target.options["arena_cache_bytes"] == 3072
 
 
+@pytest.mark.slow
 def test_that_a_smaller_program_replaces_the_picture_of_a_larger_one(memory):
     tensors = memory.plot.tensors
     memory.plot.choose([0, 2])

@@ -76,19 +76,19 @@ def test_that_preprocessing_of_pictures_is_set_part_by_part(ask, opened, qtbot):
     assert opened.document.project.calibration is None
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "said"),
-    [("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
-     ("calibration.spec", "gone.npz", "gone.npz does not exist"),
-     ("gate.fail_if", "nonsense", "gate")],
-)  # fmt: skip
-def test_that_a_wrong_value_is_told_with_its_setting_and_not_taken(ask, key, text, said, opened):
-    dialog = ask()
-    dialog.set_text(key, text)
-    assert said in dialog.problems.text()
-    assert not dialog.buttons.button(OK).isEnabled()
-    dialog.reject()
-    assert opened.document.undo_stack.count() == 0
+def test_that_a_wrong_value_is_told_with_its_setting_and_not_taken(ask, opened):
+    cases = [
+        ("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
+        ("calibration.spec", "gone.npz", "gone.npz does not exist"),
+        ("gate.fail_if", "nonsense", "gate"),
+    ]  # fmt: skip
+    for key, text, said in cases:
+        dialog = ask()
+        dialog.set_text(key, text)
+        assert said in dialog.problems.text()
+        assert not dialog.buttons.button(OK).isEnabled()
+        dialog.reject()
+        assert opened.document.undo_stack.count() == 0
 
 
 def test_that_a_target_and_a_board_are_settings_too(ask, opened, qtbot):
@@ -100,22 +100,21 @@ def test_that_a_target_and_a_board_are_settings_too(ask, opened, qtbot):
     assert opened.document.undo_stack.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("option", "key"),
-    [("model.input_shapes", "model.input_shapes"), ("calibration", "calibration.spec"),
-     ("evaluation.data.labels", "evaluation.data.labels"), ("gate", "gate.lsb")],
-)  # fmt: skip
-def test_that_a_problem_leads_to_its_field(opened, qtbot, option, key):
-    opened.window.activateWindow()
-    where = Place(kind="option", id=option)
-    opened.context.problems.set_problems([Problem("error", "Set it.", "", where)])
-    panel = opened.window.reveal("problems")
-    panel.table.activated.emit(panel.table.model().index(0, 0))
-    dialog = opened.window.findChild(ProjectSettingsDialog)
-    qtbot.waitUntil(lambda: dialog.focusWidget() is not None)
-    field = dialog.fields[key]
-    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
-    dialog.reject()
+def test_that_a_problem_leads_to_its_field(opened, qtbot):
+    cases = [("model.input_shapes", "model.input_shapes"), ("calibration", "calibration.spec"),
+     ("evaluation.data.labels", "evaluation.data.labels"), ("gate", "gate.lsb")]  # fmt: skip
+    for option, key in cases:
+        opened.window.activateWindow()
+        where = Place(kind="option", id=option)
+        opened.context.problems.set_problems([Problem("error", "Set it.", "", where)])
+        panel = opened.window.reveal("problems")
+        panel.table.activated.emit(panel.table.model().index(0, 0))
+        dialog = opened.window.findChild(ProjectSettingsDialog)
+        qtbot.waitUntil(lambda: dialog.focusWidget() is not None)
+        field = dialog.fields[key]
+        qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+        dialog.reject()
+        qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
 
 
 def test_that_arrays_tell_samples_shapes_labels_and_pictures(tmp_path):

@@ -65,13 +65,11 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides")
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "reason"), [(1.0, -1.0, "not below"), (0.5, 1.0, "excludes zero")]
-)
-def test_that_an_impossible_range_cannot_be_applied_and_says_why(conv, low, high, reason):
-    drag(conv, low, high)
-    assert reason in conv.side.editor.summary.text()
-    assert not conv.side.editor.apply.isEnabled()
+def test_that_an_impossible_range_cannot_be_applied_and_says_why(conv):
+    for low, high, reason in [(1.0, -1.0, "not below"), (0.5, 1.0, "excludes zero")]:
+        drag(conv, low, high)
+        assert reason in conv.side.editor.summary.text()
+        assert not conv.side.editor.apply.isEnabled()
 
 
 def test_that_lines_go_back_and_fixed_ranges_are_freed(conv, opened, qtbot):
@@ -106,6 +104,7 @@ def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, op
     assert opened.document.project.fixed_ranges() == {"conv2d": (-0.5, 1.0)}
 
 
+@pytest.mark.slow
 def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opened, qtbot):
     click(panel, qtbot, 3)
     editor = panel.side.editor
@@ -121,6 +120,7 @@ def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opene
     assert panel.model.row_at(3).grid == pytest.approx((0.0, 6.0))
 
 
+@pytest.mark.slow
 def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     click(panel, qtbot, 1)
     qtbot.waitUntil(lambda: "weight" in panel.side.title.text())
@@ -164,6 +164,7 @@ def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, op
     assert seen[-1].effective not in {None, before}
 
 
+@pytest.mark.slow
 def test_that_choices_of_both_kinds_are_listed_and_freed_in_one_step(conv, opened, qtbot):
     opened.document.apply("Fix", lambda p: edits.fix_range(p, "linear", -1.0, 1.0))
     opened.document.apply("All", lambda p: edits.choose_method(p, "all", "", "minmax"))
@@ -177,6 +178,7 @@ def test_that_choices_of_both_kinds_are_listed_and_freed_in_one_step(conv, opene
     assert opened.document.project.fixed_ranges() == {"linear": (-1.0, 1.0)}
 
 
+@pytest.mark.slow
 def test_that_samples_say_who_set_the_ends_and_can_be_left_out(conv, opened, qtbot):
     np.savez(opened.document.folder / "data.npz", x=np.zeros((6, 8)))
     data = DataSource(spec="data.npz")
@@ -193,6 +195,7 @@ def test_that_samples_say_who_set_the_ends_and_can_be_left_out(conv, opened, qtb
     assert opened.document.project.calibration.dropped == ()
 
 
+@pytest.mark.slow
 def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opened, qtbot):
     opened.document.apply("Fix", lambda p: edits.fix_range(p, "gone", -1.0, 1.0))
     problems = opened.context.problems

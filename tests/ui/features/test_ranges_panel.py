@@ -64,6 +64,7 @@ def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
     assert "grid" in panel.side.title.text()
 
 
+@pytest.mark.slow
 def test_that_a_weight_chooses_the_node_that_uses_it(panel, opened, qtbot):
     click(panel, qtbot, 1)
     assert opened.context.selection.value.nodes == {"conv2d"}
@@ -77,6 +78,7 @@ def test_that_a_module_chosen_elsewhere_chooses_its_tensors(panel, opened, qtbot
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
 
 
+@pytest.mark.slow
 def test_that_a_tensor_named_anew_by_the_quantizer_chooses_its_own_operation(
     opened, qtbot, monkeypatch
 ):
@@ -94,12 +96,14 @@ def test_that_a_tensor_named_anew_by_the_quantizer_chooses_its_own_operation(
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1])
 
 
+@pytest.mark.slow
 def test_that_brushing_the_plot_chooses_what_it_covers(panel, opened, qtbot):
     panel.plot.activations.box.brushed.emit(0.6, 2.2, True)
     assert opened.context.selection.value.tensors == {"obs_1", "obs_2"}
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [1, 2])
 
 
+@pytest.mark.slow
 def test_that_a_click_in_the_plot_chooses_after_sorting_too(panel, opened, qtbot):
     panel.table.sortByColumn(6, Qt.SortOrder.DescendingOrder)
     panel.plot.activations.box.picked.emit(2.1, 0.0, False)
@@ -138,6 +142,7 @@ def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbo
     panel.grab()
 
 
+@pytest.mark.slow
 def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
     lane = panel.plot.activations
     lines = lane.multiples.getData()[1]
@@ -145,6 +150,7 @@ def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
     assert lines.max() < 8.0
 
 
+@pytest.mark.slow
 def test_that_a_narrow_panel_fits_and_shows_the_selected_tensor_in_a_tab(panel, opened, qtbot):
     opened.window.resize(1280, 720)
     qtbot.waitUntil(lambda: not panel.parts.is_split)

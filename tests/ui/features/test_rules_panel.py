@@ -76,28 +76,26 @@ def test_that_a_dropped_rule_is_one_step(panel):
     assert panel.context.document.undo_stack.undoText() == "Move rule nowhere"
 
 
-@pytest.mark.parametrize(
-    ("kind", "match", "text"),
-    [
+def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot):
+    cases = [
         ("global", "", "Set whole model to a16w8"),
         ("io", "", "Set inputs and outputs to a16w8"),
         ("module_type", "torch.nn.modules.linear.Linear", "Set Linear to a16w8"),
         ("module_name", "head", "Set head to a16w8"),
         ("node_target", "aten.relu.default", "Set aten.relu.default to a16w8"),
         ("node_name", "linear", "Set linear to a16w8"),
-    ],
-)
-def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot, kind, match, text):
-    panel.form.prefill(kind, "")
-    if match:
-        assert not panel.form.add.isEnabled()
-        assert panel.form.call_text.text() == ""
-        qtbot.keyClicks(panel.form.match, match)
-    assert RULE_CALLS[kind] in panel.form.call_text.text()
-    panel.form.config.setCurrentIndex(panel.form.config.findData("a16w8"))
-    qtbot.mouseClick(panel.form.add, Qt.MouseButton.LeftButton)
-    assert panel.context.document.undo_stack.undoText() == text
-    assert any((r.kind, r.match) == (kind, match) for r in project_of(panel).rules)
+    ]
+    for kind, match, text in cases:
+        panel.form.prefill(kind, "")
+        if match:
+            assert not panel.form.add.isEnabled()
+            assert panel.form.call_text.text() == ""
+            qtbot.keyClicks(panel.form.match, match)
+        assert RULE_CALLS[kind] in panel.form.call_text.text()
+        panel.form.config.setCurrentIndex(panel.form.config.findData("a16w8"))
+        qtbot.mouseClick(panel.form.add, Qt.MouseButton.LeftButton)
+        assert panel.context.document.undo_stack.undoText() == text
+        assert any((r.kind, r.match) == (kind, match) for r in project_of(panel).rules)
 
 
 def test_that_uint8_is_offered_for_inputs_and_outputs_only(panel):

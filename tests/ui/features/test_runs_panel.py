@@ -59,6 +59,7 @@ def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs,
     assert len(panel.plot.dots) == 2
 
 
+@pytest.mark.slow
 def test_that_a_run_on_a_simulator_is_kept_and_told(opened, panel, qtbot, tmp_path):
     assert panel.table.isColumnHidden(5)
     runner = tmp_path / "runner.elf"

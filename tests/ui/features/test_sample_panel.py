@@ -47,6 +47,7 @@ def test_that_the_compiled_program_stands_beside_its_tosa(panel, opened, qtbot):
     assert np.count_nonzero(apart) == 2
 
 
+@pytest.mark.slow
 def test_that_a_channel_and_the_difference_can_be_looked_at_alone(panel, opened, qtbot):
     show(panel, opened, qtbot)
     panel.channel.setValue(1)
@@ -56,6 +57,7 @@ def test_that_a_channel_and_the_difference_can_be_looked_at_alone(panel, opened,
     assert np.all(panel.maps["quantized"].values == 0.5)
 
 
+@pytest.mark.slow
 def test_that_values_of_a_former_configuration_say_so(panel, opened, qtbot):
     show(panel, opened, qtbot)
     opened.context.assigner.modules(["stem"], "a16w8")

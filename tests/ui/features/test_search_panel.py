@@ -59,6 +59,7 @@ def test_that_a_candidate_survives_an_edit_of_the_rules(searched, opened, qtbot)
     assert len(searched.plot.dots) == 3
 
 
+@pytest.mark.slow
 def test_that_candidates_which_come_together_all_stand_among_the_runs(searched, opened, qtbot):
     qtbot.waitUntil(lambda: len(opened.history.runs) == 3)
     assert {run.origin for run in opened.history.runs} == {"search"}
@@ -84,6 +85,7 @@ def test_that_what_was_searched_before_stands_among_the_runs_once(
     qtbot.waitUntil(lambda: file.exists() and kept() == 3)
 
 
+@pytest.mark.slow
 def test_that_a_search_which_goes_on_for_a_closed_project_is_not_shown_in_the_next(
     opened, qtbot, engines, project_file, tmp_path
 ):

@@ -111,6 +111,7 @@ def test_that_one_operation_can_be_stepped_through(opened, qtbot, monkeypatch):
     window.close()
 
 
+@pytest.mark.slow
 def test_that_a_box_tells_the_sums_of_what_runs_in_it(panel, opened, qtbot):
     drag(panel, qtbot, 50, 250)
     assert "2 operations on the NPU: 300 cycles estimated, 30.00 % of all" in panel.sums.text()
@@ -219,6 +220,7 @@ def test_that_a_program_on_the_cpu_alone_is_said_to_be(opened, qtbot, monkeypatc
         panel.plot.grab()
 
 
+@pytest.mark.slow
 def test_that_a_damaged_graph_leaves_the_npu_lane(opened, qtbot, monkeypatch):
     def leave(stage, folder):
         if stage == "lower":

@@ -46,6 +46,7 @@ def text_of(model, row):
     return [model.index(row, column).data() for column in range(model.columnCount())]
 
 
+@pytest.mark.slow
 def test_that_perplexity_and_divergence_stand_among_the_cards(panel):
     quality, verify = panel.cards.texts(), panel.comparison.cards.texts()
     assert "Perplexity: 4.787 \u2192 4.825, measured on host (PyTorch)" in quality

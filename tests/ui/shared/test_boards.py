@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from ui.features.memory.memory_panel import BoardFit
 from ui.features.memory.sram_budget import SramBudget
 from ui.shared.target_form import BoardBox
@@ -54,21 +52,21 @@ def test_that_a_board_file_that_is_broken_changes_nothing(opened, notices):
     notices.take("npu: The value is missing.")
 
 
-@pytest.mark.parametrize(
-    ("board", "words"),
-    [("renesas-ra8p1", "Fits Renesas"), ("himax-we2", "if the unconfirmed sizes are correct")],
-)
-def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot, board, words):
-    pick(opened.window.pipeline.board, board)
-    label = BoardFit()
-    qtbot.addWidget(label)
-    fit = of_program(opened.document.project, opened.document.folder, PROGRAM.read_bytes())
-    label.render_fit(fit, DARK)
-    assert words in label.text()
-    assert "scratch pool" in label.text()
-    assert "computed from the program" in label.toolTip()
-    label.render_fit(None, DARK)
-    assert label.isHidden()
+def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot):
+    for board, words in [
+        ("renesas-ra8p1", "Fits Renesas"),
+        ("himax-we2", "if the unconfirmed sizes are correct"),
+    ]:
+        pick(opened.window.pipeline.board, board)
+        label = BoardFit()
+        qtbot.addWidget(label)
+        fit = of_program(opened.document.project, opened.document.folder, PROGRAM.read_bytes())
+        label.render_fit(fit, DARK)
+        assert words in label.text()
+        assert "scratch pool" in label.text()
+        assert "computed from the program" in label.toolTip()
+        label.render_fit(None, DARK)
+        assert label.isHidden()
 
 
 def test_that_a_budget_without_positions_says_why(qtbot):

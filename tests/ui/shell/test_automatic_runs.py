@@ -93,6 +93,7 @@ def test_that_an_evaluated_project_is_lowered_before_anybody_asks(ahead, engines
     assert stages_asked(engines) == ["evaluate", "lower"]
 
 
+@pytest.mark.slow
 def test_that_nothing_is_lowered_ahead_where_it_is_switched_off(opened, engines, qtbot):
     evaluate(opened, qtbot)
     qtbot.wait(QUIET_MS + 200)
@@ -111,6 +112,7 @@ def test_that_an_edit_ends_lowering_ahead_without_a_message(ahead, engines, qtbo
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_that_a_failure_of_lowering_ahead_is_shown_in_the_stage_alone(
     ahead, engines, qtbot, notices
 ):
@@ -121,6 +123,7 @@ def test_that_a_failure_of_lowering_ahead_is_shown_in_the_stage_alone(
     assert not notices.posted
 
 
+@pytest.mark.slow
 def test_that_a_study_does_not_wait_for_lowering_ahead(ahead, engines, qtbot):
     engines.plays = [Play(), Play(hold="lower"), Play()]
     evaluate(ahead, qtbot)

@@ -39,15 +39,15 @@ def click(qtbot, widget):
     qtbot.mouseClick(widget, Qt.MouseButton.LeftButton)
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_that_the_workspace_has_most_of_the_window(done, width, height):
-    window = done.window
-    window.resize(width, height)
-    assert (window.width(), window.height()) == (width, height)
-    window.reset_layout()
-    assert window.workspaces.height() >= 0.7 * height
-    assert window.pipeline.height() <= 44
-    assert window.minimumSizeHint().width() <= 1024
+def test_that_the_workspace_has_most_of_the_window(done):
+    for width, height in SIZES:
+        window = done.window
+        window.resize(width, height)
+        assert (window.width(), window.height()) == (width, height)
+        window.reset_layout()
+        assert window.workspaces.height() >= 0.7 * height
+        assert window.pipeline.height() <= 44
+        assert window.minimumSizeHint().width() <= 1024
 
 
 def test_that_the_window_stays_narrow_with_a_long_name_of_the_target(done, qtbot):
@@ -92,6 +92,7 @@ def test_that_a_layout_keeps_the_workspace_and_its_panels(done):
     assert done.window.docks["timeline"].isHidden()
 
 
+@pytest.mark.slow
 def test_that_a_layout_of_a_version_without_workspaces_keeps_the_sides(done):
     done.window.docks["rules"].hide()
     parts = {"outer": done.window.saveState(), "inner": done.window.saveState()}
@@ -143,14 +144,12 @@ def test_that_any_run_or_none_can_be_pinned(done, qtbot):
     assert done.window.scoreboard.pin.text() == "vs. run 1"
 
 
-@pytest.mark.parametrize(
-    ("name", "panel"),
-    [("sqnr", "accuracy"), ("cycles", "cost"), ("sram", "memory"), ("cpu", "cost"),
-     ("equal", "accuracy")],
-)  # fmt: skip
-def test_that_a_figure_leads_to_its_details(done, qtbot, name, panel):
-    click(qtbot, tile(done, name))
-    assert done.window.docks[panel].isVisible()
+def test_that_a_figure_leads_to_its_details(done, qtbot):
+    cases = [("sqnr", "accuracy"), ("cycles", "cost"), ("sram", "memory"), ("cpu", "cost"),
+     ("equal", "accuracy")]  # fmt: skip
+    for name, panel in cases:
+        click(qtbot, tile(done, name))
+        assert done.window.docks[panel].isVisible()
 
 
 def test_that_one_click_finds_the_worst_layer(done, qtbot):
@@ -209,6 +208,7 @@ def test_that_toasts_leave_by_themselves_and_questions_stay(done, notices):
     assert times["Stay?"] is None
 
 
+@pytest.mark.slow
 def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
     # A toast below the cursor stays.
     qtbot.mouseMove(done.window.menuBar())
@@ -219,6 +219,7 @@ def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
     qtbot.waitUntil(lambda: toasts(done) == [])
 
 
+@pytest.mark.slow
 def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
     done.notices.info("Wrote the report.")
     done.context.log.flush()
@@ -226,20 +227,20 @@ def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
     assert any("Wrote the report." in line for line in lines)
 
 
-@pytest.mark.parametrize("workspace", [row.id for row in WORKSPACES])
-def test_that_toasts_cover_no_button(done, qtbot, workspace):
+def test_that_toasts_cover_no_button(done, qtbot):
     done.window.resize(1280, 720)
-    done.window.show_workspace(workspace)
-    qtbot.wait(50)
     done.notices.success("Evaluate finished.", "Duration: 43 s.")
     (toast,) = toasts(done)
-    box = toast.geometry()
-    covered = [
-        button.accessibleName() or button.text()
-        for button in done.window.findChildren(QAbstractButton)
-        if not toast.isAncestorOf(button) and box.intersects(place_of(button, done.window))
-    ]
-    assert covered == []
+    for row in WORKSPACES:
+        done.window.show_workspace(row.id)
+        qtbot.wait(50)
+        box = toast.geometry()
+        covered = [
+            button.accessibleName() or button.text()
+            for button in done.window.findChildren(QAbstractButton)
+            if not toast.isAncestorOf(button) and box.intersects(place_of(button, done.window))
+        ]
+        assert covered == []
 
 
 def test_that_toasts_do_not_cover_the_problems(done, qtbot):
@@ -293,48 +294,50 @@ def tab_chain(window):
     return chain
 
 
-@pytest.mark.parametrize("workspace", ["model", "accuracy", "performance", "explore", "deliver"])
-def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot, workspace):
+def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
     window = opened.window
     run_to(opened, qtbot, "")
-    window.show_workspace(workspace)
-    window.reveal("problems")
-    qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
-    regions = [
-        window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
-        window.docks["rules"], window.workspaces, window.docks["inspector"],
-        window.docks["problems"], window.statusBar(),
-    ]  # fmt: skip
+    for workspace in ["model", "accuracy", "performance", "explore", "deliver"]:
+        window.show_workspace(workspace)
+        window.reveal("problems")
+        qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
+        regions = [
+            window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
+            window.docks["rules"], window.workspaces, window.docks["inspector"],
+            window.docks["problems"], window.statusBar(),
+        ]  # fmt: skip
 
-    def passed():
-        return [k for w in tab_chain(window) for k, r in enumerate(regions) if r.isAncestorOf(w)]
+        def passed():
+            return [
+                k for w in tab_chain(window) for k, r in enumerate(regions) if r.isAncestorOf(w)
+            ]
 
-    # Panels make their contents one after the other.
-    qtbot.waitUntil(
-        lambda: passed() == sorted(passed()) and set(passed()) == set(range(len(regions)))
-    )
+        # Panels make their contents one after the other.
+        qtbot.waitUntil(
+            lambda: passed() == sorted(passed()) and set(passed()) == set(range(len(regions)))
+        )
 
 
-@pytest.mark.parametrize("name", ["ranges", "cost", "inspector"])
-def test_that_tabs_of_panels_come_before_the_panels(opened, qtbot, name):
+def test_that_tabs_of_panels_come_before_the_panels(opened, qtbot):
     window = opened.window
     run_to(opened, qtbot, "")
-    for _ in range(3):
-        # Qt makes other tab bars.
-        window.docks[name].setFloating(True)
-        window.reset_layout()
-    window.reveal(name)
+    for name in ["ranges", "cost", "inspector"]:
+        for _ in range(3):
+            # Qt makes other tab bars.
+            window.docks[name].setFloating(True)
+            window.reset_layout()
+        window.reveal(name)
 
-    def follows_its_tabs():
-        chain = tab_chain(window)
-        bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
-        inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
-        return len(bars) == 1 and inside[:1] == [bars[0] + 1]
+        def follows_its_tabs():
+            chain = tab_chain(window)
+            bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
+            inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
+            return len(bars) == 1 and inside[:1] == [bars[0] + 1]
 
-    def is_shown_by(bar):
-        return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
+        def is_shown_by(bar):
+            return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
 
-    qtbot.waitUntil(follows_its_tabs)
+        qtbot.waitUntil(follows_its_tabs)
 
 
 def test_that_the_tab_key_moves_the_focus_along_the_chain(opened, qtbot):
@@ -363,18 +366,18 @@ def rows(panel):
     return [w.mapTo(panel, w.rect().topLeft()) for w in chain]
 
 
-@pytest.mark.parametrize("name", ["rules", "modules", "search", "training", "simulator", "log"])
-def test_that_tab_goes_through_a_panel_from_top_to_bottom(opened, qtbot, name):
-    panel = opened.window.reveal(name)
-    qtbot.waitUntil(panel.isVisible)
+def test_that_tab_goes_through_a_panel_from_top_to_bottom(opened, qtbot):
+    for name in ["rules", "modules", "search", "training", "simulator", "log"]:
+        panel = opened.window.reveal(name)
+        qtbot.waitUntil(panel.isVisible)
 
-    def descends():
-        tops = [place.y() for place in rows(panel)]
-        # Controls of one line may differ in height.
-        return all(after >= before - 12 for before, after in pairwise(tops))
+        def descends():
+            tops = [place.y() for place in rows(panel)]
+            # Controls of one line may differ in height.
+            return all(after >= before - 12 for before, after in pairwise(tops))
 
-    # A panel may arrange its parts anew when it knows its size.
-    qtbot.waitUntil(descends)
+        # A panel may arrange its parts anew when it knows its size.
+        qtbot.waitUntil(descends)
 
 
 def test_that_no_table_holds_the_tab_key(opened, qtbot):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import workbench
 from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shell.target_controller import PluginsDialog
@@ -34,28 +32,27 @@ def test_that_every_option_of_a_message_has_a_place():
     assert sorted(names - SETTINGS - OPTION_PANELS.keys() - ARGUMENTS - {"plugins"}) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "panel"),
-    [("option", "rules[0].config", "rules"), ("option", "improvers", "weight_transforms"),
+def test_that_a_place_is_shown_in_its_panel(opened):
+    cases = [("option", "rules[0].config", "rules"), ("option", "improvers", "weight_transforms"),
      ("option", "learning_rate", "training"), ("option", "targets", "devices"),
-     ("tool", "FVP", "simulator"), ("tool", "vela", "log"), ("stage", "lower", "log")],
-)  # fmt: skip
-def test_that_a_place_is_shown_in_its_panel(opened, kind, name, panel):
-    opened.navigation.go(Place(kind=kind, id=name))
-    assert opened.window.docks[panel].isVisible()
+     ("tool", "FVP", "simulator"), ("tool", "vela", "log"), ("stage", "lower", "log")]  # fmt: skip
+    for kind, name, panel in cases:
+        opened.navigation.go(Place(kind=kind, id=name))
+        assert opened.window.docks[panel].isVisible()
 
 
-@pytest.mark.parametrize("key", ["notes", "trained_weights", "calibration.tokens.length"])
-def test_that_a_setting_gets_the_focus_in_its_form(opened, qtbot, key):
-    opened.window.activateWindow()
-    opened.navigation.go(Place(kind="option", id=key))
-    dialog = opened.window.findChild(ProjectSettingsDialog)
-    field = dialog.fields[key]
-    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
-    qtbot.waitUntil(field.isVisible)
-    dialog.check()
-    assert field.isVisible()
-    dialog.reject()
+def test_that_a_setting_gets_the_focus_in_its_form(opened, qtbot):
+    for key in ["notes", "trained_weights", "calibration.tokens.length"]:
+        opened.window.activateWindow()
+        opened.navigation.go(Place(kind="option", id=key))
+        dialog = opened.window.findChild(ProjectSettingsDialog)
+        field = dialog.fields[key]
+        qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+        qtbot.waitUntil(field.isVisible)
+        dialog.check()
+        assert field.isVisible()
+        dialog.reject()
+        qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
 
 
 def test_that_plug_ins_lead_to_their_list(opened):

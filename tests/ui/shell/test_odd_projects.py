@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
 from ui.shell.panels import PANELS
 from workbench.project.model import TargetChoice
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_that_a_file_that_cannot_be_opened_is_named_with_the_reason(opened, notices, tmp_path):
+    cases = [
         (b"", "The project file is empty."),
         (b'{"version": 2, "na', "line 1, column 16"),
         (b"[1, 2]", "not a project"),
         (b'{"version": 99}', "newer program"),
         (b'{"version": 7, "name": "", "model": {"spec": "m.pt2"}, "target": {"id": "x"}}', "name:"),
-    ],
-)
-def test_that_a_file_that_cannot_be_opened_is_named_with_the_reason(
-    opened, notices, tmp_path, content, said
-):
-    (tmp_path / "bad.qwb").write_bytes(content)
-    before = opened.document.project
-    opened.files.open_path(tmp_path / "bad.qwb")
-    notice = notices.take("bad.qwb cannot be opened.")
-    assert said in notice.hint
-    assert opened.document.project is before
+    ]
+    for content, said in cases:
+        (tmp_path / "bad.qwb").write_bytes(content)
+        before = opened.document.project
+        opened.files.open_path(tmp_path / "bad.qwb")
+        notice = notices.take("bad.qwb cannot be opened.")
+        assert said in notice.hint
+        assert opened.document.project is before
 
 
 def test_that_a_project_for_an_unknown_target_opens_and_says_so(

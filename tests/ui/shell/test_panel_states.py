@@ -31,6 +31,10 @@ STUDIES = {
     "training": lambda panel: panel.train,
     "weight_transforms": lambda panel: panel.previews["bias"],
 }
+FEW_QUICK = [
+    pytest.param(stage, marks=() if stage in {"calibrate", "lower"} else pytest.mark.slow)
+    for stage in sorted(set(STAGES.values()))
+]
 # They list what happens, which is never outdated.
 LISTS = {"jobs", "log", "problems"}
 
@@ -77,7 +81,7 @@ def test_that_panels_without_results_say_what_to_run(opened, qtbot):
         assert "failed" not in text, name
 
 
-@pytest.mark.parametrize("stage", sorted(set(STAGES.values())))
+@pytest.mark.parametrize("stage", FEW_QUICK)
 def test_that_panels_tell_the_stage_at_work(opened, qtbot, engines, stage):
     engines.plays = [Play(hold=stage)]
     opened.runs.run_to("")
@@ -90,7 +94,7 @@ def test_that_panels_tell_the_stage_at_work(opened, qtbot, engines, stage):
     qtbot.waitUntil(lambda: not opened.runner.running)
 
 
-@pytest.mark.parametrize("stage", sorted(set(STAGES.values())))
+@pytest.mark.parametrize("stage", FEW_QUICK)
 def test_that_panels_tell_why_a_stage_failed_and_lead_to_the_setting(
     opened, qtbot, engines, notices, stage
 ):
@@ -133,33 +137,34 @@ def studied(opened, qtbot, engines):
     return opened
 
 
-@pytest.mark.parametrize("name", sorted(STUDIES))
-def test_that_studies_tell_their_state(studied, qtbot, engines, notices, name):
-    panel = shown(studied, name)
-    studied.context.selection.choose_nodes(["relu"])
-    button = STUDIES[name](panel)
-    qtbot.waitUntil(button.isEnabled)
-    empty = seen(panel)
-    assert "failed" not in empty
-    assert "utdated" not in empty
-    engines.refuse([INFO])
-    button.click()
-    qtbot.waitUntil(lambda: INFO.message in seen(panel))
-    assert "failed" in seen(panel)
-    while notices.says(INFO.message):
-        notices.take(INFO.message)
-    qtbot.waitUntil(lambda: not studied.runner.running)
-    engines.hold()
-    button.click()
-    qtbot.waitUntil(lambda: "\u2026" in seen(panel) and INFO.message not in seen(panel))
-    studied.runner.cancel()
-    qtbot.waitUntil(lambda: not studied.runner.running)
-    engines.go_on()
-    qtbot.waitUntil(button.isEnabled)
-    button.click()
-    qtbot.waitUntil(lambda: not studied.runner.running)
-    outdate(studied)
-    qtbot.waitUntil(lambda: "Outdated" in seen(panel))
+def test_that_studies_tell_their_state(studied, qtbot, engines, notices):
+    for name in sorted(STUDIES):
+        panel = shown(studied, name)
+        studied.context.selection.choose_nodes(["relu"])
+        button = STUDIES[name](panel)
+        qtbot.waitUntil(button.isEnabled)
+        empty = seen(panel)
+        assert "failed" not in empty
+        assert "utdated" not in empty
+        engines.refuse([INFO])
+        button.click()
+        qtbot.waitUntil(lambda: INFO.message in seen(panel))
+        assert "failed" in seen(panel)
+        while notices.says(INFO.message):
+            notices.take(INFO.message)
+        qtbot.waitUntil(lambda: not studied.runner.running)
+        engines.hold()
+        button.click()
+        qtbot.waitUntil(lambda: "\u2026" in seen(panel) and INFO.message not in seen(panel))
+        studied.runner.cancel()
+        qtbot.waitUntil(lambda: not studied.runner.running)
+        engines.go_on()
+        qtbot.waitUntil(button.isEnabled)
+        button.click()
+        qtbot.waitUntil(lambda: not studied.runner.running)
+        outdate(studied)
+        qtbot.waitUntil(lambda: "Outdated" in seen(panel))
+        studied.document.undo_stack.undo()
 
 
 def test_that_lists_tell_that_they_are_empty_and_what_failed(opened, qtbot, engines, notices):

@@ -27,15 +27,12 @@ def small(opened, qtbot):
     return opened
 
 
-def test_that_no_panel_makes_a_small_window_grow(small, qtbot):
+def test_that_no_panel_makes_a_window_grow_or_scrolls_where_there_is_room(small, qtbot):
     for row in PANELS:
         panel = small.window.reveal(row.id)
         panel.flush()
         qtbot.wait(1)
         assert (small.window.width(), small.window.height()) == (1280, 720), row.id
-
-
-def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
     small.window.resize(1600, 1000)
     small.window.reset_layout()
     for row in (row for row in PANELS if row.area in WORKSPACE_IDS):
@@ -44,9 +41,6 @@ def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
         area = small.window.docks[row.id].widget()
         bars = (area.verticalScrollBar(), area.horizontalScrollBar())
         assert not any(bar.isVisible() for bar in bars), row.id
-
-
-def test_that_no_panel_scrolls_sideways_in_the_smallest_window(small, qtbot):
     # A screen of 1600 x 1000 with a scale of 1.5.
     small.window.resize(1066, 666)
     small.window.reset_layout()
@@ -55,20 +49,22 @@ def test_that_no_panel_scrolls_sideways_in_the_smallest_window(small, qtbot):
         area = small.window.docks[row.id].widget()
         qtbot.waitUntil(lambda area=area: not area.horizontalScrollBar().isVisible())
     tree = small.window.reveal("modules").tree
-    assert not tree.horizontalScrollBar().isVisible()
+    qtbot.waitUntil(lambda: not tree.horizontalScrollBar().isVisible())
 
 
-@pytest.mark.parametrize(("name", "stage"), [("accuracy", "evaluate"), ("simulator", "run")])
-def test_that_results_need_no_scrolling_in_the_smallest_window(small, qtbot, name, stage):
-    small.window.resize(1066, 666)
-    small.window.reset_layout()
-    panel = small.window.reveal(name)
-    qtbot.waitUntil(lambda: panel.has(stage))
-    area = small.window.docks[name].widget()
-    qtbot.waitUntil(panel.cards.isVisible)
-    # With other fonts the panel is a few pixels higher.
-    qtbot.waitUntil(lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10)
-    qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
+def test_that_results_need_no_scrolling_in_the_smallest_window(small, qtbot):
+    for name, stage in [("accuracy", "evaluate"), ("simulator", "run")]:
+        small.window.resize(1066, 666)
+        small.window.reset_layout()
+        panel = small.window.reveal(name)
+        qtbot.waitUntil(lambda: panel.has(stage))
+        area = small.window.docks[name].widget()
+        qtbot.waitUntil(panel.cards.isVisible)
+        # With other fonts the panel is a few pixels higher.
+        qtbot.waitUntil(
+            lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10
+        )
+        qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
 
 
 def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, qtbot):
@@ -94,12 +90,14 @@ def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, 
     assert docks["suggestions"] in small.window.tabifiedDockWidgets(docks["inspector"])
 
 
+@pytest.mark.slow
 def test_that_search_fits_a_low_panel(small, qtbot):
     panel = small.window.reveal("search")
     qtbot.waitUntil(panel.isVisible)
     assert panel.minimumSizeHint().height() <= 400
 
 
+@pytest.mark.slow
 def test_that_bars_of_the_cost_have_a_tab_where_the_panel_is_low(small, qtbot):
     cost = small.window.reveal("cost")
     qtbot.waitUntil(lambda: cost.has("lower"))
@@ -128,20 +126,20 @@ def test_that_plots_stay_high_enough_to_be_read(small, qtbot):
     assert numerics.cards.height() >= numerics.cards.heightForWidth(numerics.cards.width())
 
 
-@pytest.mark.parametrize("kind", ["new", "target"])
-def test_that_the_buttons_of_a_long_form_are_on_the_screen(opened, qtbot, tmp_path, kind):
-    parent = opened.window
-    dialog = (
-        NewProjectDialog("", parent)
-        if kind == "new"
-        else TargetDialog(FIRST_TARGET, tmp_path, parent)
-    )
-    dialog.show()
-    qtbot.waitExposed(dialog)
-    high = dialog.screen().availableSize().height()
-    assert dialog.height() <= high
-    assert dialog.buttons.geometry().bottom() <= high
-    dialog.reject()
+def test_that_the_buttons_of_a_long_form_are_on_the_screen(opened, qtbot, tmp_path):
+    for kind in ["new", "target"]:
+        parent = opened.window
+        dialog = (
+            NewProjectDialog("", parent)
+            if kind == "new"
+            else TargetDialog(FIRST_TARGET, tmp_path, parent)
+        )
+        dialog.show()
+        qtbot.waitExposed(dialog)
+        high = dialog.screen().availableSize().height()
+        assert dialog.height() <= high
+        assert dialog.buttons.geometry().bottom() <= high
+        dialog.reject()
 
 
 def test_that_names_in_the_tree_keep_their_room(small, qtbot):

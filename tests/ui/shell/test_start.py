@@ -69,6 +69,7 @@ start.ready.connect(ready)
     assert done.stdout == "['ExcludeUserInputEvents']\n"
 
 
+@pytest.mark.slow
 def test_that_a_program_that_cannot_be_imported_ends_with_the_reason(project_file):
     done = started(project_file, "sys.modules['workbench.protocol'] = None")
     assert done.returncode == 1

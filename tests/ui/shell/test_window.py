@@ -21,6 +21,8 @@ from workbench.project import edits, store
 from workbench.project.model import TargetChoice
 from workbench.protocol import decode_event
 
+SLOW = pytest.mark.slow
+
 
 def run_to(workbench, qtbot, stage):
     action = {"": "run_all", "evaluate": "run_evaluate", "lower": "run_lower"}[stage]
@@ -178,22 +180,20 @@ def test_that_a_refused_precision_says_why(opened, notices):
     assert opened.document.undo_stack.count() == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
+def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices):
+    cases = [
         ("broken.qwb", "{", "broken.qwb cannot be opened"),
         ("empty.qwb", "", "The project file is empty."),
         ("newer.qwb", '{"version": 99}', "newer program"),
         ("poem.pdf", "roses", "poem.pdf cannot be opened."),
-    ],
-)
-def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices, name, content, said):
-    project_file = opened.document.path
-    path = project_file.parent / name
-    path.write_text(content)
-    drop(opened.window, path)
-    assert notices.take(said).level == "error"
-    assert opened.document.path == project_file
+    ]
+    for name, content, said in cases:
+        project_file = opened.document.path
+        path = project_file.parent / name
+        path.write_text(content)
+        drop(opened.window, path)
+        assert notices.take(said).level == "error"
+        assert opened.document.path == project_file
 
 
 def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
@@ -219,7 +219,13 @@ def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, noti
     other.close()
 
 
-@pytest.mark.parametrize("path", SESSIONS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in {"finished", "failed"} else SLOW)
+        for path in SESSIONS
+    ],
+)
 def test_that_every_panel_survives_every_recorded_session(opened, qtbot, path, notices):
     for row in PANELS:
         assert opened.window.reveal(row.id) is not None
@@ -232,17 +238,17 @@ def test_that_every_panel_survives_every_recorded_session(opened, qtbot, path, n
         notices.posted.clear()
 
 
-@pytest.mark.parametrize("row", PANELS, ids=lambda r: r.id)
-def test_that_a_panel_opens_empty_and_has_names_for_everything(workbench, row, qtbot):
-    panel = row.load()(workbench.context)
-    qtbot.addWidget(panel)
-    panel.resize(400, 300)
-    panel.show()
-    panel.flush()
-    shown = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
-    nameless = [b for b in shown if not (b.text() or b.accessibleName())]
-    assert not nameless
-    panel.stop()
+def test_that_a_panel_opens_empty_and_has_names_for_everything(workbench, qtbot):
+    for row in PANELS:
+        panel = row.load()(workbench.context)
+        qtbot.addWidget(panel)
+        panel.resize(400, 300)
+        panel.show()
+        panel.flush()
+        shown = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
+        nameless = [b for b in shown if not (b.text() or b.accessibleName())]
+        assert not nameless
+        panel.stop()
 
 
 def test_that_the_theme_changes_at_once_and_is_remembered(opened):
@@ -280,6 +286,7 @@ def test_that_a_layout_comes_back(opened, qtbot):
     assert not opened.window.docks["inspector"].isVisible()
 
 
+@pytest.mark.slow
 def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
     for _ in range(3):
         opened.window.reset_layout()

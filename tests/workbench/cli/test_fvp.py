@@ -105,7 +105,9 @@ def heard_interrupts():
 
 
 @pytest.mark.usefixtures("heard_interrupts")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_path, number):
     monkeypatch.setenv("FVP_DOUBLE_CHILD", str(tmp_path / "child"))
     bench.fails("child")

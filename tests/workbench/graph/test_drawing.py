@@ -142,6 +142,7 @@ def quality():
     return crossings, width, length, rows_used
 
 
+@pytest.mark.slow
 def test_that_drawings_are_no_worse_than_those_recorded():
     crossings, width, length, rows_used = quality()
     assert crossings <= RECORDED["crossings"]

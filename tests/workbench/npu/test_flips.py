@@ -1,5 +1,7 @@
 """Bits that are flipped in compiled weights are noticed."""
 
+import pytest
+
 from tests.npu_flips import executed, flips, main, programs
 
 
@@ -11,6 +13,7 @@ def test_that_flipped_bits_that_change_weights_change_outputs_or_raise():
     assert outcomes["noticed"] >= 0.9 * changing
 
 
+@pytest.mark.slow
 def test_that_a_share_below_the_bar_ends_with_code_1(capsys):
     assert main(["--count", "12", "--inputs", "1", "--least", "1.1"]) == 1
     assert "12 flips" in capsys.readouterr().out

@@ -49,6 +49,7 @@ def test_that_a_single_operation_is_drawn_walked_and_exported(
     assert "relu" in (tmp_path / "one.svg").read_text()
 
 
+@pytest.mark.slow
 def test_that_a_hundred_thousand_operations_open_as_sections(qtbot: QtBot, show: Show) -> None:
     nodes = [call(f"n{k}") for k in range(100_000)]
     snapshot = graph(nodes, [(f"n{k}", f"n{k + 1}") for k in range(99_999)])

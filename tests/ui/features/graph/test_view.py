@@ -309,10 +309,13 @@ def test_that_the_view_is_written_as_image_and_as_vectors(
             (Node("a", "op", "call"), Node("b", "op", "call")),
             (Edge("a", "b"), Edge("b", "a"), Edge("a", "a")),
         ),
-        GraphSnapshot(
-            "float",
-            tuple(Node(f"n{k}", "aten.relu.default", "call") for k in range(2001)),
-            tuple(Edge("n0", f"n{k}") for k in range(1, 2001)),
+        pytest.param(
+            GraphSnapshot(
+                "float",
+                tuple(Node(f"n{k}", "aten.relu.default", "call") for k in range(2001)),
+                tuple(Edge("n0", f"n{k}") for k in range(1, 2001)),
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["empty", "one", "long names", "cycle", "two thousand users"],

@@ -17,6 +17,7 @@ from workbench.deploy.simulators.runner_build import SETUP, Build, Watching, arg
 from workbench.errors import Cancelled, WorkbenchError
 
 DATA = Path(__file__).parents[3] / "data" / "programs"
+ONE_QUICK = ["u55", *(pytest.param(f, marks=pytest.mark.slow) for f in ("u65", "u85"))]
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def build(tmp_path, monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("family", TARGETS)
+@pytest.mark.parametrize("family", ONE_QUICK)
 def test_that_a_built_runner_runs_its_program(bench, build, tmp_path, family):
     lines, shares = [], []
     runner = build(family, Watching(lines.append, shares.append))

@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from tests.workbench.deploy.simulators.conftest import TARGETS
 from workbench.deploy.simulators.counters import Reading, command_cycles, read_trace, traced
 from workbench.pte import npu_commands, program, vela_stream
 from workbench.results import NpuCommand, VelaOperation, VelaReport
+
+ONE_QUICK = ["u55", *(pytest.param(f, marks=pytest.mark.slow) for f in ("u65", "u85"))]
 
 
 def written(path, *readings, more=()):
@@ -39,7 +40,7 @@ def readings(*pairs):
     return [Reading(offset, cycle) for offset, cycle in pairs]
 
 
-@pytest.mark.parametrize("family", TARGETS)
+@pytest.mark.parametrize("family", ONE_QUICK)
 def test_that_a_traced_run_tells_when_each_command_was_read(bench, family):
     outcome = bench.run(family, 2, trace=True, runner=bench.runner(family, serves=True))
     assert outcome.report.succeeded, outcome.report.last_lines
