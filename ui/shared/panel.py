@@ -16,6 +16,7 @@ from ui.shared.appearance import Appearance
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
 from ui.shared.problem_list import ProblemListModel
+from ui.shared.tab_order import reading_order
 from ui.shared.theme import Theme
 from ui.state.assigner import Assigner
 from ui.state.document import Document
@@ -152,7 +153,7 @@ class Panel(QWidget):
         self._turn = QTimer(self, interval=turn_ms, singleShot=True)
         self._turn.timeout.connect(self.flush)
         self._notes = QTimer(self, interval=NOTES_MS, singleShot=True)
-        self._notes.timeout.connect(self.annotate)
+        self._notes.timeout.connect(self._on_notes)
         self._unsaid = False
         self.build()
         soon, turn = self._soon, self._turn
@@ -181,6 +182,11 @@ class Panel(QWidget):
     def stop(self) -> None:
         """Stop background work. Called before the panel is destroyed."""
 
+    def take_focus(self) -> None:
+        """Give the focus to the first control; without one, keep it until there is one."""
+        first = next((w for w in reading_order(self) if w.isVisible() and w.isEnabled()), self)
+        first.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
     def flush(self) -> None:
         """Run all pending renders now."""
         self._soon.stop()
@@ -204,6 +210,11 @@ class Panel(QWidget):
         if self._unsaid:
             self._unsaid = False
             self._notes.start()
+
+    def _on_notes(self) -> None:
+        self.annotate()
+        if self.hasFocus():
+            self.take_focus()
 
     def _mark(self, what: str, when: QTimer | None = None, *_values: object) -> None:
         self._due.add(what)

@@ -249,11 +249,8 @@ class MainWindow(QMainWindow):
     def go_to(self, panel_id: PanelId) -> None:
         """Bring a panel to the front, and give the focus to its first control."""
         panel = self.reveal(panel_id)
-        stops = reading_order(panel) if panel is not None else []
-        for widget in stops:
-            if widget.isVisible() and widget.isEnabled():
-                widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
-                return
+        if panel is not None:
+            panel.take_focus()
 
     def toggle_drawer(self, panel_id: PanelId) -> None:
         """Show a panel of the drawer, or close the drawer if it shows the panel."""

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from tests.fakes.projects import write_project
 from tests.fakes.results import result_of
 from ui.features.project.new_project import NewProjectDialog
+from ui.shared.tab_order import reading_order
 from ui.shell.panels import PANELS
 
 MOST_TABS = 150
@@ -118,3 +119,22 @@ def test_that_going_to_a_panel_gives_it_the_focus(opened, qtbot):
         panel = opened.window.docks[name].panel
         if opened.window.docks[name].isVisible():
             qtbot.waitUntil(lambda: panel.isAncestorOf(QApplication.focusWidget()))
+
+
+def test_that_a_panel_has_the_focus_visibly_as_soon_as_its_results_are_there(opened, qtbot):
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    window = opened.window
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    window.actions_by_id["go_memory"].trigger()
+    panel = window.docks["memory"].panel
+    qtbot.waitUntil(lambda: panel.has("lower"))
+    inside = panel.frames["lower"].content
+    qtbot.waitUntil(lambda: inside.isAncestorOf(QApplication.focusWidget()))
+    stops = [w for w in (*reading_order(panel), window.reveal("modules").tree) if w.isVisible()]
+    for widget in (w for w in stops if w.isEnabled()):
+        widget.setFocus(Qt.FocusReason.TabFocusReason)
+        focused = widget.grab().toImage()
+        window.pipeline.run.setFocus(Qt.FocusReason.TabFocusReason)
+        assert widget.grab().toImage() != focused
