@@ -66,6 +66,7 @@ def test_that_places_are_known_where_operators_were_taken_apart_before(engine):
     assert places[0] == places[1] != ()
 
 
+@pytest.mark.slow
 def test_that_a_loop_with_a_part_on_the_cpu_is_refused(engine):
     assert engine.run(network("counted_as_floats"), "lower", "evaluate") == "failed"
     assert engine.failure.code == "loop-on-cpu"

@@ -38,7 +38,10 @@ def small(*rules):
     ("made", "identity", "title"),
     [
         (small(), "integer_io", "Use integer inputs and outputs"),
-        (small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc"),
+        pytest.param(
+            small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU",
             marks=pytest.mark.slow,

@@ -42,6 +42,7 @@ def workflow():
     return yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
 
 
+@pytest.mark.slow
 def test_that_the_workflow_of_the_guide_runs_and_notices_a_worse_model(digits, tmp_path):
     workbench, path, outcome = digits
     folder = tmp_path / "repository"

@@ -338,6 +338,12 @@ class FigureView(QTableView):
 
     def _share_width(self) -> None:
         """Size the columns unless the user did."""
+        policy = Qt.ScrollBarPolicy
+        is_empty = not self._figures.rowCount()
+        # Without rows there is nothing to scroll to.
+        self.setHorizontalScrollBarPolicy(
+            policy.ScrollBarAlwaysOff if is_empty else policy.ScrollBarAsNeeded
+        )
         missing = sum(self._wanted) - self.viewport().width()
         widths = list(self._wanted)
         texts = [column for column in range(len(widths)) if self._has_texts(column)]

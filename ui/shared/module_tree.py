@@ -83,6 +83,8 @@ class ModuleTreeModel(QAbstractItemModel):
         self._reasons: Mapping[str, str] = {}
         self._marks: Mapping[str, str] = {}
         self._inside: dict[str, tuple[str, ...]] = {}
+        # What ``_shown_chips`` returned last; asking for every module is slow.
+        self._chips: dict[str, tuple[str, str]] = {}
 
     def set_modules(self, modules: Sequence[Module], chips: Chips | None = None) -> None:
         """Set the modules, and what ``set_configs`` takes, so that views need not hear of it."""
@@ -99,6 +101,7 @@ class ModuleTreeModel(QAbstractItemModel):
         if chips is not None:
             self._configs, self._reasons, self._marks = chips
             self._inside = self._chips_inside()
+        self._chips = self._shown_chips()
         self.endResetModel()
 
     def set_configs(
@@ -110,15 +113,23 @@ class ModuleTreeModel(QAbstractItemModel):
         """Set the configs, their reasons, and the differences that the quantizer reports."""
         if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
             return
-        before = self._shown_chips()
+        before = self._chips
         self._configs, self._reasons, self._marks = configs, reasons, marks
         self._inside = self._chips_inside()
-        after = self._shown_chips()
-        self._tell_changed({path for path in self._rows if before[path] != after[path]})
+        self._chips = self._shown_chips()
+        self._tell_changed({path for path in self._rows if before[path] != self._chips[path]})
 
     def chips(self) -> set[tuple[str, str]]:
         """Return the chips of all modules, each with the config that was asked for in vain."""
-        return set(self._shown_chips().values())
+        return set(self._chips.values())
+
+    def texts(self, column: Column) -> dict[str, int]:
+        """Return the texts of a column, each with the depth of its deepest module."""
+        depths: dict[str, int] = {}
+        for path, row in self._rows.items():
+            text = self._text(row.module, column)
+            depths[text] = max(depths.get(text, 0), path.count("."))
+        return depths
 
     def _shown_chips(self) -> dict[str, tuple[str, str]]:
         return {

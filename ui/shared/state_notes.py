@@ -33,8 +33,8 @@ def failure_text(title: str, info: ErrorInfo) -> str:
     return f"{title} failed: {info.message}\n{info.hint}".strip()
 
 
-def sentence(view: StageView, empty: str) -> str:
-    """Return the text for a stage without a result."""
+def sentence(view: StageView, empty: str, *, is_brief: bool = False) -> str:
+    """Return the text for a stage without a result; a brief one leaves out why it failed."""
     match view.state:
         case "running":
             verb = STAGES_BY_ID[view.id].verb
@@ -42,8 +42,8 @@ def sentence(view: StageView, empty: str) -> str:
             return f"{verb}\u2026{share} {view.message}".strip()
         case "queued":
             return f"{view.title} is queued."
-        case "failed" if view.infos:
-            return failure_text(view.title, view.infos[0])
+        case "failed" if view.infos or is_brief:
+            return f"{view.title} failed." if is_brief else failure_text(view.title, view.infos[0])
         case "blocked" | "unavailable":
             return f"{view.title} cannot run. {view.reason}".strip()
         case "cached":
@@ -65,10 +65,10 @@ def place_of(view: StageView) -> Place | None:
 
 
 class PlaceButton(QPushButton):
-    """Leads to the place that a message names; hidden without one.
+    """Leads to the place that a message names, or to the list of problems.
 
     Signals:
-        place_asked: the ``Place``.
+        place_asked: the ``Place``; None for the list of problems.
     """
 
     place_asked = Signal(object)
@@ -79,28 +79,32 @@ class PlaceButton(QPushButton):
         self.clicked.connect(lambda: self.place_asked.emit(self._place))
         self.hide()
 
-    def render_place(self, place: Place | None) -> None:
-        """Set the place."""
+    def render_place(self, place: Place | None, *, is_problem: bool = False) -> None:
+        """Set the place. Without one, only a message that leaves out a problem has a button."""
         self._place = place
-        self.setText(_LINKS.get(place.kind, "Show") if place is not None else "")
+        self.setText(_LINKS.get(place.kind, "Show") if place is not None else "Show problem")
         self.setToolTip(literal(str(place) if place is not None else ""))
-        self.setVisible(place is not None)
+        self.setVisible(place is not None or is_problem)
 
 
 class StageNote(QWidget):
     """The state of a stage without a result: a sentence, its progress and buttons.
 
+    A brief one leaves the reason of a failure to the panel in front and to the list of problems.
+
     Signals:
         run_asked: id of the stage that is to run.
-        place_asked: the ``Place`` that the failure names.
+        place_asked: the ``Place`` that the failure names; None for the list of problems.
     """
 
     run_asked = Signal(str)
     place_asked = Signal(object)
 
-    def __init__(self, empty: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, empty: str, parent: QWidget | None = None, *, is_brief: bool = False
+    ) -> None:  # fmt: skip
         super().__init__(parent)
-        self._empty = empty
+        self._empty, self._is_brief = empty, is_brief
         self._absent = ""
         self._stage: StageId | Literal[""] = ""
         self._session: Session | None = None
@@ -145,12 +149,14 @@ class StageNote(QWidget):
         """Show the state of a stage."""
         self._stage = view.id
         is_absent = bool(self._absent) and view.state == "cached"
-        self.label.setText(self._absent if is_absent else sentence(view, self._empty))
+        text = sentence(view, self._empty, is_brief=self._is_brief)
+        self.label.setText(self._absent if is_absent else text)
         mark(self.label, is_bad=view.state == "failed")
         text = "" if is_absent else button_text(view)
         self.button.setText(text)
         self.button.setVisible(bool(text))
-        self.link.render_place(place_of(view))
+        is_problem = self._is_brief and view.state == "failed"
+        self.link.render_place(place_of(view), is_problem=is_problem)
         self.progress.setVisible(view.state == "running")
         self.progress.setRange(0, 0 if view.fraction is None else 100)
         self.progress.setValue(round(100 * (view.fraction or 0.0)))
@@ -165,7 +171,7 @@ class StaleBanner(QWidget):
 
     Signals:
         run_asked: id of the stage that is to run.
-        place_asked: the ``Place`` that the failure of the stage names.
+        place_asked: the ``Place`` that the failure names; None for the list of problems.
     """
 
     run_asked = Signal(str)
@@ -196,11 +202,11 @@ class StaleBanner(QWidget):
     def render_stage(self, view: StageView) -> None:
         """Show the state of the stage that updates the figures."""
         self._stage = view.id
-        self.label.setText(f"{self._text} {sentence(view, '')}".strip())
+        self.label.setText(f"{self._text} {sentence(view, '', is_brief=True)}".strip())
         text = button_text(view)
         self.button.setText(text)
         self.button.setVisible(bool(text))
-        self.link.render_place(place_of(view))
+        self.link.render_place(place_of(view), is_problem=view.state == "failed")
 
 
 class StudyNote(QWidget):

@@ -178,12 +178,15 @@ class _CutButton(QPushButton):
     def __init__(self, least_px: int, parent: QWidget) -> None:
         super().__init__(parent)
         self._whole, self._least_px = "", least_px
+        # By default, a layout keeps a button from being narrower than its text.
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 
     def render_text(self, text: str) -> None:
         """Show a text."""
-        self._whole = text
-        self.setText(text)
-        self._cut()
+        if text != self._whole:
+            self._whole = text
+            self.updateGeometry()
+            self._cut()
 
     def sizeHint(self) -> QSize:
         advance, hint = self.fontMetrics().horizontalAdvance, super().sizeHint()
@@ -229,9 +232,10 @@ class _StatusButton(_CutButton):
 
     def render_status(self, status: str) -> None:
         """Show a state."""
-        self.setAccessibleDescription(status)
-        self.setToolTip(literal(f"{status}\nClick for all stages with their states."))
-        self.render_text(status)
+        if status != self._whole:
+            self.setAccessibleDescription(status)
+            self.setToolTip(literal(f"{status}\nClick for all stages with their states."))
+            self.render_text(status)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -364,7 +368,6 @@ class PipelineBar(QWidget):
         self.goal.setProperty("menu", True)
         self.goal.setAccessibleName("Target and board")
         self.goal.clicked.connect(self.show_target)
-        self.goal.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self._build_run()
         self.status = _StatusButton(self._theme, self)
         self._stages = QMenu(self.status)
@@ -410,10 +413,15 @@ class PipelineBar(QWidget):
             action.triggered.connect(partial(self._on_run_triggered, stage.id))
             self._run_actions[stage.id] = action
         self.run.setMenu(menu)
-        self.cancel = QPushButton("Cancel", self)
+        # ``resizeEvent`` gives it a text where there is room.
+        self.cancel = QPushButton(self)
         self.cancel.setAccessibleName("Cancel")
         self.cancel.setToolTip("Cancel all jobs (Ctrl+.)")
         self.cancel.setEnabled(False)
+        # The bar needs the same width with and without a job.
+        keeps = self.cancel.sizePolicy()
+        keeps.setRetainSizeWhenHidden(True)
+        self.cancel.setSizePolicy(keeps)
         self.cancel.hide()
         self.cancel.clicked.connect(self.cancel_asked)
 

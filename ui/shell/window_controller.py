@@ -153,7 +153,13 @@ class Navigation(QObject):
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._context, self._window = context, window
-        context.notices.place_asked.connect(self.go)
+        context.notices.place_asked.connect(self._on_place_asked)
+
+    def _on_place_asked(self, place: Place | None) -> None:
+        if place is None:
+            self._window.reveal("problems")
+        else:
+            self.go(place)
 
     def go(self, place: Place) -> None:
         """Show a place."""

@@ -152,6 +152,7 @@ def test_that_the_quality_of_tensors_inside_of_branches_is_told(engine):
     assert inside.origin == "cond/true/relu"
 
 
+@pytest.mark.slow
 def test_that_a_loop_executorch_cannot_lower_is_refused_in_a_sentence(engine):
     made = project("looping", target="ethos-u85-256", **CALIBRATED)
     assert engine.run(made, "lower", "evaluate") == "failed"

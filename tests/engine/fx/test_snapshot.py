@@ -141,6 +141,7 @@ def test_that_a_loop_shows_its_condition_and_body() -> None:
     assert {("while_loop", "cond"), ("while_loop", "body")} <= {n.group for n in graph.nodes}
 
 
+@pytest.mark.slow
 def test_that_a_transformer_has_its_layers_as_groups(tmp_path: Path) -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     net = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).train()

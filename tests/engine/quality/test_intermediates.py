@@ -24,6 +24,7 @@ def test_that_every_tensor_inside_is_compared_and_the_first_divergence_named(eng
     assert found.first_divergence == (unequal[0] if unequal else "")
 
 
+@pytest.mark.slow
 def test_that_tensors_inside_name_the_operation_that_makes_them(engine):
     made = project("normed", target="ethos-u85-256", **CALIBRATED)
     assert engine.run(made, "verify") == "done", engine.events

@@ -55,6 +55,7 @@ def test_that_products_of_sixteen_bit_are_foreseen_on_the_cpu_of_u55_and_not_of_
     assert not any("mm" in node.op for node in found["Ethos-U85"].cpu)
 
 
+@pytest.mark.slow
 def test_that_rules_that_keep_off_are_foreseen(engine):
     made = edits.assign(project("small"), "module_name", "fc", "cpu")
     found = foreseen(engine, made)["Ethos-U55"]
@@ -62,6 +63,7 @@ def test_that_rules_that_keep_off_are_foreseen(engine):
     assert node.module == "fc"
 
 
+@pytest.mark.slow
 def test_that_a_device_without_branches_says_so_and_the_others_go_on(engine):
     found = foreseen(engine, project("branching", target="ethos-u55-128", **CALIBRATED))
     assert "only on Ethos-U85" in found["Ethos-U55"].problem

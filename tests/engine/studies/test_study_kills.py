@@ -23,6 +23,7 @@ def kept(engine, made):
     return study_folder(engine.cache, study_key("search", made, engine.folder, engine.cache, {}))
 
 
+@pytest.mark.slow
 def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
     made = project("small", **CALIBRATED)
     first = run(engine, made, trials=1)

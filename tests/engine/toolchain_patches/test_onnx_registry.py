@@ -27,6 +27,7 @@ def test_that_files_have_the_same_bytes_for_each_opset():
             assert exported(MODEL, opset) == stock
 
 
+@pytest.mark.slow
 def test_that_a_function_that_one_export_registers_stays_there():
     target = torch.ops.aten.relu.default
     with remembered_registry():

@@ -40,7 +40,8 @@ def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:
     return found
 
 
-@pytest.mark.parametrize("case", ["two delegates", pytest.param("LSTM", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["two delegates", "LSTM"])
 def test_that_every_retrace_gives_the_same_names_arguments_and_metadata(case: str) -> None:
     every = {row.id for row in LOWERING}
     stock, quick = retraces(case, every - NEW), retraces(case, every)

@@ -147,3 +147,15 @@ def test_that_a_column_stays_as_wide_as_the_user_made_it(paths):
     paths.horizontalHeader().resizeSection(0, 222)
     paths.resize(300, 200)
     assert paths.columnWidth(0) == 222
+
+
+def test_that_a_table_without_rows_has_nothing_to_scroll_to(model, qtbot):
+    view = FigureView("Figures", model)
+    qtbot.addWidget(view)
+    view.resize(60, 200)
+    view.show()
+    assert view.horizontalScrollBar().isVisible()
+    model.set_rows([])
+    assert not view.horizontalScrollBar().isVisible()
+    model.set_rows(ROWS)
+    assert view.horizontalScrollBar().isVisible()

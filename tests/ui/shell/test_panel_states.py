@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QTextBrowser
 
 from tests.fakes.engine import Play
@@ -35,6 +36,8 @@ FEW_QUICK = [
     pytest.param(stage, marks=() if stage in {"calibrate", "lower"} else pytest.mark.slow)
     for stage in sorted(set(STAGES.values()))
 ]
+# They stand beside the panel that says why a stage failed.
+BESIDE = {"modules", "inspector", "rules"}
 # They list what happens, which is never outdated.
 LISTS = {"jobs", "log", "problems"}
 
@@ -109,7 +112,29 @@ def test_that_panels_tell_why_a_stage_failed_and_lead_to_the_setting(
         qtbot.waitUntil(lambda panel=panel: "failed" in seen(panel))
         text = seen(panel)
         assert "Show" in text or name == "rules", name
-        assert INFO.message in text or name == "rules", name
+        assert (INFO.message in text) == (name not in BESIDE), name
+
+
+def test_that_panels_beside_lead_to_a_problem_without_a_place(opened, qtbot, engines, notices):
+    engines.plays = [Play(fail="export", infos=[ErrorInfo(message="No room.", code="no-room")])]
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("export").state == "failed")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    notices.take("No room.")
+    window = opened.window
+    for name in ("modules", "inspector"):
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: "Export failed." in seen(panel))
+        window.docks["problems"].hide()
+        if name == "inspector":
+            panel.page.anchorClicked.emit(QUrl("place:"))
+        else:
+            links = panel.findChildren(QAbstractButton)
+            next(b for b in links if b.text() == "Show problem").click()
+        assert not window.docks["problems"].isHidden()
+    graph = shown(opened, "graph")
+    assert "No room." in seen(graph)
+    assert "Show problem" not in seen(graph)
 
 
 def test_that_panels_tell_that_their_results_are_outdated(opened, qtbot):

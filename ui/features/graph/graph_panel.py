@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from workbench.graph.layout import Flow
     from workbench.graph.numbers_file import NumbersFile
     from workbench.graph.snapshot import GraphSnapshot
+    from workbench.ids import StageId
     from workbench.project.model import Bookmark
 
 
@@ -195,7 +196,7 @@ class GraphPanel(Panel):
         for part in (empty, self.banner):
             part.run_asked.connect(self.context.run_to)
             part.place_asked.connect(self.context.notices.place_asked)
-        self.context.session.stage_changed.connect(lambda _stage: self._show_state())
+        self.context.session.stage_changed.connect(self._on_stage_changed)
         body = QWidget(self)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, body)
         self._splitter.setChildrenCollapsible(False)
@@ -306,6 +307,10 @@ class GraphPanel(Panel):
         if not self.snapshots.is_due(level.id):
             self._show_snapshot(self.snapshots.snapshot(level.id))
         self._show_state()
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        if stage == LEVELS_BY_ID[self.level].stage:
+            self._show_state()
 
     def _show_state(self) -> None:
         """Show whether the graph is that of the present configuration."""

@@ -72,6 +72,8 @@ class GraphSurface(QObject):
         self.hovered: str | None = None
         self.is_waiting = False
         self.strip = QRectF()
+        # The size of the upper right corner that buttons of the widget cover [px].
+        self.corner = QSizeF()
         self._widget = widget
         self._painter = GraphPainter(theme)
         self._backing = Backing(self._painter)
@@ -218,9 +220,19 @@ class GraphSurface(QObject):
         return self.camera.to_scene(QRectF(QPointF(), self.size()).center())
 
     def fitting(self, rect: QRectF, smallest: float = SMALLEST, flow: Flow = "down") -> Camera:
-        """Return the camera that shows all of a rectangle, as ``fit`` does, beside the minimap."""
+        """Return the camera that shows all of a rectangle, as ``fit`` does, beside the minimap.
+
+        Where buttons would cover an item, the rectangle is below them.
+        """
         camera = fit(rect, self._whole(), smallest, flow)
-        return fit(rect, self._room(self._strip_at(camera.scale)), smallest, flow)
+        room = self._room(self._strip_at(camera.scale))
+        camera = fit(rect, room, smallest, flow)
+        corner = QRectF(QPointF(room.width() - self.corner.width(), 0.0), self.corner)
+        ends = (camera.to_scene(corner.topLeft()), camera.to_scene(corner.bottomRight()))
+        if self.scene is None or not self.scene.items_in(QRectF(*ends)):
+            return camera
+        below = QSizeF(room.width(), room.height() - corner.height())
+        return fit(rect, below, smallest, flow).panned(0.0, corner.height())
 
     def centring(self, rect: QRectF, scale: float) -> Camera:
         """Return the camera of a scale that is centred on a rectangle, beside the minimap."""

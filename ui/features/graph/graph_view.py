@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, QSizeF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QHelpEvent,
@@ -136,6 +136,8 @@ def _add_equal_blocks(menu: QMenu, view: GraphView, hierarchy: Hierarchy, item: 
 DRAG_FROM = 4
 LEAST_BRUSH = 0.02
 ZOOM_STEP = 1.0015
+# The space around the zoom buttons in their corner.
+_BUTTONS_PX = 8
 ARROWS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right)
 
 
@@ -227,6 +229,8 @@ class GraphView(QWidget):
         self.zoom_buttons.reset_asked.connect(
             lambda: self._zoom_middle(1.0 / self.surface.camera.scale)
         )
+        around = QSizeF(2 * _BUTTONS_PX, 2 * _BUTTONS_PX)
+        self.surface.corner = self.zoom_buttons.size().toSizeF() + around
         self.surface.scale_changed.connect(self.zoom_buttons.render_scale)
         self.surface.room_changed.connect(self._place_buttons)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
@@ -252,7 +256,7 @@ class GraphView(QWidget):
 
     def _place_buttons(self) -> None:
         right = int(self.surface.size().width())
-        self.zoom_buttons.move(right - self.zoom_buttons.width() - 8, 8)
+        self.zoom_buttons.move(right - self.zoom_buttons.width() - _BUTTONS_PX, _BUTTONS_PX)
 
     def _hit(self, position: QPointF) -> tuple[str, Part] | None:
         if self.surface.scene is None or self._is_over_map(position):

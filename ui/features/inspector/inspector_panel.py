@@ -133,10 +133,12 @@ class InspectorPanel(Panel):
         self._failed_at = place_of(view)
         if not self.context.session.planned or (view.state == "cached" and is_known):
             return ""
-        text = sentence(view, "" if is_known else "Run Export to see modules and operations.")
+        empty = "" if is_known else "Run Export to see modules and operations."
+        text = sentence(view, empty, is_brief=True)
         if is_known:
             text = f"Modules and operations: outdated. {text}"
-        link = '<a href="place:">Show</a>' if self._failed_at is not None else ""
+        words = "Show" if self._failed_at is not None else "Show problem"
+        link = f'<a href="place:">{words}</a>' if view.state == "failed" else ""
         if view.state in {"stale", "failed"}:
             link += f' <a href="run:export">{escape(button_text(view))}</a>'
         style = "bad" if view.state == "failed" else "warn" if is_known else "k"

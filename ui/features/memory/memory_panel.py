@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ui.state.selection import Selected
 from workbench.analysis.memory import fullest_step
 from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.results import LiveRange, LowerResult, PackageResult
+from workbench.results import LiveRange, LowerResult, PackageResult, VelaReport
 from workbench.studies.sweep import SweepResult, asked, positions
 from workbench.targets import target_of
 
@@ -231,7 +231,7 @@ class MemoryPanel(ResultPanel):
             for memory in dict.fromkeys(t.memory for t in report.tensors):
                 title = MEMORIES.get(memory, memory)
                 name = f"Delegate {report.delegate}, {title}" if several else title
-                self._places[name] = tuple(t for t in report.tensors if t.memory == memory)
+                self._places[name] = tuple(t for t in _named(report) if t.memory == memory)
         chosen = self.memory.currentText()
         self.memory.clear()
         self.memory.addItems(list(self._places))
@@ -255,6 +255,13 @@ class MemoryPanel(ResultPanel):
         self.context.selection.choose_modules(sorted(modules), self.panel_id)
         self.plot.choose(places)
         self.table.choose_rows([self.model.shown_at(p) for p in places], reveal=True)
+
+
+def _named(report: VelaReport) -> Iterator[LiveRange]:
+    """Yield the tensors, those that operations of the model compute under its names."""
+    names = {operation.name: operation.root for operation in report.operations if operation.root}
+    for tensor in report.tensors:
+        yield tensor.model_copy(update={"name": names.get(tensor.name, tensor.name)})
 
 
 def _most(lowered: LowerResult) -> int | None:

@@ -110,7 +110,7 @@ class ModulesPanel(Panel):
         self.filter.textEdited.connect(self._on_filter_edited)
         self._precisions = PrecisionMenu(self.context, self)
         self._build_tree()
-        self._empty = StageNote(EMPTY_TEXT, self)
+        self._empty = StageNote(EMPTY_TEXT, self, is_brief=True)
         self._empty.follow(self.context.session, "export")
         self._banner = StaleBanner("Modules: outdated.", self)
         for part in (self._empty, self._banner):
@@ -240,15 +240,15 @@ class ModulesPanel(Panel):
 
     def _measure_modules(self) -> None:
         """Measure the columns that do not depend on configs."""
-        metrics = self.tree.fontMetrics()
+        advance = self.tree.fontMetrics().horizontalAdvance
         self._widths = dict.fromkeys(Column, 0.0)
-        for module in self.context.model_index.modules:
-            first = self.model.index_of(module.path)
-            for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
-                text = str(first.siblingAtColumn(column).data() or "")
-                step = _INDENT_PX * (module.path.count(".") + 2) if column == Column.MODULE else 0
-                width = float(metrics.horizontalAdvance(text)) + step
-                self._widths[column] = max(self._widths[column], width)
+        for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
+            step = _INDENT_PX if column == Column.MODULE else 0
+            # Each text is measured once; modules of a block share names and types.
+            wide = (
+                advance(t) + step * (depth + 2) for t, depth in self.model.texts(column).items()
+            )
+            self._widths[column] = float(max(wide, default=0))
 
     def _fit_columns(self) -> None:
         """Fit the columns, with the present chips."""

@@ -472,6 +472,24 @@ def test_that_the_minimap_has_a_place_beside_the_drawing(
         assert drawing.contains(corner), item
 
 
+@pytest.mark.parametrize("width", [150, 220, 900])
+def test_that_the_zoom_buttons_cover_no_item_of_a_fitted_graph(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot, width: int
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    view.resize(width, 500)
+    view.places.fit()
+    scene, camera = view.surface.scene, view.surface.camera
+    assert scene is not None
+    buttons = view.zoom_buttons.geometry().toRectF()
+    for item in scene.items_in(scene.bounds):
+        rect = scene.rect(item)
+        shown = QRectF(camera.to_window(rect.topLeft()), camera.to_window(rect.bottomRight()))
+        assert not shown.intersects(buttons), item
+        assert view.rect().toRectF().contains(shown), item
+
+
 def test_that_the_minimap_of_a_drawing_to_the_right_is_below_it(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
