@@ -236,3 +236,19 @@ def padded_product():
 def batch_in_groups():
     """A convolution in groups over a batch; each group reads a part of the channels."""
     return _made(lambda x, conv: conv(x), (2, 6, 6, 6), nn.Conv2d(6, 6, 3, padding=1, groups=3))
+
+
+def dilated_parts():
+    """A dilated convolution of a part of the channels, as ECAPA-TDNN has it, and one in groups."""
+
+    def run(x, whole, part, groups):
+        x = whole(x)
+        return groups(torch.cat([x[:, :4], torch.relu(part(x[:, 4:]))], 1))
+
+    dilated = {"padding": 3, "dilation": 3}
+    layers = (
+        nn.Conv1d(8, 8, 1),
+        nn.Conv1d(4, 4, 3, **dilated),
+        nn.Conv1d(8, 8, 3, **dilated, groups=2),
+    )
+    return _made(run, (1, 8, 20), *layers)

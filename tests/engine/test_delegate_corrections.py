@@ -84,6 +84,8 @@ QUICK = [
 SLOW = [
     ("largest_of_part", "a8w8", U55, SLICES),
     ("largest_of_part", "a16w8", U85, SLICES),
+    ("dilated_parts", "a8w8", U55, SLICES),
+    ("dilated_parts", "a16w8", U85, SLICES),
     ("batch_in_groups", "a8w8", U85, SLICES),
     ("batch_in_groups", "a16w8", U55, SLICES),
     ("least_of_part", "a8w8", U85, SLICES),

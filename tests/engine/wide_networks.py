@@ -209,3 +209,20 @@ def lengths():
 
 def lengths_twice():
     return _made(lambda: Normalized(2), (1, 4, 8))
+
+
+class LaidOut(nn.Module):
+    """Parts of one tensor, and a function whose result is laid out anew, as in detection heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 12, 3, padding=1)
+
+    def forward(self, x):
+        first, second, third = self.layer(x).reshape(1, 3, 4, 64).unbind(1)
+        sizes = torch.exp(first).reshape(1, 4, 8, 8).permute(0, 2, 3, 1).flatten(1, 2)
+        return torch.cat([sizes, (second * third).transpose(1, 2)], 1)
+
+
+def laid_out():
+    return _made(LaidOut, (1, 3, 8, 8))

@@ -18,7 +18,7 @@ PROJECTS = NETWORKS.parent.parent / "networks"
 OTHERS = {
     "small_module_only", "untraceable", "raising", "not_a_model", "samples", "bad_shape",
     "bad_later", "writing_nowhere", "module6", "channels_last", "strided_contiguous", "least",
-    "of_the_batch", "sixteen_channels", "projected", "unseeded_samples",
+    "of_the_batch", "sixteen_channels", "projected", "unseeded_samples", "laid_out",
 }  # fmt: skip
 
 

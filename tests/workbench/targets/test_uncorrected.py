@@ -51,6 +51,17 @@ def test_that_strides_above_three_are_told_on_the_u85(stride, told_of):
     assert one("add", stride=stride, device=U85) == []
 
 
+@pytest.mark.parametrize("device", [U55, U85])
+def test_that_a_dilation_above_two_is_told_where_a_slice_is_read(device):
+    assert one("conv2d", dilation="[3, 3]", device=device) == []
+    assert one("conv2d", dilation="[3, 3]", stride="[2, 2]", device=device) == ["slices_computed"]
+    assert one("conv2d", dilation="[3]", groups="2", device=device) == ["slices_computed"]
+    for dilation, told_of in (("[1, 3]", True), ("[2, 2]", False)):
+        parts = [node("slice"), node("conv2d", dilation=dilation)]
+        found = told(parts, [("x", "slice"), ("slice", "conv2d")], device)
+        assert found == [("slices_computed", "conv2d")] * told_of
+
+
 @pytest.mark.parametrize(
     ("padding", "lost"), [("[1, 0]", True), ("[0, 2]", True), ("[0, 0]", False), ("", False)]
 )

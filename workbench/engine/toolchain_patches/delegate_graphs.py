@@ -174,9 +174,9 @@ def slices_computed() -> Iterator[list[str]]:
     """Copy a slice before readers that lose its offset, while the block runs.
 
     Vela lets the reader read the sliced tensor in place. Transposed and depthwise convolutions,
-    reductions, matrix products and all convolutions of a batch, such as the parts of one in groups,
-    then read with the wrong offset or shape. For U55 and U65 its
-    process ends where a slice of five dimensions is read by an operator on each element.
+    reductions, matrix products, convolutions with a dilation above two and all convolutions of a
+    batch, such as the parts of one in groups, then read with the wrong offset or shape. For U55 and
+    U65 its process ends where a slice of five dimensions is read by an operator on each element.
 
     Yields:
         The names of the slices.
@@ -469,11 +469,16 @@ def _reads_wrongly(reader: fx.Node) -> bool:
         return True
     if reader.target in _CONVOLUTIONS and reader.meta["val"].shape[0] > 1:
         return True
+    if reader.target in _WINDOWED and max(reader.args[5]) > _MOST_DILATION:
+        return True
     return reader.target in _READING_SLICES or max(_strides(reader)) > _MOST_STRIDE
 
 
 # Vela splits windows with a larger stride for U85; U55 and U65 leave them to the CPU.
 _MOST_STRIDE = 3
+# Vela writes a larger dilation as a larger kernel with zeros.
+_MOST_DILATION = 2
+_WINDOWED = (_OPS.CONV2D.default, _OPS.DEPTHWISE_CONV2D.default)
 
 
 def _strides(node: fx.Node) -> tuple[int, ...]:

@@ -117,11 +117,11 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         title="Copy slices before operators that lose their offset",
         fault="Vela lets an operator read a sliced tensor in place. Maxima, minima, sums, means, "
         "matrix products, transposed convolutions, depthwise convolutions with several outputs "
-        "a channel, all convolutions of a batch, and on U85 convolutions and pools with a "
-        "stride above three then read with the wrong offset or shape: other elements, or "
-        "beyond the memory. ExecuTorch writes a slice too where rows are left over behind the "
-        "last window. For U55 and U65 Vela's process ends where an operator on each element "
-        "reads a slice of five dimensions.",
+        "a channel, convolutions with a dilation above two, all convolutions of a batch, and on "
+        "U85 convolutions and pools with a stride above three then read with the wrong offset or "
+        "shape: other elements, or beyond the memory. ExecuTorch writes a slice too where rows are "
+        "left over behind the last window, and for each of several groups. For U55 and U65 Vela's "
+        "process ends where an operator on each element reads a slice of five dimensions.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then "

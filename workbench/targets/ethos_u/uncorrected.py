@@ -204,9 +204,7 @@ def _convolves_part_of_batch(reading: _Reading, node: Node) -> bool:
     sizes = [source.outputs[0].shape for source in reading.inputs(node)[:1] if source.outputs]
     if reading.name(node) not in _CONVOLUTIONS or not sizes or sizes[0][:1] in {(), (1,)}:
         return False
-    groups = int(node.attrs.get("groups", "1"))
-    is_in_groups = groups > 1 and len(sizes[0]) > 1 and sizes[0][1] != groups
-    return is_in_groups or reading.comes_from(node, _SLICING)
+    return _is_in_groups(reading, node) or reading.comes_from(node, _SLICING)
 
 
 def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
@@ -222,18 +220,42 @@ def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
     return any(sum(size != 1 for size in shape) > _IMAGE_RANK for shape in sliced)
 
 
-def _strides(node: Node) -> list[int]:
-    text = node.attrs.get("stride", "").strip("[]")
+def _dilates_part(reading: _Reading, node: Node) -> bool:
+    """Return whether a convolution with a dilation above two reads a slice.
+
+    ExecuTorch slices the channels of one in groups, and cuts off rows behind the last window.
+    """
+    if reading.name(node) not in _CONVOLUTIONS or max(_sizes(node, "dilation")) <= 2:
+        return False
+    return (
+        _is_in_groups(reading, node)
+        or max(_sizes(node, "stride")) > 1
+        or reading.comes_from(node, _SLICING)
+    )
+
+
+def _is_in_groups(reading: _Reading, node: Node) -> bool:
+    """Return whether each group of a convolution reads several channels."""
+    groups = int(node.attrs.get("groups", "1"))
+    sizes = [source.outputs[0].shape for source in reading.inputs(node)[:1] if source.outputs]
+    return groups > 1 and bool(sizes) and len(sizes[0]) > 1 and sizes[0][1] != groups
+
+
+def _sizes(node: Node, name: str) -> list[int]:
+    """Return the strides or dilations of a convolution or pool, by default 1."""
+    text = node.attrs.get(name, "").strip("[]")
     return [int(word) for word in text.split(",")] if text.replace(",", "").split() else [1]
 
 
 def _pads_with_large_stride(reading: _Reading, node: Node) -> bool:
     is_padded = any(digit in node.attrs.get("padding", "") for digit in "123456789")
-    return reading.name(node).startswith("max_pool") and max(_strides(node)) > 3 and is_padded
+    return (
+        reading.name(node).startswith("max_pool") and max(_sizes(node, "stride")) > 3 and is_padded
+    )
 
 
 def _has_large_stride(reading: _Reading, node: Node) -> bool:
-    return reading.name(node) in (*_CONVOLUTIONS, *_POOLS) and max(_strides(node)) > 3
+    return reading.name(node) in (*_CONVOLUTIONS, *_POOLS) and max(_sizes(node, "stride")) > 3
 
 
 def _joins(reading: _Reading, node: Node) -> bool:
@@ -356,6 +378,8 @@ FORECASTS: tuple[Forecast, ...] = (
              _reads_deep_slice),
     Forecast(SLICES, "{} reads a part of each image of a batch with a wrong offset.", _ALL,
              _convolves_part_of_batch),
+    Forecast(SLICES, "{} has a dilation above two, and reads a slice with a wrong offset.", _ALL,
+             _dilates_part),
     Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
              "left over behind the last window.", _LARGE, _has_large_stride),
     Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,

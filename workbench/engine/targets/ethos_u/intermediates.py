@@ -8,6 +8,7 @@ bit-exact. Source of the layout: TOSA 1.0's schema, table ``TosaBasicBlock``.
 from __future__ import annotations
 
 import itertools
+import operator
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from workbench.engine.fx import programs
 from workbench.engine.quality.measures import Accumulator
 from workbench.engine.quality.tensors import Watched, visible
 from workbench.engine.targets.ethos_u.grids import Grid, grid_of
+from workbench.graph.labels import operator_name
 from workbench.results import IntegerQuality
 
 if TYPE_CHECKING:
@@ -86,11 +88,15 @@ def pairs(
 
     An operator that was fused into the previous one has that one's integers. The device graph names
     operators of the exported program; for decomposed operators, the last part counts. A tensor
-    whose last part is not certain is left out.
+    whose last part is not certain is left out: one of several results of an operator, and a change
+    of layout that the compiler moved before the operator whose values it lays out.
     """
     nodes = {node.name: node for node in converted.graph.nodes}
     final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
     last = _last_parts(device, final)
+    order = {operation.id: place for place, operation in enumerate(device.nodes)}
+    moved = [name for name in last if _is_moved_ahead(name, device, order, last, final)]
+    last = {name: part for name, part in last.items() if name not in moved}
     pairs_found = []
     for node in prepared.graph.nodes:
         if node.name not in nodes or node.op != "call_function":
@@ -130,6 +136,48 @@ def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> di
 
 
 _TABLE = "tosa.TABLE"
+_TOSA_LAYOUTS = ("tosa.RESHAPE", "tosa.TRANSPOSE")
+_LAYOUTS = (
+    "view", "reshape", "flatten", "unflatten", "permute", "transpose", "t", "squeeze", "unsqueeze",
+)  # fmt: skip
+
+
+def _is_moved_ahead(
+    name: str,
+    device: GraphSnapshot,
+    order: Mapping[str, int],
+    last: Mapping[str, Node],
+    final: Mapping[str, torch.fx.Node],
+) -> bool:
+    """Return whether a change of layout comes before the operator whose values it lays out.
+
+    Where that operator is a function whose table has lost its origin, the change must read a table.
+    """
+    node = final.get(name)
+    if node is None or not _lays_out(node) or _is_decomposed(node):
+        return False
+    source = node.all_input_nodes[0]
+    while source.all_input_nodes and (not _computes(source) or _lays_out(source)):
+        source = source.all_input_nodes[0]
+    if not _computes(source):
+        return False
+    known = _integers(source, last, final)
+    if known is not None:
+        return order[last[name].id] < order[known.id]
+    read = _read(last[name], device)
+    while read is not None and read.op in _TOSA_LAYOUTS:
+        read = _read(read, device)
+    is_function = len(source.all_input_nodes) == 1 and source.target is not operator.getitem
+    return is_function and read is not None and read.op != _TABLE
+
+
+def _lays_out(node: torch.fx.Node) -> bool:
+    return _computes(node) and operator_name(programs.op_of(node)) in _LAYOUTS
+
+
+def _read(operation: Node, device: GraphSnapshot) -> Node | None:
+    """Return the operator whose integers an operator reads first; None for a delegate's input."""
+    return next((node for node in device.producers(operation.id) if node.kind == "call"), None)
 
 
 def _is_decomposed(node: torch.fx.Node) -> bool:
@@ -143,7 +191,7 @@ def _integers(
 ) -> Node | None:
     """Return the TOSA operator with a node's integers: its own, or the one it is fused into."""
     at: torch.fx.Node | None = node
-    while at is not None and _computes(at):
+    while at is not None and _computes(at) and not _is_one_of_several(at):
         origin = _origin(at)
         if origin in last:
             return last[origin] if final[origin] is at else None
@@ -153,6 +201,10 @@ def _integers(
 
 def _computes(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and "quantize" not in str(node.target)
+
+
+def _is_one_of_several(node: torch.fx.Node) -> bool:
+    return node.target is operator.getitem and len(node.all_input_nodes[0].users) > 1
 
 
 def _origin(node: torch.fx.Node) -> str:
