@@ -1,6 +1,7 @@
-"""The order of the Tab key: that of the layouts, which is the order in which a form is read.
+"""The order of the Tab key, and a line around the table, tree or chart that has the focus.
 
-Qt's own order is that in which widgets are made, and panels are made when they are first shown.
+The order is that of the layouts, in which a form is read. Qt's own order is that in which widgets
+are made, and panels are made when they are first shown.
 """
 
 from __future__ import annotations
@@ -9,23 +10,28 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPalette, QRegion
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractScrollArea,
     QAbstractSlider,
     QAbstractSpinBox,
+    QApplication,
     QComboBox,
     QFormLayout,
     QGridLayout,
     QLayout,
     QLineEdit,
+    QPlainTextEdit,
     QScrollArea,
     QSplitter,
     QStackedWidget,
     QTabWidget,
+    QTextEdit,
     QWidget,
 )
+from shiboken6 import isValid
 
 _CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit)
 
@@ -93,3 +99,55 @@ def _placed(layout: QLayout) -> Iterator[QWidget]:
             yield from _placed(inner)
         elif (widget := item.widget()) is not None:
             yield widget
+
+
+class FocusOutline(QObject):
+    """Draws a line around the table, tree, list, chart or scroll area that has the focus.
+
+    A border of the stylesheet would take room in each of them.
+    """
+
+    def __init__(self, application: QApplication, parent: QObject) -> None:
+        super().__init__(parent)
+        self._line: _Line | None = None
+        application.focusChanged.connect(self._on_focus_changed)
+
+    def _on_focus_changed(self, _before: QWidget | None, now: QWidget | None) -> None:
+        # Without its widget a line is gone too.
+        if self._line is not None and isValid(self._line):
+            self._line.hide()
+            self._line.deleteLater()
+        # Texts show the focus by their cursor and border.
+        is_view = isinstance(now, QAbstractScrollArea)
+        is_text = isinstance(now, QTextEdit | QPlainTextEdit)
+        self._line = _Line(now) if now is not None and is_view and not is_text else None
+
+
+class _Line(QWidget):
+    """A line along the inner edge of its parent."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._view = parent
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        parent.installEventFilter(self)
+        self._surround()
+        self.show()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._view and event.type() == QEvent.Type.Resize:
+            self._surround()
+        return False
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        del event
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), self.palette().color(QPalette.ColorRole.Highlight))
+        painter.end()
+
+    def _surround(self) -> None:
+        whole = self._view.rect()
+        self.setGeometry(whole)
+        # Only the line covers its parent, which scrolls without painting all of it.
+        self.setMask(QRegion(whole) - QRegion(whole.adjusted(1, 1, -1, -1)))
+        self.raise_()
