@@ -107,10 +107,12 @@ class FocusOutline(QObject):
     A border of the stylesheet would take room in each of them.
     """
 
-    def __init__(self, application: QApplication, parent: QObject) -> None:
+    def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._line: _Line | None = None
-        application.focusChanged.connect(self._on_focus_changed)
+        application = QApplication.instance()
+        if isinstance(application, QApplication):
+            application.focusChanged.connect(self._on_focus_changed)
 
     def _on_focus_changed(self, _before: QWidget | None, now: QWidget | None) -> None:
         # Without its widget a line is gone too.

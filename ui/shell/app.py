@@ -20,7 +20,6 @@ from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
 from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps
 from ui.shared.problem_list import ProblemListModel
-from ui.shared.tab_order import FocusOutline
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
 from ui.shell.help_controller import HelpController
@@ -113,7 +112,6 @@ class Workbench(QObject):
         self.frame = WindowController(self.context, self.trust, self.window, self.files.open_path)
         self.help = HelpController(self.context, self.window)
         self.notices.help_asked.connect(self.help.show_place)
-        self._outline = FocusOutline(application, self)
         self._warm = QTimer(self, interval=_WARM_UP_MS, singleShot=True)
         self._warm.timeout.connect(self._on_idle)
         self._wire_state()

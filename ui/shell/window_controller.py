@@ -12,6 +12,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QInputDialog
 
 from ui.shared.panel import PanelContext, PanelId
+from ui.shared.tab_order import FocusOutline
 from ui.shell.actions import Entry
 from ui.shell.main_window import NAME, MainWindow
 from ui.state.settings import LAST
@@ -42,6 +43,7 @@ class WindowController(QObject):
         window.recents.aboutToShow.connect(self.show_recents)
         window.layouts.aboutToShow.connect(self.show_layouts)
         context.runner.job_changed.connect(lambda _job: self.show_jobs())
+        self._outline = FocusOutline(self)
         self._errors = 0
         self.show_problem_count()
         self.show_jobs()
