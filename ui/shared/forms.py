@@ -182,12 +182,17 @@ class WrappedLabel(Label):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        # Deferred: a running layout would miss the change.
-        QTimer.singleShot(0, self, self._take_room)
+        QTimer.singleShot(0, self, self._settle)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._take_room()
+        QTimer.singleShot(0, self, self._settle)
+
+    def _settle(self) -> None:
+        """Take the room again, and have it laid out: a running layout missed the change."""
+        self._take_room()
+        self.updateGeometry()
 
     def _take_room(self) -> None:
         is_visible = self.isVisible() and bool(self.text())
