@@ -30,6 +30,7 @@ from workbench.targets.ethos_u.correction import (
     SLICES,
     STEPS,
     SUMS,
+    SWITCHED_OFF,
     TABLES,
     TRANSPOSED,
     TURNED,
@@ -172,10 +173,10 @@ def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(en
 @pytest.mark.parametrize(
     ("name", "correction", "code"),
     [
-        ("residual", ROUNDED, "vela-compile-failed"),
-        ("softmax_of_convolution", ROUNDED, "vela-compile-failed"),
-        ("transposed", TRANSPOSED, "vela-compile-failed"),
-        ("cumulated", SUMS, "lowering-failed"),
+        ("residual", ROUNDED, SWITCHED_OFF),
+        ("softmax_of_convolution", ROUNDED, SWITCHED_OFF),
+        ("transposed", TRANSPOSED, SWITCHED_OFF),
+        ("cumulated", SUMS, SWITCHED_OFF),
         ("passed_through", RELEASED, "passthrough-partition"),
     ],
 )
@@ -183,6 +184,13 @@ def test_that_vela_refuses_a_16_bit_program_without_its_correction(engine, name,
     made = network(name, "a16w8", **{correction: False})
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert code in {info.code for info in engine.failures}
+
+
+@pytest.mark.slow
+def test_that_quantizing_fails_without_a_correction_with_its_switch_as_the_place(engine):
+    assert engine.run(network("transposed", "a8w4", **{TRANSPOSED: False}), "convert") == "failed"
+    assert engine.failure.code == SWITCHED_OFF
+    assert engine.failure.where.id == f"target.options.{TRANSPOSED}"
 
 
 def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
@@ -265,6 +273,8 @@ def test_that_values_that_depend_on_no_input_are_constants(engine):
     # An index that was quantized is another one, or none of the table.
     made = network("positions", **{CONSTANTS: False})
     assert engine.run(made, "evaluate") == "failed"
+    assert engine.failure.code == SWITCHED_OFF
+    assert engine.failure.where.id == f"target.options.{CONSTANTS}"
 
 
 # The copy of a slice alone would mend one of them too.

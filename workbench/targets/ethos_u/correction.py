@@ -17,6 +17,8 @@ Facet = Literal["quantizer", "compile"]
 # context manager, while Vela compiles; it is entered before those that watch Vela.
 Step = Literal["module", "rewrites", "patches", "refinements", "lowering", "compiling"]
 GROUP = "Corrections"
+# The code of a problem that a correction would prevent, which is switched off.
+SWITCHED_OFF = "correction-switched-off"
 
 
 @dataclass(frozen=True)

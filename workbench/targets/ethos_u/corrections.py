@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from workbench.errors import ErrorInfo, Place
 from workbench.targets.ethos_u.compiler_corrections import COMPILER_CORRECTIONS
 from workbench.targets.ethos_u.correction import (
     BUFFERS,
@@ -32,6 +33,7 @@ from workbench.targets.ethos_u.correction import (
     SIZES,
     STEPS,
     SUMS,
+    SWITCHED_OFF,
     TABLES,
     TRANSPOSED,
     ZEROS,
@@ -40,6 +42,8 @@ from workbench.targets.ethos_u.correction import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic import JsonValue
 
     from workbench.results import AppliedCorrection
@@ -396,3 +400,43 @@ def wanted_corrections(
 def switched_off(options: Mapping[str, JsonValue], facet: Facet) -> list[JsonValue]:
     """Return the ids of the corrections of a facet that the options switch off."""
     return [row.id for row in CORRECTIONS if row.facet == facet and not is_wanted(row.id, options)]
+
+
+# What ExecuTorch, torchao and Vela end with where they fail on a program.
+_TOOLS_FAILED = {"unexpected", "preparing-failed", "lowering-failed", "vela-compile-failed"}
+
+
+def with_switches(
+    infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]
+) -> tuple[ErrorInfo, ...]:
+    """Return the problems of a stage; failures of the tools name the corrections that are off.
+
+    Args:
+        infos: The problems that stopped the stage.
+        options: Options of the target.
+    """
+    off = [row for row in CORRECTIONS if not is_wanted(row.id, options)]
+    if not off or any(info.code == SWITCHED_OFF for info in infos):
+        return infos
+    return tuple(_blamed(info, off) if info.code in _TOOLS_FAILED else info for info in infos)
+
+
+def _blamed(info: ErrorInfo, off: list[Correction]) -> ErrorInfo:
+    """Return a failure of the tools with the switches of corrections as its likely cause."""
+    one, *others = off
+    which = "one of the corrections that are off" if others else f"that {one.title!r} is off"
+    said = f"The tools fail: {info.message}" if info.code == "unexpected" else info.message
+    return info.model_copy(
+        update={
+            "message": said[:600],
+            "hint": f"The likely cause is {which}. Switch {'them' if others else 'it'} on "
+            f"({switching_on(row.id for row in off)}).",
+            "where": Place(kind="option", id=f"target.options.{one.id}"),
+            "code": SWITCHED_OFF,
+        }
+    )
+
+
+def switching_on(corrections: Iterable[str]) -> str:
+    """Return the command that switches corrections on."""
+    return f"workbench target PROJECT {' '.join(f'{each}=true' for each in corrections)}"
