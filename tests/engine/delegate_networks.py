@@ -177,6 +177,15 @@ def clamped_rows():
     return _made(run, (1, 6, 16), nn.Linear(16, 32), nn.Linear(32, 16))
 
 
+def clamped_columns():
+    """A convolution over all rows and a ReLU, whose columns a linear reads, as in text readers."""
+
+    def run(x, conv, linear):
+        return linear(torch.relu(conv(x)).squeeze(2).permute(2, 0, 1))
+
+    return _made(run, (1, 4, 4, 6), nn.Conv2d(4, 8, (4, 1)), nn.Linear(8, 5))
+
+
 def clamped_batch():
     """Two pointwise convolutions over a batch with a clamp between them."""
 

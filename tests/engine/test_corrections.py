@@ -133,7 +133,8 @@ def test_that_a_norm_over_many_elements_loses_its_factor_without_the_corrections
 @pytest.mark.slow
 def test_that_a_norm_over_many_elements_keeps_its_factor_in_8_bits(engine):
     assert decibel(engine, "group_norm", "a8w8", data="contrasts") > 20
-    assert decibel(engine, "group_norm", "a8w8", data="contrasts", **{FACTORS: False}) < 10
+    off = {FACTORS: False, STEPS: False}
+    assert decibel(engine, "group_norm", "a8w8", data="contrasts", **off) < 10
 
 
 @pytest.mark.slow

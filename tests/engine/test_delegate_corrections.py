@@ -168,6 +168,17 @@ def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(en
     assert is_right(engine, network("grown_part_of_input", "a16w8", U55))
 
 
+def test_that_a_clamp_of_columns_that_become_a_batch_is_right(engine):
+    made = network("clamped_columns", "a16w8", U55)
+    assert is_right(engine, made)
+    assert len(places(engine, made, ROWS)) == 1
+
+
+@pytest.mark.slow
+def test_that_a_clamp_of_columns_is_wrong_without_the_correction(engine):
+    assert not is_right(engine, network("clamped_columns", "a16w8", U55, **{ROWS: False}))
+
+
 def test_that_a_convolution_with_computed_weights_runs_on_the_cpu(engine):
     made = network("computed_kernel", "a8w8", U85)
     assert is_right(engine, made)

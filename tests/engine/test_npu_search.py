@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.npu_search import WRONG, Case, Isolated, drawn, minimised
+from tests.npu_programs import Case, drawn
+from tests.npu_search import WRONG, Isolated, minimised
 
 pytestmark = pytest.mark.engine
 FAULTS = json.loads((Path(__file__).parents[1] / "data" / "npu" / "faults.json").read_text())
@@ -28,7 +29,7 @@ def test_that_every_known_fault_of_the_compiler_is_found(find):
 
 
 def test_that_random_programs_compute_what_the_reference_model_does(find):
-    outcomes = [word(find(drawn(seed))) for seed in range(5_000_000, 5_000_080)]
+    outcomes = [word(find(drawn(seed))) for seed in range(5_100_000, 5_100_080)]
     assert outcomes.count("equal") > 40
     assert not set(WRONG) & set(outcomes)
 
@@ -63,6 +64,8 @@ def is_known(case):
         or (case.dtype == "INT16" and names.count("table") > 1)
         or (u85 and bool(moved) and sum(name in {"table", "clamp"} for name in names) > 1)
         or {"matmul", "reverse"} <= set(names)
+        or (case.shape[0] > 1 and bool({"clamp", "table"} & set(names)))
+        or any(name == "depthwise" and max(p["dilation"]) > 2 for name, p in case.operations)
     )
 
 

@@ -326,7 +326,7 @@ def clamps_over_rows() -> Iterator[list[str]]:
         del is_u55, program
         for node in list(graph.nodes):
             value: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
-            if value is None or _source(value, _IN_PLACE[-1:]).target not in _CONVOLUTIONS:
+            if value is None or _source(value, _IN_PLACE[1:]).target not in _CONVOLUTIONS:
                 continue
             held = value.meta["val"]
             shape = [*held.shape]
