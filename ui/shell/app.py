@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QApplication
 from ui.features.program_viewer.program_windows import Programs
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
-from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps
+from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps, Turns
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
@@ -169,6 +169,7 @@ class Workbench(QObject):
             problems=ProblemListModel(self),
             commands=Commands(self),
             steps=ProgramSteps(self),
+            turns=Turns(self),
         )
 
     def _wire_state(self) -> None:
@@ -189,6 +190,10 @@ class Workbench(QObject):
         window, bar = self.window, self.window.pipeline
         self.session.stage_changed.connect(
             lambda stage: bar.render_stage(self._judged(self.session.stage(stage)))
+        )
+        # The limits of the gate are no part of a stage; a change of them comes with a plan.
+        self.session.planned_anew.connect(
+            lambda: bar.render_stage(self._judged(self.session.stage("verify")))
         )
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._show_stages)
