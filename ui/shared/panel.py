@@ -168,6 +168,8 @@ class Panel(QWidget):
         super().__init__(parent)
         self.setObjectName("PanelBody")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        # Without a control, the panel itself shows that it has the focus.
+        self.setProperty("framed", True)
         self.context = context
         self._due = {"theme", "state", "selection"}
         self._soon = QTimer(self, interval=0, singleShot=True)

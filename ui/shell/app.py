@@ -13,13 +13,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from ui.features.program_viewer.program_windows import Programs
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
 from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps, Turns
 from ui.shared.problem_list import ProblemListModel
+from ui.shared.tab_order import reading_order
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
 from ui.shell.help_controller import HelpController
@@ -127,7 +128,7 @@ class Workbench(QObject):
         if project is not None:
             self.files.open_path(project)
         if self.document.project is None:
-            self.window.show_welcome()
+            self._on_opened()
         self.files.offer_left_behind()
         self.window.fill_panels()
 
@@ -267,8 +268,12 @@ class Workbench(QObject):
         if self.document.project is None:
             self.window.show_welcome()
             self.frame.show_recents()
+            first: QWidget = reading_order(self.window.welcome)[0]
         else:
             self.window.show_panels()
+            first = self.window.pipeline.run
+        # What had the focus may be hidden now.
+        first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _on_project_changed(self, project: Project | None) -> None:
         for name, action in self.window.actions_by_id.items():

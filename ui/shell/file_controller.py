@@ -338,6 +338,8 @@ class WelcomePage(QScrollArea):
         super().__init__(parent)
         self.setObjectName("Welcome")
         self.setFrameShape(QFrame.Shape.NoFrame)
+        # It scrolls to the button that has the focus.
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.gallery = SampleGallery(theme, self)

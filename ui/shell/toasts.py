@@ -190,6 +190,16 @@ class ToastHost(QObject):
         for notice in notices.open.values():
             self._on_posted(notice)
 
+    @property
+    def question(self) -> Toast | None:
+        """The question that must be answered first; None without one."""
+        return next((t for t in self._toasts.values() if t.notice.blocking), None)
+
+    @property
+    def shown(self) -> list[Toast]:
+        """The visible toasts in the corner, from top to bottom."""
+        return [toast for toast in self._toasts.values() if toast.isVisible()]
+
     def raise_soon(self, *_: object) -> None:
         """Raise all toasts, and move them off controls, after the pending layout of the panels."""
         if self._toasts:
@@ -262,6 +272,8 @@ class ToastHost(QObject):
         for notice in waiting:
             self._make(notice, self._window)
         self._placing.start()
+        # Panels that were shown meanwhile may have no place yet.
+        self._later.start()
 
     def _make(self, notice: Notice, parent: QWidget) -> Toast:
         toast = Toast(notice, self._notices, self._appearance.theme, parent)

@@ -287,22 +287,9 @@ def test_that_a_failed_stage_is_named_in_the_bar(opened, qtbot, engines, notices
     assert opened.window.pipeline.status.text() == "Lower failed"
 
 
-def is_reached(widget):
-    takes = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-    return takes and widget.isVisible() and widget.focusProxy() is None
-
-
 def tab_chain(window):
-    """Return the widgets that the Tab key visits after the button Run."""
-    chain = [window.pipeline.run]
-    following = {id(w): w for w in window.findChildren(QWidget)}
-    widget = chain[0].nextInFocusChain()
-    while widget is not chain[0]:
-        known = following.get(id(widget))
-        is_seen = known and is_reached(known) and not known.visibleRegion().isEmpty()
-        chain += [known] if is_seen and known.isEnabled() else []
-        widget = widget.nextInFocusChain()
-    return chain
+    """Return the widgets that the Tab key visits from the button Run on."""
+    return [stop for stop in window.tab_stops() if stop.isVisible() and stop.isEnabled()]
 
 
 def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):

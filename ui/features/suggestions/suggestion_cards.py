@@ -23,7 +23,6 @@ from ui.shared.flow_row import FlowRow
 from ui.shared.labels import Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
-from ui.shared.tab_order import put_after, reading_order
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
@@ -93,7 +92,6 @@ class SuggestionCards(QScrollArea):
             former.deleteLater()
         self.setWidget(page)
         page.setAutoFillBackground(False)
-        put_after(self, reading_order(page))
 
     def show_preview(self, title: str, text: str) -> None:
         """Show the measured figures of a suggestion on its card."""
