@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
