@@ -124,7 +124,6 @@ class Workbench(QObject):
         """Open a project if one is given, else show the welcome page."""
         self._on_project_changed(None)
         self.frame.show_title()
-        self.frame.show_recents()
         if project is not None:
             self.files.open_path(project)
         if self.document.project is None:
