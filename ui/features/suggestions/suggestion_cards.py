@@ -45,7 +45,6 @@ from workbench.suggestions import (
     suggest,
 )
 
-
 # Where a line of code may be broken.
 _JOINTS = re.compile(r"[._(,=]")
 
