@@ -77,6 +77,12 @@ class SplitOrTabs(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._split)
         layout.addWidget(self.tabs)
+        # A part of a visible panel will be as wide as that; else the first paint would be another.
+        above: QWidget | None = parent
+        while above is not None and not above.isVisible():
+            above = above.parentWidget()
+        if above is not None and above.width() < wide_px:
+            self._arrange(is_split=False)
 
     @property
     def is_split(self) -> bool:
