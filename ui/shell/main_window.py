@@ -395,11 +395,12 @@ class MainWindow(QMainWindow):
         if is_low:
             self.tabifyDockWidget(modules, rules)
         elif rules in self.tabifiedDockWidgets(modules):
-            self.splitDockWidget(modules, rules, Qt.Orientation.Vertical)
+            # ``splitDockWidget`` does not take a panel out of a group of tabs.
+            self.addDockWidget(AREAS["left"], rules, Qt.Orientation.Vertical)
         if is_narrow:
             for dock in right:
                 self.tabifyDockWidget(rules, dock)
-        elif right[0] in self.tabifiedDockWidgets(rules):
+        elif self.dockWidgetArea(right[0]) == AREAS["left"]:
             self.addDockWidget(AREAS["right"], right[0])
             self.tabifyDockWidget(*right)
         for dock in (right[0], rules if is_narrow and not is_low else modules):

@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QAbstractButton, QTabBar
 
 from tests.fakes.engine import Play
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
+from ui.shared.appearance import Appearance
 from ui.shared.forms import WrappedLabel
 from ui.shared.module_tree import Column
 from ui.shared.problem_list import on_the_cpu
+from ui.shell import main_window
 from ui.shell.panels import PANELS, WORKSPACE_IDS
 from ui.shell.target_controller import TargetDialog
 from workbench.project import edits
@@ -103,6 +105,24 @@ def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, 
     assert not stacked()
     assert area(docks["inspector"]) == area(docks["suggestions"]) != area(docks["modules"])
     assert docks["suggestions"] in small.window.tabifiedDockWidgets(docks["inspector"])
+
+
+def test_that_a_window_that_began_small_has_panels_side_by_side_when_it_is_large(
+    qtbot, qapp, monkeypatch
+):
+    monkeypatch.setattr(main_window, "SIZE", (853, 480))
+    window = main_window.MainWindow(Appearance(qapp, "dark"))
+    qtbot.addWidget(window)
+    window.may_close = True
+    window.show()
+    window.show_panels()
+    docks, area = window.docks, window.dockWidgetArea
+    assert docks["rules"] in window.tabifiedDockWidgets(docks["modules"])
+    window.resize(1600, 1000)
+    window.reset_layout()
+    assert window.tabifiedDockWidgets(docks["modules"]) == []
+    assert window.tabifiedDockWidgets(docks["inspector"]) == [docks["suggestions"]]
+    assert area(docks["modules"]) == area(docks["rules"]) != area(docks["inspector"])
 
 
 @pytest.mark.slow
