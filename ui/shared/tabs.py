@@ -61,6 +61,7 @@ class SplitOrTabs(QWidget):
         super().__init__(parent)
         self._parts, self._wide_px = list(parts), wide_px
         self._shown = [True] * len(self._parts)
+        self._is_fitted = False
         # Parts do not move while the window is being laid out.
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self._fit)
@@ -122,6 +123,7 @@ class SplitOrTabs(QWidget):
         is_wide = self.width() >= self._wide_px or sum(self._shown) < 2
         if is_wide != self.is_split:
             self._arrange(is_wide)
+        self._is_fitted = True
 
     def _arrange(self, is_split: bool) -> None:
         is_split = is_split or sum(self._shown) < 2
@@ -135,7 +137,11 @@ class SplitOrTabs(QWidget):
                 self.tabs.addTab(part, title)
         self._split.setVisible(is_split)
         self.tabs.setVisible(not is_split)
-        if now is not None and focused is not None:
-            # A widget loses the focus when it moves.
+        if now is None or focused is None:
+            return
+        # A widget loses the focus when it moves. At first the first part is in front.
+        if is_split or self._is_fitted:
             self.show_part(focused)
             now.setFocus(Qt.FocusReason.OtherFocusReason)
+        else:
+            self.tabs.tabBar().setFocus(Qt.FocusReason.OtherFocusReason)

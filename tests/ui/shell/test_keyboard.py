@@ -173,7 +173,10 @@ def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot):
     window = opened.window
     window.resize(2200, 900)
     panel = window.reveal("simulator")
-    qtbot.waitUntil(lambda: panel.parts.is_split)
+    qtbot.waitUntil(lambda: panel.parts.width() > 900)
+    # The parts are arranged after the layout.
+    qtbot.wait(20)
+    assert panel.parts.is_split
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     panel.machine.choose_runner.setFocus()
@@ -181,6 +184,15 @@ def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot):
     qtbot.waitUntil(lambda: not panel.parts.is_split)
     assert panel.machine.choose_runner.hasFocus()
     assert not panel.machine.choose_runner.visibleRegion().isEmpty()
+
+
+def test_that_going_to_a_narrow_panel_shows_its_first_part(opened, qtbot, keys):
+    opened.window.resize(1100, 700)
+    opened.window.actions_by_id["go_simulator"].trigger()
+    parts = opened.window.docks["simulator"].panel.parts
+    qtbot.waitUntil(lambda: not parts.is_split)
+    assert parts.tabs.currentIndex() == 0
+    assert opened.window.docks["simulator"].isAncestorOf(QApplication.focusWidget())
 
 
 def test_that_a_panel_without_controls_shows_the_focus(opened, qtbot, keys):
