@@ -55,12 +55,6 @@ def test_that_each_part_tells_its_own_state_and_what_the_target_lacks(opened, qt
     assert verify.button.text() == "Run Verify"
     assert "Run Evaluate" in quality.label.text()
     assert "Run Verify" in verify.label.text()
-    # A target without a program has no comparison.
-    qtbot.waitUntil(lambda: not panel.frames["verify"].isHidden())
-    choice = TargetChoice(id="formats")
-    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
-    qtbot.waitUntil(panel.frames["verify"].isHidden)
-    opened.document.undo_stack.undo()
     # The quality is shown while the comparison is still missing.
     panel = shown(opened, qtbot, "evaluate")
     assert panel.frames["evaluate"].content.isVisible()
@@ -68,6 +62,11 @@ def test_that_each_part_tells_its_own_state_and_what_the_target_lacks(opened, qt
     qtbot.mouseClick(panel.frames["verify"].note.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.has("verify"))
     qtbot.waitUntil(lambda: not opened.runner.running)
+    # A target without a program has no comparison.
+    qtbot.waitUntil(lambda: not panel.frames["verify"].isHidden())
+    choice = TargetChoice(id="formats")
+    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    qtbot.waitUntil(panel.frames["verify"].isHidden)
 
 
 def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qtbot, opened):
