@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from tests.benchmarks.networks import Encoder, MobileNetV2
-from tests.zoo.vision_models import resnext, unet_transposed
+from tests.zoo.segmentation_models import unet_transposed
+from tests.zoo.vision_models import resnext
 from workbench.engine.fx.snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 

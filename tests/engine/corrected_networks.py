@@ -333,6 +333,47 @@ def called_twice():
     return model, (x, torch.randn(1, 3, 8, 8))
 
 
+def _norm(kind, channels, affine=True):
+    """Return a batch norm that is not the identity."""
+    norm = kind(channels, affine=affine)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.2, 4.0)
+    return norm
+
+
+@seeded
+def normed_beside():
+    """A convolution whose result is read beside its norm, as in residual networks of version 2."""
+
+    def run(self, x):
+        x = self.layer(x)
+        return functional.relu(self.norm(x)) + x
+
+    return made(lambda: _Layer(conv(3, 4), run, norm=_norm(nn.BatchNorm2d, 4)), 1, 3, 8, 8)
+
+
+@seeded
+def not_to_be_folded():
+    """Norms behind layers without a bias, with a buffer or computed weights, or in groups."""
+
+    def run(self, x):
+        x = functional.relu(self.of_computed(self.layer(x)))
+        x = self.of_groups(self.grow(x))
+        x = self.of_filtered(functional.conv2d(x, self.filters)).mean((2, 3))
+        return self.of_linear(self.last(functional.relu(self.of_first(self.first(x)))))
+
+    parts = {
+        "of_computed": _norm(nn.BatchNorm2d, 4), "of_groups": _norm(nn.BatchNorm2d, 4),
+        "of_filtered": _norm(nn.BatchNorm2d, 6), "of_first": _norm(nn.BatchNorm1d, 8),
+        "of_linear": _norm(nn.BatchNorm1d, 5, affine=False),
+        "grow": nn.ConvTranspose2d(4, 4, 2, stride=2, groups=2, bias=False),
+        "first": nn.Linear(6, 8, bias=False), "last": nn.Linear(8, 5),
+        "filters": nn.Buffer(torch.randn(6, 4, 3, 3)),
+    }  # fmt: skip
+    layer = nn.utils.parametrizations.weight_norm(conv(3, 4))
+    return made(lambda: _Layer(layer, run, **parts), 1, 3, 6, 6)
+
+
 @seeded
 def plain_operators():
     """Operators for which the quantizer has no pattern as they are written."""
@@ -393,12 +434,22 @@ def least():
 
 @seeded
 def most_of_one():
-    """The largest of one value, in front of a pad."""
+    """The largest of one channel, in front of a pad."""
 
     def run(self, x):
-        return functional.pad(self.layer(x)[:, :, :, :1].amax(3, keepdim=True), (0, 1, 0, 0))
+        return functional.pad(self.layer(x).amax(1, keepdim=True), (0, 0, 1, 1))
 
-    return made(lambda: _Layer(conv(3, 6), run), 1, 3, 9, 9)
+    return made(lambda: _Layer(conv(3, 1), run), 1, 3, 8, 6)
+
+
+@seeded
+def most_of_rows_of_one():
+    """The largest of an image that is one pixel wide, in front of a pad."""
+
+    def run(self, x):
+        return functional.pad(self.layer(x).amax((2, 3), keepdim=True), (1, 1, 0, 0))
+
+    return made(lambda: _Layer(conv(4, 4), run), 1, 4, 8, 1)
 
 
 @seeded

@@ -88,29 +88,6 @@ def products_of_parts():
     return _made(run, (1, 8, 12), nn.Linear(12, 18))
 
 
-def filters_in_a_buffer():
-    """A mean behind a convolution whose weights are a buffer, as fixed filters are."""
-
-    def run(x, norm, conv):
-        x = conv(norm(torch.log(torch.conv1d(x, made.filters, stride=4).abs() + 0.1)))
-        return functional.adaptive_avg_pool1d(torch.relu(x), 1)
-
-    made, inputs = _made(run, (1, 1, 64), nn.BatchNorm1d(6), nn.Conv1d(6, 3, 3, 2))
-    made.register_buffer("filters", torch.randn(6, 1, 8) * 0.3)
-    return made, inputs
-
-
-def mean_of_filtered():
-    """The same with nothing between the filters and the mean."""
-
-    def run(x):
-        return functional.adaptive_avg_pool1d(torch.conv1d(x, made.filters, stride=4), 1)
-
-    made, inputs = _made(run, (1, 1, 64))
-    made.register_buffer("filters", torch.randn(6, 1, 8) * 0.3)
-    return made, inputs
-
-
 def computed_kernel():
     """A correlation with a template."""
 

@@ -18,6 +18,7 @@ from workbench.targets.ethos_u.correction import (
     LAYOUTS,
     LINEARS,
     MINIMA,
+    NORMS,
     ONE_TABLE,
     ONES,
     OUTPUTS,
@@ -30,6 +31,7 @@ from workbench.targets.ethos_u.correction import (
     SLICES,
     STEPS,
     SUMS,
+    SWITCHED_OFF,
     TABLES,
     TRANSPOSED,
     TURNED,
@@ -60,9 +62,9 @@ def worst(engine, *given, **options):
     return engine.verified(network(*given, **options)).max_lsb
 
 
-def places(engine, made, correction):
-    """Return where a correction was applied to a project that is lowered."""
-    results = engine.result(made, "prepare"), engine.result(made, "lower")
+def places(engine, made, correction, *stages):
+    """Return where a correction was applied to a project that is lowered, or in these stages."""
+    results = [engine.result(made, stage) for stage in stages or ("prepare", "lower")]
     rows = [row for result in results for row in result.corrections]
     return next(row.places for row in rows if row.id == correction)
 
@@ -172,10 +174,10 @@ def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(en
 @pytest.mark.parametrize(
     ("name", "correction", "code"),
     [
-        ("residual", ROUNDED, "vela-compile-failed"),
-        ("softmax_of_convolution", ROUNDED, "vela-compile-failed"),
-        ("transposed", TRANSPOSED, "vela-compile-failed"),
-        ("cumulated", SUMS, "lowering-failed"),
+        ("residual", ROUNDED, SWITCHED_OFF),
+        ("softmax_of_convolution", ROUNDED, SWITCHED_OFF),
+        ("transposed", TRANSPOSED, SWITCHED_OFF),
+        ("cumulated", SUMS, SWITCHED_OFF),
         ("passed_through", RELEASED, "passthrough-partition"),
     ],
 )
@@ -183,6 +185,13 @@ def test_that_vela_refuses_a_16_bit_program_without_its_correction(engine, name,
     made = network(name, "a16w8", **{correction: False})
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert code in {info.code for info in engine.failures}
+
+
+@pytest.mark.slow
+def test_that_quantizing_fails_without_a_correction_with_its_switch_as_the_place(engine):
+    assert engine.run(network("transposed", "a8w4", **{TRANSPOSED: False}), "convert") == "failed"
+    assert engine.failure.code == SWITCHED_OFF
+    assert engine.failure.where.id == f"target.options.{TRANSPOSED}"
 
 
 def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
@@ -259,18 +268,39 @@ def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
     assert len(row.places) == 3
 
 
+def test_that_a_batch_norm_is_not_folded_into_what_others_read(engine):
+    assert decibel(engine, "normed_beside") > 30
+    assert places(engine, network("normed_beside"), NORMS, "prepare")
+    assert decibel(engine, "normed_beside", **{NORMS: False}) < 15
+
+
+def test_that_batch_norms_are_folded_into_whatever_stands_before_them(engine):
+    assert decibel(engine, "not_to_be_folded") > 20
+    assert len(places(engine, network("not_to_be_folded"), NORMS, "prepare")) == 5
+
+
+@pytest.mark.slow
+def test_that_batch_norms_before_a_mean_are_right_on_the_device(engine):
+    for name in ("normed_beside", "not_to_be_folded"):
+        assert worst(engine, name) <= 1
+    assert engine.run(network("not_to_be_folded", **{NORMS: False}), "prepare") == "failed"
+    assert engine.failure.code == SWITCHED_OFF
+
+
 def test_that_values_that_depend_on_no_input_are_constants(engine):
     assert decibel(engine, "positions", "a8w8") > 30
     assert worst(engine, "positions") <= 1
     # An index that was quantized is another one, or none of the table.
     made = network("positions", **{CONSTANTS: False})
     assert engine.run(made, "evaluate") == "failed"
+    assert engine.failure.code == SWITCHED_OFF
+    assert engine.failure.where.id == f"target.options.{CONSTANTS}"
 
 
-# The copy of a slice alone would mend one of them too.
 COMPILED_WRONGLY = [
     ("least", "a8w8", U55, MINIMA),
     ("most_of_one", "a8w8", U55, ONES),
+    pytest.param("most_of_rows_of_one", "a8w8", U85, ONES, marks=pytest.mark.slow),
     pytest.param("least", "a16w8", U55, MINIMA, marks=pytest.mark.slow),
     pytest.param("two_tables", "a16w8", U85, ONE_TABLE, marks=pytest.mark.slow),
 ]
@@ -290,8 +320,7 @@ def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
 def test_that_vela_compiles_it_wrongly_without_the_correction(
     engine, name, config, device, correction
 ):
-    off = {correction: False, SLICES: False}
-    wrong = engine.verified(network(name, config, device, **off)).compiled
+    wrong = engine.verified(network(name, config, device, **{correction: False})).compiled
     assert wrong.equal < wrong.elements
 
 

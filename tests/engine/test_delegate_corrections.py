@@ -12,7 +12,6 @@ from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
 from workbench.targets.ethos_u.correction import (
-    BUFFERS,
     COMPUTED,
     FLIPPED,
     JOINED,
@@ -167,19 +166,6 @@ def test_that_parts_of_windows_are_copied_before_they_are_scaled(engine, config)
 @pytest.mark.slow
 def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(engine):
     assert is_right(engine, network("grown_part_of_input", "a16w8", U55))
-
-
-@pytest.mark.parametrize(
-    "name", ["mean_of_filtered", pytest.param("filters_in_a_buffer", marks=pytest.mark.slow)]
-)
-def test_that_a_buffer_is_taken_as_weights(engine, name):
-    made = network(name, "a8w8", U85)
-    assert is_right(engine, made)
-    assert places(engine, made, BUFFERS) == ("filters",)
-    off = network(name, "a8w8", U85, **{BUFFERS: False})
-    assert engine.run(off, "prepare") == "done"
-    rows = engine.result(off, "prepare").corrections
-    assert [row.state for row in rows if row.id == BUFFERS] == ["off"]
 
 
 def test_that_a_convolution_with_computed_weights_runs_on_the_cpu(engine):

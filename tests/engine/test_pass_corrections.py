@@ -7,7 +7,14 @@ import pytest
 
 from tests.engine.in_process import Engine, project, without
 from workbench.project import edits
-from workbench.targets.ethos_u.correction import ONE_TYPE, RESHAPED, SINGLE, SIZES, ZEROS
+from workbench.targets.ethos_u.correction import (
+    ONE_TYPE,
+    RESHAPED,
+    SINGLE,
+    SIZES,
+    SWITCHED_OFF,
+    ZEROS,
+)
 
 pytestmark = pytest.mark.engine
 NETWORKS = Path(__file__).with_name("pass_networks.py")
@@ -46,6 +53,8 @@ FAILING = [
 @pytest.mark.parametrize(("name", "correction"), FAILING)
 def test_that_a_pass_fails_on_a_network_without_its_correction(engine, name, correction):
     assert engine.run(without(network(name), correction), "verify") == "failed"
+    assert engine.failure.code == SWITCHED_OFF
+    assert engine.failure.where.id == f"target.options.{correction}"
 
 
 @pytest.mark.parametrize(("name", "correction"), FAILING)

@@ -37,9 +37,10 @@ def networks(file: str) -> list[str]:
     ]
 
 
+IMAGE_FILES = ("segmentation_models", "detection_models", "vision_models")
 ARCHITECTURES = tuple(
     Case(file, name, config, device)
-    for file in ("vision_models", "sequence_models", "transformers_models")
+    for file in (*IMAGE_FILES, "sequence_models", "transformers_models")
     for name in networks(file)
     for config, device in (("a8w8", U55), ("a16w8", U55), ("a8w8", U85), ("a16w8", U85))
 )

@@ -1,333 +1,10 @@
-"""Networks on images: segmentation, detection, classification, and what norms they use."""
+"""Networks on images: classification, what norms they use, and what makes images."""
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-
-def _made(build, *shapes):
-    torch.manual_seed(0)
-    model = build().eval()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.running_mean.normal_(0, 0.2)
-            module.running_var.uniform_(0.5, 1.5)
-    return model, tuple(torch.randn(shape) for shape in shapes)
-
-
-def _block(before, after, size=3, stride=1, groups=1, act=nn.ReLU):
-    return nn.Sequential(
-        nn.Conv2d(before, after, size, stride, size // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(after),
-        act(),
-    )
-
-
-def _double(before, after):
-    return nn.Sequential(_block(before, after), _block(after, after))
-
-
-class _UNet(nn.Module):
-    """Three levels with skips; ``grow`` makes what doubles the size of a level."""
-
-    def __init__(self, grow, gates=None):
-        super().__init__()
-        self.down = nn.ModuleList([_double(3, 8), _double(8, 16)])
-        self.bottom = _double(16, 24)
-        self.grow = nn.ModuleList([grow(24, 16), grow(16, 8)])
-        self.up = nn.ModuleList([_double(32, 16), _double(16, 8)])
-        self.gates = nn.ModuleList(gates or [])
-        self.last = nn.Conv2d(8, 2, 1)
-
-    def forward(self, x):
-        skips = []
-        for down in self.down:
-            x = down(x)
-            skips.append(x)
-            x = functional.max_pool2d(x, 2)
-        x = self.bottom(x)
-        for level, (grow, up) in enumerate(zip(self.grow, self.up, strict=True)):
-            x, skip = grow(x), skips.pop()
-            if self.gates:
-                skip = self.gates[level](x, skip)
-            x = up(torch.cat([skip, x], 1))
-        return self.last(x)
-
-
-def _bilinear(before, after):
-    grow = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True)
-    return nn.Sequential(grow, nn.Conv2d(before, after, 1))
-
-
-def _transposed(before, after):
-    return nn.ConvTranspose2d(before, after, 2, stride=2)
-
-
-class _Gate(nn.Module):
-    """The attention gate of Attention U-Net."""
-
-    def __init__(self, channels):
-        super().__init__()
-        self.x, self.skip = nn.Conv2d(channels, 4, 1), nn.Conv2d(channels, 4, 1)
-        self.last = nn.Conv2d(4, 1, 1)
-
-    def forward(self, x, skip):
-        return skip * torch.sigmoid(self.last(functional.relu(self.x(x) + self.skip(skip))))
-
-
-def unet_transposed():
-    return _made(lambda: _UNet(_transposed), (1, 3, 32, 32))
-
-
-def unet_aligned():
-    return _made(lambda: _UNet(_bilinear), (1, 3, 32, 32))
-
-
-def unet_attention():
-    return _made(lambda: _UNet(_transposed, [_Gate(16), _Gate(8)]), (1, 3, 32, 32))
-
-
-class _Nested(nn.Module):
-    """U-Net++ of two levels, with deep supervision."""
-
-    def __init__(self):
-        super().__init__()
-        self.a0, self.a1, self.a2 = _double(3, 8), _double(8, 12), _double(12, 16)
-        self.b0, self.b1, self.c0 = _double(20, 8), _double(28, 12), _double(28, 8)
-        self.first, self.second = nn.Conv2d(8, 2, 1), nn.Conv2d(8, 2, 1)
-
-    def forward(self, x):
-        a0 = self.a0(x)
-        a1 = self.a1(functional.max_pool2d(a0, 2))
-        a2 = self.a2(functional.max_pool2d(a1, 2))
-        b0 = self.b0(torch.cat([a0, _twice(a1)], 1))
-        b1 = self.b1(torch.cat([a1, _twice(a2)], 1))
-        c0 = self.c0(torch.cat([a0, b0, _twice(b1)], 1))
-        return (self.first(b0) + self.second(c0)) * 0.5
-
-
-def _twice(x):
-    return functional.interpolate(x, scale_factor=2, mode="nearest")
-
-
-def unet_nested():
-    return _made(_Nested, (1, 3, 16, 16))
-
-
-class _ResidualUNet(nn.Module):
-    """A U-Net whose skips are added, as LinkNet's are."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second, self.third = (
-            _block(3, 8),
-            _block(8, 16, 3, 2),
-            _block(16, 24, 3, 2),
-        )
-        self.up2, self.up1 = _transposed(24, 16), _transposed(16, 8)
-        self.last = nn.Conv2d(8, 2, 3, padding=1)
-
-    def forward(self, x):
-        a = self.first(x)
-        b = self.second(a)
-        x = functional.relu(self.up2(self.third(b))) + b
-        return self.last(functional.relu(self.up1(x)) + a)
-
-
-def linknet():
-    return _made(_ResidualUNet, (1, 3, 32, 32))
-
-
-class _Atrous(nn.Module):
-    """DeepLabV3's head: convolutions of several dilations and an image pool, joined."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = _block(3, 16, 3, 2)
-        self.parts = nn.ModuleList(
-            [
-                nn.Sequential(nn.Conv2d(16, 8, 3, padding=d, dilation=d), nn.ReLU())
-                for d in (1, 2, 4)
-            ]
-        )
-        self.pool, self.last = nn.Conv2d(16, 8, 1), nn.Conv2d(32, 4, 1)
-
-    def forward(self, x):
-        size = x.shape[-2:]
-        x = self.stem(x)
-        pooled = functional.relu(self.pool(functional.adaptive_avg_pool2d(x, 1)))
-        pooled = functional.interpolate(pooled, size=x.shape[-2:], mode="bilinear")
-        x = self.last(torch.cat([*(part(x) for part in self.parts), pooled], 1))
-        return functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
-
-
-def deeplab():
-    return _made(_Atrous, (1, 3, 32, 32))
-
-
-class _Pools(nn.Module):
-    """PSPNet's pyramid: pools of several sizes, each grown back and joined."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = _block(3, 8)
-        self.sides = nn.ModuleList([_block(8, 4, 1) for _ in range(3)])
-        self.last = nn.Conv2d(20, 3, 1)
-
-    def forward(self, x):
-        x = self.stem(x)
-        found = [x]
-        for size, side in zip((1, 2, 4), self.sides, strict=True):
-            y = side(functional.adaptive_avg_pool2d(x, size))
-            found.append(functional.interpolate(y, size=x.shape[-2:], mode="nearest"))
-        return self.last(torch.cat(found, 1))
-
-
-def pspnet():
-    return _made(_Pools, (1, 3, 16, 16))
-
-
-class _BiFPN(nn.Module):
-    """EfficientDet's pyramid: weighted sums of neighbours, down and up."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.ModuleList([_block(3, 8, 3, 2), _block(8, 8, 3, 2), _block(8, 8, 3, 2)])
-        self.down = nn.ModuleList([_block(8, 8, act=nn.SiLU) for _ in range(2)])
-        self.up = nn.ModuleList([_block(8, 8, act=nn.SiLU) for _ in range(2)])
-        self.weights = nn.Parameter(torch.rand(4, 2) + 0.5)
-
-    def forward(self, x):
-        maps = []
-        for stem in self.stem:
-            x = stem(x)
-            maps.append(x)
-        weights = functional.relu(self.weights)
-        weights = weights / (weights.sum(1, keepdim=True) + 1e-4)
-        for row, level in enumerate((1, 0)):
-            both = weights[row, 0] * maps[level] + weights[row, 1] * _twice(maps[level + 1])
-            maps[level] = self.down[row](both)
-        for row, level in enumerate((1, 2)):
-            lower = functional.max_pool2d(maps[level - 1], 2)
-            both = weights[row + 2, 0] * maps[level] + weights[row + 2, 1] * lower
-            maps[level] = self.up[row](both)
-        return tuple(maps)
-
-
-def bifpn():
-    return _made(_BiFPN, (1, 3, 32, 32))
-
-
-class _SSD(nn.Module):
-    """Boxes and classes from two levels, joined into one list of anchors."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = _block(3, 16, 3, 4), _block(16, 16, 3, 2)
-        self.boxes = nn.ModuleList([nn.Conv2d(16, 8, 3, padding=1) for _ in range(2)])
-        self.classes = nn.ModuleList([nn.Conv2d(16, 6, 3, padding=1) for _ in range(2)])
-
-    def forward(self, x):
-        maps = [self.first(x)]
-        maps.append(self.second(maps[0]))
-        boxes = [
-            head(m).permute(0, 2, 3, 1).reshape(1, -1, 4)
-            for head, m in zip(self.boxes, maps, strict=True)
-        ]
-        scores = [
-            head(m).permute(0, 2, 3, 1).reshape(1, -1, 3)
-            for head, m in zip(self.classes, maps, strict=True)
-        ]
-        return torch.cat(boxes, 1), torch.softmax(torch.cat(scores, 1), -1)
-
-
-def ssd():
-    return _made(_SSD, (1, 3, 32, 32))
-
-
-class _Yolo(nn.Module):
-    """YOLOv8's neck and head: C2f, SPPF, distances by DFL, boxes decoded."""
-
-    def __init__(self):
-        super().__init__()
-        act = nn.SiLU
-        self.stem, self.down = _block(3, 8, 3, 2, act=act), _block(8, 16, 3, 2, act=act)
-        self.a, self.b = _block(8, 8, act=act), _block(8, 8, act=act)
-        self.join, self.pool = _block(24, 16, 1, act=act), _block(64, 16, 1, act=act)
-        self.box, self.score = nn.Conv2d(16, 32, 1), nn.Conv2d(16, 3, 1)
-        ys, xs = torch.meshgrid(torch.arange(8) + 0.5, torch.arange(8) + 0.5, indexing="ij")
-        self.register_buffer("anchors", torch.stack([xs.flatten(), ys.flatten()])[None])
-        self.register_buffer("bins", torch.arange(8.0).reshape(1, 8, 1, 1))
-
-    def forward(self, x):
-        x = self.down(self.stem(x))
-        left, right = x.chunk(2, 1)
-        x = self.join(torch.cat([left, right, right + self.b(self.a(right))], 1))
-        pools = [x]
-        for _ in range(3):
-            pools.append(functional.max_pool2d(pools[-1], 5, 1, 2))
-        x = self.pool(torch.cat(pools, 1))
-        distances = self.box(x).reshape(1, 4, 8, 64).transpose(1, 2).softmax(1)
-        distances = functional.conv2d(distances, self.bins).reshape(1, 4, 64)
-        near, far = distances.chunk(2, 1)
-        low, high = self.anchors - near, self.anchors + far
-        boxes = torch.cat([(low + high) / 2, high - low], 1) * 4.0
-        return torch.cat([boxes, self.score(x).flatten(2).sigmoid()], 1)
-
-
-def yolov8():
-    return _made(_Yolo, (1, 3, 32, 32))
-
-
-class _CenterNet(nn.Module):
-    """Heat map with its local maxima, sizes and offsets."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(_block(3, 16, 3, 2), _block(16, 16))
-        self.heat, self.size = nn.Conv2d(16, 2, 1), nn.Conv2d(16, 4, 1)
-
-    def forward(self, x):
-        x = self.body(x)
-        heat = self.heat(x).sigmoid()
-        peak = functional.max_pool2d(heat, 3, 1, 1)
-        return heat, peak, functional.relu(self.size(x))
-
-
-def centernet():
-    return _made(_CenterNet, (1, 3, 32, 32))
-
-
-class _Scale(nn.Module):
-    def __init__(self, value):
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(value))
-
-    def forward(self, x):
-        return x * self.scale
-
-
-class _FCOS(nn.Module):
-    """Heads that levels share, with group norms, a scale a level, and exp."""
-
-    def __init__(self):
-        super().__init__()
-        self.levels = nn.ModuleList([_block(3, 16, 3, 2), _block(16, 16, 3, 2)])
-        self.tower = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.ReLU())
-        self.box, self.scores = nn.Conv2d(16, 4, 3, padding=1), nn.Conv2d(16, 3, 3, padding=1)
-        self.scales = nn.ModuleList([_Scale(0.8), _Scale(0.4)])
-
-    def forward(self, x):
-        found = []
-        for level, scale in zip(self.levels, self.scales, strict=True):
-            x = level(x)
-            y = self.tower(x)
-            found += [torch.exp(scale(self.box(y))), self.scores(y)]
-        return tuple(found)
-
-
-def fcos():
-    return _made(_FCOS, (1, 3, 32, 32))
+from tests.zoo.layers import block, made
 
 
 class _DenseNet(nn.Module):
@@ -365,8 +42,8 @@ class _DenseNet(nn.Module):
 
     def forward(self, x):
         x = self.stem(x)
-        for block, change in zip(self.blocks, self.changes, strict=True):
-            for layer in block:
+        for layers, change in zip(self.blocks, self.changes, strict=True):
+            for layer in layers:
                 x = torch.cat([x, layer(x)], 1)
             x = change(x)
         x = functional.relu(self.norm(x))
@@ -374,7 +51,7 @@ class _DenseNet(nn.Module):
 
 
 def densenet():
-    return _made(_DenseNet, (1, 3, 16, 16))
+    return made(_DenseNet, (1, 3, 16, 16))
 
 
 class _Excite(nn.Module):
@@ -395,8 +72,8 @@ class _Inverted(nn.Module):
         super().__init__()
         wide = before * 3
         self.body = nn.Sequential(
-            _block(before, wide, 1, act=act),
-            _block(wide, wide, kernel, stride, wide, act=act),
+            block(before, wide, 1, act=act),
+            block(wide, wide, kernel, stride, wide, act=act),
             excite(wide) if excite else nn.Identity(),
             nn.Conv2d(wide, after, 1, bias=False),
             nn.BatchNorm2d(after),
@@ -409,7 +86,7 @@ class _Inverted(nn.Module):
 
 def _mobile(act, excite, kernels=(3, 5, 7, 3)):
     return nn.Sequential(
-        _block(3, 8, 3, 2, act=act),
+        block(3, 8, 3, 2, act=act),
         _Inverted(8, 8, 1, kernels[0], act, excite),
         _Inverted(8, 12, 2, kernels[1], act, excite),
         _Inverted(12, 12, 1, kernels[2], act, excite),
@@ -421,24 +98,24 @@ def _mobile(act, excite, kernels=(3, 5, 7, 3)):
 
 
 def mcunet():
-    return _made(lambda: _mobile(nn.ReLU6, None), (1, 3, 32, 32))
+    return made(lambda: _mobile(nn.ReLU6, None), (1, 3, 32, 32))
 
 
 def efficientnet():
-    return _made(lambda: _mobile(nn.SiLU, _Excite), (1, 3, 32, 32))
+    return made(lambda: _mobile(nn.SiLU, _Excite), (1, 3, 32, 32))
 
 
 def mobilenet_v3():
     gated = lambda wide: _Excite(wide, nn.Hardsigmoid)  # noqa: E731
-    return _made(lambda: _mobile(nn.Hardswish, gated), (1, 3, 32, 32))
+    return made(lambda: _mobile(nn.Hardswish, gated), (1, 3, 32, 32))
 
 
 class _Bottleneck(nn.Module):
     def __init__(self, before, inner, after, stride, groups=1):
         super().__init__()
         self.body = nn.Sequential(
-            _block(before, inner, 1),
-            _block(inner, inner, 3, stride, groups),
+            block(before, inner, 1),
+            block(inner, inner, 3, stride, groups),
             nn.Conv2d(inner, after, 1, bias=False),
             nn.BatchNorm2d(after),
         )
@@ -451,9 +128,9 @@ class _Bottleneck(nn.Module):
 
 
 def resnext():
-    return _made(
+    return made(
         lambda: nn.Sequential(
-            _block(3, 16, 7, 2), nn.MaxPool2d(3, 2, 1), _Bottleneck(16, 16, 32, 1, 4),
+            block(3, 16, 7, 2), nn.MaxPool2d(3, 2, 1), _Bottleneck(16, 16, 32, 1, 4),
             _Bottleneck(32, 16, 48, 2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10),
         ),
         (1, 3, 32, 32),
@@ -465,10 +142,10 @@ class _Shuffle(nn.Module):
         super().__init__()
         half = channels // 2
         self.body = nn.Sequential(
-            _block(half, half, 1),
+            block(half, half, 1),
             nn.Conv2d(half, half, 3, padding=1, groups=half, bias=False),
             nn.BatchNorm2d(half),
-            _block(half, half, 1),
+            block(half, half, 1),
         )
 
     def forward(self, x):
@@ -479,9 +156,9 @@ class _Shuffle(nn.Module):
 
 
 def shufflenet():
-    return _made(
+    return made(
         lambda: nn.Sequential(
-            _block(3, 16, 3, 2), _Shuffle(16), _Shuffle(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            block(3, 16, 3, 2), _Shuffle(16), _Shuffle(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
             nn.Linear(16, 10),
         ),
         (1, 3, 32, 32),
@@ -512,13 +189,11 @@ class _Next(nn.Module):
 
 
 def convnext():
-    return _made(
-        lambda: nn.Sequential(nn.Conv2d(3, 16, 4, 4), _Next(16), _Next(16)), (1, 3, 32, 32)
-    )
+    return made(lambda: nn.Sequential(nn.Conv2d(3, 16, 4, 4), _Next(16), _Next(16)), (1, 3, 32, 32))
 
 
 def convnext_v2():
-    return _made(
+    return made(
         lambda: nn.Sequential(nn.Conv2d(3, 16, 4, 4), _Next(16, 1.0, True), _Next(16, 1.0, True)),
         (1, 3, 32, 32),
     )
@@ -588,11 +263,11 @@ class _Standardized(nn.Conv2d):
 
 
 def _norm(build):
-    return _made(lambda: _Normed(build()), (1, 3, 16, 16))
+    return made(lambda: _Normed(build()), (1, 3, 16, 16))
 
 
 def norm_batch_alone():
-    return _made(
+    return made(
         lambda: nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 4, 3)),
         (1, 3, 16, 16),
     )
@@ -654,15 +329,15 @@ class _SuperResolution(nn.Module):
 
 
 def espcn():
-    return _made(_SuperResolution, (1, 1, 16, 16))
+    return made(_SuperResolution, (1, 1, 16, 16))
 
 
 class _Siamese(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            _block(3, 8, 3, 2),
-            _block(8, 16, 3, 2),
+            block(3, 8, 3, 2),
+            block(8, 16, 3, 2),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(16, 8),
@@ -674,7 +349,7 @@ class _Siamese(nn.Module):
 
 
 def siamese():
-    return _made(_Siamese, (1, 3, 16, 16), (1, 3, 16, 16))
+    return made(_Siamese, (1, 3, 16, 16), (1, 3, 16, 16))
 
 
 class _Transformed(nn.Module):
@@ -682,7 +357,7 @@ class _Transformed(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.body, self.last = nn.Sequential(_block(1, 4, 3, 4), nn.Flatten()), nn.Linear(64, 6)
+        self.body, self.last = nn.Sequential(block(1, 4, 3, 4), nn.Flatten()), nn.Linear(64, 6)
         nn.init.normal_(self.last.weight, 0, 0.01)
         with torch.no_grad():
             self.last.bias.copy_(torch.tensor([1.0, 0, 0, 0, 1, 0]))
@@ -695,7 +370,7 @@ class _Transformed(nn.Module):
 
 
 def spatial_transformer():
-    return _made(_Transformed, (1, 1, 16, 16))
+    return made(_Transformed, (1, 1, 16, 16))
 
 
 class _Variational(nn.Module):
@@ -716,4 +391,4 @@ class _Variational(nn.Module):
 
 
 def autoencoder():
-    return _made(_Variational, (1, 1, 8, 8))
+    return made(_Variational, (1, 1, 8, 8))

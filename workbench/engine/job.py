@@ -33,6 +33,7 @@ from workbench.protocol import (
     StageStarted,
 )
 from workbench.studies import STUDIES_BY_ID
+from workbench.targets.ethos_u.corrections import with_switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +140,7 @@ class EngineJob:
         except Cancelled:
             return False
         except WorkbenchError as error:
-            self._fail(stage.id, stage.key, begun, error.infos)
+            self._fail(stage.id, stage.key, begun, self._with_switches(error.infos))
             return False
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
             self._fail(stage.id, stage.key, begun, self._error_infos(error, stage.id))
@@ -196,7 +197,10 @@ class EngineJob:
 
             if error_info := error_in(self.command.project, self._folder, error):
                 return error_info.infos
-        return (_unexpected(error, stage),)
+        return self._with_switches((_unexpected(error, stage),))
+
+    def _with_switches(self, infos: tuple[ErrorInfo, ...]) -> tuple[ErrorInfo, ...]:
+        return with_switches(infos, self.command.project.target.options)
 
 
 def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) -> str:

@@ -36,8 +36,7 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.correction import OWN_WEIGHTS
-from workbench.targets.ethos_u.corrections import is_wanted, wanted_corrections
+from workbench.targets.ethos_u.corrections import wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -171,7 +170,7 @@ _QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
-{separate}    loops = ("cond", "while_loop")
+{changes}    loops = ("cond", "while_loop")
     if any(getattr(node.target, "__name__", "") in loops for node in module.graph.nodes):
         if RANGES:
             sys.exit("No range can be fixed here beside torch.cond or while_loop.")
@@ -246,11 +245,11 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
         lower = filled(_CORRECTED, {"names": names, "lower": indent(lower, "    ")})
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
-    owns = is_wanted(OWN_WEIGHTS, project.target.options)
-    separate = "    separate_weights(module)\n" if owns else ""
-    separate += "".join(f"    {line}\n" for line in weights_lines(project))
+    before = [row for row in wanted_corrections(project.target.options) if row.step == "module"]
+    changes = "".join(f"    {line}\n" for line in weights_lines(project))
+    changes += "".join(f"    {row.function}(module)\n" for row in before)
     template = QUANTIZE if reads_text else _QUANTIZE
-    quantize = filled(template, {"fix": fix, "separate": separate})
+    quantize = filled(template, {"fix": fix, "changes": changes})
     values = {
         "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
         "quantize": quantize.strip("\n"),

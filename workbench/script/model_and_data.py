@@ -337,7 +337,7 @@ QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
-{separate}    with plain_attention(module):
+{changes}    with plain_attention(module):
         prepared = prepare_pt2e(module, quantizer())
     first = caches(prepared)
     handed_on = sum(value.is_floating_point() for value in inputs)

@@ -38,6 +38,7 @@ _CORRECTIONS = tuple(
     for name in (
         "corrections",
         "delegate_graphs",
+        "foldable_norms",
         "graph_writer",
         "pass_corrections",
         "plain_operators",

@@ -17,6 +17,7 @@ from workbench.analysis.ranges import (
 from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
+from workbench.targets.ethos_u.correction import SWITCHED_OFF
 from workbench.targets.ethos_u.corrections import CORRECTIONS, CORRECTIONS_BY_ID, is_wanted
 from workbench.text import listed, plural
 
@@ -96,7 +97,7 @@ def switched_off_corrections(
     verified = "Unknown before the program is made again: run Verify."
     foretold: dict[str, str] = {}
     for info in whole_refusals(project, program, resolve_graph(project, program), prepared):
-        if info.code == "correction-switched-off" and info.where is not None:
+        if info.code == SWITCHED_OFF and info.where is not None:
             foretold.setdefault(info.where.id.rpartition(".")[2], info.message)
     for name, message in foretold.items():
         yield Suggestion(

@@ -1,7 +1,7 @@
 """Channels are removed with everything that belongs to them, and weights are made alike."""
 
 import copy
-import inspect
+import importlib
 import operator
 
 import pytest
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from tests.zoo import vision_models
+from tests.zoo.cases import IMAGE_FILES, networks
 from workbench.engine.quantization.compression import (
     NotPrunableError,
     channels_of,
@@ -206,15 +206,8 @@ def test_that_clusters_of_a_module_go_before_those_of_every_layer():
 
 
 def zoo():
-    """Return the networks of the zoo that take no arguments."""
-    return [
-        name
-        for name, make in vars(vision_models).items()
-        if inspect.isfunction(make)
-        and make.__module__ == vision_models.__name__
-        and not name.startswith("_")
-        and not inspect.signature(make).parameters
-    ]
+    """Return the networks on images of the zoo, each with the name of its file."""
+    return [(file, name) for file in IMAGE_FILES for name in networks(file)]
 
 
 def halved(module):
@@ -236,13 +229,9 @@ def halved(module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", zoo())
-def test_that_a_pruned_network_is_the_one_that_reads_no_removed_channel(name):
-    made = getattr(vision_models, name)()
-    if not isinstance(made, tuple):
-        pytest.skip("it is made with other arguments")
-    model, inputs = made
-    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+@pytest.mark.parametrize(("file", "name"), zoo())
+def test_that_a_pruned_network_is_the_one_that_reads_no_removed_channel(file, name):
+    model, inputs = getattr(importlib.import_module(f"tests.zoo.{file}"), name)()
     model.eval().requires_grad_(False)
     module = torch.export.export(model, inputs).module(check_guards=False)
     channels, wanted, gone = halved(module)

@@ -12,23 +12,22 @@ from workbench.engine.quality.references import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
 from workbench.engine.toolchain_patches import statistics
+from workbench.engine.toolchain_patches.applied_corrections import correction_functions
 from workbench.engine.toolchain_patches.calibration import (
     RangeMemory,
     quick_calibration,
     remembered_ranges,
 )
 from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
+from workbench.engine.toolchain_patches.foldable_norms import made_foldable
 from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
-from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
 from workbench.engine.toolchain_patches.range_search import quick_search
-from workbench.engine.toolchain_patches.rewritten_operators import separate_weights
 from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.targets.ethos_u.correction import OWN_WEIGHTS
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import torch
 
@@ -50,16 +49,19 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     """Yield the float program's module for preparation; prepare inside the block."""
     program: torch.export.ExportedProgram = context.hot("export")
     # With guards the module contains a call_module node on which the Arm passes fail.
-    separates = correction_state(OWN_WEIGHTS, context.project.target.options) == "on"
-    make = partial(_module, program, separates=separates)
     project = context.project
-    changed = project.improvers or project.trained_weights or project.compressions
+    functions = correction_functions(project.target.options, "quantizer")[0]["module"]
+    make = partial(_module, program, functions)
+    if project.trained_weights or project.compressions:
+        # What these change is changed first, by the names of the model.
+        yield own_branches(_module(program, None))
+        return
     remembers = program.graph_signature.buffers_to_mutate
-    usual = changed or remembers or programs.has_control_flow(program)
+    usual = project.improvers or remembers or programs.has_control_flow(program)
     if usual or not _allowed(context):
         yield own_branches(make())
         return
-    key = f"{context.plan.key('export')} {separates}"
+    key = f"{context.plan.key('export')} {list(functions)}"
     memory = context.store.get(_TRANSFORMS, key)
     if memory is None:
         memory = TransformMemory(make)
@@ -68,12 +70,14 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
         yield memory.module()
 
 
-def _module(program: torch.export.ExportedProgram, *, separates: bool) -> torch.fx.GraphModule:
-    """Return a program's module; ``separates`` is a correction of shared weights."""
+def _module(
+    program: torch.export.ExportedProgram, functions: Mapping[str, Any] | None
+) -> torch.fx.GraphModule:
+    """Return a program's module, with these corrections of what batch norms are folded into."""
     module: Any = program.module(check_guards=False)
     _refuse_present_statistics(module)
-    if separates:
-        separate_weights(module)
+    if functions is not None:
+        made_foldable(module, functions)
     return cast("torch.fx.GraphModule", module)
 
 

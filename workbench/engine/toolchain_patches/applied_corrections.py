@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from workbench.engine.toolchain_patches import (
     corrections,
     delegate_graphs,
+    foldable_norms,
     pass_corrections,
     plain_operators,
     refined_grids,
@@ -53,6 +54,7 @@ _FUNCTIONS = {
     for module in (
         corrections,
         delegate_graphs,
+        foldable_norms,
         pass_corrections,
         plain_operators,
         refined_grids,

@@ -300,13 +300,19 @@ def drop_reductions(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     del quantizer
     done = list[str]()
     for node in floating_calls(module, *_REDUCTIONS):
-        source: Any = node.args[0]
-        given, result = source.meta["val"], node.meta["val"]
-        if given.numel() != result.numel() or given.dtype != result.dtype:
+        value: Any = node.args[0]
+        given, result = value.meta["val"], node.meta["val"]
+        chosen: Any = (node.args[1] if len(node.args) > 1 else None) or range(given.dim())
+        dims = [chosen] if isinstance(chosen, int) else list(chosen)
+        kept = [dim for dim in dims if given.shape[dim] != 1]
+        if given.dtype != result.dtype or len(kept) == len(dims):
             continue
         write = Writer(module, node)
-        same = given.shape == result.shape
-        write.replace(source if same else write(_ATEN.reshape.default, source, [*result.shape]))
+        if kept:
+            value = write(node.target, value, kept, True)
+        if value.meta["val"].shape != result.shape:
+            value = write(_ATEN.reshape.default, value, [*result.shape])
+        write.replace(value)
         done.append(node.name)
     return finished(module, done)
 
@@ -422,57 +428,3 @@ def _spread(write: Writer, value: fx.Node, dim: int, stride: int) -> fx.Node:
     flat = write(_ATEN.reshape.default, value, [shape[0], -1, 1, wide])
     padded = write(_ATEN.constant_pad_nd.default, flat, [0, 0, 0, stride - 1])
     return write(_ATEN.reshape.default, padded, [*shape[:dim], shape[dim] * stride, *after])
-
-
-def take_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Make parameters of buffers that convolutions, linears and embeddings have as weights.
-
-    ExecuTorch's passes give the dimensions of buffers no fixed size.
-    """
-    del quantizer
-    done = list[str]()
-    for node in [parameter for parameter in module.graph.nodes if parameter.op == "get_attr"]:
-        value = constant_of(module, node)
-        owner, _, name = str(node.target).rpartition(".")
-        holder = module.get_submodule(owner)
-        is_weight = any(_name(user) in _FOLDED_INTO or _name(user) in _READ for user in node.users)
-        if value is None or not is_weight or isinstance(getattr(holder, name), torch.nn.Parameter):
-            continue
-        delattr(holder, name)
-        held = torch.nn.Parameter(value, requires_grad=False)
-        holder.register_parameter(name, held)
-        done.append(node.name)
-    return done
-
-
-_READ = ("embedding",)
-SEPARATED = "separated_weights"
-_FOLDED_INTO = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear")
-
-
-def separate_weights(module: fx.GraphModule) -> list[str]:
-    """Give each convolution and linear before a batch norm weights that no other reads.
-
-    The batch norm is folded into the weights where they lie, once for every reader.
-
-    Returns:
-        The names of the nodes with weights of their own; they also stand in ``module.meta``.
-    """
-    reads = list[tuple[fx.Node, int]]()
-    uses = dict[str, int]()
-    for node in floating_calls(module, *{n.target for n in module.graph.nodes}):
-        for index, given in enumerate(node.args):
-            if isinstance(given, fx.Node) and given.op == "get_attr":
-                uses[str(given.target)] = uses.get(str(given.target), 0) + 1
-                is_normed = any("batch_norm" in _name(reader) for reader in node.users)
-                if _name(node) in _FOLDED_INTO and is_normed:
-                    reads.append((node, index))
-    done = list[str]()
-    for node, index in reads:
-        value = constant_of(module, node.args[index])
-        if value is not None and uses[str(getattr(node.args[index], "target", ""))] > 1:
-            own = Writer(module, node).parameter(f"{node.name}_own_{index}", value.clone())
-            node.update_arg(index, own)
-            done.append(node.name)
-    module.meta[SEPARATED] = list(dict.fromkeys(done))
-    return finished(module, done)

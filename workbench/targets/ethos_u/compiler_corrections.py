@@ -46,8 +46,8 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         "slice beside it reads with a shape or an offset of another tensor.",
         link="",
         proven=VELA,
-        network="torch.nn.functional.pad(x.amax(3, keepdim=True), (0, 1)) with a last dimension of "
-        "size 1, in a8w8",
+        network="torch.nn.functional.pad(conv(x).amax(1, keepdim=True), (0, 0, 1, 1)) with one "
+        "channel, in a8w8 for U55",
         instead="Maximum, minimum, mean and sum over dimensions of size 1 are left out before "
         "anything is quantized.",
         why_right="Of one element, all four are the element.",

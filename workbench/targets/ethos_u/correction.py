@@ -17,6 +17,8 @@ Facet = Literal["quantizer", "compile"]
 # context manager, while Vela compiles; it is entered before those that watch Vela.
 Step = Literal["module", "rewrites", "patches", "refinements", "lowering", "compiling"]
 GROUP = "Corrections"
+# The code of a problem that a correction would prevent, which is switched off.
+SWITCHED_OFF = "correction-switched-off"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ JOINED, FLIPPED = "joined_computed", "flips_of_copies"
 RESCALED, POOLS, ROWS = "rescales_joined", "padded_pools", "clamps_over_rows"
 NEGATED, PIXELS = "negations_rescaled", "repeated_pixels"
 CELLS, LINEARS, SCALARS = "written_out_cells", "linears_from_addmm", "scalars_beside_parameters"
-PLAIN, BUFFERS = "plain_operators", "weights_from_buffers"
+PLAIN, NORMS = "plain_operators", "foldable_norms"
 COMPUTED, ZEROS = "computed_weights_on_cpu", "pool_zero_points"
 SIZES, RESHAPED, ONE_TYPE = "static_sizes", "views_reshaped", "written_in_one_type"
 SINGLE = "loops_of_single_numbers"

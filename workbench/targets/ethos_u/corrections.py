@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from workbench.errors import ErrorInfo, Place
 from workbench.targets.ethos_u.compiler_corrections import COMPILER_CORRECTIONS
 from workbench.targets.ethos_u.correction import (
-    BUFFERS,
     CELLS,
     CLAMPS,
     COMPUTED,
@@ -20,6 +20,7 @@ from workbench.targets.ethos_u.correction import (
     EXECUTORCH,
     FACTORS,
     LINEARS,
+    NORMS,
     ONE_TYPE,
     OWN_WEIGHTS,
     PLAIN,
@@ -32,6 +33,7 @@ from workbench.targets.ethos_u.correction import (
     SIZES,
     STEPS,
     SUMS,
+    SWITCHED_OFF,
     TABLES,
     TRANSPOSED,
     ZEROS,
@@ -40,6 +42,8 @@ from workbench.targets.ethos_u.correction import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic import JsonValue
 
     from workbench.results import AppliedCorrection
@@ -225,6 +229,25 @@ CORRECTIONS: tuple[Correction, ...] = (
         function="separate_weights",
     ),
     Correction(
+        id=NORMS,
+        title="Fold batch norms only where and how they can be folded",
+        fault="A batch norm is folded into the convolution or linear before it for all readers of "
+        "that, also for those that want the value before the norm, as in residual networks with "
+        "norms first: the quantized model is another one. Folding fails for weights that are "
+        "buffers or computed, as fixed filters, weight norm and spectral norm have them, for "
+        "linears without a bias, for norms without weights behind a linear, and for transposed "
+        "convolutions in groups.",
+        link="",
+        proven={"torchao": "0.18.0"},
+        network="x = conv(image); relu(bn(x)) + x; bn(linear(x)) without a bias; "
+        "bn(weight_norm(conv)(x))",
+        instead="A norm that cannot be folded becomes a product and a sum. The others are given "
+        "parameters before folding.",
+        why_right="Both are the same functions of real numbers.",
+        step="module",
+        function="fit_norms",
+    ),
+    Correction(
         id=PLAIN,
         title="Write operators without a pattern with operators that have one",
         fault="The quantizer has no pattern for pools over one dimension or the whole "
@@ -271,20 +294,6 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="A linear is this product, with weights the other way round.",
         step="rewrites",
         function="write_linears",
-    ),
-    Correction(
-        id=BUFFERS,
-        title="Take buffers as weights",
-        fault="Where a convolution or a linear has a buffer as its weights, as log-mel front ends "
-        "and fixed filters have, ExecuTorch's passes give its dimensions no fixed size, and fail "
-        'behind it ("Dynamic mean.dim decomposition is not supported").',
-        link="",
-        proven=EXECUTORCH,
-        network="conv1d(x, self.filters).mean(-1) with self.register_buffer('filters', ...)",
-        instead="Such a buffer becomes a parameter.",
-        why_right="Both are the same tensor, and neither changes in a compiled program.",
-        step="rewrites",
-        function="take_weights",
     ),
     Correction(
         id=SCALARS,
@@ -396,3 +405,43 @@ def wanted_corrections(
 def switched_off(options: Mapping[str, JsonValue], facet: Facet) -> list[JsonValue]:
     """Return the ids of the corrections of a facet that the options switch off."""
     return [row.id for row in CORRECTIONS if row.facet == facet and not is_wanted(row.id, options)]
+
+
+# What ExecuTorch, torchao and Vela end with where they fail on a program.
+_TOOLS_FAILED = {"unexpected", "preparing-failed", "lowering-failed", "vela-compile-failed"}
+
+
+def with_switches(
+    infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]
+) -> tuple[ErrorInfo, ...]:
+    """Return the problems of a stage; failures of the tools name the corrections that are off.
+
+    Args:
+        infos: The problems that stopped the stage.
+        options: Options of the target.
+    """
+    off = [row for row in CORRECTIONS if not is_wanted(row.id, options)]
+    if not off or any(info.code == SWITCHED_OFF for info in infos):
+        return infos
+    return tuple(_blamed(info, off) if info.code in _TOOLS_FAILED else info for info in infos)
+
+
+def _blamed(info: ErrorInfo, off: list[Correction]) -> ErrorInfo:
+    """Return a failure of the tools with the switches of corrections as its likely cause."""
+    one, *others = off
+    which = "one of the corrections that are off" if others else f"that {one.title!r} is off"
+    message = f"The tools fail: {info.message}" if info.code == "unexpected" else info.message
+    return info.model_copy(
+        update={
+            "message": message[:600],
+            "hint": f"The likely cause is {which}. Switch {'them' if others else 'it'} on "
+            f"({switching_on(row.id for row in off)}).",
+            "where": Place(kind="option", id=f"target.options.{one.id}"),
+            "code": SWITCHED_OFF,
+        }
+    )
+
+
+def switching_on(corrections: Iterable[str]) -> str:
+    """Return the command that switches corrections on."""
+    return f"workbench target PROJECT {' '.join(f'{name}=true' for name in corrections)}"

@@ -26,8 +26,9 @@ from workbench.targets.ethos_u.correction import (
     RESCALED,
     ROWS,
     SLICES,
+    SWITCHED_OFF,
 )
-from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted, switching_on
 from workbench.targets.ethos_u.devices import family_of
 
 if TYPE_CHECKING:
@@ -439,7 +440,7 @@ def faults_without_corrections(
                 yield ErrorInfo(
                     message=forecast.happens.format(place),
                     hint=f"Switch on the correction {title!r} "
-                    f"(workbench target PROJECT {forecast.correction}=true).",
+                    f"({switching_on([forecast.correction])}).",
                     where=Place(kind="option", id=f"target.options.{forecast.correction}"),
-                    code="correction-switched-off",
+                    code=SWITCHED_OFF,
                 )

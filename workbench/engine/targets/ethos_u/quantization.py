@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,16 +23,17 @@ from workbench.engine.toolchain_patches.decomposition_tracking import (
     MadeOf,
     OfClass,
 )
+from workbench.engine.toolchain_patches.foldable_norms import made_foldable
 from workbench.engine.toolchain_patches.gate import require
-from workbench.engine.toolchain_patches.rewritten_operators import SEPARATED, CorrectingQuantizer
+from workbench.engine.toolchain_patches.rewritten_operators import CorrectingQuantizer
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
 from workbench.results import AppliedCorrection, NodeAnnotation
-from workbench.targets.ethos_u.correction import OWN_WEIGHTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from workbench.project.model import Project, RuleKind
@@ -53,6 +55,7 @@ class ReportingQuantizer(CorrectingQuantizer, FollowingQuantizer):
     """Stores its report at the nodes, since ExecuTorch keeps only that of the last graph."""
 
     states: tuple[AppliedCorrection, ...] = ()
+    foldings: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def corrections(self) -> tuple[AppliedCorrection, ...]:
@@ -107,7 +110,7 @@ def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
     quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     functions, quantizer.states = correction_functions(project.target.options, "quantizer")
     quantizer.rewrites, quantizer.patches = functions["rewrites"], functions["patches"]
-    quantizer.refinements = functions["refinements"]
+    quantizer.refinements, quantizer.foldings = functions["refinements"], functions["module"]
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.
         warnings.simplefilter("ignore")
@@ -180,8 +183,9 @@ def operator(name: str) -> Any:
 def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
     """Return the module with the quantizer's observers."""
     if isinstance(quantizer, ReportingQuantizer):
-        separated = tuple(module.meta.get(SEPARATED, ()))
-        quantizer.corrected = {**quantizer.corrected, OWN_WEIGHTS: separated}
+        changed = made_foldable(module, quantizer.foldings)
+        places = {name: tuple(nodes) for name, nodes in changed.items()}
+        quantizer.corrected = {**quantizer.corrected, **places}
     modules = modules_by_operator(module)
     try:
         prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)

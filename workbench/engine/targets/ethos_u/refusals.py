@@ -18,7 +18,7 @@ from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartit
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.results import CpuCause, ExportResult, PrepareResult
 from workbench.targets.ethos_u.correction import CLAMPS
-from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted, switching_on
 from workbench.targets.ethos_u.devices import has_control_flow
 from workbench.text import listed
 
@@ -390,7 +390,7 @@ def lost_clamps(program: Any, choice: TargetChoice) -> Iterator[ErrorInfo]:
                 message=f"{node.name} in {programs.module_of(node) or 'forward'} has a range that "
                 f"goes down to {low:.3g}, and the compiled program lets negative values pass.",
                 hint=f"Switch on the correction {CORRECTIONS_BY_ID[CLAMPS].title!r} "
-                f"(workbench target PROJECT {CLAMPS}=true).",
+                f"({switching_on([CLAMPS])}).",
                 where=Place(kind="option", id=f"target.options.{CLAMPS}"),
                 code="relu-clamp-lost",
             )

@@ -1,0 +1,153 @@
+"""Convolutions and linears before batch norms, made fit for torchao to fold the norms into them.
+
+This file stands on torch and torchao alone, because a generated script carries it along. What each
+correction is about, and for which versions it was proven, stands in
+``workbench.targets.ethos_u.corrections``. Every function changes the graph of a float program and
+returns the names of the nodes that it changed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e.utils import (
+    _is_conv_or_conv_transpose_node,
+    _is_conv_transpose_node,
+    _is_linear_node,
+)
+
+from workbench.engine.toolchain_patches.graph_writer import (
+    Writer,
+    constant_of,
+    finished,
+    floating_calls,
+)
+
+_ATEN = torch.ops.aten
+_WEIGHTS = (1, 2)
+# Under this name a module's metadata has what was changed, by the id of the correction.
+_CHANGED = "changed_before_folding"
+
+
+def made_foldable(
+    module: fx.GraphModule, functions: Mapping[str, Callable[[fx.GraphModule], list[str]]]
+) -> dict[str, list[str]]:
+    """Apply functions of this file to a module, unless that was done.
+
+    Args:
+        module: A float program's module, before its batch norms are folded.
+        functions: By the id of their correction.
+
+    Returns:
+        By id, the names of the nodes that were changed.
+    """
+    known: dict[str, list[str]] | None = module.meta.get(_CHANGED)
+    if known is None:
+        known = {name: function(module) for name, function in functions.items()}
+        module.meta[_CHANGED] = known
+    return known
+
+
+def separate_weights(module: fx.GraphModule) -> list[str]:
+    """Give each convolution and linear before a batch norm weights that no other reads.
+
+    The batch norm is folded into the weights where they lie, once for every reader.
+    """
+    uses = dict[str, int]()
+    for node in floating_calls(module, *{n.target for n in module.graph.nodes}):
+        for given in node.args:
+            if isinstance(given, fx.Node) and given.op == "get_attr":
+                uses[str(given.target)] = uses.get(str(given.target), 0) + 1
+    done = list[str]()
+    for node in {source: None for _, source in _folded(module)}:
+        for index in _WEIGHTS:
+            given = node.args[index] if index < len(node.args) else None
+            value = constant_of(module, given)
+            if value is not None and uses[str(getattr(given, "target", ""))] > 1:
+                own = Writer(module, node).parameter(f"{node.name}_own_{index}", value.clone())
+                node.update_arg(index, own)
+                done.append(node.name)
+    return finished(module, list(dict.fromkeys(done)))
+
+
+def fit_norms(module: fx.GraphModule) -> list[str]:
+    """Write batch norms that cannot be folded with others, and give the others what folding needs.
+
+    Folding changes a convolution or linear for all its readers, so that the norm of one with other
+    readers becomes a product and a sum. Folding needs parameters as weights, of a linear also a
+    bias and weights of the norm. It mixes up the channels of transposed convolutions in groups.
+    """
+    done = list[str]()
+    for norm, source in list(_folded(module)):
+        groups = source.args[6] if _is_conv_transpose_node(source) and source.args[6:] else 1
+        if len(source.users) > 1 or groups != 1:
+            _write_line(module, norm, source)
+            done.append(norm.name)
+        elif _give_parameters(module, norm, source):
+            done.append(source.name)
+    return finished(module, done)
+
+
+def _folded(module: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield the batch norms that are folded, each with its convolution or linear."""
+    for norm in floating_calls(module, _ATEN.batch_norm.default):
+        source: Any = norm.args[0]
+        is_flat = _is_linear_node(source) and source.meta["val"].dim() == 2
+        if not (is_flat or _is_conv_or_conv_transpose_node(source)) or norm.args[5]:
+            continue
+        if all(given is None or _value(module, given) is not None for given in norm.args[1:5]):
+            yield norm, source
+
+
+def _write_line(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
+    """Write a batch norm as a product with a factor and a sum with a summand for each channel."""
+    weight, bias, mean, variance = (_value(module, given) for given in norm.args[1:5])
+    write = Writer(module, norm)
+    scale = torch.rsqrt(variance + norm.args[7])
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    sizes = [1, -1, *[1] * (len(write.shape) - 2)]
+    factor = write.constant(f"{norm.name}_factor", scale.view(sizes))
+    summand = write.constant(f"{norm.name}_summand", shift.view(sizes))
+    scaled = write(_ATEN.mul.Tensor, source, factor)
+    write.replace(write(_ATEN.add.Tensor, scaled, summand))
+
+
+def _give_parameters(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> bool:
+    """Give a convolution or linear, and its batch norm, parameters; return whether it had not."""
+    mean = _value(module, norm.args[3])
+    ones, zeros = torch.ones_like(mean), torch.zeros_like(mean)
+    usual = {(source, 1): None, (source, 2): None}
+    if _is_linear_node(source):
+        usual = {(source, 1): None, (source, 2): zeros, (norm, 1): ones, (norm, 2): zeros}
+    is_changed = False
+    for (node, index), other in usual.items():
+        given = node.args[index] if index < len(node.args) else None
+        value = other if given is None else _value(module, given)
+        if value is None or _is_parameter(module, given):
+            continue
+        own = Writer(module, source).parameter(f"{node.name}_own_{index}", value.detach().clone())
+        node.args = (*node.args[:index], own, *node.args[index + 1 :])
+        is_changed = True
+    return is_changed
+
+
+def _value(module: fx.GraphModule, node: Any) -> Any:
+    """Return the value of a node that depends on no input; None for any other."""
+    if not isinstance(node, fx.Node) or node.op != "call_function":
+        return constant_of(module, node)
+    values = {source: _value(module, source) for source in node.all_input_nodes}
+    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    if is_random or not values or any(value is None for value in values.values()):
+        return None
+    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _is_parameter(module: fx.GraphModule, node: Any) -> bool:
+    """Return whether a node reads a parameter."""
+    if not isinstance(node, fx.Node) or node.op != "get_attr":
+        return False
+    owner, _, name = str(node.target).rpartition(".")
+    return isinstance(getattr(module.get_submodule(owner), name), torch.nn.Parameter)
