@@ -69,6 +69,17 @@ def test_that_each_part_tells_its_own_state_and_what_the_target_lacks(opened, qt
     qtbot.waitUntil(panel.frames["verify"].isHidden)
 
 
+def test_that_tables_without_rows_take_no_room_from_the_first_paint_on(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
+    panel = opened.window.reveal("accuracy")
+    panel.flush()
+    panel.annotate()
+    split = panel.output_table.parentWidget()
+    # Only the handle between the two parts that are shown.
+    assert [split.handle(number).isHidden() for number in (1, 2)] == [True, True]
+    assert split.sizes()[:2] == [0, 0]
+
+
 def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qtbot, opened):
     # Every card says how its figure came about.
     assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()

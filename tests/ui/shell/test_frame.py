@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractButton, QTableView
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
@@ -181,6 +181,11 @@ def toasts(workbench):
     return [toast for toast in workbench.window.findChildren(Toast) if toast.isVisible()]
 
 
+def close_all(workbench):
+    for notice in list(workbench.notices.open.values()):
+        workbench.notices.close(notice.id)
+
+
 @pytest.mark.slow
 def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
     # A toast below the cursor stays.
@@ -188,7 +193,7 @@ def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
     notice = Notice(990, "info", "Gone soon.", lasts_s=0.02)
     done.notices.open[notice.id] = notice
     done.notices.posted.emit(notice)
-    assert len(toasts(done)) == 1
+    qtbot.waitUntil(lambda: len(toasts(done)) == 1)
     qtbot.waitUntil(lambda: toasts(done) == [])
 
 
@@ -201,9 +206,18 @@ def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
 
 
 def test_that_toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, qtbot, notices):
+    # A notice that is taken back at once is not shown.
+    done.notices.info("Gone before it was seen.")
+    close_all(done)
+    done.notices.info("Stays.")
+    qtbot.waitUntil(lambda: toasts(done) != [])
+    assert [toast.notice.text for toast in toasts(done)] == ["Stays."]
+    close_all(done)
+    qtbot.waitUntil(lambda: toasts(done) == [])
     # Toasts cover no button.
     done.window.resize(1280, 720)
     done.notices.success("Evaluate finished.", "Duration: 43 s.")
+    qtbot.waitUntil(lambda: len(toasts(done)) == 1)
     (toast,) = toasts(done)
     for row in WORKSPACES:
         done.window.show_workspace(row.id)
@@ -232,6 +246,7 @@ def test_that_toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, 
     # At most three toasts are shown.
     for number in range(5):
         done.notices.info(f"Notice {number}.")
+    qtbot.waitUntil(lambda: toasts(done)[-1].notice.text == "Notice 4.")
     assert len(toasts(done)) == SHOWN == 3
 
 
@@ -240,44 +255,9 @@ def place_of(widget, window):
     return QRect(widget.mapTo(window, region.topLeft()), region.size())
 
 
-def is_reached(widget):
-    takes = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-    return takes and widget.isVisible() and widget.focusProxy() is None
-
-
 def tab_chain(window):
-    """Return the widgets that the Tab key visits after the button Run."""
-    chain = [window.pipeline.run]
-    following = {id(w): w for w in window.findChildren(QWidget)}
-    widget = chain[0].nextInFocusChain()
-    while widget is not chain[0]:
-        known = following.get(id(widget))
-        is_seen = known and is_reached(known) and not known.visibleRegion().isEmpty()
-        chain += [known] if is_seen and known.isEnabled() else []
-        widget = widget.nextInFocusChain()
-    return chain
-
-
-def test_that_tabs_of_panels_come_before_the_panels(opened, qtbot):
-    window = opened.window
-    run_to(opened, qtbot, "")
-    for name in ["ranges", "cost", "inspector"]:
-        for _ in range(3):
-            # Qt makes other tab bars.
-            window.docks[name].setFloating(True)
-            window.reset_layout()
-        window.reveal(name)
-
-        def follows_its_tabs():
-            chain = tab_chain(window)
-            bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
-            inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
-            return len(bars) == 1 and inside[:1] == [bars[0] + 1]
-
-        def is_shown_by(bar):
-            return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
-
-        qtbot.waitUntil(follows_its_tabs)
+    """Return the widgets that the Tab key visits from the button Run on."""
+    return [stop for stop in window.tab_stops() if stop.isVisible() and stop.isEnabled()]
 
 
 def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
