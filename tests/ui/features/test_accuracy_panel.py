@@ -87,6 +87,9 @@ def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qt
     assert "Bit-exact: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Max difference: 1 LSB, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
+    # Without a text there are no tokens.
+    assert not panel.pages.isTabVisible(2)
+    assert not any("Perplexity" in text for text in panel.cards.texts())
     # The worst stand first in bars and table, and equal ones come last.
     assert panel.bars.names == ("conv2d", "relu", "linear")
     qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)

@@ -40,11 +40,12 @@ def test_that_values_open_their_settings_and_long_paths_break(inspector, opened,
         "board", "target.id", "target.options.memory_mode", "target.options.system_config",
         "notes",
     ]  # fmt: skip
-    for key in cases:
-        assert f"setting:{key}" in links(inspector)
+    assert {f"setting:{key}" for key in cases} <= {*links(inspector)}
+    for key in ("name", "calibration.spec", "gate.lsb", "target.options.memory_mode"):
         inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
         dialog = opened.window.findChild(ProjectSettingsDialog)
         assert dialog.isVisible()
+        assert [name for name in cases if dialog.field_of(name) is None] == []
         field = dialog.field_of(key)
         qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
         dialog.reject()

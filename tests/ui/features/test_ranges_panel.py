@@ -59,14 +59,6 @@ def test_that_ranges_say_where_they_come_from_and_follow_the_selection(panel, op
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
     opened.context.selection.choose_nodes(["linear"])
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
-    # Both themes and the log axis take every tensor.
-    qtbot.mouseClick(panel.log, Qt.MouseButton.LeftButton)
-    for name in ("light", "dark"):
-        opened.context.appearance.switch(name)
-        qtbot.waitUntil(lambda: panel.plot.activations.theme is opened.context.theme)
-    for row in range(4):
-        click(panel, qtbot, row)
-    panel.grab()
     # Former ranges are marked after an edit.
     opened.context.assigner.modules(["stem"], "a16w8")
     banner = panel.frames["calibrate"].banner
@@ -130,6 +122,17 @@ def test_that_damaged_arrays_and_ranges_of_the_example_alone_are_told(
     assert panel.model.rowCount() == 4
     assert panel.warning.isVisible()
     assert EXAMPLE_ONLY in panel.origin.text()
+
+
+@pytest.mark.slow
+def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbot):
+    qtbot.mouseClick(panel.log, Qt.MouseButton.LeftButton)
+    for name in ("light", "dark"):
+        opened.context.appearance.switch(name)
+        qtbot.waitUntil(lambda: panel.plot.activations.theme is opened.context.theme)
+    for row in range(4):
+        click(panel, qtbot, row)
+    panel.grab()
 
 
 @pytest.mark.slow

@@ -38,16 +38,36 @@ def lines(panel):
     return [model.index(row, 0).data() for row in range(model.rowCount())]
 
 
-def test_that_what_is_missing_is_said_with_how_to_get_it(panel, qtbot):
+def test_that_what_is_missing_is_said_and_a_wrong_runner_or_address_is_refused(
+    panel, qtbot, notices, tmp_path
+):
+    # What is missing is said with how to get it.
     qtbot.waitUntil(lambda: bool(panel.machine.hint.text()))
     hint, note = panel.machine.hint.text(), panel.frames["run"].note.label.text()
     assert "https://developer.arm.com" in hint
     assert "Build" in hint
     assert "Simulator panel" not in hint + note
     assert panel.frames["run"].note.button.isVisible()
+    # A wrong runner or address is refused.
+    # A file that is no runner is refused.
+    (tmp_path / "photo.elf").write_bytes(b"JFIF")
+    panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
+    assert "arm_executor_runner" in notices.take("The runner photo.elf is not an ELF file").hint
+    assert load_settings().runners == ()
+    # An address must be one.
+    dialog = dialog_of(panel)
+    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
+    dialog.placement.setCurrentIndex(2)
+    dialog.address.setText("nowhere")
+    dialog.address.textEdited.emit("nowhere")
+    assert "0x62000000" in dialog.state.text()
+    assert not dialog.build.isEnabled()
 
 
-def test_that_a_chosen_simulator_and_runner_make_the_run_possible(named, qtbot, tmp_path):
+def test_that_measured_cycles_of_a_chosen_simulator_stand_beside_the_estimated_ones(
+    named, qtbot, tmp_path, opened
+):
+    # A chosen simulator and runner make the run possible.
     assert named.machine.simulator.text() == f"\u2026/fvp/{BINARY}"
     assert named.machine.simulator.toolTip() == str(tmp_path / "fvp" / BINARY)
     assert named.machine.runner.text().endswith("runner.elf")
@@ -55,6 +75,26 @@ def test_that_a_chosen_simulator_and_runner_make_the_run_possible(named, qtbot, 
     qtbot.waitUntil(named.frames["run"].note.button.isVisible)
     named.machine.fast.click()
     assert load_settings().fast
+    named.machine.fast.click()
+    # Measured cycles stand beside the estimated ones.
+    named.machine.trace.click()
+    assert load_settings().trace
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: named.has("run"))
+    named.view.setCurrentIndex(OPERATIONS)
+    model = named.view.traced_table.model()
+    shown = [model.index(0, column).data() for column in range(6)]
+    assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
+    named.view.setCurrentIndex(OUTPUTS)
+    model = named.view.sample_table.model()
+    assert [model.index(1, column).data() for column in range(4)] == ["2", "0", "1", "same"]
+    assert named.view.to_quantized.counts == {-1: 2, 0: 157, 1: 1}
+    named.view.traced_table.selectRow(0)
+    assert opened.window.context.selection.value.modules == {"stem.conv"}
+    model = named.view.event_table.model()
+    assert [model.index(0, c).data() for c in range(4)] == ["add.out", "CPU kernel", "321", "1"]
+    named.machine.fast.click()
+    assert not named.machine.trace.isEnabled()
 
 
 def test_that_a_chosen_simulator_shows_measured_figures_and_a_board_takes_its_place(
@@ -109,43 +149,6 @@ def test_that_what_the_serial_port_says_now_is_shown_while_it_runs(held, named, 
     opened.runs.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)
     assert lines(named)[0].endswith("at work on run")
-
-
-def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtbot):
-    named.machine.trace.click()
-    assert load_settings().trace
-    opened.runs.run_to("run")
-    qtbot.waitUntil(lambda: named.has("run"))
-    named.view.setCurrentIndex(OPERATIONS)
-    model = named.view.traced_table.model()
-    shown = [model.index(0, column).data() for column in range(6)]
-    assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
-    named.view.setCurrentIndex(OUTPUTS)
-    model = named.view.sample_table.model()
-    assert [model.index(1, column).data() for column in range(4)] == ["2", "0", "1", "same"]
-    assert named.view.to_quantized.counts == {-1: 2, 0: 157, 1: 1}
-    named.view.traced_table.selectRow(0)
-    assert opened.window.context.selection.value.modules == {"stem.conv"}
-    model = named.view.event_table.model()
-    assert [model.index(0, c).data() for c in range(4)] == ["add.out", "CPU kernel", "321", "1"]
-    named.machine.fast.click()
-    assert not named.machine.trace.isEnabled()
-
-
-def test_that_a_wrong_runner_or_address_is_refused(panel, notices, tmp_path):
-    # A file that is no runner is refused.
-    (tmp_path / "photo.elf").write_bytes(b"JFIF")
-    panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
-    assert "arm_executor_runner" in notices.take("The runner photo.elf is not an ELF file").hint
-    assert load_settings().runners == ()
-    # An address must be one.
-    dialog = dialog_of(panel)
-    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
-    dialog.placement.setCurrentIndex(2)
-    dialog.address.setText("nowhere")
-    dialog.address.textEdited.emit("nowhere")
-    assert "0x62000000" in dialog.state.text()
-    assert not dialog.build.isEnabled()
 
 
 def dialog_of(panel):

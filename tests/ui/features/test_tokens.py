@@ -58,11 +58,3 @@ def test_that_perplexity_divergence_and_every_token_are_told(panel):
     assert text_of(panel.tokens, 1) == ["1", "h", "e", "0.018", "90.00 %", "80.00 %"]
     verified = panel.comparison.tokens
     assert text_of(verified, 0)[3:] == ["0.02", "7", "50.00 %", "40.00 %", "30.00 %"]
-
-
-def test_that_without_a_text_there_are_no_tokens(opened, qtbot):
-    run_to(opened, qtbot, "")
-    made = opened.window.reveal("accuracy")
-    qtbot.waitUntil(lambda: made.has("evaluate"))
-    assert not made.pages.isTabVisible(2)
-    assert not any("Perplexity" in text for text in made.cards.texts())

@@ -137,7 +137,8 @@ def test_that_readings_products_commands_and_files_are_shown(nnpa, qtbot):
     assert not files.deliverables.cards.isVisible()
 
 
-def test_that_panels_without_a_use_for_the_target_are_not_shown(nnpa):
+def test_that_panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):
+    # Panels without a use for the target are not shown.
     docks = nnpa.window.docks
     gone = {"memory", "timeline", "simulator", "devices", "formats"}
     assert {name for name, dock in docks.items() if dock.isHidden()} == gone | set(DRAWER)
@@ -145,9 +146,8 @@ def test_that_panels_without_a_use_for_the_target_are_not_shown(nnpa):
     nnpa.document.apply("Set target", lambda p: edits.set_target(p, choice))
     hidden = {name for name, dock in docks.items() if dock.isHidden()}
     assert hidden == {"formats", *DRAWER}
-
-
-def test_that_panels_without_figures_or_use_say_so_or_are_not_shown(nnpa, qtbot):
+    nnpa.document.undo_stack.undo()
+    # Panels without figures or use say so or are not shown.
     # Panels without figures say so in a sentence.
     for panel_id in ["memory", "timeline"]:
         panel = nnpa.window.reveal(panel_id)

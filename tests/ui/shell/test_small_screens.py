@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QTabBar
+from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView
 
 from tests.fakes.engine import Play
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
@@ -171,7 +171,7 @@ def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_pa
     qtbot.waitUntil(lambda: "Calibrat" in bar.status.text())
 
 
-def test_that_every_button_that_is_off_says_why(opened, qtbot):
+def test_that_every_button_that_is_off_says_why_and_no_table_holds_the_tab_key(opened, qtbot):
     def silent():
         found = []
         for row in PANELS:
@@ -190,6 +190,9 @@ def test_that_every_button_that_is_off_says_why(opened, qtbot):
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: not opened.runner.running)
     assert silent() == []
+    tables = opened.window.findChildren(QTableView)
+    assert len(tables) >= 5
+    assert not [table.accessibleName() for table in tables if table.tabKeyNavigation()]
 
 
 @pytest.mark.parametrize("name", ["graph", "modules"])
