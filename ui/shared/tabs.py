@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSplitter, QTabBar, QTabWidget, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QSplitter,
+    QTabBar,
+    QTabWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.shared.labels import literal
 
@@ -111,6 +119,8 @@ class SplitOrTabs(QWidget):
 
     def _arrange(self, is_split: bool) -> None:
         is_split = is_split or sum(self._shown) < 2
+        now = QApplication.focusWidget()
+        focused = next((part for _, part in self._parts if now and part.isAncestorOf(now)), None)
         for number, (title, part) in enumerate(self._parts):
             if is_split:
                 self._split.insertWidget(number, part)
@@ -119,3 +129,7 @@ class SplitOrTabs(QWidget):
                 self.tabs.addTab(part, title)
         self._split.setVisible(is_split)
         self.tabs.setVisible(not is_split)
+        if now is not None and focused is not None:
+            # A widget loses the focus when it moves.
+            self.show_part(focused)
+            now.setFocus(Qt.FocusReason.OtherFocusReason)

@@ -66,6 +66,17 @@ def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot)
     qtbot.waitUntil(lambda: not opened.runner.running)
 
 
+def test_that_tables_without_rows_take_no_room_from_the_first_paint_on(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
+    panel = opened.window.reveal("accuracy")
+    panel.flush()
+    panel.annotate()
+    split = panel.output_table.parentWidget()
+    # Only the handle between the two parts that are shown.
+    assert [split.handle(number).isHidden() for number in (1, 2)] == [True, True]
+    assert split.sizes()[:2] == [0, 0]
+
+
 def test_that_every_card_says_how_its_figure_came_about(panel):
     assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()
     assert "Top-1: 98.00 \u2192 97.00 %, measured on host (PyTorch)" in panel.cards.texts()

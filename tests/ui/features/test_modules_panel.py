@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, Qt
 
 from ui.shared.chip import WISH_ROLE
 from ui.shared.module_tree import Column
@@ -95,3 +95,26 @@ def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, op
     assert graph.view.surface.selected == {"conv2d"}
     assert "stem.conv" in inspector.page.toPlainText()
     assert "a8w8 from rule 1" in inspector.page.toPlainText()
+
+
+class Paints(QObject):
+    """Counts the paints of a widget."""
+
+    def __init__(self, widget):
+        super().__init__(widget)
+        self.count = 0
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched, event):
+        self.count += event.type() == QEvent.Type.Paint
+        return False
+
+
+def test_that_results_of_other_stages_do_not_paint_the_modules_again(panel, qtbot):
+    qtbot.wait(200)
+    paints = Paints(panel.tree.viewport())
+    with qtbot.waitSignal(panel.context.session.results_changed):
+        panel.context.run_to("evaluate")
+    qtbot.waitUntil(lambda: not panel.context.runner.running)
+    qtbot.wait(200)
+    assert paints.count == 0

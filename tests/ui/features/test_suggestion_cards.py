@@ -9,11 +9,17 @@ from PySide6.QtWidgets import QPushButton
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from ui.features.suggestions.suggestion_cards import UNKNOWN, WAITING, GainFigures
+from ui.features.suggestions.suggestion_cards import (
+    UNKNOWN,
+    WAITING,
+    GainFigures,
+    SuggestionCards,
+)
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
 from ui.shared.labels import Label
 from workbench.project import edits
 from workbench.results import CpuNode
+from workbench.suggestions import Suggestion, Written
 
 
 def program(*left, cycles=1000):
@@ -49,6 +55,18 @@ def press(cards, qtbot, name):
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     if name == "Apply":
         qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Assign a8w8 to head. {WAITING}"])
+
+
+def test_that_a_long_line_of_code_makes_a_card_no_wider(qtbot):
+    def least_width(*written):
+        cards = SuggestionCards()
+        qtbot.addWidget(cards)
+        advice = Suggestion("s", "Use it", "It helps.", "Less.", written=written)
+        cards.render_cards([advice], [], "")
+        return cards.widget().minimumSizeHint().width()
+
+    line = "x = x.to(memory_format=torch.channels_last, non_blocking=True)"
+    assert least_width(Written("deep/folder/model.py, forward()", "", line)) == least_width()
 
 
 def lower_without(opened, qtbot, monkeypatch):

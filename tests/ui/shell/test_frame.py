@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
@@ -191,10 +191,20 @@ def toasts(workbench):
     return [toast for toast in workbench.window.findChildren(Toast) if toast.isVisible()]
 
 
-def test_that_at_most_three_toasts_are_shown(done):
+def test_that_at_most_three_toasts_are_shown(done, qtbot):
     for number in range(5):
         done.notices.info(f"Notice {number}.")
+    qtbot.waitUntil(lambda: toasts(done) != [])
     assert len(toasts(done)) == SHOWN == 3
+
+
+def test_that_a_notice_that_is_taken_back_at_once_is_not_shown(done, qtbot):
+    done.notices.info("Gone before it was seen.")
+    for notice in list(done.notices.open.values()):
+        done.notices.close(notice.id)
+    done.notices.info("Stays.")
+    qtbot.waitUntil(lambda: toasts(done) != [])
+    assert [toast.notice.text for toast in toasts(done)] == ["Stays."]
 
 
 def test_that_toasts_leave_by_themselves_and_questions_stay(done, notices):
@@ -215,7 +225,7 @@ def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
     notice = Notice(990, "info", "Gone soon.", lasts_s=0.02)
     done.notices.open[notice.id] = notice
     done.notices.posted.emit(notice)
-    assert len(toasts(done)) == 1
+    qtbot.waitUntil(lambda: len(toasts(done)) == 1)
     qtbot.waitUntil(lambda: toasts(done) == [])
 
 
@@ -230,6 +240,7 @@ def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
 def test_that_toasts_cover_no_button(done, qtbot):
     done.window.resize(1280, 720)
     done.notices.success("Evaluate finished.", "Duration: 43 s.")
+    qtbot.waitUntil(lambda: len(toasts(done)) == 1)
     (toast,) = toasts(done)
     for row in WORKSPACES:
         done.window.show_workspace(row.id)
@@ -247,7 +258,7 @@ def test_that_toasts_do_not_cover_the_problems(done, qtbot):
     done.window.resize(1280, 720)
     done.notices.success("Evaluate finished.", "Duration: 43 s.")
     panel = done.window.reveal("problems")
-    qtbot.waitUntil(panel.table.isVisible)
+    qtbot.waitUntil(lambda: panel.table.isVisible() and len(toasts(done)) == 1)
     (toast,) = toasts(done)
     place = place_of(panel.table, done.window)
     qtbot.waitUntil(lambda: not toast.geometry().intersects(place))
@@ -276,22 +287,9 @@ def test_that_a_failed_stage_is_named_in_the_bar(opened, qtbot, engines, notices
     assert opened.window.pipeline.status.text() == "Lower failed"
 
 
-def is_reached(widget):
-    takes = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-    return takes and widget.isVisible() and widget.focusProxy() is None
-
-
 def tab_chain(window):
-    """Return the widgets that the Tab key visits after the button Run."""
-    chain = [window.pipeline.run]
-    following = {id(w): w for w in window.findChildren(QWidget)}
-    widget = chain[0].nextInFocusChain()
-    while widget is not chain[0]:
-        known = following.get(id(widget))
-        is_seen = known and is_reached(known) and not known.visibleRegion().isEmpty()
-        chain += [known] if is_seen and known.isEnabled() else []
-        widget = widget.nextInFocusChain()
-    return chain
+    """Return the widgets that the Tab key visits from the button Run on."""
+    return [stop for stop in window.tab_stops() if stop.isVisible() and stop.isEnabled()]
 
 
 def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):

@@ -11,6 +11,8 @@ from tests.fakes.results import result_of
 from ui.features.project.new_project import NewProjectDialog
 from ui.shared.tab_order import reading_order
 from ui.shell.panels import PANELS
+from ui.shell.toasts import Toast
+from ui.state.notices import Action
 
 MOST_TABS = 150
 CTRL, ALT, NONE = (
@@ -138,3 +140,74 @@ def test_that_a_panel_has_the_focus_visibly_as_soon_as_its_results_are_there(ope
         focused = widget.grab().toImage()
         window.pipeline.run.setFocus(Qt.FocusReason.TabFocusReason)
         assert widget.grab().toImage() != focused
+
+
+def test_that_the_tab_key_goes_through_what_is_seen_and_all_of_it(opened, qtbot, keys):
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    window = opened.window
+    window.resize(1280, 720)
+    # Each of them stays where it is, behind the next one.
+    for name in ("accuracy", "ranges", "cost", "simulator"):
+        panel = window.reveal(name)
+        qtbot.waitUntil(lambda panel=panel: any(panel.has(stage) for stage in panel.frames))
+    qtbot.waitUntil(lambda: not panel.parts.is_split)
+    window.pipeline.run.setFocus()
+    seen = [QApplication.focusWidget()]
+    for _ in range(MOST_TABS):
+        keys(Qt.Key.Key_Tab)
+        widget = QApplication.focusWidget()
+        assert not widget.visibleRegion().isEmpty()
+        if widget is seen[0]:
+            break
+        seen += [] if widget is seen[-1] else [widget]
+    assert widget is seen[0]
+    assert len(seen) == len(set(seen))
+    assert {panel.parts.tabs.tabBar(), panel.view.tabBar()} <= set(seen)
+    before = seen[-1]
+    keys(Qt.Key.Key_Backtab)
+    assert QApplication.focusWidget() is before
+
+
+def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot):
+    window = opened.window
+    window.resize(2200, 900)
+    panel = window.reveal("simulator")
+    qtbot.waitUntil(lambda: panel.parts.is_split)
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    panel.machine.choose_runner.setFocus()
+    window.resize(1100, 700)
+    qtbot.waitUntil(lambda: not panel.parts.is_split)
+    assert panel.machine.choose_runner.hasFocus()
+    assert not panel.machine.choose_runner.visibleRegion().isEmpty()
+
+
+def test_that_a_panel_without_controls_shows_the_focus(opened, qtbot, keys):
+    window = opened.window
+    window.actions_by_id["go_jobs"].trigger()
+    panel = window.docks["jobs"].panel
+    qtbot.waitUntil(panel.hasFocus)
+    focused = panel.grab().toImage()
+    keys(Qt.Key.Key_Tab)
+    assert window.docks["jobs"].isAncestorOf(QApplication.focusWidget())
+    assert panel.grab().toImage() != focused
+
+
+def test_that_the_first_button_has_the_focus_before_and_after_a_project_is_opened(
+    workbench, qtbot, keys, project_file
+):
+    stops = [stop for stop in workbench.window.tab_stops() if stop.isVisible()]
+    qtbot.waitUntil(stops[0].hasFocus)
+    assert workbench.window.welcome.isAncestorOf(stops[0])
+    workbench.files.open_path(project_file)
+    qtbot.waitUntil(workbench.window.pipeline.run.hasFocus)
+
+
+def test_that_only_the_question_takes_the_tab_key(opened, qtbot, keys, notices):
+    opened.notices.question("Sure?", "", [Action("Yes", print), Action("No", print)], blocking=True)
+    (toast,) = [t for t in opened.window.findChildren(Toast) if t.isVisible()]
+    for _ in range(5):
+        keys(Qt.Key.Key_Tab)
+        assert toast.isAncestorOf(QApplication.focusWidget())
+    notices.take("Sure?")
