@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 from pathlib import Path
@@ -40,6 +41,15 @@ def pytest_configure(config):
         add(bot, widget, **options)
 
     QtBot.addWidget = keep
+
+
+def pytest_collection_finish():
+    """Let the collector ignore what is there before the tests, as the window does after its start.
+
+    What one test leaves behind is a small part of the imported modules and of the tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 _NUMBERS = itertools.count()
