@@ -103,6 +103,7 @@ def test_that_uint8_io_is_accepted_beside_int8_inside(engine):
     assert "uint8" in {r.dtype for r in engine.result(made, "calibrate").ranges}
 
 
+@pytest.mark.slow
 def test_that_integer_io_needs_no_kernel_on_the_cpu(engine):
     made = project("small", **CALIBRATED)
     options = {**made.target.options, "integer_io": True}
