@@ -74,16 +74,23 @@ def lower_without(opened, qtbot, monkeypatch):
     run_to(opened, qtbot, "lower")
 
 
-def test_that_a_card_says_what_why_and_what_to_expect(cards, opened, qtbot):
+def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(
+    cards, opened, qtbot, monkeypatch
+):
+    # A card says what, why and what to expect.
     said = cards.texts()[0]
     assert said.startswith("Assign a8w8 to head. ")
     assert "Rule 2 leaves head in float" in said
     assert "Expected: " in said
     press(cards, qtbot, "Show")
     assert opened.context.selection.value.nodes == {"linear"}
-
-
-def test_that_applying_is_one_step_and_shows_what_it_gained(cards, opened, qtbot, monkeypatch):
+    # A card shows its gain in the columns of all cards.
+    (figures,) = cards.cards[0].findChildren(GainFigures)
+    texts = [label.text() for label in figures.findChildren(Label)]
+    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR"]
+    assert texts[1] == "0"
+    assert texts[3::2] == ["\u2013", "\u2013"]
+    # Applying is one step and shows what it gained.
     press(cards, qtbot, "Apply")
     assert opened.document.undo_stack.undoText() == "Assign a8w8 to head"
     assert [r.config for r in opened.document.project.rules] == ["a8w8", "a8w8"]
@@ -93,13 +100,7 @@ def test_that_applying_is_one_step_and_shows_what_it_gained(cards, opened, qtbot
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: "Operators on the CPU 1 → 0, counted" in cards.texts()[0])
     assert "1,000 → 1,200 (+20.0 %), estimated (Vela 5.1.0)" in cards.texts()[0]
-
-
-def test_that_undo_brings_the_suggestion_back_and_redo_its_gain(
-    cards, opened, qtbot, monkeypatch
-):  # fmt: skip
-    press(cards, qtbot, "Apply")
-    lower_without(opened, qtbot, monkeypatch)
+    # Undo brings the suggestion back, and redo its gain.
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
     opened.document.undo_stack.undo()
     qtbot.waitUntil(
@@ -121,11 +122,3 @@ def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):
     panel = suggestions(opened, qtbot)
     qtbot.waitUntil(lambda: panel.cards.note.text() == NO_SUGGESTION)
     assert panel.cards.texts() == []
-
-
-def test_that_a_card_shows_its_gain_in_the_columns_of_all_cards(cards):
-    (figures,) = cards.cards[0].findChildren(GainFigures)
-    texts = [label.text() for label in figures.findChildren(Label)]
-    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR"]
-    assert texts[1] == "0"
-    assert texts[3::2] == ["\u2013", "\u2013"]

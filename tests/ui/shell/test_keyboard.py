@@ -112,7 +112,8 @@ def test_that_files_are_exported_with_keys(opened, qtbot, keys, tmp_path):
     qtbot.waitUntil(lambda: list(folder.glob("*.pte")) != [])
 
 
-def test_that_going_to_a_panel_gives_it_the_focus(opened, qtbot):
+def test_that_going_to_a_panel_shows_the_focus_as_soon_as_its_results_are_there(opened, qtbot):
+    # Going to a panel gives it the focus.
     for number in range(1, 10):
         opened.window.activateWindow()
         qtbot.waitUntil(opened.window.isActiveWindow)
@@ -121,9 +122,7 @@ def test_that_going_to_a_panel_gives_it_the_focus(opened, qtbot):
         panel = opened.window.docks[name].panel
         if opened.window.docks[name].isVisible():
             qtbot.waitUntil(lambda: panel.isAncestorOf(QApplication.focusWidget()))
-
-
-def test_that_a_panel_has_the_focus_visibly_as_soon_as_its_results_are_there(opened, qtbot):
+    # A panel has the focus visibly as soon as its results are there.
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: not opened.runner.running)
     window = opened.window
