@@ -168,21 +168,19 @@ def test_that_the_tab_key_goes_through_what_is_seen_and_all_of_it(opened, qtbot,
     assert QApplication.focusWidget() is before
 
 
-def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot):
+def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot, keys):
     window = opened.window
-    window.resize(2200, 900)
-    panel = window.reveal("simulator")
-    qtbot.waitUntil(lambda: panel.parts.width() > 900)
-    # The parts are arranged after the layout.
-    qtbot.wait(20)
-    assert panel.parts.is_split
-    window.activateWindow()
-    qtbot.waitUntil(window.isActiveWindow)
-    panel.machine.choose_runner.setFocus()
     window.resize(1100, 700)
+    panel = window.reveal("simulator")
     qtbot.waitUntil(lambda: not panel.parts.is_split)
-    assert panel.machine.choose_runner.hasFocus()
-    assert not panel.machine.choose_runner.visibleRegion().isEmpty()
+    panel.parts.tabs.setCurrentIndex(1)
+    field = panel.machine.choose_runner
+    field.setFocus()
+    for width, is_split in ((2200, True), (1100, False)):
+        window.resize(width, 700)
+        qtbot.waitUntil(lambda is_split=is_split: panel.parts.is_split is is_split)
+        assert field.hasFocus()
+        qtbot.waitUntil(lambda: not field.visibleRegion().isEmpty())
 
 
 def test_that_going_to_a_narrow_panel_shows_its_first_part(opened, qtbot, keys):
