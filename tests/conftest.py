@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 from pathlib import Path
@@ -21,11 +22,15 @@ PATIENCE_MS = 20_000
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("patient")
+hypothesis.settings.register_profile(
+    "quick", hypothesis.settings.get_profile("patient"), max_examples=25
+)
 
 
 def pytest_configure(config):
     """Say nothing of what the offscreen platform of Qt cannot do and need not; be patient."""
+    skips_slow = "not slow" in config.option.markexpr
+    hypothesis.settings.load_profile("quick" if skips_slow else "patient")
     config.addinivalue_line("qt_log_ignore", "This plugin does not support ")
     for wait in (QtBot.waitUntil, QtBot.waitSignal):
         wait.__kwdefaults__["timeout"] = PATIENCE_MS
@@ -36,6 +41,15 @@ def pytest_configure(config):
         add(bot, widget, **options)
 
     QtBot.addWidget = keep
+
+
+def pytest_collection_finish():
+    """Let the collector ignore what is there before the tests, as the window does after its start.
+
+    What one test leaves behind is a small part of the imported modules and of the tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 _NUMBERS = itertools.count()

@@ -44,6 +44,11 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(text(path))
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree(path)))
+
+
 def lines(path: Path) -> int:
     return text(path).count("\n")
 
@@ -56,24 +61,17 @@ def module(path: Path) -> str:
 MODULES = {module(path): path for path in PRODUCT}
 
 
-def imported(path: Path, *, types: bool) -> set[str]:
-    """Return the modules of the product that a file imports, also within functions.
-
-    ``types`` adds those that only a type checker imports.
-    """
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
+    """Return the modules of the product that a file imports anywhere, also for types only."""
     found = set()
-    waiting: list[ast.AST] = [tree(path)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
-            continue
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             whole = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {each if each in MODULES else node.module for each in whole}
-        waiting += ast.iter_child_nodes(node)
-    return (found & set(MODULES)) - {module(path)}
+    return frozenset((found & set(MODULES)) - {module(path)})
 
 
 def test_that_every_file_says_what_it_is():
@@ -91,7 +89,7 @@ def test_that_a_file_of_more_than_600_lines_gets_a_warning():
 def test_that_a_small_file_has_several_importers_or_stands_in_a_table():
     importers = defaultdict(set)
     for path in PRODUCT:
-        for other in imported(path, types=True):
+        for other in imported(path):
             importers[other].add(path)
     written = "".join(text(path) for path in PRODUCT)
     found = []
@@ -108,7 +106,7 @@ def test_that_a_small_file_has_several_importers_or_stands_in_a_table():
 
 
 def test_that_no_imports_run_in_a_circle():
-    after = {dotted: imported(path, types=True) for dotted, path in MODULES.items()}
+    after = {dotted: imported(path) for dotted, path in MODULES.items()}
     left = dict(after)
     while free := {dotted for dotted, others in left.items() if not others & set(left)}:
         left = {dotted: others for dotted, others in left.items() if dotted not in free}
@@ -126,7 +124,7 @@ def test_that_private_classes_inherit_from_each_other_at_most_twice():
     for path in PRODUCT:
         bases = {
             node.name: [b.id for b in node.bases if isinstance(b, ast.Name) and b.id[0] == "_"]
-            for node in ast.walk(tree(path))
+            for node in nodes(path)
             if isinstance(node, ast.ClassDef)
         }
 
@@ -140,7 +138,7 @@ def test_that_no_function_has_more_than_40_lines():
     long = [
         f"{name(path)}:{node.lineno} {node.name}"
         for path in PRODUCT
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef)
         and node.end_lineno - node.body[0].lineno + 1 - _docstring_lines(node) > FUNCTION_LINES
     ]
@@ -163,7 +161,7 @@ def test_that_local_names_say_what_they_hold():
     for path in PRODUCT:
         names = {
             node.arg if isinstance(node, ast.arg) else node.id
-            for function in ast.walk(tree(path))
+            for function in nodes(path)
             if isinstance(function, ast.FunctionDef | ast.Lambda)
             for node in ast.walk(function)
             if isinstance(node, ast.arg)
@@ -242,7 +240,7 @@ def test_that_every_package_of_the_core_has_tests_of_its_own():
 def test_that_every_problem_has_a_code_in_kebab_case():
     wrong = []
     for path in PRODUCT:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.Call) or _called(node) not in {"failure", "ErrorInfo"}:
                 continue
             codes = [keyword.value for keyword in node.keywords if keyword.arg == "code"]

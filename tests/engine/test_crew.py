@@ -33,6 +33,7 @@ def member(tmp_path, monkeypatch):
     return "crew_member"
 
 
+@pytest.mark.slow
 def test_that_a_crew_goes_on_after_one_of_its_processes_died(member):
     with Crew(member, 1) as crew:
         first = crew.submit({"do": "work"}).result(30)

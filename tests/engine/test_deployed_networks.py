@@ -26,6 +26,7 @@ def network(name, device=U55):
     return project(f"{NETWORKS.name}:{name}", "a8w8", device)
 
 
+@pytest.mark.slow
 def test_that_a_relu_with_a_grid_of_its_own_stays_fused(engine):
     found = engine.lowered(network("fire")).corrections
     assert AppliedCorrection(id=CLAMPS, state="on") in found

@@ -227,6 +227,7 @@ def test_that_every_forged_program_is_asked_for_and_refused_unasked(saved, tmp_p
     assert not list(tmp_path.glob("ran*"))
 
 
+@pytest.mark.slow
 def test_that_forgeries_do_run_code_when_torch_loads_them(saved, ran):
     """The attacks are real: without the strict reader some of them succeed."""
     succeeded = []

@@ -21,7 +21,7 @@ from workbench.studies.documents import Blame, save_study
 __all__ = ["packaged"]
 GATE = GateResult(verdict="right")
 # Processes are killed at every third call, and by the slow tests at every one.
-EVERY = [3, pytest.param(1, marks=pytest.mark.slow)]
+EVERY = [7, pytest.param(1, marks=pytest.mark.slow)]
 
 
 def project_file(folder):
@@ -83,7 +83,7 @@ def test_that_deliverables_are_synced_between_the_old_manifest_the_files_and_the
 
 @pytest.mark.parametrize(
     ("is_there", "step"),
-    [(True, 9), *(pytest.param(there, 1, marks=pytest.mark.slow) for there in (False, True))],
+    [(True, 19), *(pytest.param(there, 1, marks=pytest.mark.slow) for there in (False, True))],
 )
 def test_that_after_any_prefix_of_a_delivery_a_manifest_describes_its_files(
     tmp_path, packaged, is_there, step

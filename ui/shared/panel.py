@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
 
 from ui.shared.appearance import Appearance
 from ui.shared.job_table import JobTableModel
@@ -42,10 +42,8 @@ PanelId = Literal[
 ]  # fmt: skip
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
-# Panels render results one after another, because all at once would delay a frame.
+# Time after a panel for its paint and for other events, before the next panel renders results.
 _TURN_MS = 20
-_TURNS = 10
-_turns = itertools.count()
 
 
 class Commands(QObject):
@@ -68,6 +66,30 @@ class ProgramSteps(QObject):
     asked = Signal(object, int, int)
 
 
+class Turns(QObject):
+    """Lets panels render results one after another, because all at once would delay a frame."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._waiting: list[Panel] = []
+        self._next = QTimer(self, interval=_TURN_MS, singleShot=True)
+        self._next.timeout.connect(self._on_next)
+
+    def add(self, panel: Panel) -> None:
+        """Let a panel render when those before it have."""
+        if panel not in self._waiting:
+            self._waiting.append(panel)
+        if not self._next.isActive():
+            self._next.start()
+
+    def _on_next(self) -> None:
+        panel = self._waiting.pop(0)
+        if isValid(panel) and panel.isVisible():
+            panel.flush()
+        if self._waiting:
+            self._next.start()
+
+
 @dataclass(frozen=True)
 class PanelContext:
     """The long-lived objects of the window that panels use."""
@@ -88,6 +110,7 @@ class PanelContext:
     problems: ProblemListModel
     commands: Commands
     steps: ProgramSteps
+    turns: Turns
 
     @property
     def theme(self) -> Theme:
@@ -145,24 +168,22 @@ class Panel(QWidget):
         super().__init__(parent)
         self.setObjectName("PanelBody")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        # Without a control, the panel itself shows that it has the focus.
+        self.setProperty("framed", True)
         self.context = context
         self._due = {"theme", "state", "selection"}
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self.flush)
-        turn_ms = _TURN_MS * (next(_turns) % _TURNS)
-        self._turn = QTimer(self, interval=turn_ms, singleShot=True)
-        self._turn.timeout.connect(self.flush)
         self._notes = QTimer(self, interval=NOTES_MS, singleShot=True)
         self._notes.timeout.connect(self._on_notes)
         self._unsaid = False
         self.build()
-        soon, turn = self._soon, self._turn
-        context.document.project_changed.connect(partial(self._mark, "state", soon))
-        context.model_index.resolved.connect(partial(self._mark, "state", soon))
-        context.model_index.model_changed.connect(partial(self._mark, "state", turn))
-        context.session.results_changed.connect(partial(self._mark, "state", turn))
-        context.selection.changed.connect(partial(self._mark, "selection", soon))
-        context.appearance.changed.connect(partial(self._mark, "theme", soon))
+        context.document.project_changed.connect(partial(self._mark, "state"))
+        context.model_index.resolved.connect(partial(self._mark, "state"))
+        context.model_index.model_changed.connect(self._await_turn)
+        context.session.results_changed.connect(self._await_turn)
+        context.selection.changed.connect(partial(self._mark, "selection"))
+        context.appearance.changed.connect(partial(self._mark, "theme"))
 
     def build(self) -> None:
         """Create children, layout and connections. Called once."""
@@ -190,14 +211,14 @@ class Panel(QWidget):
     def flush(self) -> None:
         """Run all pending renders now."""
         self._soon.stop()
-        self._turn.stop()
         due, self._due = self._due, set()
         if "theme" in due:
             self.set_theme(self.context.theme)
         if "state" in due:
             self.refresh()
             self._unsaid = True
-            self.update()
+            # One pixel of the margin calls ``paintEvent``; more would paint the children again.
+            self.update(0, 0, 1, 1)
         if due:
             self.render_selection(self.context.selection.value)
 
@@ -216,8 +237,13 @@ class Panel(QWidget):
         if self.hasFocus():
             self.take_focus()
 
-    def _mark(self, what: str, when: QTimer | None = None, *_values: object) -> None:
+    def _mark(self, what: str, *_values: object) -> None:
         self._due.add(what)
-        timer = self._soon if when is None else when
-        if self.isVisible() and not timer.isActive():
-            timer.start()
+        if self.isVisible() and not self._soon.isActive():
+            self._soon.start()
+
+    def _await_turn(self) -> None:
+        """Show the present state when the panels before it have."""
+        self._due.add("state")
+        if self.isVisible():
+            self.context.turns.add(self)

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ui.shared.panel import Panel
 from ui.shared.state_notes import StageNote, StaleBanner
-from ui.shared.tab_order import put_after, reading_order
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
@@ -61,7 +60,6 @@ class StageFrame(QWidget):
         """Create the content."""
         self.is_made = True
         self._make(self.content)
-        put_after(self.note.link, reading_order(self.content))
 
     def show_parts(self, *, has_result: bool, is_current: bool) -> None:
         """Show the content if there is any, and the banner if it is outdated."""

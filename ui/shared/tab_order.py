@@ -1,7 +1,8 @@
 """The order of the Tab key, and a line around the table, tree or chart that has the focus.
 
 The order is that of the layouts, in which a form is read. Qt's own order is that in which widgets
-are made, and panels are made when they are first shown.
+are made, and panels are made when they are first shown. Qt also goes through panels that stand
+behind others in tabs.
 """
 
 from __future__ import annotations
@@ -42,18 +43,33 @@ def reading_order(widget: QWidget) -> list[QWidget]:
 
 
 def put_after(anchor: QWidget, widgets: Sequence[QWidget]) -> None:
-    """Let the Tab key go from a widget through others, in their order."""
-    put_in_order([anchor, *widgets])
+    """Let the Tab key go from a widget of a dialog through others, in their order."""
+    for before, after in pairwise([anchor, *widgets]):
+        QWidget.setTabOrder(before, after)
 
 
-def put_in_order(widgets: Sequence[QWidget]) -> None:
-    """Let the Tab key go through widgets in their order, in each window apart."""
-    windows: dict[QWidget, list[QWidget]] = {}
-    for widget in dict.fromkeys(widgets):
-        windows.setdefault(widget.window(), []).append(widget)
-    for inside in windows.values():
-        for before, after in pairwise(inside):
-            QWidget.setTabOrder(before, after)
+def move_focus(stops: Sequence[QWidget], *, forward: bool) -> bool:
+    """Give the focus to the stop after the present one, or to the one before it.
+
+    Hidden and disabled stops are left out. Returns whether there is a stop at all.
+    """
+    shown = [stop for stop in stops if stop.isVisible() and stop.isEnabled()]
+    if not shown:
+        return False
+    now = QApplication.focusWidget()
+    # A field inside a stop may have the focus, e.g. that of a spin box.
+    places = [k for k, stop in enumerate(shown) if now and (stop is now or stop.isAncestorOf(now))]
+    step = 1 if forward else -1
+    place = (places[-1] if places else -1 if forward else 0) + step
+    wanted = shown[place % len(shown)]
+    reason = Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason
+    wanted.setFocus(reason)
+    above = wanted.parentWidget()
+    while above is not None:
+        if isinstance(above, QScrollArea):
+            above.ensureWidgetVisible(wanted)
+        above = above.parentWidget()
+    return True
 
 
 def _inside(widget: QWidget) -> Iterator[QWidget]:
@@ -104,7 +120,8 @@ def _placed(layout: QLayout) -> Iterator[QWidget]:
 class FocusOutline(QObject):
     """Draws a line around the table, tree, list, chart or scroll area that has the focus.
 
-    A border of the stylesheet would take room in each of them.
+    It does so around other widgets with the property ``framed``, too. A border of the stylesheet
+    would take room in each of them.
     """
 
     def __init__(self, parent: QObject) -> None:
@@ -119,10 +136,13 @@ class FocusOutline(QObject):
         if self._line is not None and isValid(self._line):
             self._line.hide()
             self._line.deleteLater()
+        if now is None:
+            self._line = None
+            return
         # Texts show the focus by their cursor and border.
-        is_view = isinstance(now, QAbstractScrollArea)
         is_text = isinstance(now, QTextEdit | QPlainTextEdit)
-        self._line = _Line(now) if now is not None and is_view and not is_text else None
+        is_view = isinstance(now, QAbstractScrollArea) or bool(now.property("framed"))
+        self._line = _Line(now) if is_view and not is_text else None
 
 
 class _Line(QWidget):

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSplitter, QTabBar, QTabWidget, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QSplitter,
+    QTabBar,
+    QTabWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.shared.labels import literal
 
@@ -53,6 +61,7 @@ class SplitOrTabs(QWidget):
         super().__init__(parent)
         self._parts, self._wide_px = list(parts), wide_px
         self._shown = [True] * len(self._parts)
+        self._is_fitted = False
         # Parts do not move while the window is being laid out.
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self._fit)
@@ -69,6 +78,12 @@ class SplitOrTabs(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._split)
         layout.addWidget(self.tabs)
+        # A part of a visible panel will be as wide as that; else the first paint would be another.
+        above: QWidget | None = parent
+        while above is not None and not above.isVisible():
+            above = above.parentWidget()
+        if above is not None and above.width() < wide_px:
+            self._arrange(is_split=False)
 
     @property
     def is_split(self) -> bool:
@@ -108,9 +123,12 @@ class SplitOrTabs(QWidget):
         is_wide = self.width() >= self._wide_px or sum(self._shown) < 2
         if is_wide != self.is_split:
             self._arrange(is_wide)
+        self._is_fitted = True
 
     def _arrange(self, is_split: bool) -> None:
         is_split = is_split or sum(self._shown) < 2
+        now = QApplication.focusWidget()
+        focused = next((part for _, part in self._parts if now and part.isAncestorOf(now)), None)
         for number, (title, part) in enumerate(self._parts):
             if is_split:
                 self._split.insertWidget(number, part)
@@ -119,3 +137,11 @@ class SplitOrTabs(QWidget):
                 self.tabs.addTab(part, title)
         self._split.setVisible(is_split)
         self.tabs.setVisible(not is_split)
+        if now is None or focused is None:
+            return
+        # A widget loses the focus when it moves. At first the first part is in front.
+        if is_split or self._is_fitted:
+            self.show_part(focused)
+            now.setFocus(Qt.FocusReason.OtherFocusReason)
+        else:
+            self.tabs.tabBar().setFocus(Qt.FocusReason.OtherFocusReason)

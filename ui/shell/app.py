@@ -13,13 +13,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from ui.features.program_viewer.program_windows import Programs
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
-from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps
+from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps, Turns
 from ui.shared.problem_list import ProblemListModel
+from ui.shared.tab_order import reading_order
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
 from ui.shell.help_controller import HelpController
@@ -123,11 +124,10 @@ class Workbench(QObject):
         """Open a project if one is given, else show the welcome page."""
         self._on_project_changed(None)
         self.frame.show_title()
-        self.frame.show_recents()
         if project is not None:
             self.files.open_path(project)
         if self.document.project is None:
-            self.window.show_welcome()
+            self._on_opened()
         self.files.offer_left_behind()
         self.window.fill_panels()
 
@@ -169,6 +169,7 @@ class Workbench(QObject):
             problems=ProblemListModel(self),
             commands=Commands(self),
             steps=ProgramSteps(self),
+            turns=Turns(self),
         )
 
     def _wire_state(self) -> None:
@@ -189,6 +190,10 @@ class Workbench(QObject):
         window, bar = self.window, self.window.pipeline
         self.session.stage_changed.connect(
             lambda stage: bar.render_stage(self._judged(self.session.stage(stage)))
+        )
+        # The limits of the gate are no part of a stage; a change of them comes with a plan.
+        self.session.planned_anew.connect(
+            lambda: bar.render_stage(self._judged(self.session.stage("verify")))
         )
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._show_stages)
@@ -262,8 +267,12 @@ class Workbench(QObject):
         if self.document.project is None:
             self.window.show_welcome()
             self.frame.show_recents()
+            first: QWidget = reading_order(self.window.welcome)[0]
         else:
             self.window.show_panels()
+            first = self.window.pipeline.run
+        # What had the focus may be hidden now.
+        first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _on_project_changed(self, project: Project | None) -> None:
         for name, action in self.window.actions_by_id.items():

@@ -42,6 +42,7 @@ class Checker(QObject):
         context.model_index.resolved.connect(self._soon.start)
         context.model_index.model_changed.connect(self._soon.start)
         context.session.results_changed.connect(self._soon.start)
+        context.session.planned_anew.connect(self._soon.start)
         context.session.stage_changed.connect(self._on_stage_changed)
 
     def take_planned(self, planned: Planned) -> None:

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
-from ui.shared.tab_order import reading_order
+from ui.shared.tab_order import move_focus, reading_order
 from ui.shared.theme import Theme, icon
 
 if TYPE_CHECKING:
@@ -75,11 +75,9 @@ class Dock(QDockWidget):
 
     Signals:
         wanted: the dock is visible and has no panel yet.
-        filled: the dock has its panel now.
     """
 
     wanted = Signal()
-    filled = Signal()
 
     def __init__(
         self, name: str, title: str, make: Callable[[], Panel], parent: QMainWindow,
@@ -107,14 +105,25 @@ class Dock(QDockWidget):
         if self.panel is None:
             self.panel = self._make()
             self.setWidget(_Scrolling(self.panel) if self._scrolls else self.panel)
-            self.filled.emit()
         return self.panel
 
     def tab_stops(self) -> list[QWidget]:
-        """Return what takes the Tab key: the panel, then the buttons of the title."""
-        inside = reading_order(self.panel) if self.panel is not None else []
+        """Return what takes the Tab key: the panel, then the buttons of the title.
+
+        The panel itself is a stop while it has the focus because it has no control. A panel behind
+        others in tabs has no stops.
+        """
+        if self.panel is None or self.visibleRegion().isEmpty():
+            return []
+        first: list[QWidget] = [self.panel] if self.panel.hasFocus() else []
         bar = self.titleBarWidget()
-        return [*inside, *(reading_order(bar) if bar is not None else [])]
+        return [*first, *reading_order(self.panel), *(reading_order(bar) if bar else [])]
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        """Move the focus by the Tab key: in a floating panel within it, else in the window."""
+        if self.isFloating():
+            return move_focus(self.tab_stops(), forward=forward)
+        return super().focusNextPrevChild(forward)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""

@@ -338,6 +338,8 @@ class WelcomePage(QScrollArea):
         super().__init__(parent)
         self.setObjectName("Welcome")
         self.setFrameShape(QFrame.Shape.NoFrame)
+        # It scrolls to the button that has the focus.
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.gallery = SampleGallery(theme, self)
@@ -383,6 +385,8 @@ class WelcomePage(QScrollArea):
         """Show the recent projects."""
         while (item := self._recents.takeAt(1)) is not None:
             if (widget := item.widget()) is not None:
+                # Outside the layout it would stand in the corner until it is deleted.
+                widget.hide()
                 widget.deleteLater()
         self._card.setVisible(bool(paths))
         for path in paths[:6]:

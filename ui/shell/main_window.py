@@ -31,7 +31,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label
-from ui.shared.tab_order import put_in_order, reading_order
+from ui.shared.tab_order import move_focus, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
 from ui.shell.dock import Dock, arrange, tab_bars
@@ -353,7 +353,6 @@ class MainWindow(QMainWindow):
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
         dock.wanted.connect(self.fill_panels)
-        dock.filled.connect(self._titles.start)
         dock.dockLocationChanged.connect(self._titles.start)
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
@@ -396,11 +395,12 @@ class MainWindow(QMainWindow):
         if is_low:
             self.tabifyDockWidget(modules, rules)
         elif rules in self.tabifiedDockWidgets(modules):
-            self.splitDockWidget(modules, rules, Qt.Orientation.Vertical)
+            # ``splitDockWidget`` does not take a panel out of a group of tabs.
+            self.addDockWidget(AREAS["left"], rules, Qt.Orientation.Vertical)
         if is_narrow:
             for dock in right:
                 self.tabifyDockWidget(rules, dock)
-        elif right[0] in self.tabifiedDockWidgets(rules):
+        elif self.dockWidgetArea(right[0]) == AREAS["left"]:
             self.addDockWidget(AREAS["right"], right[0])
             self.tabifyDockWidget(*right)
         for dock in (right[0], rules if is_narrow and not is_low else modules):
@@ -491,8 +491,6 @@ class MainWindow(QMainWindow):
     def _show_titles(self) -> None:
         for home in (self, self.workspaces.homes[self.workspaces.current]):
             self._show_titles_in(home)
-        if self._is_furnished:
-            self._order_tabs()
 
     def _show_titles_in(self, home: QMainWindow) -> None:
         docks = [dock for dock in self.docks.values() if dock.parent() is home]
@@ -502,21 +500,36 @@ class MainWindow(QMainWindow):
             if not dock.isHidden():
                 dock.show_title()
 
-    def _order_tabs(self) -> None:
-        """Let the Tab key go through the window as it is read: bars, left, middle, right, below."""
-        chain = reading_order(self.welcome)
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        """Move the focus by the Tab key."""
+        return move_focus(self.tab_stops(), forward=forward)
+
+    def tab_stops(self) -> list[QWidget]:
+        """Return what takes the Tab key as it is read: bars, left, middle, right, below, toasts.
+
+        Of the panels, only those in front are included; with a question, only the question.
+        """
+        if not self._is_furnished:
+            return []
+        if (question := self.toasts.question) is not None:
+            return reading_order(question)
+        stops = reading_order(self.welcome)
         for part in (self.pipeline, self.scoreboard, self.rail):
-            chain += reading_order(part)
-        middle = self.workspaces.homes.items()
-        for area, home in (("left", self), *middle, ("right", self), ("bottom", self)):
+            stops += reading_order(part)
+        middle = self.workspaces.homes[self.workspaces.current]
+        places = (("left", self), (self.workspaces.current, middle), ("right", self))
+        for area, home in (*places, ("bottom", self)):
             docks = [self.docks[row.id] for row in PANELS if row.area == area]
             bars = tab_bars(home)
             for dock in docks:
                 if (bar := bars.get(dock.windowTitle())) is not None:
                     # The tabs of a group come before its first panel.
-                    chain.append(bar)
-                chain += dock.tab_stops()
-        put_in_order([*chain, *self.notes.values(), *reading_order(self.statusBar())])
+                    stops.append(bar)
+                stops += [] if dock.isFloating() else dock.tab_stops()
+        stops += [*self.notes.values(), *reading_order(self.statusBar())]
+        for toast in self.toasts.shown:
+            stops += reading_order(toast)
+        return list(dict.fromkeys(stops))
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.may_close:

@@ -178,11 +178,27 @@ class ToastHost(QObject):
         self._soon.timeout.connect(self.raise_all)
         self._later = QTimer(self, interval=_SETTLED_MS, singleShot=True)
         self._later.timeout.connect(self._place)
+        # Toasts come together with results, which take time to show.
+        self._waiting: list[Notice] = []
+        self._making = QTimer(self, interval=0, singleShot=True)
+        self._making.timeout.connect(self._on_make)
+        self._placing = QTimer(self, interval=0, singleShot=True)
+        self._placing.timeout.connect(self._place)
         window.installEventFilter(self)
         notices.posted.connect(self._on_posted)
         notices.closed.connect(self._on_closed)
         for notice in notices.open.values():
             self._on_posted(notice)
+
+    @property
+    def question(self) -> Toast | None:
+        """The question that must be answered first; None without one."""
+        return next((t for t in self._toasts.values() if t.notice.blocking), None)
+
+    @property
+    def shown(self) -> list[Toast]:
+        """The visible toasts in the corner, from top to bottom."""
+        return [toast for toast in self._toasts.values() if toast.isVisible()]
 
     def raise_soon(self, *_: object) -> None:
         """Raise all toasts, and move them off controls, after the pending layout of the panels."""
@@ -237,22 +253,37 @@ class ToastHost(QObject):
         return any(toast.isAncestorOf(widget) for toast in self._toasts.values())
 
     def _on_posted(self, notice: Notice) -> None:
-        parent: QWidget = self._window
-        if notice.blocking:
-            if self._veil is None:
-                self._veil = _Veil(self._window)
-            self._veil.setGeometry(self._window.rect())
-            self._veil.show()
-            self._veil.raise_()
-            parent = self._veil
-        toast = Toast(notice, self._notices, self._appearance.theme, parent)
-        self._toasts[notice.id] = toast
+        if not notice.blocking:
+            self._waiting.append(notice)
+            self._making.start()
+            return
+        if self._veil is None:
+            self._veil = _Veil(self._window)
+        self._veil.setGeometry(self._window.rect())
+        self._veil.show()
+        self._veil.raise_()
+        toast = self._make(notice, self._veil)
         toast.show()
         self._place()
-        if notice.blocking:
-            toast.focus_first()
+        toast.focus_first()
+
+    def _on_make(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for notice in waiting:
+            self._make(notice, self._window)
+        self._placing.start()
+        # Panels that were shown meanwhile may have no place yet.
+        self._later.start()
+
+    def _make(self, notice: Notice, parent: QWidget) -> Toast:
+        toast = Toast(notice, self._notices, self._appearance.theme, parent)
+        # Where it becomes visible is painted again; ``_place`` moves it from outside.
+        toast.move(parent.rect().bottomRight())
+        self._toasts[notice.id] = toast
+        return toast
 
     def _on_closed(self, notice_id: int) -> None:
+        self._waiting = [notice for notice in self._waiting if notice.id != notice_id]
         toast = self._toasts.pop(notice_id, None)
         if toast is not None:
             toast.hide()
@@ -267,14 +298,16 @@ class ToastHost(QObject):
         area = self._window.rect()
         stack: list[Toast] = []
         for toast in reversed(list(self._toasts.values())):
+            is_shown = toast.notice.blocking or len(stack) < SHOWN
+            # The style of a toast, and so its height, is known as soon as it is visible.
+            toast.setVisible(is_shown)
             toast.resize(WIDTH_PX, toast.heightForWidth(WIDTH_PX))
             if toast.notice.blocking:
                 box = QRect(0, 0, toast.width(), toast.height())
                 box.moveCenter(area.center())
                 toast.move(box.topLeft())
-            else:
-                toast.setVisible(len(stack) < SHOWN)
-                stack += [toast] if len(stack) < SHOWN else []
+            elif is_shown:
+                stack.append(toast)
         height = sum(toast.height() + _GAP_PX for toast in stack)
         corner = self._free_place(height) if stack else QPoint()
         for toast in reversed(stack):

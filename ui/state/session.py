@@ -7,6 +7,7 @@ kept separately and marked as outdated.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -146,7 +147,7 @@ class Session(QObject):
 
     def set_plan(self, plan: Plan) -> None:
         """Set a new plan. Results that are no longer current become outdated."""
-        before = self._current()
+        before, views = self._current(), self.stages()
         for stage_id, planned in self._plan.items():
             if planned.key in self._done:
                 self._former[stage_id] = self.cache.folder(planned.key)
@@ -156,16 +157,16 @@ class Session(QObject):
                 self._done.add(stage.key)
             elif not any(stage.key == r.key for r in self._running.values()):
                 self._done.discard(stage.key)
-        self._tell_all(before)
+        self._tell_changed(before, views)
         self.planned_anew.emit()
 
     def forget(self) -> None:
         """Reset for another project."""
-        before = self._current()
+        before, views = self._current(), self.stages()
         self._plan, self._former = {}, {}
         self._failed.clear()
         self._queued.clear()
-        self._tell_all(before)
+        self._tell_changed(before, views)
 
     def set_queued(self, stage_ids: set[StageId]) -> None:
         """Set the stages that wait for an engine."""
@@ -225,9 +226,11 @@ class Session(QObject):
     def _current(self) -> set[str]:
         return {stage.key for stage in self._plan.values() if stage.key in self._done}
 
-    def _tell_all(self, before: set[str]) -> None:
-        for stage in STAGES:
-            self.stage_changed.emit(stage.id)
+    def _tell_changed(self, before: set[str], views: Sequence[StageView]) -> None:
+        """Tell what is not as it was, from the keys of current results and the stages before."""
+        for old, new in zip(views, self.stages(), strict=True):
+            if new != old:
+                self.stage_changed.emit(new.id)
         if self._current() != before:
             self.results_changed.emit()
 

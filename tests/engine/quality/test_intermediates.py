@@ -58,6 +58,7 @@ def test_that_outputs_stay_the_same_bits_when_inner_tensors_are_exposed(engine):
         assert np.array_equal(plain, exposing)
 
 
+@pytest.mark.slow
 def test_that_two_delegates_and_a_fixed_range_are_followed_too(engine):
     made = edits.fix_range(project("functional6"), "conv2d_1", -0.5, 0.5)
     assert engine.run(made, "verify", "evaluate") == "done"

@@ -64,7 +64,8 @@ def test_that_statistics_outlive_the_engine(engine, tmp_path):
     other.close()
 
 
-@pytest.mark.parametrize("accelerate", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("accelerate", [True, False])
 def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, accelerate):
     base = project("small", **CALIBRATED)
     fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=2))

@@ -25,7 +25,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.int32) if x.dtype is torch.float32 else x
 
 
-@pytest.mark.parametrize("case", programs.marked(programs.CASES, {"a8w8", "mixed"}))
+@pytest.mark.parametrize("case", programs.marked(programs.CASES, {"mixed"}))
 def test_that_every_output_bit_is_that_of_the_stock_module(case: str) -> None:
     module, samples = programs.converted(case)
     fast = fast_quantized_module(module)

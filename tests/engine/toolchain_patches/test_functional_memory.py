@@ -196,7 +196,8 @@ def test_that_a_network_is_decomposed_to_the_same_graph(
     assert quick == stock
 
 
-@pytest.mark.parametrize("frozen", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("frozen", [True, False])
 def test_that_weights_that_are_trained_give_the_same_graph(frozen: bool) -> None:
     network = Written(weights, torch.rand(4, 4), torch.rand(4, 4)).requires_grad_(not frozen)
     program = torch.export.export(network, (torch.rand(4, 4), torch.rand(4, 4)))
@@ -204,6 +205,7 @@ def test_that_weights_that_are_trained_give_the_same_graph(frozen: bool) -> None
     assert quick == stock
 
 
+@pytest.mark.slow
 def test_that_sizes_that_are_not_fixed_give_the_same_graph() -> None:
     rows = torch.export.Dim("rows", min=2, max=16)
     program = torch.export.export(

@@ -45,7 +45,8 @@ def panel(opened, qtbot, monkeypatch):
     return shown(opened, qtbot)
 
 
-def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
+def test_that_each_part_tells_its_own_state_and_what_the_target_lacks(opened, qtbot):
+    # Each part has its own empty sentence and button.
     opened.window.resize(1900, 1000)
     panel = opened.window.reveal("accuracy")
     quality, verify = (panel.frames[s].note for s in ("evaluate", "verify"))
@@ -54,24 +55,63 @@ def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
     assert verify.button.text() == "Run Verify"
     assert "Run Evaluate" in quality.label.text()
     assert "Run Verify" in verify.label.text()
-
-
-def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot):
-    opened.window.resize(1900, 1000)
+    # The quality is shown while the comparison is still missing.
     panel = shown(opened, qtbot, "evaluate")
     assert panel.frames["evaluate"].content.isVisible()
     assert panel.frames["verify"].note.isVisible()
     qtbot.mouseClick(panel.frames["verify"].note.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.has("verify"))
     qtbot.waitUntil(lambda: not opened.runner.running)
+    # A target without a program has no comparison.
+    qtbot.waitUntil(lambda: not panel.frames["verify"].isHidden())
+    choice = TargetChoice(id="formats")
+    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    qtbot.waitUntil(panel.frames["verify"].isHidden)
 
 
-def test_that_every_card_says_how_its_figure_came_about(panel):
+def test_that_tables_without_rows_take_no_room_from_the_first_paint_on(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
+    panel = opened.window.reveal("accuracy")
+    panel.flush()
+    panel.annotate()
+    split = panel.output_table.parentWidget()
+    # Only the handle between the two parts that are shown.
+    assert [split.handle(number).isHidden() for number in (1, 2)] == [True, True]
+    assert split.sizes()[:2] == [0, 0]
+
+
+def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qtbot, opened):
+    # Every card says how its figure came about.
     assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()
     assert "Top-1: 98.00 \u2192 97.00 %, measured on host (PyTorch)" in panel.cards.texts()
     assert "Bit-exact: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Max difference: 1 LSB, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
+    # Without a text there are no tokens.
+    assert not panel.pages.isTabVisible(2)
+    assert not any("Perplexity" in text for text in panel.cards.texts())
+    # The worst stand first in bars and table, and equal ones come last.
+    assert panel.bars.names == ("conv2d", "relu", "linear")
+    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
+    assert panel.bars.names == ("linear", "conv2d", "relu")
+    rows = [panel.model.index(row, 0).data() for row in range(3)]
+    assert rows == ["linear", "conv2d", "relu"]
+    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
+    assert panel.model.index(0, 0).data() == "conv2d"
+    # A module chosen elsewhere marks its tensors.
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1])
+    # A clicked row is chosen everywhere.
+    place = panel.table.visualRect(panel.model.index(2, 0)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert opened.context.selection.value.nodes == {"linear"}
+    # Former figures are marked after an edit.
+    opened.context.assigner.modules(["stem"], "a16w8")
+    opened.window.resize(1900, 1000)
+    banners = [panel.frames[stage].banner for stage in ("evaluate", "verify")]
+    qtbot.waitUntil(lambda: all(banner.isVisible() for banner in banners))
+    assert "Quality: outdated" in banners[0].label.text()
+    assert banners[1].button.text() == "Run Verify"
 
 
 @pytest.mark.slow
@@ -80,11 +120,23 @@ def test_that_figures_without_labels_have_no_card(opened, qtbot):
     assert not [text for text in panel.cards.texts() if text.startswith("Top")]
 
 
-def test_that_a_users_metric_stands_beside_the_others(opened, qtbot, monkeypatch):
-    changes = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
-    leave_results(monkeypatch, evaluate=evaluated(**changes))
+def test_that_a_users_metric_and_the_worst_samples_are_listed(opened, qtbot, monkeypatch):
+    metric = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
+    worst = (
+        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
+                      quantized_class=5),
+        SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
+    )  # fmt: skip
+    leave_results(monkeypatch, evaluate=evaluated(worst=worst, **metric))
     panel = shown(opened, qtbot)
     assert "F1: 0.9 \u2192 0.8, measured on host (PyTorch)" in panel.cards.texts()
+    texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
+    assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
+    # A row of the samples that suffer most opens that sample.
+    panel.sample_table.activated.emit(panel.samples.index(0, 0))
+    looked_at = opened.window.reveal("sample")
+    qtbot.waitUntil(lambda: "of sample 7" in looked_at.note.text())
+    assert looked_at.chosen.text().startswith("Tensor ")
 
 
 @pytest.mark.slow
@@ -95,42 +147,12 @@ def test_that_quality_on_the_example_alone_is_said(opened, qtbot, monkeypatch):
     assert "on the example input only" in panel.data_note.text()
 
 
-def test_that_worst_first_sorts_bars_and_table_and_equal_ones_come_last(panel, qtbot):
-    assert panel.bars.names == ("conv2d", "relu", "linear")
-    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
-    assert panel.bars.names == ("linear", "conv2d", "relu")
-    rows = [panel.model.index(row, 0).data() for row in range(3)]
-    assert rows == ["linear", "conv2d", "relu"]
-    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
-    assert panel.model.index(0, 0).data() == "conv2d"
-
-
 @pytest.mark.slow
 def test_that_a_clicked_bar_is_chosen_everywhere(panel, opened, qtbot):
     qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
     panel.bars.box.picked.emit(0.2, 5.0, False)
     assert opened.context.selection.value.nodes == {"linear"}
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0])
-
-
-def test_that_a_module_chosen_elsewhere_marks_its_tensors(panel, opened, qtbot):
-    opened.context.selection.choose_modules(["stem"])
-    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1])
-
-
-def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
-    place = panel.table.visualRect(panel.model.index(2, 0)).center()
-    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=place)
-    assert opened.context.selection.value.nodes == {"linear"}
-
-
-def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
-    opened.context.assigner.modules(["stem"], "a16w8")
-    opened.window.resize(1900, 1000)
-    banners = [panel.frames[stage].banner for stage in ("evaluate", "verify")]
-    qtbot.waitUntil(lambda: all(banner.isVisible() for banner in banners))
-    assert "Quality: outdated" in banners[0].label.text()
-    assert banners[1].button.text() == "Run Verify"
 
 
 @pytest.mark.slow
@@ -148,9 +170,8 @@ def test_that_both_themes_are_taken_live(panel, opened, qtbot):
         panel.grab()
 
 
-def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
-    opened, qtbot, monkeypatch
-):
+def test_that_the_verdict_and_tensors_inside_the_program_are_told(opened, qtbot, monkeypatch):
+    # Tensors inside the program are listed with the first divergence.
     figures = {"op": "x", "sqnr_db": None, "cosine": 1.0, "max_abs_error": 0.0}
     tensors = (
         IntegerQuality(
@@ -170,33 +191,7 @@ def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
     assert panel.comparison.divergence.text() == f"{said}, over 4 samples."
     panel.comparison.integer_table.selectRow(1)
     assert opened.context.selection.value.nodes == {"linear"}
-
-
-def test_that_the_samples_that_suffer_most_are_listed(opened, qtbot, monkeypatch):
-    worst = (
-        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
-                      quantized_class=5),
-        SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
-    )  # fmt: skip
-    leave_results(monkeypatch, evaluate=evaluated(worst=worst))
-    panel = shown(opened, qtbot)
-    texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
-    assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
-
-
-def test_that_a_row_of_the_worst_samples_opens_that_sample(opened, qtbot, monkeypatch):
-    worst = (SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0),)
-    leave_results(monkeypatch, evaluate=evaluated(worst=worst))
-    panel = shown(opened, qtbot)
-    panel.sample_table.activated.emit(panel.samples.index(0, 0))
-    looked_at = opened.window.reveal("sample")
-    qtbot.waitUntil(lambda: "of sample 7" in looked_at.note.text())
-    assert looked_at.chosen.text().startswith("Tensor ")
-
-
-def test_that_the_verdict_is_shown_with_its_limits(opened, qtbot):
-    panel = shown(opened, qtbot)
-    qtbot.waitUntil(lambda: panel.has("verify"))
+    # The verdict is shown with its limits.
     told = panel.comparison.verdict.text().splitlines()
     assert told[0].startswith("Verdict: right")
     assert "\u2713 Largest difference [LSB]: 1, limit \u2264 3" in told
@@ -234,15 +229,6 @@ def test_that_a_finished_result_that_is_not_shown_yet_is_loading(opened, qtbot):
     note.render_stage(opened.session.stage("evaluate"))
     assert note.label.text() == LOADING
     assert note.button.isHidden()
-
-
-def test_that_a_target_without_a_program_has_no_comparison(opened, qtbot):
-    opened.window.resize(1900, 1000)
-    panel = opened.window.reveal("accuracy")
-    qtbot.waitUntil(lambda: not panel.frames["verify"].isHidden())
-    choice = TargetChoice(id="formats")
-    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
-    qtbot.waitUntil(panel.frames["verify"].isHidden)
 
 
 @pytest.mark.slow

@@ -43,15 +43,24 @@ def click(table, qtbot, row):
     qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
 
-def test_that_an_empty_panel_offers_to_compile(opened, qtbot):
+def test_that_an_empty_panel_offers_to_compile_and_a_program_without_the_npu_is_said_plainly(
+    opened, qtbot, monkeypatch
+):
+    # An empty panel offers to compile.
     panel = opened.window.reveal("cost")
     note = panel.frames["lower"].note
     qtbot.waitUntil(note.button.isVisible)
     assert note.button.text() == "Run Lower"
     assert "Run Lower" in note.label.text()
+    # A program without the NPU is said plainly.
+    leave_results(monkeypatch, lower=lowered(vela=(), delegates=0, delegated_nodes=0))
+    panel = shown(opened, qtbot)
+    assert "On the NPU: nothing, counted" in panel.cards.texts()
+    assert panel.operations.rowCount() == 0
 
 
-def test_that_every_estimate_names_vela_its_version_and_the_target(panel):
+def test_that_estimates_name_their_source_and_follow_the_selection(panel, opened, qtbot):
+    # Every estimate names Vela, its version and the target.
     assert "Vela 5.1.0" in panel.origin.text()
     assert "ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram" in panel.origin.text()
     texts = panel.cards.texts()
@@ -59,55 +68,38 @@ def test_that_every_estimate_names_vela_its_version_and_the_target(panel):
         card = next(text for text in texts if text.startswith(f"{title}: "))
         assert card.endswith("estimated (Vela 5.1.0)")
     assert "Operators: 3 NPU, 1 CPU, counted" in texts
-
-
-def test_that_a_program_without_the_npu_is_said_plainly(opened, qtbot, monkeypatch):
-    leave_results(monkeypatch, lower=lowered(vela=(), delegates=0, delegated_nodes=0))
-    panel = shown(opened, qtbot)
-    assert "On the NPU: nothing, counted" in panel.cards.texts()
-    assert panel.operations.rowCount() == 0
-
-
-def test_that_a_clicked_operation_chooses_its_module(panel, opened, qtbot):
+    # A clicked operation chooses its module.
     click(panel.operation_table, qtbot, 2)
     assert opened.context.selection.value.modules == {"head"}
-
-
-def test_that_a_module_chosen_elsewhere_marks_its_operations(panel, opened, qtbot):
+    # A module chosen elsewhere marks its operations.
     opened.context.selection.choose_modules(["stem"])
     qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [0, 1])
     opened.context.selection.choose_nodes(["linear"])
     qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [2])
     assert panel.places.table.chosen_rows() == [0]
-
-
-def test_that_cycles_roll_up_to_the_chosen_depth(panel, qtbot):
+    # Cycles roll up to the chosen depth.
     assert panel.bars.names == ("stem.conv", "stem.relu", "head", "(no module)")
     panel.depth_box.setCurrentIndex(0)
     panel.depth_box.activated.emit(0)
     assert panel.bars.names == ("stem", "head", "(no module)")
     assert panel.bars.lengths.tolist() == [300.0, 300.0, 400.0]
+    # An operator on the CPU says why and is chosen by a click.
+    panel.tabs.setCurrentIndex(1)
+    assert "1 runs on the CPU" in panel.places.note.text()
+    assert panel.places.cpu.index(0, 1).data() == "too wide"
+    click(panel.places.table, qtbot, 0)
+    assert opened.context.selection.value.nodes == {"linear"}
+    # Former estimates are marked.
+    opened.context.assigner.modules(["stem"], "a16w8")
+    banner = panel.frames["lower"].banner
+    qtbot.waitUntil(banner.isVisible)
+    assert "Estimates: outdated" in banner.label.text()
 
 
 @pytest.mark.slow
 def test_that_a_clicked_bar_chooses_its_module(panel, opened):
     panel.bars.box.picked.emit(10.0, 2.1, False)
     assert opened.context.selection.value.modules == {"head"}
-
-
-def test_that_a_cpu_node_says_why_and_is_chosen_by_a_click(panel, opened, qtbot):
-    panel.tabs.setCurrentIndex(1)
-    assert "1 runs on the CPU" in panel.places.note.text()
-    assert panel.places.cpu.index(0, 1).data() == "too wide"
-    click(panel.places.table, qtbot, 0)
-    assert opened.context.selection.value.nodes == {"linear"}
-
-
-def test_that_former_estimates_are_marked(panel, opened, qtbot):
-    opened.context.assigner.modules(["stem"], "a16w8")
-    banner = panel.frames["lower"].banner
-    qtbot.waitUntil(banner.isVisible)
-    assert "Estimates: outdated" in banner.label.text()
 
 
 @pytest.mark.slow

@@ -32,25 +32,22 @@ def test_that_deliverables_wait_for_package_with_a_button(opened, qtbot):
     assert note.button.text() == "Run Package"
 
 
-def test_that_package_shows_files_pools_and_kernels_to_copy(panel, qtbot):
+def test_that_files_and_the_verdict_are_shown_exported_and_marked_after_an_edit(
+    panel, qtbot, opened
+):
+    # Package shows files, pools and kernels to copy.
     assert panel.files.index(0, 0).data() == "net.pte"
     view = panel.deliverables
     assert "Scratch pool: 4.0 KiB, computed from the program" in view.cards.texts()
     qtbot.mouseClick(view.copy, Qt.MouseButton.LeftButton)
     assert QGuiApplication.clipboard().text() == "\n".join(KERNELS)
-
-
-def test_that_the_verdict_is_told(panel, opened):
+    # The verdict is told.
     assert panel.verdict.text() == f"Verdict: {opened.context.gate().sentence}."
-
-
-def test_that_export_asks_where_to(panel, opened, qtbot):
+    # Export asks for a folder.
     qtbot.mouseClick(panel.buttons["deliver"], Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(opened.window.findChildren(QFileDialog)))
     opened.window.findChildren(QFileDialog)[0].reject()
-
-
-def test_that_former_deliverables_are_marked_and_not_exported(panel, opened, qtbot):
+    # Former deliverables are marked and not exported.
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(panel.frames["package"].banner.isVisible)
     qtbot.waitUntil(lambda: not panel.buttons["deliver"].isEnabled())

@@ -26,46 +26,20 @@ def texts(panel, title):
     return [model.index(row, column).data() for row in range(model.rowCount())]
 
 
-def test_that_all_devices_and_memory_modes_are_asked_for_at_first(estimated, engines):
-    (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
-    assert told == {"targets": ["all"], "axes": {"memory_mode": ["all"]}}
-    assert "50 of 50 points, estimated by Vela 5.1.0" in estimated.note.text()
-    assert len(estimated.plot.points) == 50
-
-
-def test_that_points_no_other_beats_are_marked(estimated):
-    marks = zip(texts(estimated, "Device"), texts(estimated, "Best"), strict=True)
-    ((name, mark),) = [row for row in marks if row[1]]
-    assert name == "ethos-u85-2048"
-    assert "fastest" in mark
-    assert sum(point.is_best for point in estimated.plot.points) == 1
-
-
-def test_that_limits_of_sram_give_a_point_each(panel, opened, qtbot):
+def test_that_limits_of_sram_give_a_point_each_and_words_are_refused(
+    panel, opened, engines, notices, qtbot
+):
+    # Limits that are no numbers are refused before anything runs.
+    panel.limits.setText("many")
+    panel.start.click()
+    notices.take("Invalid SRAM limits")
+    assert not [c for c in engines.commands if isinstance(c, RunStudy)]
+    # Limits of SRAM give a point each.
     panel.devices.setCurrentText("This device")
     panel.limits.setText("250, 512")
     panel.start.click()
     qtbot.waitUntil(lambda: panel.model.rowCount() == 4)
     assert set(texts(panel, "SRAM limit")) == {"250.0 KiB", "512.0 KiB"}
-
-
-def test_that_limits_that_are_no_numbers_are_refused_before_anything_runs(
-    panel, opened, engines, notices
-):
-    panel.limits.setText("many")
-    panel.start.click()
-    notices.take("Invalid SRAM limits")
-    assert not [c for c in engines.commands if isinstance(c, RunStudy)]
-
-
-def test_that_taking_a_device_over_is_one_undo_step(estimated, opened):
-    before = opened.document.project
-    estimated.table.selectRow(texts(estimated, "Device").index("ethos-u85-512"))
-    assert estimated.take.isEnabled()
-    estimated.take.click()
-    assert opened.document.project.target.id == "ethos-u85-512"
-    opened.document.undo_stack.undo()
-    assert opened.document.project == before
 
 
 @pytest.mark.slow
@@ -79,19 +53,6 @@ def test_that_the_present_device_cannot_be_taken_again(estimated):
 def test_that_a_dot_chooses_its_row(estimated):
     estimated.plot.dot_chosen.emit(3)
     assert estimated.table.chosen_rows() == [3]
-
-
-def test_that_the_heat_map_has_a_warm_cell_for_every_point_that_fits(estimated):
-    heat = estimated.heat
-    assert heat.rowCount() == 11
-    cells = [heat.index(r, c) for r in range(heat.rowCount()) for c in range(heat.columnCount())]
-    filled = [cell for cell in cells if heat.place(cell) is not None]
-    assert len(filled) == 50
-    warmth = {cell.data(): cell.data(Qt.ItemDataRole.BackgroundRole).alphaF() for cell in filled}
-    assert max(warmth, key=warmth.get) == "31.250 ms"
-    assert min(warmth, key=warmth.get) == "0.488 ms"
-    empty = next(cell for cell in cells if heat.place(cell) is None)
-    assert empty.data() == "\u2013"
 
 
 @pytest.mark.slow
@@ -117,13 +78,46 @@ def test_that_all_system_configurations_make_rows_of_their_own(panel, opened, en
     assert panel.heat.headerData(0, Qt.Orientation.Vertical).startswith("ethos-u55-128, Ethos_U55")
 
 
-def test_that_the_fastest_device_is_selected_and_taken_with_one_more_click(
-    estimated, opened, qtbot
+def test_that_all_devices_are_asked_for_and_the_best_is_marked_selected_and_taken(
+    estimated, opened, qtbot, engines
 ):
+    # The fastest device is selected and taken with one more click.
     (row,) = estimated.table.chosen_rows()
     assert estimated.model.index(row, 0).data() == "ethos-u85-2048"
     qtbot.mouseClick(estimated.take, Qt.MouseButton.LeftButton)
     assert opened.document.project.target.id == "ethos-u85-2048"
+    opened.document.undo_stack.undo()
+    # All devices are asked for and the best are marked mapped and taken.
+    # All devices and memory modes are asked for at first.
+    (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
+    assert told == {"targets": ["all"], "axes": {"memory_mode": ["all"]}}
+    assert "50 of 50 points, estimated by Vela 5.1.0" in estimated.note.text()
+    assert len(estimated.plot.points) == 50
+    # Points that no other beats are marked.
+    marks = zip(texts(estimated, "Device"), texts(estimated, "Best"), strict=True)
+    ((name, mark),) = [row for row in marks if row[1]]
+    assert name == "ethos-u85-2048"
+    assert "fastest" in mark
+    assert sum(point.is_best for point in estimated.plot.points) == 1
+    # The heat map has a warm cell for every point that fits.
+    heat = estimated.heat
+    assert heat.rowCount() == 11
+    cells = [heat.index(r, c) for r in range(heat.rowCount()) for c in range(heat.columnCount())]
+    filled = [cell for cell in cells if heat.place(cell) is not None]
+    assert len(filled) == 50
+    warmth = {cell.data(): cell.data(Qt.ItemDataRole.BackgroundRole).alphaF() for cell in filled}
+    assert max(warmth, key=warmth.get) == "31.250 ms"
+    assert min(warmth, key=warmth.get) == "0.488 ms"
+    empty = next(cell for cell in cells if heat.place(cell) is None)
+    assert empty.data() == "\u2013"
+    # Taking a device over is one undo step.
+    before = opened.document.project
+    estimated.table.selectRow(texts(estimated, "Device").index("ethos-u85-512"))
+    assert estimated.take.isEnabled()
+    estimated.take.click()
+    assert opened.document.project.target.id == "ethos-u85-512"
+    opened.document.undo_stack.undo()
+    assert opened.document.project == before
 
 
 def test_that_only_a_device_that_fits_the_board_is_selected(panel, opened, qtbot):

@@ -29,7 +29,8 @@ def test_that_before_calibration_the_panel_says_what_it_waits_for(opened, qtbot)
     qtbot.waitUntil(lambda: shown.tensor.count() > 0 and shown.chart.isVisible())
 
 
-def test_that_grid_and_sqnr_follow_while_a_parameter_is_typed(panel):
+def test_that_grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen(panel, opened, qtbot):
+    # Grid and SQNR follow while a parameter is typed.
     assert "SQNR" in panel.summary.text()
     assert "(predicted) as data" in panel.summary.text()
     type_into(panel.form, "width", "data", "4")
@@ -39,6 +40,25 @@ def test_that_grid_and_sqnr_follow_while_a_parameter_is_typed(panel):
     type_into(panel.form, "frac_width", "data", "2")
     assert panel.summary.text() != coarse
     assert "4.00 bits" in panel.summary.text()
+    # An impossible format is said and draws no grid.
+    type_into(panel.form, "width", "data", "99")
+    assert "must be from 1 to 32" in panel.summary.text()
+    assert panel.chart.levels is None
+    assert not panel.apply.isEnabled()
+    type_into(panel.form, "width", "data", "8")
+    # A tensor chosen elsewhere is shown and its own operand counts.
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: panel.tensor.currentText() == "linear")
+    panel.tensor.setCurrentIndex(1)
+    panel.tensor.activated.emit(1)
+    assert "as weight" in panel.summary.text()
+    # Every row of the form is in sight in a small window.
+    for size in [(1280, 720), (1067, 667)]:
+        opened.window.resize(*size)
+        opened.window.reset_layout()
+        opened.window.reveal("formats")
+        fields = panel.form.fields.values()
+        qtbot.waitUntil(lambda: all(f.visibleRegion().boundingRect() == f.rect() for f in fields))
 
 
 @pytest.mark.slow
@@ -47,21 +67,6 @@ def test_that_blocks_are_said_to_be_filled_with_independent_values(panel):
     assert "Block size 16" in panel.summary.text()
     assert "assumes independent neighbours" in panel.summary.text()
     assert "4.50 bits" in panel.summary.text()
-
-
-def test_that_what_cannot_be_is_said_and_draws_no_grid(panel):
-    type_into(panel.form, "width", "data", "99")
-    assert "must be from 1 to 32" in panel.summary.text()
-    assert panel.chart.levels is None
-    assert not panel.apply.isEnabled()
-
-
-def test_that_a_tensor_chosen_elsewhere_is_shown_and_its_own_operand_counts(panel, opened, qtbot):
-    opened.context.selection.choose_nodes(["linear"])
-    qtbot.waitUntil(lambda: panel.tensor.currentText() == "linear")
-    panel.tensor.setCurrentIndex(1)
-    panel.tensor.activated.emit(1)
-    assert "as weight" in panel.summary.text()
 
 
 @pytest.mark.slow
@@ -86,12 +91,3 @@ def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtb
     assert panel.back.isEnabled()
     panel.back.click()
     assert panel.form.config.scheme == "integer"
-
-
-def test_that_every_row_of_the_form_is_in_sight_in_a_small_window(panel, opened, qtbot):
-    for size in [(1280, 720), (1067, 667)]:
-        opened.window.resize(*size)
-        opened.window.reset_layout()
-        opened.window.reveal("formats")
-        fields = panel.form.fields.values()
-        qtbot.waitUntil(lambda: all(f.visibleRegion().boundingRect() == f.rect() for f in fields))

@@ -10,7 +10,10 @@ from workbench import guide
 from workbench.errors import Place, failure
 
 
-def test_that_help_opens_the_page_of_the_panel_with_the_focus(opened, qtbot):
+def test_that_help_opens_pages_of_panels_and_problems_follows_links_and_searches(
+    opened, qtbot, notices
+):
+    # Help opens the page of the panel with the focus.
     opened.window.show()
     qtbot.waitActive(opened.window)
     panel = opened.window.reveal("rules")
@@ -18,34 +21,26 @@ def test_that_help_opens_the_page_of_the_panel_with_the_focus(opened, qtbot):
     opened.window.actions_by_id["help"].trigger()
     assert opened.help.window.isVisible()
     assert opened.help.window.page == guide.page_for_panel("rules")
-
-
-def test_that_every_panel_has_a_page_of_its_own():
-    assert [row.id for row in PANELS if guide.page_for_panel(row.id) == guide.INDEX] == []
-
-
-def test_that_a_problem_leads_to_its_page(opened, notices, qtbot):
+    # A problem leads to its page.
     opened.notices.error(failure("No such rule.", where=Place(kind="rule", id="r9")))
     notices.take("No such rule.")
     opened.notices.help_asked.emit(Place(kind="rule", id="r9"))
     assert opened.help.window.page == guide.GUIDE / "user" / "rules.md"
-
-
-def test_that_links_lead_from_page_to_page_and_back(opened, qtbot):
+    # Links lead from page to page and back.
     opened.help.show_contents()
     window = opened.help.window
     window.browser.anchorClicked.emit(QUrl("tutorial.md"))
     assert window.page == guide.GUIDE / "tutorial.md"
     window.browser.backward()
     assert window.page == guide.INDEX
-
-
-def test_that_the_search_leaves_the_pages_with_all_words(opened, qtbot):
-    opened.help.show_contents()
-    window = opened.help.window
+    # The search leaves the pages with all words.
     everything = window.titles()
     window.search.setText("pass_args mase")
     assert 0 < len(window.titles()) < len(everything)
+
+
+def test_that_every_panel_has_a_page_of_its_own():
+    assert [row.id for row in PANELS if guide.page_for_panel(row.id) == guide.INDEX] == []
 
 
 @pytest.mark.parametrize(

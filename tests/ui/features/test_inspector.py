@@ -32,34 +32,42 @@ def links(panel):
     return found
 
 
-def test_that_a_value_of_the_project_opens_its_setting(inspector, opened, qtbot):
+def test_that_values_open_their_settings_and_long_paths_break(inspector, opened, qtbot):
+    # A value of the project opens its setting.
     cases = [
         "name", "model.spec", "model.weights", "model.input_shapes", "calibration.spec",
         "calibration.labels", "evaluation.data.spec", "evaluation.metric", "gate.lsb", "gate.sqnr",
         "board", "target.id", "target.options.memory_mode", "target.options.system_config",
         "notes",
     ]  # fmt: skip
-    for key in cases:
-        assert f"setting:{key}" in links(inspector)
+    assert {f"setting:{key}" for key in cases} <= {*links(inspector)}
+    for key in ("name", "calibration.spec", "gate.lsb", "target.options.memory_mode"):
         inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
         dialog = opened.window.findChild(ProjectSettingsDialog)
         assert dialog.isVisible()
+        assert [name for name in cases if dialog.field_of(name) is None] == []
         field = dialog.field_of(key)
         qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
         dialog.reject()
         qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
+    # A long path breaks between its words.
+    name = "my-long-folder/data-of-training.npz"
+    source = DataSource(spec=name)
+    opened.document.apply("Data", lambda p: p.model_copy(update={"calibration": source}))
+    qtbot.waitUntil(lambda: "training" in inspector.page.toPlainText())
+    words = inspector.page.toPlainText().replace("\u200b", "|")
+    assert "my-|long-|folder/|data-|of-|training.|npz" in words
 
 
-def test_that_a_rule_is_switched_in_the_inspector(inspector, opened):
+def test_that_precision_channels_and_ranges_are_reached_in_the_inspector(inspector, opened, qtbot):
+    # A rule is switched in the inspector.
     opened.context.selection.choose_rule("r1")
     inspector.flush()
     assert "switch:r1" in links(inspector)
     inspector.page.anchorClicked.emit(QUrl("switch:r1"))
     assert not opened.document.project.rules[0].enabled
     assert opened.document.undo_stack.undoText() == "Disable rule whole model"
-
-
-def test_that_the_precision_of_a_module_is_set_in_the_inspector(inspector, opened, qtbot):
+    # The precision of a module is set in the inspector.
     opened.context.selection.choose_modules(["head"])
     inspector.flush()
     assert "precision:" in links(inspector)
@@ -68,9 +76,20 @@ def test_that_the_precision_of_a_module_is_set_in_the_inspector(inspector, opene
     next(action for action in menu.actions() if "a16w8" in action.text()).trigger()
     assert opened.document.project.rules[-1].match == "head"
     menu.close()
+    # The precision of several modules is set in the inspector.
+    opened.context.selection.choose_modules(["head", "stem.conv"])
+    inspector.flush()
+    assert "precision:" in links(inspector)
+    # The range of an operation leads to the ranges.
+    opened.context.selection.choose_nodes(["conv2d"])
+    inspector.flush()
+    assert "-1 to 1, calibrated" in inspector.page.toPlainText()
+    inspector.page.anchorClicked.emit(QUrl("ranges:"))
+    assert opened.window.docks["ranges"].isVisible()
 
 
-def test_that_the_channels_of_a_layer_are_set_in_the_inspector(inspector, opened):
+def test_that_channels_and_rules_are_changed_in_the_inspector(inspector, opened):
+    # The channels of a layer are set in the inspector.
     opened.context.selection.choose_modules(["stem.conv"])
     inspector.flush()
     for kind, number in (("channels", 8), ("clusters", 15)):
@@ -90,9 +109,7 @@ def test_that_the_channels_of_a_layer_are_set_in_the_inspector(inspector, opened
     opened.context.selection.choose_modules(["head"])
     inspector.flush()
     assert "channels:head" not in links(inspector)
-
-
-def test_that_a_rule_is_changed_in_the_inspector(inspector, opened):
+    # A rule is changed in the inspector.
     opened.context.assigner.modules(["head"], "a16w8")
     rule = opened.document.project.rules[-1]
     opened.context.selection.choose_rule(rule.id)
@@ -114,26 +131,3 @@ def test_that_a_rule_is_changed_in_the_inspector(inspector, opened):
     form.reject()
     inspector.page.anchorClicked.emit(QUrl(f"weaker:{rule.id}"))
     assert opened.document.project.rules[0].id == rule.id
-
-
-def test_that_the_range_of_an_operation_leads_to_the_ranges(inspector, opened):
-    opened.context.selection.choose_nodes(["conv2d"])
-    inspector.flush()
-    assert "-1 to 1, calibrated" in inspector.page.toPlainText()
-    inspector.page.anchorClicked.emit(QUrl("ranges:"))
-    assert opened.window.docks["ranges"].isVisible()
-
-
-def test_that_the_precision_of_several_modules_is_set_in_the_inspector(inspector, opened):
-    opened.context.selection.choose_modules(["head", "stem.conv"])
-    inspector.flush()
-    assert "precision:" in links(inspector)
-
-
-def test_that_a_long_path_breaks_between_its_words(opened, inspector, qtbot):
-    name = "my-long-folder/data-of-training.npz"
-    source = DataSource(spec=name)
-    opened.document.apply("Data", lambda p: p.model_copy(update={"calibration": source}))
-    qtbot.waitUntil(lambda: "training" in inspector.page.toPlainText())
-    words = inspector.page.toPlainText().replace("\u200b", "|")
-    assert "my-|long-|folder/|data-|of-|training.|npz" in words

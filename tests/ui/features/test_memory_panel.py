@@ -19,30 +19,23 @@ def texts(panel, column):
     return [panel.model.index(row, column).data() for row in range(panel.model.rowCount())]
 
 
-def test_that_the_peak_is_told_with_who_makes_it(memory):
+def test_that_the_peak_and_every_tensor_are_told_and_chosen(memory, opened, qtbot):
+    # The peak is told with who makes it.
     assert "Peak 4.0 KiB" in memory.note.text()
     assert "step 1; largest: stem.conv (3.0 KiB), x (1.0 KiB)" in memory.note.text()
     assert texts(memory, 0) == ["\u25cf", "\u25cf", ""]
-
-
-def test_that_every_tensor_of_the_memory_is_drawn_and_listed(memory):
+    # Every tensor of the memory is drawn and listed.
     assert memory.memory.currentText() == "SRAM"
     assert [t.name for t in memory.plot.tensors] == ["x", "conv2d", "weights"]
     assert texts(memory, 4) == ["activation", "activation", "prefetched weights"]
-
-
-def test_that_a_tensor_chosen_here_is_chosen_everywhere(memory, opened):
+    # A tensor chosen here is chosen everywhere.
     memory.plot.tensor_chosen.emit(1, False)
     assert opened.context.selection.value.modules == {"stem.conv"}
     assert memory.table.chosen_rows() == [1]
-
-
-def test_that_a_module_chosen_elsewhere_is_marked_here(memory, opened, qtbot):
+    # A module chosen elsewhere is marked here.
     opened.context.selection.choose_modules(["head"], "modules")
     qtbot.waitUntil(lambda: memory.table.chosen_rows() == [2])
-
-
-def test_that_less_sram_is_tried_with_a_slider_and_used_in_one_step(memory, opened, qtbot):
+    # Less SRAM is tried with a slider and used in one step.
     budget = memory.budget
     assert budget.slider.isHidden()
     qtbot.mouseClick(budget.estimate, Qt.MouseButton.LeftButton)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, Qt
 
 from ui.shared.chip import WISH_ROLE
 from ui.shared.module_tree import Column
@@ -31,7 +31,24 @@ def chip(panel, path):
     return panel.model.index_of(path).siblingAtColumn(Column.CONFIG).data()
 
 
-def test_that_a_digit_gives_a_preset_to_everything_chosen(panel, qtbot):
+def test_that_digits_set_everything_chosen_or_offer_its_group(panel, qtbot, notices):
+    # A leaf of a fused group offers the group.
+    choose(panel, "stem.conv")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    notice = notices.take("stem.conv is fused with stem.bn, stem.relu.")
+    panel.context.notices.choose(notice.id, "Set whole group")
+    rules = panel.context.document.project.rules
+    assert [(rule.kind, rule.match) for rule in rules] == [("global", ""), ("module_name", "stem")]
+    while panel.context.document.undo_stack.canUndo():
+        panel.context.document.undo_stack.undo()
+    panel.flush()
+    # The tooltip says which rule won over which.
+    choose(panel, "stem")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    panel.flush()
+    said = panel.model.index_of("stem.conv").data(Qt.ItemDataRole.ToolTipRole)
+    assert "a16w8 from rule 2 stem.*, overrides rule 1" in said
+    # A digit gives a preset to everything chosen.
     choose(panel, "head", "stem")
     qtbot.keyClick(panel.tree, Qt.Key.Key_2)
     assert panel.context.document.undo_stack.undoText() == "Set 2 modules to a16w8"
@@ -39,31 +56,8 @@ def test_that_a_digit_gives_a_preset_to_everything_chosen(panel, qtbot):
     assert chip(panel, "head").startswith("a16w8")
 
 
-def test_that_the_whole_model_gets_a_global_rule(panel, qtbot):
-    choose(panel, "")
-    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
-    assert panel.context.document.project.rules[0].config == "a16w8"
-    assert len(panel.context.document.project.rules) == 1
-
-
-def test_that_the_tooltip_says_which_rule_won_over_which(panel, qtbot):
-    choose(panel, "stem")
-    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
-    panel.flush()
-    said = panel.model.index_of("stem.conv").data(Qt.ItemDataRole.ToolTipRole)
-    assert "a16w8 from rule 2 stem.*, overrides rule 1" in said
-
-
-def test_that_a_leaf_of_a_fused_group_offers_the_group(panel, qtbot, notices):
-    choose(panel, "stem.conv")
-    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
-    notice = notices.take("stem.conv is fused with stem.bn, stem.relu.")
-    panel.context.notices.choose(notice.id, "Set whole group")
-    rules = panel.context.document.project.rules
-    assert [(rule.kind, rule.match) for rule in rules] == [("global", ""), ("module_name", "stem")]
-
-
-def test_that_what_the_quantizer_left_alone_is_marked_with_the_reason(panel, qtbot):
+def test_that_the_tree_finds_marks_and_shows_what_is_chosen(panel, qtbot, opened):
+    # What the quantizer left alone is marked with the reason.
     def reason() -> str:
         return panel.model.index_of("head").data(Qt.ItemDataRole.ToolTipRole) or ""
 
@@ -71,23 +65,12 @@ def test_that_what_the_quantizer_left_alone_is_marked_with_the_reason(panel, qtb
     qtbot.waitUntil(lambda: chip(panel, "head") == "float" and "no pattern takes it" in reason())
     cell = panel.model.index_of("head").siblingAtColumn(Column.CONFIG)
     assert cell.data(WISH_ROLE) == "a8w8"
-
-
-def test_that_nodes_chosen_elsewhere_are_found_in_the_tree(panel):
+    # Nodes chosen elsewhere are found in the tree.
     panel.context.selection.choose_nodes(["relu"])
     panel.flush()
     (row,) = panel.tree.selectionModel().selectedRows()
     assert panel.model.path_of(panel.proxy.mapToSource(row)) == "stem.relu"
-
-
-def test_that_filtering_keeps_the_way_to_what_is_found(panel, qtbot):
-    qtbot.keyClicks(panel.filter, "relu")
-    root = panel.proxy.index(0, 0)
-    assert panel.proxy.rowCount(root) == 1
-    assert panel.proxy.index(0, 0, root).data() == "stem"
-
-
-def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, opened):
+    # A choice in the tree shows in graph and inspector.
     choose(panel, "stem.conv")
     graph, inspector = opened.window.reveal("graph"), opened.window.reveal("inspector")
     graph.flush()
@@ -95,3 +78,36 @@ def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, op
     assert graph.view.surface.selected == {"conv2d"}
     assert "stem.conv" in inspector.page.toPlainText()
     assert "a8w8 from rule 1" in inspector.page.toPlainText()
+    # The whole model gets a global rule.
+    choose(panel, "")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    assert panel.context.document.project.rules[0].config == "a16w8"
+    assert len(panel.context.document.project.rules) == 1
+    # Filtering keeps the way to what is found.
+    qtbot.keyClicks(panel.filter, "relu")
+    root = panel.proxy.index(0, 0)
+    assert panel.proxy.rowCount(root) == 1
+    assert panel.proxy.index(0, 0, root).data() == "stem"
+
+
+class Paints(QObject):
+    """Counts the paints of a widget."""
+
+    def __init__(self, widget):
+        super().__init__(widget)
+        self.count = 0
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched, event):
+        self.count += event.type() == QEvent.Type.Paint
+        return False
+
+
+def test_that_results_of_other_stages_do_not_paint_the_modules_again(panel, qtbot):
+    qtbot.wait(200)
+    paints = Paints(panel.tree.viewport())
+    with qtbot.waitSignal(panel.context.session.results_changed):
+        panel.context.run_to("evaluate")
+    qtbot.waitUntil(lambda: not panel.context.runner.running)
+    qtbot.wait(200)
+    assert paints.count == 0

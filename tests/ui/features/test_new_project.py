@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
 from tests.fakes.engine import Play
@@ -317,7 +317,20 @@ def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, fol
     assert dialog.draft().board == ""
 
 
-def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
+def test_that_a_recipe_or_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
+    # A recipe becomes the open project.
+    opened.window.actions_by_id["recipe"].trigger()
+    dialog = opened.window.findChild(RecipeDialog)
+    assert not dialog.ok.isEnabled()
+    dialog.recipe.setCurrentIndex(1)
+    dialog.recipe.activated.emit(1)
+    assert "microphone" in dialog.words.text()
+    dialog.folder.set_text(str(tmp_path))
+    dialog.name.setText("spotter")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("spotter"))
+    assert opened.document.project.target.options["optimise"] == "Size"
+    # A pasted command becomes the open project.
     opened.window.actions_by_id["import_command"].trigger()
     dialog = opened.window.findChild(ImportCommandDialog)
     assert not dialog.ok.isEnabled()
@@ -331,20 +344,6 @@ def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path)
     qtbot.waitUntil(lambda: opened.document.title.startswith("taken"))
     assert opened.document.project.target.id == "ethos-u55-64"
     assert (tmp_path / "taken_model.py").is_file()
-
-
-def test_that_a_recipe_becomes_the_open_project(opened, qtbot, tmp_path):
-    opened.window.actions_by_id["recipe"].trigger()
-    dialog = opened.window.findChild(RecipeDialog)
-    assert not dialog.ok.isEnabled()
-    dialog.recipe.setCurrentIndex(1)
-    dialog.recipe.activated.emit(1)
-    assert "microphone" in dialog.words.text()
-    dialog.folder.set_text(str(tmp_path))
-    dialog.name.setText("spotter")
-    dialog.ok.click()
-    qtbot.waitUntil(lambda: opened.document.title.startswith("spotter"))
-    assert opened.document.project.target.options["optimise"] == "Size"
 
 
 @pytest.fixture
@@ -384,7 +383,16 @@ def test_that_the_dialog_grows_with_its_rows(parent, arrays, qtbot):
     qtbot.waitUntil(lambda: dialog.height() > before and bar.maximum() == 0)
 
 
-def test_that_the_form_says_whether_the_model_exports(opened, qtbot, engines):
+def test_that_the_form_says_whether_a_trusted_model_exports(opened, qtbot, engines, arrays):
+    # Code that is not trusted is not run.
+    opened.files.ask_new(str(arrays / "net.py"))
+    untrusted = opened.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(lambda: untrusted.export.text() == ASKS)
+    assert not engines.commands
+    untrusted.reject()
+    untrusted.deleteLater()
+    QCoreApplication.sendPostedEvents(untrusted, QEvent.Type.DeferredDelete)
+    # A model without code is exported.
     opened.files.ask_new(str(opened.document.folder / "net.pt2"))
     dialog = opened.window.findChild(NewProjectDialog)
     qtbot.waitUntil(lambda: "exports" in dialog.export.text(), timeout=5000)
@@ -399,14 +407,6 @@ def test_that_a_model_that_does_not_export_is_told_in_the_form_only(opened, qtbo
     dialog = opened.window.findChild(NewProjectDialog)
     qtbot.waitUntil(lambda: "branches" in dialog.export.text())
     assert dialog.export.text() == "\u2717 It branches on a value. Use torch.cond."
-    dialog.reject()
-
-
-def test_that_code_that_is_not_trusted_is_not_run_by_the_form(opened, qtbot, engines, arrays):
-    opened.files.ask_new(str(arrays / "net.py"))
-    dialog = opened.window.findChild(NewProjectDialog)
-    qtbot.waitUntil(lambda: dialog.export.text() == ASKS)
-    assert not engines.commands
     dialog.reject()
 
 

@@ -19,7 +19,8 @@ def said(panel):
     return [label.text() for label in panel.cards.findChildren(QLabel)]
 
 
-def test_that_every_kind_of_device_says_what_it_would_take(panel, qtbot):
+def test_that_devices_say_what_they_take_and_rows_choose_modules(panel, qtbot, opened):
+    # Every kind of device says what it would take.
     assert "Takes seconds" in panel.note.text()
     panel.start.click()
     qtbot.waitUntil(lambda: panel.model.rowCount() == 1)
@@ -28,18 +29,10 @@ def test_that_every_kind_of_device_says_what_it_would_take(panel, qtbot):
     assert {"Ethos-U55", "7 NPU, 1 CPU", "Ethos-U65", "7 NPU, 0 CPU"} <= set(said(panel))
     assert "not possible" in said(panel)
     qtbot.waitUntil(lambda: "Ethos-U85: No branches there." in panel.note.text())
-
-
-def test_that_choosing_a_row_chooses_its_module(panel, opened, qtbot):
-    panel.start.click()
-    qtbot.waitUntil(lambda: panel.model.rowCount() == 1)
+    # Choosing a row chooses its module.
     panel.table.selectRow(0)
     assert opened.context.selection.value.modules == frozenset({"head"})
-
-
-def test_that_an_edit_marks_what_was_foreseen_as_former(panel, opened, qtbot):
-    panel.start.click()
-    qtbot.waitUntil(lambda: panel.model.rowCount() == 1)
+    # An edit marks what was foreseen as former.
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "head", "a16w8"))
     qtbot.waitUntil(lambda: "Outdated" in panel.note.text())

@@ -46,7 +46,8 @@ def parts(tree):
     return found
 
 
-def test_that_a_program_is_shown_without_a_project(shown, workbench, qtbot):
+def test_that_programs_of_every_kind_are_shown_without_a_project(shown, workbench, qtbot):
+    # A program is shown without a project.
     window = shown("u55.pte")
     assert workbench.window.welcome.isVisible()
     assert any("Scratch pool" in text for text in window.cards.texts())
@@ -55,9 +56,30 @@ def test_that_a_program_is_shown_without_a_project(shown, workbench, qtbot):
     assert any(r[0] == "input 0" and "in scratch at" in r[2] for r in rows)
     window.close()
     qtbot.waitUntil(lambda: not workbench.programs.windows)
+    # Plan, constants and kernels of a program without NPU are shown.
+    window = shown("no_delegate.pte")
+    assert not window.tabs.isTabEnabled(window.tabs.indexOf(window.commands))
+    assert ("Delegates", "", "none (CPU only)") in parts(window.parts)
+    assert [row[1] for row in texts(window.constants)] == ["288", "16", "48", "12"]
+    assert ["aten::relu.out", "1"] in texts(window.kernels)
+    assert texts(window.plan.model)[0][1] == "input"
+    assert len(texts(window.instructions)) == 5
+    # The program of another backend says that it is not decoded.
+    window = shown("xnnpack.pte")
+    assert any("other backend" in what for _, _, what in parts(window.parts))
+    assert any("Xnnpack" in text for text in window.cards.texts())
+    # A TensorFlow Lite file of Vela is shown beside a .pte file.
+    compiled = shown("resize_u85_vela.tflite")
+    assert "TensorFlow Lite" in compiled.about.text()
+    assert any(r[2] == "ethos-u85-256" for r in parts(compiled.parts))
+    other = shown("u85.pte")
+    assert compiled.isVisible()
+    compiled.close()
+    other.close()
 
 
-def test_that_commands_are_searched_and_tensors_lead_to_them(shown, qtbot):
+def test_that_commands_are_searched_and_damage_in_them_leaves_the_rest(shown, qtbot, tmp_path):
+    # Commands are searched and tensors lead to them.
     window = shown("u55.pte")
     view = window.commands
     window.tabs.setCurrentWidget(view)
@@ -75,49 +97,7 @@ def test_that_commands_are_searched_and_tensors_lead_to_them(shown, qtbot):
     assert view.commands.row_at(row).command.name.startswith("NPU_OP_")
     view.only.setChecked(True)
     assert all(row[1].startswith("NPU_OP_") for row in texts(view.commands))
-
-
-def test_that_plan_constants_and_kernels_of_a_program_without_npu_are_shown(shown):
-    window = shown("no_delegate.pte")
-    assert not window.tabs.isTabEnabled(window.tabs.indexOf(window.commands))
-    assert ("Delegates", "", "none (CPU only)") in parts(window.parts)
-    assert [row[1] for row in texts(window.constants)] == ["288", "16", "48", "12"]
-    assert ["aten::relu.out", "1"] in texts(window.kernels)
-    assert texts(window.plan.model)[0][1] == "input"
-    assert len(texts(window.instructions)) == 5
-
-
-def test_that_another_backends_program_says_that_it_is_not_decoded(shown):
-    window = shown("xnnpack.pte")
-    assert any("other backend" in what for _, _, what in parts(window.parts))
-    assert any("Xnnpack" in text for text in window.cards.texts())
-
-
-def test_that_a_dropped_program_opens_and_its_window_takes_the_next(workbench, qtbot):
-    drop(workbench.window, PROGRAMS / "u85.pte")
-    qtbot.waitUntil(lambda: len(workbench.programs.windows) == 1)
-    (window,) = workbench.programs.windows.values()
-    drop(window, PROGRAMS / "u65.pte")
-    qtbot.waitUntil(lambda: len(workbench.programs.windows) == 2)
-
-
-def test_that_a_program_cut_short_is_one_sentence(workbench, qtbot, notices, tmp_path):
-    for kept in [0, 7, 40, 1500, 4000]:
-        path = tmp_path / "cut.pte"
-        path.write_bytes((PROGRAMS / "u55.pte").read_bytes()[:kept])
-        workbench.files.open_path(path)
-        qtbot.waitUntil(lambda: notices.says("cut.pte"))
-        notices.take("cut.pte")
-        assert not workbench.programs.windows
-
-
-def test_that_a_file_that_is_not_there_is_one_sentence(workbench, qtbot, notices, tmp_path):
-    workbench.files.open_path(tmp_path / "none.pte")
-    qtbot.waitUntil(lambda: notices.says("cannot be read"))
-    notices.take("none.pte cannot be read")
-
-
-def test_that_damage_in_the_commands_alone_leaves_the_rest_to_see(shown, qtbot, tmp_path):
+    # Damage in the commands alone leaves the rest to see.
     data = bytearray((PROGRAMS / "u55.pte").read_bytes())
     data[data.index(b"COP1") : data.index(b"COP1") + 4] = b"COPX"
     path = tmp_path / "odd.pte"
@@ -128,7 +108,25 @@ def test_that_damage_in_the_commands_alone_leaves_the_rest_to_see(shown, qtbot, 
     assert window.kernels.rowCount() == 2
 
 
-def test_that_a_program_opened_again_is_read_again(shown, workbench, qtbot, tmp_path):
+def test_that_a_program_cut_short_or_missing_is_one_sentence(workbench, qtbot, notices, tmp_path):
+    # A program cut short is one sentence.
+    for kept in [0, 7, 40, 1500, 4000]:
+        path = tmp_path / "cut.pte"
+        path.write_bytes((PROGRAMS / "u55.pte").read_bytes()[:kept])
+        workbench.files.open_path(path)
+        qtbot.waitUntil(lambda: notices.says("cut.pte"))
+        notices.take("cut.pte")
+        assert not workbench.programs.windows
+    # A file that is not there is one sentence.
+    workbench.files.open_path(tmp_path / "none.pte")
+    qtbot.waitUntil(lambda: notices.says("cannot be read"))
+    notices.take("none.pte cannot be read")
+
+
+def test_that_a_program_opened_again_is_read_again_and_dropped_ones_open(
+    shown, workbench, qtbot, tmp_path
+):
+    # A program opened again is read again.
     path = tmp_path / "net.pte"
     shutil.copy(PROGRAMS / "u55.pte", path)
     window = shown(path)
@@ -137,19 +135,18 @@ def test_that_a_program_opened_again_is_read_again(shown, workbench, qtbot, tmp_
     workbench.files.open_path(path)
     qtbot.waitUntil(lambda: window.contents.sha256 != before)
     assert len(workbench.programs.windows) == 1
+    window.close()
+    qtbot.waitUntil(lambda: not workbench.programs.windows)
+    # A dropped program opens and its window takes the next.
+    drop(workbench.window, PROGRAMS / "u85.pte")
+    qtbot.waitUntil(lambda: len(workbench.programs.windows) == 1)
+    (window,) = workbench.programs.windows.values()
+    drop(window, PROGRAMS / "u65.pte")
+    qtbot.waitUntil(lambda: len(workbench.programs.windows) == 2)
 
 
-def test_that_a_tensorflow_lite_file_of_vela_is_shown_beside_a_pte(shown):
-    compiled = shown("resize_u85_vela.tflite")
-    assert "TensorFlow Lite" in compiled.about.text()
-    assert any(r[2] == "ethos-u85-256" for r in parts(compiled.parts))
-    other = shown("u85.pte")
-    assert compiled.isVisible()
-    compiled.close()
-    other.close()
-
-
-def test_that_a_program_is_executed_operation_by_operation(shown, qtbot, tmp_path):
+def test_that_a_program_is_executed_by_operations_on_inputs_of_a_file(shown, qtbot, tmp_path):
+    # A program is executed operation by operation.
     window = shown("u55.pte")
     view = window.execution
     window.tabs.setCurrentWidget(view)
@@ -167,11 +164,7 @@ def test_that_a_program_is_executed_operation_by_operation(shown, qtbot, tmp_pat
     low, high = (float(row) for row in texts(view.tensors)[-1][3:5])
     values = [int(word) for word in view.values.toPlainText().split()]
     assert (min(values), max(values)) == (low, high)
-
-
-def test_that_a_program_takes_inputs_from_a_file_and_says_what_is_wrong_with_them(
-    shown, qtbot, tmp_path
-):
+    # A program takes inputs from a file and says what is wrong with them.
     view = shown("u55.pte").execution
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     view.take_inputs(str(tmp_path / "other.npz"))

@@ -34,7 +34,11 @@ def press_ok(dialog, qtbot):
     qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
 
 
-def test_that_settings_are_one_undo_step(ask, opened, qtbot):
+def test_that_settings_are_one_undo_step_with_a_target_and_a_board(ask, opened, qtbot):
+    # Nothing changed is no step.
+    press_ok(ask(), qtbot)
+    assert opened.document.undo_stack.count() == 0
+    # Settings are one undo step.
     before = opened.document.project
     folder = opened.document.folder
     np.savez(folder / "data.npz", x=np.zeros((6, 3, 8, 8), np.float32))
@@ -51,14 +55,30 @@ def test_that_settings_are_one_undo_step(ask, opened, qtbot):
     assert opened.document.undo_stack.count() == 1
     opened.document.undo_stack.undo()
     assert opened.document.project == before
+    # A target and a board are settings too.
+    dialog = ask()
+    dialog.board.chosen.emit("renesas-ra8p1")
+    press_ok(dialog, qtbot)
+    assert opened.document.project.board == "renesas-ra8p1"
+    assert opened.document.project.target.id == "ethos-u55-256"
+    assert opened.document.undo_stack.count() == 1
 
 
-def test_that_nothing_changed_is_no_step(ask, opened, qtbot):
-    press_ok(ask(), qtbot)
-    assert opened.document.undo_stack.count() == 0
-
-
-def test_that_preprocessing_of_pictures_is_set_part_by_part(ask, opened, qtbot):
+def test_that_wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):
+    # A wrong value is told with its setting and not taken.
+    cases = [
+        ("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
+        ("calibration.spec", "gone.npz", "gone.npz does not exist"),
+        ("gate.fail_if", "nonsense", "gate"),
+    ]  # fmt: skip
+    for key, text, said in cases:
+        dialog = ask()
+        dialog.set_text(key, text)
+        assert said in dialog.problems.text()
+        assert not dialog.buttons.button(OK).isEnabled()
+        dialog.reject()
+        assert opened.document.undo_stack.count() == 0
+    # Preprocessing of pictures is set part by part.
     (opened.document.folder / "pictures").mkdir()
     dialog = ask()
     dialog.set_text("calibration.spec", "pictures")
@@ -76,31 +96,8 @@ def test_that_preprocessing_of_pictures_is_set_part_by_part(ask, opened, qtbot):
     assert opened.document.project.calibration is None
 
 
-def test_that_a_wrong_value_is_told_with_its_setting_and_not_taken(ask, opened):
-    cases = [
-        ("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
-        ("calibration.spec", "gone.npz", "gone.npz does not exist"),
-        ("gate.fail_if", "nonsense", "gate"),
-    ]  # fmt: skip
-    for key, text, said in cases:
-        dialog = ask()
-        dialog.set_text(key, text)
-        assert said in dialog.problems.text()
-        assert not dialog.buttons.button(OK).isEnabled()
-        dialog.reject()
-        assert opened.document.undo_stack.count() == 0
-
-
-def test_that_a_target_and_a_board_are_settings_too(ask, opened, qtbot):
-    dialog = ask()
-    dialog.board.chosen.emit("renesas-ra8p1")
-    press_ok(dialog, qtbot)
-    assert opened.document.project.board == "renesas-ra8p1"
-    assert opened.document.project.target.id == "ethos-u55-256"
-    assert opened.document.undo_stack.count() == 1
-
-
-def test_that_a_problem_leads_to_its_field(opened, qtbot):
+def test_that_problems_of_the_project_and_of_the_settings_lead_to_their_field(opened, qtbot):
+    # A problem leads to its field.
     cases = [("model.input_shapes", "model.input_shapes"), ("calibration", "calibration.spec"),
      ("evaluation.data.labels", "evaluation.data.labels"), ("gate", "gate.lsb")]  # fmt: skip
     for option, key in cases:
@@ -115,6 +112,24 @@ def test_that_a_problem_leads_to_its_field(opened, qtbot):
         qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
         dialog.reject()
         qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
+    # Every setting has a field.
+    elsewhere = {"calibration.dropped", "evaluation.data.dropped", "improvers", "plugins"}
+    dialog = ProjectSettingsDialog(opened.document, opened.window)
+    wanted = dict(settings.keys()).keys() - elsewhere
+    lacking = [key for key in wanted if dialog.field_of(key) is None]
+    assert lacking == []
+    dialog.reject()
+    # A problem in the settings leads to its field.
+    opened.window.activateWindow()
+    dialog = ProjectSettingsDialog(opened.document, opened.window)
+    dialog.open()
+    dialog.set_text("calibration.spec", "nowhere.npz")
+    assert 'href="calibration.spec"' in dialog.problems.text()
+    assert "Calibration, data" in dialog.problems.text()
+    dialog.problems.linkActivated.emit("calibration.spec")
+    field = dialog.fields["calibration.spec"]
+    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
+    dialog.reject()
 
 
 def test_that_arrays_tell_samples_shapes_labels_and_pictures(tmp_path):
@@ -131,25 +146,3 @@ def test_that_a_damaged_file_is_told_in_the_preview(tmp_path):
     path = tmp_path / "bad.npz"
     path.write_bytes(b"no zip")
     assert "bad.npz cannot be read" in summary_of(path).text
-
-
-def test_that_every_setting_has_a_field(opened):
-    elsewhere = {"calibration.dropped", "evaluation.data.dropped", "improvers", "plugins"}
-    dialog = ProjectSettingsDialog(opened.document, opened.window)
-    wanted = dict(settings.keys()).keys() - elsewhere
-    lacking = [key for key in wanted if dialog.field_of(key) is None]
-    assert lacking == []
-    dialog.reject()
-
-
-def test_that_a_problem_in_the_settings_leads_to_its_field(opened, qtbot):
-    opened.window.activateWindow()
-    dialog = ProjectSettingsDialog(opened.document, opened.window)
-    dialog.open()
-    dialog.set_text("calibration.spec", "nowhere.npz")
-    assert 'href="calibration.spec"' in dialog.problems.text()
-    assert "Calibration, data" in dialog.problems.text()
-    dialog.problems.linkActivated.emit("calibration.spec")
-    field = dialog.fields["calibration.spec"]
-    qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
-    dialog.reject()

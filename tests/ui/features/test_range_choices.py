@@ -37,7 +37,8 @@ def conv(panel, opened, qtbot):
     return panel
 
 
-def test_that_dragged_lines_tell_clipping_step_and_sqnr_before_they_are_applied(conv, opened):
+def test_that_dragged_lines_tell_what_they_do_and_go_back(conv, opened, qtbot):
+    # Dragged lines tell clipping, step and SQNR before they are applied.
     drag(conv, -0.5, 0.5)
     told = conv.side.editor.summary.text()
     assert "-0.5 to 0.5" in told
@@ -45,9 +46,24 @@ def test_that_dragged_lines_tell_clipping_step_and_sqnr_before_they_are_applied(
     assert "step 0.003922" in told
     assert "(predicted), current" in told
     assert opened.document.project.ranges == ()
+    # An impossible range cannot be applied and says why.
+    for low, high, reason in [(1.0, -1.0, "not below"), (0.5, 1.0, "excludes zero")]:
+        drag(conv, low, high)
+        assert reason in conv.side.editor.summary.text()
+        assert not conv.side.editor.apply.isEnabled()
+    # Lines go back and fixed ranges are freed.
+    drag(conv, -0.5, 1.0)
+    qtbot.mouseClick(conv.side.editor.back, Qt.MouseButton.LeftButton)
+    assert "-2.008 to 1.992" in conv.side.editor.summary.text()
+    drag(conv, -0.5, 1.0)
+    qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(conv.side.editor.free.isEnabled)
+    qtbot.mouseClick(conv.side.editor.free, Qt.MouseButton.LeftButton)
+    assert opened.document.project.ranges == ()
 
 
-def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, qtbot):
+def test_that_an_applied_range_is_one_undoable_step_and_can_be_typed(conv, opened, qtbot):
+    # An applied range is one undoable step and is listed.
     drag(conv, -0.5, 1.0)
     qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
     (fixed,) = opened.document.project.ranges
@@ -63,33 +79,7 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     opened.document.undo_stack.undo()
     assert opened.document.project.ranges == ()
     qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides")
-
-
-def test_that_an_impossible_range_cannot_be_applied_and_says_why(conv):
-    for low, high, reason in [(1.0, -1.0, "not below"), (0.5, 1.0, "excludes zero")]:
-        drag(conv, low, high)
-        assert reason in conv.side.editor.summary.text()
-        assert not conv.side.editor.apply.isEnabled()
-
-
-def test_that_lines_go_back_and_fixed_ranges_are_freed(conv, opened, qtbot):
-    drag(conv, -0.5, 1.0)
-    qtbot.mouseClick(conv.side.editor.back, Qt.MouseButton.LeftButton)
-    assert "-2.008 to 1.992" in conv.side.editor.summary.text()
-    drag(conv, -0.5, 1.0)
-    qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(conv.side.editor.free.isEnabled)
-    qtbot.mouseClick(conv.side.editor.free, Qt.MouseButton.LeftButton)
-    assert opened.document.project.ranges == ()
-
-
-def rewrite(field, qtbot, text):
-    field.setFocus()
-    field.selectAll()
-    qtbot.keyClicks(field, text)
-
-
-def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, opened, qtbot):
+    # A range is typed, told and applied with the keyboard alone.
     fields, editor = conv.side.editor.fields, conv.side.editor
     assert (fields.low.text(), fields.high.text()) == ("-2.00784", "1.99216")
     rewrite(fields.low, qtbot, "-0.5")
@@ -102,6 +92,12 @@ def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, op
     assert conv.side.editor.tensor.histogram.limits[0].value() == -0.5
     qtbot.keyClick(fields.high, Qt.Key.Key_Return)
     assert opened.document.project.fixed_ranges() == {"conv2d": (-0.5, 1.0)}
+
+
+def rewrite(field, qtbot, text):
+    field.setFocus()
+    field.selectAll()
+    qtbot.keyClicks(field, text)
 
 
 @pytest.mark.slow
@@ -130,7 +126,23 @@ def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     assert not panel.side.methods.use.isVisible()
 
 
-def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, qtbot):
+def test_that_a_method_is_taken_once_it_is_known(conv, opened, qtbot):
+    # A method waits until it is known and is never shown wrong.
+    before = conv.model.row_at(0).effective
+    opened.document.apply("Choose", lambda p: edits.choose_method(p, "tensor", "conv2d", "mse"))
+    seen = []
+    qtbot.waitUntil(
+        lambda: (
+            seen.append(conv.model.row_at(0))
+            or bool(seen[-1].decided and seen[-1].decided.is_known)
+        )
+    )
+    assert all(row.effective is None for row in seen if row.decided and not row.decided.is_known)
+    assert seen[-1].effective not in {None, before}
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: conv.model.row_at(0).decided is None)
+    qtbot.waitUntil(lambda: conv.side.methods.model.rowCount() == 5)
+    # Methods stand side by side and one is taken for all.
     methods = conv.side.methods
     titles = [methods.model.row_at(row).method for row in range(methods.model.rowCount())]
     assert titles == ["histogram", "minmax", "percentile", "mse", "kl"]
@@ -148,20 +160,6 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.summary.text())
     assert not conv.side.editor.free.isEnabled()
     assert opened.window.reveal("rules").ranges.text() == "1 range method: see Ranges"
-
-
-def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, opened, qtbot):
-    before = conv.model.row_at(0).effective
-    opened.document.apply("Choose", lambda p: edits.choose_method(p, "tensor", "conv2d", "mse"))
-    seen = []
-    qtbot.waitUntil(
-        lambda: (
-            seen.append(conv.model.row_at(0))
-            or bool(seen[-1].decided and seen[-1].decided.is_known)
-        )
-    )
-    assert all(row.effective is None for row in seen if row.decided and not row.decided.is_known)
-    assert seen[-1].effective not in {None, before}
 
 
 @pytest.mark.slow

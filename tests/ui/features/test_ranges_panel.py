@@ -42,26 +42,31 @@ def test_that_a_running_calibration_is_told_in_place_of_ranges(opened, qtbot, en
     qtbot.waitUntil(lambda: not opened.runner.running)
 
 
-def test_that_ranges_say_where_they_come_from(panel):
+def test_that_ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbot):
+    # Ranges say where they come from.
     assert "8 samples of data.npz" in panel.origin.text()
     assert "measured on host" in panel.origin.text()
     assert not panel.warning.isVisible()
-
-
-def test_that_ranges_of_the_example_alone_carry_a_warning(opened, qtbot, monkeypatch):
-    let_calibrate(monkeypatch, lambda folder: write_ranges(folder, EXAMPLE_ONLY))
-    panel = shown(opened, qtbot)
-    assert panel.warning.isVisible()
-    assert EXAMPLE_ONLY in panel.origin.text()
-
-
-def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
+    # A clicked row is chosen everywhere.
     click(panel, qtbot, 0)
     selected = opened.context.selection.value
     assert selected.tensors == {"obs_0"}
     assert selected.nodes == {"conv2d"}
     qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
     assert "grid" in panel.side.title.text()
+    # A module chosen elsewhere chooses its tensors.
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
+    # Former ranges are marked after an edit.
+    opened.context.assigner.modules(["stem"], "a16w8")
+    banner = panel.frames["calibrate"].banner
+    qtbot.waitUntil(banner.isVisible)
+    assert "outdated" in banner.label.text()
+    assert banner.button.text() == "Run Calibrate"
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: not banner.isVisible())
 
 
 @pytest.mark.slow
@@ -69,13 +74,6 @@ def test_that_a_weight_chooses_the_node_that_uses_it(panel, opened, qtbot):
     click(panel, qtbot, 1)
     assert opened.context.selection.value.nodes == {"conv2d"}
     qtbot.waitUntil(panel.side.editor.tensor.channels.isVisible)
-
-
-def test_that_a_module_chosen_elsewhere_chooses_its_tensors(panel, opened, qtbot):
-    opened.context.selection.choose_modules(["stem"])
-    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
-    opened.context.selection.choose_nodes(["linear"])
-    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
 
 
 @pytest.mark.slow
@@ -111,27 +109,22 @@ def test_that_a_click_in_the_plot_chooses_after_sorting_too(panel, opened, qtbot
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0])
 
 
-def test_that_former_ranges_are_marked_after_an_edit(panel, opened, qtbot):
-    opened.context.assigner.modules(["stem"], "a16w8")
-    banner = panel.frames["calibrate"].banner
-    qtbot.waitUntil(banner.isVisible)
-    assert "outdated" in banner.label.text()
-    assert banner.button.text() == "Run Calibrate"
-    opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: not banner.isVisible())
-
-
-def test_that_damaged_arrays_are_told_and_the_table_stays(opened, qtbot, monkeypatch, notices):
+def test_that_damaged_arrays_and_ranges_of_the_example_alone_are_told(
+    opened, qtbot, monkeypatch, notices
+):
     def damage(folder):
-        save_result(calibrated(), folder)
+        save_result(calibrated(EXAMPLE_ONLY), folder)
         (folder / "arrays.npz").write_bytes(b"PK broken")
 
     let_calibrate(monkeypatch, damage)
     panel = shown(opened, qtbot)
     notices.take("stored ranges are damaged")
     assert panel.model.rowCount() == 4
+    assert panel.warning.isVisible()
+    assert EXAMPLE_ONLY in panel.origin.text()
 
 
+@pytest.mark.slow
 def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbot):
     qtbot.mouseClick(panel.log, Qt.MouseButton.LeftButton)
     for name in ("light", "dark"):

@@ -36,29 +36,27 @@ def project_of(panel):
     return panel.context.document.project
 
 
-def test_that_rows_say_what_rules_win_lose_and_miss(panel):
+def test_that_rows_say_what_rules_do_and_keys_switch_move_and_delete_them(panel, qtbot):
+    # Rows say what rules win, lose and miss.
     said = [panel.model.index(row).data(Role.COUNT_TEXT) for row in range(3)]
     assert said[0] == "matches nothing \u00b7 set_module_name"
     assert said[1].startswith("applies to 4")
     assert said[1].endswith("set_module_type")
     assert "overridden in 4" in said[2]
-
-
-def test_that_space_switches_a_rule_and_undo_names_it(panel, qtbot):
+    # Rows have the numbers that explanations use.
+    assert [panel.model.index(row).data()[0] for row in range(3)] == ["3", "2", "1"]
+    # Choosing a rule shows it in the inspector.
+    inspector = panel.context
+    panel.view.setCurrentIndex(panel.model.index(1))
+    assert inspector.selection.value.rule == "r2"
+    # The space key switches a rule, and undo names it.
     panel.view.setCurrentIndex(panel.model.index(1))
     qtbot.keyClick(panel.view, Qt.Key.Key_Space)
     assert not project_of(panel).rules[1].enabled
     assert panel.context.document.undo_stack.undoText() == "Disable rule net.Block"
-
-
-def test_that_delete_removes_the_chosen_rule(panel, qtbot):
-    panel.view.setCurrentIndex(panel.model.index(0))
-    qtbot.keyClick(panel.view, Qt.Key.Key_Delete)
-    assert [rule.id for rule in project_of(panel).rules] == ["r1", "r2"]
-    assert panel.context.document.undo_stack.undoText() == "Delete rule nowhere"
-
-
-def test_that_alt_arrows_change_the_strength(panel, qtbot):
+    panel.context.document.undo_stack.undo()
+    panel.flush()
+    # Alt and the arrow keys change the strength.
     panel.view.setCurrentIndex(panel.model.index(0))
     qtbot.keyClick(panel.view, Qt.Key.Key_Down, Qt.KeyboardModifier.AltModifier)
     assert [rule.id for rule in project_of(panel).rules] == ["r1", "r3", "r2"]
@@ -66,17 +64,40 @@ def test_that_alt_arrows_change_the_strength(panel, qtbot):
     assert kinds(panel) == ["module_type", "module_name", "global"]
     qtbot.keyClick(panel.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     assert [rule.id for rule in project_of(panel).rules] == ["r1", "r2", "r3"]
-
-
-def test_that_a_dropped_rule_is_one_step(panel):
+    panel.flush()
+    # A dropped rule is one step.
     data = panel.model.mimeData([panel.model.index(0)])
     action = Qt.DropAction.MoveAction
     panel.model.dropMimeData(data, action, 2, 0, panel.model.index(-1))
     assert [rule.id for rule in project_of(panel).rules] == ["r1", "r3", "r2"]
     assert panel.context.document.undo_stack.undoText() == "Move rule nowhere"
+    panel.context.document.undo_stack.undo()
+    panel.flush()
+    # The Delete key removes the chosen rule.
+    panel.view.setCurrentIndex(panel.model.index(0))
+    qtbot.keyClick(panel.view, Qt.Key.Key_Delete)
+    assert [rule.id for rule in project_of(panel).rules] == ["r1", "r2"]
+    assert panel.context.document.undo_stack.undoText() == "Delete rule nowhere"
 
 
-def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot):
+def test_that_the_form_adds_rules_of_every_kind_and_offers_what_fits(panel, qtbot):
+    # The precision uint8 is offered for inputs and outputs only.
+    panel.form.prefill("module_name", "")
+    assert panel.form.config.findData("uint8") == -1
+    panel.form.prefill("io", "")
+    assert panel.form.config.findData("uint8") >= 0
+    # The Enter key in the match goes on to the precision and adds no rule.
+    before = project_of(panel).rules
+    panel.form.prefill("module_name", "head")
+    panel.form.match.setFocus()
+    qtbot.keyClick(panel.form.match, Qt.Key.Key_Return)
+    assert project_of(panel).rules == before
+    assert not panel.form.add.isEnabled()
+    assert panel.form.add.toolTip() == "Choose a precision"
+    # The match has the width of the form.
+    panel.form.resize(300, panel.form.sizeHint().height())
+    assert panel.form.match.width() > 260
+    # A rule of every kind can be added.
     cases = [
         ("global", "", "Set whole model to a16w8"),
         ("io", "", "Set inputs and outputs to a16w8"),
@@ -96,35 +117,3 @@ def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot):
         qtbot.mouseClick(panel.form.add, Qt.MouseButton.LeftButton)
         assert panel.context.document.undo_stack.undoText() == text
         assert any((r.kind, r.match) == (kind, match) for r in project_of(panel).rules)
-
-
-def test_that_uint8_is_offered_for_inputs_and_outputs_only(panel):
-    panel.form.prefill("module_name", "")
-    assert panel.form.config.findData("uint8") == -1
-    panel.form.prefill("io", "")
-    assert panel.form.config.findData("uint8") >= 0
-
-
-def test_that_choosing_a_rule_shows_it_in_the_inspector(panel, qtbot):
-    inspector = panel.context
-    panel.view.setCurrentIndex(panel.model.index(1))
-    assert inspector.selection.value.rule == "r2"
-
-
-def test_that_enter_in_the_match_goes_on_to_the_precision_and_adds_no_rule(panel, qtbot):
-    before = project_of(panel).rules
-    panel.form.prefill("module_name", "head")
-    panel.form.match.setFocus()
-    qtbot.keyClick(panel.form.match, Qt.Key.Key_Return)
-    assert project_of(panel).rules == before
-    assert not panel.form.add.isEnabled()
-    assert panel.form.add.toolTip() == "Choose a precision"
-
-
-def test_that_the_match_has_the_width_of_the_form(panel, qtbot):
-    panel.form.resize(300, panel.form.sizeHint().height())
-    assert panel.form.match.width() > 260
-
-
-def test_that_rows_have_the_numbers_that_explanations_use(panel):
-    assert [panel.model.index(row).data()[0] for row in range(3)] == ["3", "2", "1"]

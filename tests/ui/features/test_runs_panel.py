@@ -47,7 +47,10 @@ def test_that_without_runs_the_panel_says_how_they_come(panel):
     assert not panel.restore.isEnabled()
 
 
-def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs, panel):
+def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(
+    two_runs, panel, qtbot
+):
+    # Every evaluated configuration is listed with its figures.
     assert texts(panel.table, 0) == ["1", "2"]
     assert texts(panel.table, 4) == ["1,000", "1,000"]
     assert texts(panel.table, 7) == ["a8w8", "a8w8, head: float"]
@@ -57,6 +60,26 @@ def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs,
     # No run was simulated or verified.
     assert not {"Measured", "Equal to TOSA", "Verdict"} & shown
     assert len(panel.plot.dots) == 2
+    # Two runs are compared.
+    panel.table.selectAll()
+    assert texts(panel.change_table, 1) == ["head"]
+    assert texts(panel.change_table, 3) == ["float"]
+    # Restoring a run is one undo step.
+    document = two_runs.document
+    after = document.project
+    panel.table.selectRow(0)
+    panel.restore.click()
+    assert [rule.match for rule in document.project.rules] == [""]
+    assert document.undo_stack.undoText() == "Restore rules of run 1"
+    document.undo_stack.undo()
+    assert document.project == after
+    # Runs survive closing the project.
+    path = two_runs.document.path
+    two_runs.document.save()
+    two_runs.files.close_project()
+    qtbot.waitUntil(lambda: not two_runs.history.runs)
+    two_runs.files.open_path(path)
+    qtbot.waitUntil(lambda: len(two_runs.history.runs) == 2)
 
 
 @pytest.mark.slow
@@ -78,32 +101,6 @@ def test_that_a_run_on_a_simulator_is_kept_and_told(opened, panel, qtbot, tmp_pa
     evaluated(opened, qtbot, 1)
     qtbot.waitUntil(lambda: texts(panel.table, 2) != ["\u2013"])
     assert texts(panel.table, 5) == ["1,180"]
-
-
-def test_that_two_runs_are_compared(two_runs, panel):
-    panel.table.selectAll()
-    assert texts(panel.change_table, 1) == ["head"]
-    assert texts(panel.change_table, 3) == ["float"]
-
-
-def test_that_restoring_a_run_is_one_undo_step(two_runs, panel):
-    document = two_runs.document
-    after = document.project
-    panel.table.selectRow(0)
-    panel.restore.click()
-    assert [rule.match for rule in document.project.rules] == [""]
-    assert document.undo_stack.undoText() == "Restore rules of run 1"
-    document.undo_stack.undo()
-    assert document.project == after
-
-
-def test_that_runs_survive_closing_the_project(two_runs, panel, qtbot):
-    path = two_runs.document.path
-    two_runs.document.save()
-    two_runs.files.close_project()
-    qtbot.waitUntil(lambda: not two_runs.history.runs)
-    two_runs.files.open_path(path)
-    qtbot.waitUntil(lambda: len(two_runs.history.runs) == 2)
 
 
 def test_that_a_damaged_history_is_said_once(workbench, project_file, notices, qtbot):

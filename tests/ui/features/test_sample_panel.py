@@ -24,22 +24,22 @@ def show(panel, opened, qtbot, tensor="relu", sample=3):
     qtbot.waitUntil(lambda: panel.note.text().startswith(f"{tensor} of sample {sample}"))
 
 
-def test_that_nothing_can_be_shown_before_a_tensor_is_chosen(panel):
+def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, opened, qtbot):
+    # Nothing can be shown before a tensor is chosen.
     assert "Select a tensor" in panel.chosen.text()
     assert not panel.show_button.isEnabled()
-
-
-def test_that_float_quantized_and_integer_stand_side_by_side(panel, opened, qtbot):
+    # A module of the tree shows the tensor it ends with.
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(panel.show_button.isEnabled)
+    assert panel.chosen.text() == "Tensor relu"
+    # Float, quantized and integer stand side by side.
     show(panel, opened, qtbot)
     assert "1\u00d72\u00d74\u00d74" in panel.note.text()
     assert all(panel.maps[side].isVisible() for side in ("float", "quantized", "integer"))
     assert "max error 0.5" in panel.titles["quantized"].text()
     assert "max error 0.25" in panel.titles["integer"].text()
     assert panel.maps["float"].values.shape == (4, 8)
-
-
-def test_that_the_compiled_program_stands_beside_its_tosa(panel, opened, qtbot):
-    show(panel, opened, qtbot)
+    # The compiled program stands beside its TOSA.
     assert panel.maps["compiled"].isVisible()
     assert "no device" in panel.titles["compiled"].text()
     assert "differ in 2 of 32 elements" in panel.note.text()
@@ -62,9 +62,3 @@ def test_that_values_of_a_former_configuration_say_so(panel, opened, qtbot):
     show(panel, opened, qtbot)
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(lambda: "Outdated" in panel.note.text())
-
-
-def test_that_a_module_of_the_tree_shows_the_tensor_it_ends_with(panel, opened, qtbot):
-    opened.context.selection.choose_modules(["stem"])
-    qtbot.waitUntil(panel.show_button.isEnabled)
-    assert panel.chosen.text() == "Tensor relu"

@@ -19,27 +19,24 @@ def searched(opened, qtbot):
     return panel
 
 
-def test_that_limits_trials_and_processes_are_what_the_engine_is_told(searched, engines):
+def test_that_candidates_are_within_limits_moved_along_and_applied(
+    searched, engines, opened, qtbot
+):
+    # Limits, trials and processes are what the engine is told.
     (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
     assert told == {"accuracy": 0.88, "cycles": None, "sram": None, "trials": 3, "workers": 1}
-
-
-def test_that_the_quickest_within_the_limits_is_chosen_first(searched):
+    # The quickest within the limits is chosen first.
     assert searched.title.text() == "Candidate 1"
     assert "within all limits" in searched.about.text()
     assert [dot.is_faint for dot in searched.plot.dots] == [False, True, False]
-
-
-def test_that_the_slider_moves_along_the_front_and_names_the_rules_that_differ(searched):
+    # The slider moves along the front and names the rules that differ.
     assert searched.slider.maximum() == 2
     searched.slider.setValue(2)
     assert searched.title.text() == "Candidate 3"
     assert "breaks" not in searched.about.text()
     searched.slider.setValue(0)
     assert "exceeds a limit" in searched.about.text()
-
-
-def test_that_applying_a_candidate_is_one_undo_step(searched, opened):
+    # Applying a candidate is one undo step.
     before = opened.document.project
     searched.slider.setValue(2)
     searched.apply.click()
@@ -48,9 +45,7 @@ def test_that_applying_a_candidate_is_one_undo_step(searched, opened):
     assert opened.document.undo_stack.undoText() == "Apply candidate 3"
     opened.document.undo_stack.undo()
     assert opened.document.project == before
-
-
-def test_that_a_candidate_survives_an_edit_of_the_rules(searched, opened, qtbot):
+    # A candidate survives an edit of the rules.
     searched.apply.click()
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("No rules", lambda p: type(p)(**{**dict(p), "rules": ()}))

@@ -19,25 +19,30 @@ def measured(opened, panel, qtbot):
     return panel
 
 
-def test_that_the_worst_module_stands_on_top(measured):
+def test_that_modules_are_ordered_more_samples_asked_for_and_marked_after_an_edit(
+    measured, engines, opened, qtbot
+):
+    # The worst module stands on top.
     assert measured.bars.names == ("head", "stem.conv")
     assert "3 samples" in measured.note.text()
     assert not measured.measure.isEnabled()
-
-
-def test_that_the_other_view_orders_by_what_a_module_costs_alone(measured):
+    # A study runs on the background lane.
+    assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]
+    # The other view orders by what a module costs alone.
     measured.view.setCurrentIndex(1)
     measured.view.activated.emit(1)
     assert measured.bars.names == ("head", "stem.conv")
     assert "noise" in measured.bars.labels["bottom"]
-
-
-def test_that_more_samples_can_be_asked_for_and_only_those_are_run(measured, opened, qtbot):
+    # More samples can be asked for and only those are run.
     measured.samples.setValue(5)
     measured.refresh()
     assert measured.measure.text() == "Continue"
     measured.measure.click()
     qtbot.waitUntil(lambda: "5 samples" in measured.note.text())
+    # After an edit the bars are those of a former configuration.
+    with qtbot.waitSignal(opened.session.planned_anew):
+        opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
+    qtbot.waitUntil(lambda: "Outdated" in measured.note.text())
 
 
 def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
@@ -67,13 +72,3 @@ def test_that_a_try_shows_real_figures_and_changes_nothing_until_it_is_made_a_ru
     assert opened.document.project.rules[-1].match == "head"
     assert opened.document.undo_stack.undoText() == "Set head to a16w8"
     assert not measured.make_rule.isEnabled()
-
-
-def test_that_after_an_edit_the_bars_are_those_of_a_former_configuration(measured, opened, qtbot):
-    with qtbot.waitSignal(opened.session.planned_anew):
-        opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
-    qtbot.waitUntil(lambda: "Outdated" in measured.note.text())
-
-
-def test_that_a_study_runs_on_the_background_lane(measured, engines):
-    assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]

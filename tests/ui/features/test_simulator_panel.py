@@ -38,16 +38,36 @@ def lines(panel):
     return [model.index(row, 0).data() for row in range(model.rowCount())]
 
 
-def test_that_what_is_missing_is_said_with_how_to_get_it(panel, qtbot):
+def test_that_what_is_missing_is_said_and_a_wrong_runner_or_address_is_refused(
+    panel, qtbot, notices, tmp_path
+):
+    # What is missing is said with how to get it.
     qtbot.waitUntil(lambda: bool(panel.machine.hint.text()))
     hint, note = panel.machine.hint.text(), panel.frames["run"].note.label.text()
     assert "https://developer.arm.com" in hint
     assert "Build" in hint
     assert "Simulator panel" not in hint + note
     assert panel.frames["run"].note.button.isVisible()
+    # A wrong runner or address is refused.
+    # A file that is no runner is refused.
+    (tmp_path / "photo.elf").write_bytes(b"JFIF")
+    panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
+    assert "arm_executor_runner" in notices.take("The runner photo.elf is not an ELF file").hint
+    assert load_settings().runners == ()
+    # An address must be one.
+    dialog = dialog_of(panel)
+    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
+    dialog.placement.setCurrentIndex(2)
+    dialog.address.setText("nowhere")
+    dialog.address.textEdited.emit("nowhere")
+    assert "0x62000000" in dialog.state.text()
+    assert not dialog.build.isEnabled()
 
 
-def test_that_a_chosen_simulator_and_runner_make_the_run_possible(named, qtbot, tmp_path):
+def test_that_measured_cycles_of_a_chosen_simulator_stand_beside_the_estimated_ones(
+    named, qtbot, tmp_path, opened
+):
+    # A chosen simulator and runner make the run possible.
     assert named.machine.simulator.text() == f"\u2026/fvp/{BINARY}"
     assert named.machine.simulator.toolTip() == str(tmp_path / "fvp" / BINARY)
     assert named.machine.runner.text().endswith("runner.elf")
@@ -55,38 +75,8 @@ def test_that_a_chosen_simulator_and_runner_make_the_run_possible(named, qtbot, 
     qtbot.waitUntil(named.frames["run"].note.button.isVisible)
     named.machine.fast.click()
     assert load_settings().fast
-
-
-def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qtbot):
-    opened.runs.run_to("run")
-    qtbot.waitUntil(lambda: named.has("run"))
-    qtbot.waitUntil(lambda: "NPU cycles: 1,180, measured (FVP 11.27.42)" in named.cards.texts())
-    assert "Measured / estimated: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
-    assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
-    assert "reading weights bounds the run" in named.view.text.text()
-    assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.view.text.text()
-    qtbot.waitUntil(lambda: named.log.model().rowCount() == 3)
-    assert lines(named)[0].endswith("Model run: 1")
-    assert named.log.model().index(1, 0).data(Role.LEVEL) == "error"
-    assert lines(named)[2] == "caf\xe9"
-
-
-@pytest.fixture
-def held(engines):
-    """Engines that stay in the simulation."""
-    engines.plays = [Play(hold="run")]
-
-
-def test_that_what_the_serial_port_says_now_is_shown_while_it_runs(held, named, opened, qtbot):
-    opened.runs.run_to("run")
-    qtbot.waitUntil(lambda: bool(lines(named)))
-    assert lines(named)[0].endswith("at work on run")
-    opened.runs.cancel()
-    qtbot.waitUntil(lambda: not opened.runner.running)
-    assert lines(named)[0].endswith("at work on run")
-
-
-def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtbot):
+    named.machine.fast.click()
+    # Measured cycles stand beside the estimated ones.
     named.machine.trace.click()
     assert load_settings().trace
     opened.runs.run_to("run")
@@ -107,11 +97,58 @@ def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtb
     assert not named.machine.trace.isEnabled()
 
 
-def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):
-    (tmp_path / "photo.elf").write_bytes(b"JFIF")
-    panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
-    assert "arm_executor_runner" in notices.take("The runner photo.elf is not an ELF file").hint
-    assert load_settings().runners == ()
+def test_that_a_chosen_simulator_shows_measured_figures_and_a_board_takes_its_place(
+    named, opened, qtbot
+):
+    # A run shows measured figures and the serial port.
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: named.has("run"))
+    qtbot.waitUntil(lambda: "NPU cycles: 1,180, measured (FVP 11.27.42)" in named.cards.texts())
+    assert "Measured / estimated: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "reading weights bounds the run" in named.view.text.text()
+    assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.view.text.text()
+    qtbot.waitUntil(lambda: named.log.model().rowCount() == 3)
+    assert lines(named)[0].endswith("Model run: 1")
+    assert named.log.model().index(1, 0).data(Role.LEVEL) == "error"
+    assert lines(named)[2] == "caf\xe9"
+    # A board is set up and takes the place of the simulator.
+    with_fvp = opened.session.stage("run").key
+    assert not named.machine.on_board.isEnabled()
+    named.machine.set_board.click()
+    dialog = named.findChild(BoardDialog)
+    dialog.port.setEditText(" ")
+    assert not dialog.save.isEnabled()
+    dialog.port.setEditText("/dev/ttyACM7")
+    dialog.flash.setText("probe-rs download {elf}")
+    dialog.elf.set_text("build/{name}.elf")
+    dialog.save.click()
+    qtbot.waitUntil(lambda: opened.session.stage("run").key != with_fvp)
+    link = load_settings().board
+    assert (link.port, link.flash, link.elf) == (
+        "/dev/ttyACM7", "probe-rs download {elf}", "build/{name}.elf",
+    )  # fmt: skip
+    assert named.machine.board.text() == "/dev/ttyACM7"
+    assert named.machine.on_board.isChecked()
+    assert not named.machine.trace.isEnabled()
+    named.machine.on_board.click()
+    qtbot.waitUntil(lambda: opened.session.stage("run").key == with_fvp)
+    assert named.machine.trace.isEnabled()
+
+
+@pytest.fixture
+def held(engines):
+    """Engines that stay in the simulation."""
+    engines.plays = [Play(hold="run")]
+
+
+def test_that_what_the_serial_port_says_now_is_shown_while_it_runs(held, named, opened, qtbot):
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: bool(lines(named)))
+    assert lines(named)[0].endswith("at work on run")
+    opened.runs.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert lines(named)[0].endswith("at work on run")
 
 
 def dialog_of(panel):
@@ -153,40 +190,6 @@ def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(
     panel.machine.build.click()
     qtbot.waitUntil(lambda: not panel.machine.progress.isVisible())
     assert load_settings().runners == ()
-
-
-def test_that_an_address_must_be_one(panel, tmp_path):
-    dialog = dialog_of(panel)
-    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
-    dialog.placement.setCurrentIndex(2)
-    dialog.address.setText("nowhere")
-    dialog.address.textEdited.emit("nowhere")
-    assert "0x62000000" in dialog.state.text()
-    assert not dialog.build.isEnabled()
-
-
-def test_that_a_board_is_set_up_and_takes_the_place_of_the_simulator(named, opened, qtbot):
-    with_fvp = opened.session.stage("run").key
-    assert not named.machine.on_board.isEnabled()
-    named.machine.set_board.click()
-    dialog = named.findChild(BoardDialog)
-    dialog.port.setEditText(" ")
-    assert not dialog.save.isEnabled()
-    dialog.port.setEditText("/dev/ttyACM7")
-    dialog.flash.setText("probe-rs download {elf}")
-    dialog.elf.set_text("build/{name}.elf")
-    dialog.save.click()
-    qtbot.waitUntil(lambda: opened.session.stage("run").key != with_fvp)
-    link = load_settings().board
-    assert (link.port, link.flash, link.elf) == (
-        "/dev/ttyACM7", "probe-rs download {elf}", "build/{name}.elf",
-    )  # fmt: skip
-    assert named.machine.board.text() == "/dev/ttyACM7"
-    assert named.machine.on_board.isChecked()
-    assert not named.machine.trace.isEnabled()
-    named.machine.on_board.click()
-    qtbot.waitUntil(lambda: opened.session.stage("run").key == with_fvp)
-    assert named.machine.trace.isEnabled()
 
 
 def test_that_figures_of_a_board_are_measured():

@@ -9,11 +9,17 @@ from PySide6.QtWidgets import QPushButton
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from ui.features.suggestions.suggestion_cards import UNKNOWN, WAITING, GainFigures
+from ui.features.suggestions.suggestion_cards import (
+    UNKNOWN,
+    WAITING,
+    GainFigures,
+    SuggestionCards,
+)
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
 from ui.shared.labels import Label
 from workbench.project import edits
 from workbench.results import CpuNode
+from workbench.suggestions import Suggestion, Written
 
 
 def program(*left, cycles=1000):
@@ -51,21 +57,40 @@ def press(cards, qtbot, name):
         qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Assign a8w8 to head. {WAITING}"])
 
 
+def test_that_a_long_line_of_code_makes_a_card_no_wider(qtbot):
+    def least_width(*written):
+        cards = SuggestionCards()
+        qtbot.addWidget(cards)
+        advice = Suggestion("s", "Use it", "It helps.", "Less.", written=written)
+        cards.render_cards([advice], [], "")
+        return cards.widget().minimumSizeHint().width()
+
+    line = "x = x.to(memory_format=torch.channels_last, non_blocking=True)"
+    assert least_width(Written("deep/folder/model.py, forward()", "", line)) == least_width()
+
+
 def lower_without(opened, qtbot, monkeypatch):
     leave_results(monkeypatch, lower=program(cycles=1200))
     run_to(opened, qtbot, "lower")
 
 
-def test_that_a_card_says_what_why_and_what_to_expect(cards, opened, qtbot):
+def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(
+    cards, opened, qtbot, monkeypatch
+):
+    # A card says what, why and what to expect.
     said = cards.texts()[0]
     assert said.startswith("Assign a8w8 to head. ")
     assert "Rule 2 leaves head in float" in said
     assert "Expected: " in said
     press(cards, qtbot, "Show")
     assert opened.context.selection.value.nodes == {"linear"}
-
-
-def test_that_applying_is_one_step_and_shows_what_it_gained(cards, opened, qtbot, monkeypatch):
+    # A card shows its gain in the columns of all cards.
+    (figures,) = cards.cards[0].findChildren(GainFigures)
+    texts = [label.text() for label in figures.findChildren(Label)]
+    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR"]
+    assert texts[1] == "0"
+    assert texts[3::2] == ["\u2013", "\u2013"]
+    # Applying is one step and shows what it gained.
     press(cards, qtbot, "Apply")
     assert opened.document.undo_stack.undoText() == "Assign a8w8 to head"
     assert [r.config for r in opened.document.project.rules] == ["a8w8", "a8w8"]
@@ -75,13 +100,7 @@ def test_that_applying_is_one_step_and_shows_what_it_gained(cards, opened, qtbot
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: "Operators on the CPU 1 → 0, counted" in cards.texts()[0])
     assert "1,000 → 1,200 (+20.0 %), estimated (Vela 5.1.0)" in cards.texts()[0]
-
-
-def test_that_undo_brings_the_suggestion_back_and_redo_its_gain(
-    cards, opened, qtbot, monkeypatch
-):  # fmt: skip
-    press(cards, qtbot, "Apply")
-    lower_without(opened, qtbot, monkeypatch)
+    # Undo brings the suggestion back, and redo its gain.
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
     opened.document.undo_stack.undo()
     qtbot.waitUntil(
@@ -103,11 +122,3 @@ def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):
     panel = suggestions(opened, qtbot)
     qtbot.waitUntil(lambda: panel.cards.note.text() == NO_SUGGESTION)
     assert panel.cards.texts() == []
-
-
-def test_that_a_card_shows_its_gain_in_the_columns_of_all_cards(cards):
-    (figures,) = cards.cards[0].findChildren(GainFigures)
-    texts = [label.text() for label in figures.findChildren(Label)]
-    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR"]
-    assert texts[1] == "0"
-    assert texts[3::2] == ["\u2013", "\u2013"]

@@ -67,7 +67,8 @@ def drag(panel, qtbot, low, high):
     qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=end)
 
 
-def test_that_where_the_figures_come_from_and_what_nobody_knows_is_said(panel):
+def test_that_the_origin_of_figures_is_said_and_clicks_choose_modules(panel, opened, qtbot):
+    # The panel says where the figures come from and what nobody knows.
     assert "Estimated (Vela 5.1.0) for ethos-u55-128" in panel.origin.text()
     assert "not in the cycle estimate" in panel.origin.text()
     assert panel.plot.labels["bottom"] == "cycles, estimated (Vela 5.1.0)"
@@ -75,15 +76,28 @@ def test_that_where_the_figures_come_from_and_what_nobody_knows_is_said(panel):
         (0, 100), (100, 300), (300, 600), (600, 1000)
     ]  # fmt: skip
     assert panel.cycles.isHidden()
-
-
-def test_that_a_click_chooses_the_operations_module_everywhere(panel, opened, qtbot):
+    # The pointer reads operator, module and cycles.
+    told = panel.plot.tell(QPointF(450, sum(NPU) / 2))
+    assert told.splitlines()[1:3] == ["head", "300 cycles, 30.00 % of all"]
+    assert panel.plot.tell(QPointF(1010, sum(NPU) / 2)) == ""
+    # A click chooses the operation's module everywhere.
     click(panel, qtbot, 200)
     assert opened.context.selection.value.modules == {"stem.relu"}
     assert "1 operation on the NPU: 200 cycles estimated, 20.00 % of all" in panel.sums.text()
     click(panel, qtbot, 450, stateKey=Qt.KeyboardModifier.ControlModifier)
     assert opened.context.selection.value.modules == {"stem.relu", "head"}
     assert "2 operations on the NPU: 500 cycles" in panel.sums.text()
+    # A click on the CPU chooses its operators.
+    click(panel, qtbot, 1000, CPU)
+    assert opened.context.selection.value.nodes == {"linear"}
+    assert panel.sums.text() == "1 operator on the CPU, duration unknown: linear."
+    told = panel.plot.tell(QPointF(1000, sum(CPU) / 2))
+    assert told.splitlines()[1:] == ["linear  head", "    too wide"]
+    # A module chosen elsewhere is marked with its sums.
+    opened.context.selection.choose_modules(["stem"], "modules")
+    qtbot.waitUntil(lambda: "2 operations on the NPU: 300 cycles" in panel.sums.text())
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: panel.sums.text().startswith("Drag to sum"))
 
 
 def test_that_one_operation_can_be_stepped_through(opened, qtbot, monkeypatch):
@@ -121,22 +135,8 @@ def test_that_a_box_tells_the_sums_of_what_runs_in_it(panel, opened, qtbot):
     assert "1 operator on the CPU, duration unknown: linear" in panel.sums.text()
 
 
-def test_that_a_click_on_the_cpu_chooses_its_operators(panel, opened, qtbot):
-    click(panel, qtbot, 1000, CPU)
-    assert opened.context.selection.value.nodes == {"linear"}
-    assert panel.sums.text() == "1 operator on the CPU, duration unknown: linear."
-    told = panel.plot.tell(QPointF(1000, sum(CPU) / 2))
-    assert told.splitlines()[1:] == ["linear  head", "    too wide"]
-
-
-def test_that_a_module_chosen_elsewhere_is_marked_with_its_sums(panel, opened, qtbot):
-    opened.context.selection.choose_modules(["stem"], "modules")
-    qtbot.waitUntil(lambda: "2 operations on the NPU: 300 cycles" in panel.sums.text())
-    opened.context.selection.clear()
-    qtbot.waitUntil(lambda: panel.sums.text().startswith("Drag to sum"))
-
-
-def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot):
+def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot, opened):
+    # The keys zoom at the pointer, move and fit.
     view = panel.plot.view
     qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(20, 20))
     whole = panel.plot.reach()[:2]
@@ -158,11 +158,7 @@ def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot):
     qtbot.keyClick(view, Qt.Key.Key_S)
     qtbot.keyClick(view, Qt.Key.Key_F)
     assert panel.plot.reach()[:2] == pytest.approx(whole)
-
-
-def test_that_keys_are_heard_with_the_pointer_over_the_chart_but_not_from_a_text_field(
-    panel, opened, qtbot
-):
+    # Keys are heard with the pointer over the chart but not from a text field.
     field = opened.window.reveal("modules").findChild(QLineEdit)
     opened.window.reveal("timeline")
     QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Enter))
@@ -179,12 +175,6 @@ def test_that_keys_are_heard_with_the_pointer_over_the_chart_but_not_from_a_text
     QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Leave))
     qtbot.keyClick(opened.window, Qt.Key.Key_W)
     assert panel.plot.reach()[:2] == near
-
-
-def test_that_the_pointer_reads_operator_module_and_cycles(panel):
-    told = panel.plot.tell(QPointF(450, sum(NPU) / 2))
-    assert told.splitlines()[1:3] == ["head", "300 cycles, 30.00 % of all"]
-    assert panel.plot.tell(QPointF(1010, sum(NPU) / 2)) == ""
 
 
 def test_that_measured_cycles_are_offered_and_lay_the_operations_out(opened, qtbot, tmp_path):

@@ -24,21 +24,36 @@ def trained(opened, panel, qtbot):
     return panel
 
 
-def test_that_every_epoch_shows_and_the_best_is_told(trained):
+def test_that_epochs_are_shown_and_trained_weights_used_and_given_back(trained, engines, opened):
+    # Every epoch shows and the best is told.
     assert trained.sqnr.values.tolist() == [11.0, 12.0, 13.0]
     assert trained.sqnr.best == 3
     assert trained.loss.values.tolist() == [1.0, 1 / 2, 1 / 3]
     assert "Before training 10.00 dB, best 13.00 dB after epoch 3" in trained.note.text()
     assert "predicted on 2 samples held out" in trained.note.text()
     assert not trained.train.isEnabled()
-
-
-def test_that_the_engine_is_told_what_the_form_says(trained, engines):
+    # The engine is told what the form says.
     (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
     assert told == {
         "optimizer": "adam", "learning_rate": 0.0003, "loss": "mse", "epochs": 3, "batch": 16,
         "observe": 30, "batch_norm": 0, "patience": 20,
     }  # fmt: skip
+    # More epochs can be asked for.
+    trained.form.epochs.setValue(5)
+    assert trained.train.text() == "Continue"
+    assert trained.train.isEnabled()
+    # Weights are used and given back in one step.
+    before = opened.document.project
+    trained.use.click()
+    name = opened.document.project.trained_weights
+    assert (opened.document.folder / name).read_bytes() == b"weights"
+    assert opened.document.undo_stack.undoText() == "Use trained weights"
+    trained.refresh()
+    assert trained.use.text() == "Weights in use"
+    trained.back.click()
+    assert opened.document.project == before
+    opened.document.undo_stack.undo()
+    assert opened.document.project.trained_weights == name
 
 
 def test_that_paused_training_goes_on_where_it_was(opened, engines, panel, qtbot):
@@ -54,27 +69,8 @@ def test_that_paused_training_goes_on_where_it_was(opened, engines, panel, qtbot
     qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)
 
 
-def test_that_more_epochs_can_be_asked_for(trained):
-    trained.form.epochs.setValue(5)
-    assert trained.train.text() == "Continue"
-    assert trained.train.isEnabled()
-
-
-def test_that_weights_are_used_and_given_back_in_one_step(trained, opened):
-    before = opened.document.project
-    trained.use.click()
-    name = opened.document.project.trained_weights
-    assert (opened.document.folder / name).read_bytes() == b"weights"
-    assert opened.document.undo_stack.undoText() == "Use trained weights"
-    trained.refresh()
-    assert trained.use.text() == "Weights in use"
-    trained.back.click()
-    assert opened.document.project == before
-    opened.document.undo_stack.undo()
-    assert opened.document.project.trained_weights == name
-
-
-def test_that_a_rate_that_means_nothing_cannot_be_trained_with(panel, qtbot):
+def test_that_training_needs_a_rate_and_data_and_takes_an_own_function(panel, qtbot, opened):
+    # A rate that means nothing cannot be trained with.
     for text in ("", "0", "-1", "fast"):
         panel.form.rate.setText(text)
         panel.refresh()
@@ -82,16 +78,7 @@ def test_that_a_rate_that_means_nothing_cannot_be_trained_with(panel, qtbot):
     panel.form.rate.setText("0.01")
     panel.refresh()
     assert panel.train.isEnabled()
-
-
-def test_that_a_project_without_data_is_told_what_it_lacks(panel, opened):
-    opened.document.apply("No data", lambda p: edits.revise(p, calibration=None))
-    panel.refresh()
-    assert "needs calibration data" in panel.note.text()
-    assert not panel.train.isEnabled()
-
-
-def test_that_an_own_function_is_an_undoable_choice(panel, opened):
+    # An own function is an undoable choice.
     panel.function.setText("teach.py:teach")
     panel.function.editingFinished.emit()
     assert opened.document.project.training_function == "teach.py:teach"
@@ -99,3 +86,8 @@ def test_that_an_own_function_is_an_undoable_choice(panel, opened):
     opened.document.undo_stack.undo()
     panel.refresh()
     assert panel.function.text() == ""
+    # A project without data is told what it lacks.
+    opened.document.apply("No data", lambda p: edits.revise(p, calibration=None))
+    panel.refresh()
+    assert "needs calibration data" in panel.note.text()
+    assert not panel.train.isEnabled()

@@ -13,7 +13,13 @@ def panel(opened):
     return opened.window.reveal("weight_transforms")
 
 
-def test_that_switching_an_improver_is_one_undo_step(opened, panel):
+def test_that_an_improver_is_tried_without_a_change_and_switched_in_one_step(opened, panel, qtbot):
+    # A try shows figures and changes nothing.
+    panel.previews["smooth"].click()
+    qtbot.waitUntil(lambda: "cycles: 1,000" in panel.outcomes["smooth"].text())
+    assert opened.document.project.improvers == ()
+    assert panel.outcomes["bias"].text() == ""
+    # Switching an improver is one undo step.
     panel.switches["bias"].click()
     panel.switches["equalize"].click()
     assert opened.document.project.improvers == ("equalize", "bias")
@@ -21,13 +27,6 @@ def test_that_switching_an_improver_is_one_undo_step(opened, panel):
     opened.document.undo_stack.undo()
     opened.document.undo_stack.undo()
     assert opened.document.project.improvers == ()
-
-
-def test_that_a_try_shows_figures_and_changes_nothing(opened, panel, qtbot):
-    panel.previews["smooth"].click()
-    qtbot.waitUntil(lambda: "cycles: 1,000" in panel.outcomes["smooth"].text())
-    assert opened.document.project.improvers == ()
-    assert panel.outcomes["bias"].text() == ""
 
 
 def test_that_what_an_improver_leaves_alone_stands_under_it(opened, panel, qtbot, monkeypatch):

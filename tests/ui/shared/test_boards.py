@@ -19,7 +19,10 @@ def pick(box, board):
     box.activated.emit(box.currentIndex())
 
 
-def test_that_a_board_sets_the_target_in_one_step(opened):
+def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
+    opened, notices, qtbot
+):
+    # A board sets the target in one step.
     box = opened.window.pipeline.board
     before = opened.document.project
     pick(box, "renesas-ra8p1")
@@ -30,29 +33,13 @@ def test_that_a_board_sets_the_target_in_one_step(opened):
     opened.document.undo_stack.undo()
     assert opened.document.project == before
     assert box.currentText() == "No board"
-
-
-def test_that_a_board_that_cannot_be_used_is_offered_with_the_reason_only(qtbot):
-    own_folder().mkdir(parents=True)
-    (own_folder() / "mine.toml").write_text(BROKEN)
-    box = BoardBox()
-    qtbot.addWidget(box)
-    box.fill()
-    row = box.findText("mine: cannot be used")
-    assert not box.model().item(row).isEnabled()
-    assert "npu: The value is missing." in box.model().item(row).toolTip()
-    assert box.findData("corstone-300") > 0
-
-
-def test_that_a_board_file_that_is_broken_changes_nothing(opened, notices):
+    # A board file that is broken changes nothing.
     (opened.document.folder / "mine.toml").write_text(BROKEN)
     before = opened.document.project
     opened.window.pipeline.board.chosen.emit("mine.toml")
     assert opened.document.project == before
     notices.take("npu: The value is missing.")
-
-
-def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot):
+    # The verdict stands with the numbers of each memory.
     for board, words in [
         ("renesas-ra8p1", "Fits Renesas"),
         ("himax-we2", "if the unconfirmed sizes are correct"),
@@ -67,6 +54,18 @@ def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot):
         assert "computed from the program" in label.toolTip()
         label.render_fit(None, DARK)
         assert label.isHidden()
+
+
+def test_that_a_board_that_cannot_be_used_is_offered_with_the_reason_only(qtbot):
+    own_folder().mkdir(parents=True)
+    (own_folder() / "mine.toml").write_text(BROKEN)
+    box = BoardBox()
+    qtbot.addWidget(box)
+    box.fill()
+    row = box.findText("mine: cannot be used")
+    assert not box.model().item(row).isEnabled()
+    assert "npu: The value is missing." in box.model().item(row).toolTip()
+    assert box.findData("corstone-300") > 0
 
 
 def test_that_a_budget_without_positions_says_why(qtbot):

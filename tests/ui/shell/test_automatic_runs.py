@@ -27,15 +27,17 @@ def is_measured(opened):
     return opened.session.stage("evaluate").state == "cached" and not opened.runner.running
 
 
-def test_that_nothing_runs_by_itself_while_the_switch_is_off(opened, engines, qtbot):
+def test_that_an_edit_runs_quality_and_cost_when_the_switch_is_on_and_nothing_else(
+    opened, engines, qtbot
+):
+    # Nothing runs by itself while the switch is off.
     edit(opened, qtbot, "a16w8")
     assert not engines.commands
-
-
-def test_that_an_edit_refreshes_quality_and_cost(opened, engines, qtbot):
+    # The switch is remembered, and an edit refreshes quality and cost.
     opened.runs.live.action.trigger()
+    assert opened.settings.live
     qtbot.waitUntil(lambda: is_measured(opened))
-    edit(opened, qtbot, "a16w8")
+    edit(opened, qtbot, "float")
     qtbot.waitUntil(lambda: is_measured(opened))
     jobs = [c for c in engines.commands if isinstance(c, RunUntil)]
     assert {job.until for job in jobs} == {"evaluate", "lower"}
@@ -62,11 +64,6 @@ def test_that_what_was_cancelled_waits_for_the_user(opened, engines, qtbot):
     qtbot.waitUntil(lambda: not opened.runner.running)
     qtbot.waitUntil(lambda: is_planned(opened))
     assert len([c for c in engines.commands if isinstance(c, RunUntil)]) == 1
-
-
-def test_that_the_switch_is_remembered(opened):
-    opened.runs.live.action.trigger()
-    assert opened.settings.live
 
 
 @pytest.fixture
@@ -100,7 +97,8 @@ def test_that_nothing_is_lowered_ahead_where_it_is_switched_off(opened, engines,
     assert stages_asked(engines) == ["evaluate"]
 
 
-def test_that_an_edit_ends_lowering_ahead_without_a_message(ahead, engines, qtbot, notices):
+def test_that_an_edit_ends_lowering_ahead_and_closing_asks_nothing(ahead, engines, qtbot, notices):
+    # An edit ends lowering ahead without a message.
     engines.plays = [Play(), Play(hold="lower")]
     evaluate(ahead, qtbot)
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")

@@ -11,6 +11,8 @@ from tests.fakes.results import result_of
 from ui.features.project.new_project import NewProjectDialog
 from ui.shared.tab_order import reading_order
 from ui.shell.panels import PANELS
+from ui.shell.toasts import Toast
+from ui.state.notices import Action
 
 MOST_TABS = 150
 CTRL, ALT, NONE = (
@@ -110,7 +112,8 @@ def test_that_files_are_exported_with_keys(opened, qtbot, keys, tmp_path):
     qtbot.waitUntil(lambda: list(folder.glob("*.pte")) != [])
 
 
-def test_that_going_to_a_panel_gives_it_the_focus(opened, qtbot):
+def test_that_going_to_a_panel_shows_the_focus_as_soon_as_its_results_are_there(opened, qtbot):
+    # Going to a panel gives it the focus.
     for number in range(1, 10):
         opened.window.activateWindow()
         qtbot.waitUntil(opened.window.isActiveWindow)
@@ -119,9 +122,7 @@ def test_that_going_to_a_panel_gives_it_the_focus(opened, qtbot):
         panel = opened.window.docks[name].panel
         if opened.window.docks[name].isVisible():
             qtbot.waitUntil(lambda: panel.isAncestorOf(QApplication.focusWidget()))
-
-
-def test_that_a_panel_has_the_focus_visibly_as_soon_as_its_results_are_there(opened, qtbot):
+    # A panel has the focus visibly as soon as its results are there.
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: not opened.runner.running)
     window = opened.window
@@ -138,3 +139,84 @@ def test_that_a_panel_has_the_focus_visibly_as_soon_as_its_results_are_there(ope
         focused = widget.grab().toImage()
         window.pipeline.run.setFocus(Qt.FocusReason.TabFocusReason)
         assert widget.grab().toImage() != focused
+
+
+def test_that_the_tab_key_goes_through_what_is_seen_and_all_of_it(opened, qtbot, keys):
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    window = opened.window
+    window.resize(1280, 720)
+    # Each of them stays where it is, behind the next one.
+    for name in ("accuracy", "ranges", "cost", "simulator"):
+        panel = window.reveal(name)
+        qtbot.waitUntil(lambda panel=panel: any(panel.has(stage) for stage in panel.frames))
+    qtbot.waitUntil(lambda: not panel.parts.is_split)
+    window.pipeline.run.setFocus()
+    seen = [QApplication.focusWidget()]
+    for _ in range(MOST_TABS):
+        keys(Qt.Key.Key_Tab)
+        widget = QApplication.focusWidget()
+        assert not widget.visibleRegion().isEmpty()
+        if widget is seen[0]:
+            break
+        seen += [] if widget is seen[-1] else [widget]
+    assert widget is seen[0]
+    assert len(seen) == len(set(seen))
+    assert {panel.parts.tabs.tabBar(), panel.view.tabBar()} <= set(seen)
+    before = seen[-1]
+    keys(Qt.Key.Key_Backtab)
+    assert QApplication.focusWidget() is before
+
+
+def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot, keys):
+    window = opened.window
+    window.resize(1100, 700)
+    panel = window.reveal("simulator")
+    qtbot.waitUntil(lambda: not panel.parts.is_split)
+    panel.parts.tabs.setCurrentIndex(1)
+    field = panel.machine.choose_runner
+    field.setFocus()
+    for width, is_split in ((2200, True), (1100, False)):
+        window.resize(width, 700)
+        qtbot.waitUntil(lambda is_split=is_split: panel.parts.is_split is is_split)
+        assert field.hasFocus()
+        qtbot.waitUntil(lambda: not field.visibleRegion().isEmpty())
+
+
+def test_that_going_to_a_narrow_panel_shows_its_first_part(opened, qtbot, keys):
+    opened.window.resize(1100, 700)
+    opened.window.actions_by_id["go_simulator"].trigger()
+    parts = opened.window.docks["simulator"].panel.parts
+    qtbot.waitUntil(lambda: not parts.is_split)
+    assert parts.tabs.currentIndex() == 0
+    assert opened.window.docks["simulator"].isAncestorOf(QApplication.focusWidget())
+
+
+def test_that_a_panel_without_controls_shows_the_focus(opened, qtbot, keys):
+    window = opened.window
+    window.actions_by_id["go_jobs"].trigger()
+    panel = window.docks["jobs"].panel
+    qtbot.waitUntil(panel.hasFocus)
+    focused = panel.grab().toImage()
+    keys(Qt.Key.Key_Tab)
+    assert window.docks["jobs"].isAncestorOf(QApplication.focusWidget())
+    assert panel.grab().toImage() != focused
+
+
+def test_that_the_first_button_has_the_focus_before_and_after_a_project_is_opened(
+    workbench, qtbot, keys, project_file
+):
+    stops = [stop for stop in workbench.window.tab_stops() if stop.isVisible()]
+    qtbot.waitUntil(stops[0].hasFocus)
+    assert workbench.window.welcome.isAncestorOf(stops[0])
+    workbench.files.open_path(project_file)
+    qtbot.waitUntil(workbench.window.pipeline.run.hasFocus)
+
+
+def test_that_only_the_question_takes_the_tab_key(opened, qtbot, keys, notices):
+    opened.notices.question("Sure?", "", [Action("Yes", print), Action("No", print)], blocking=True)
+    (toast,) = [t for t in opened.window.findChildren(Toast) if t.isVisible()]
+    for _ in range(5):
+        keys(Qt.Key.Key_Tab)
+        assert toast.isAncestorOf(QApplication.focusWidget())
+    notices.take("Sure?")

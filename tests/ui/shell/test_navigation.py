@@ -32,16 +32,15 @@ def test_that_every_option_of_a_message_has_a_place():
     assert sorted(names - SETTINGS - OPTION_PANELS.keys() - ARGUMENTS - {"plugins"}) == []
 
 
-def test_that_a_place_is_shown_in_its_panel(opened):
+def test_that_places_settings_and_plug_ins_lead_to_where_they_are_set(opened, qtbot):
+    # A place is shown in its panel.
     cases = [("option", "rules[0].config", "rules"), ("option", "improvers", "weight_transforms"),
      ("option", "learning_rate", "training"), ("option", "targets", "devices"),
      ("tool", "FVP", "simulator"), ("tool", "vela", "log"), ("stage", "lower", "log")]  # fmt: skip
     for kind, name, panel in cases:
         opened.navigation.go(Place(kind=kind, id=name))
         assert opened.window.docks[panel].isVisible()
-
-
-def test_that_a_setting_gets_the_focus_in_its_form(opened, qtbot):
+    # A setting gets the focus in its form.
     for key in ["notes", "trained_weights", "calibration.tokens.length"]:
         opened.window.activateWindow()
         opened.navigation.go(Place(kind="option", id=key))
@@ -53,9 +52,7 @@ def test_that_a_setting_gets_the_focus_in_its_form(opened, qtbot):
         assert field.isVisible()
         dialog.reject()
         qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
-
-
-def test_that_plug_ins_lead_to_their_list(opened):
+    # Plug-ins lead to their list.
     opened.navigation.go(Place(kind="option", id="plugins"))
     dialog = opened.window.findChild(PluginsDialog)
     assert dialog.isVisible()

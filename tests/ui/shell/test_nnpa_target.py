@@ -83,13 +83,17 @@ def nnpa(opened, qtbot, monkeypatch):
     return opened
 
 
-def test_that_presets_are_those_of_the_target_and_parts_may_stay_off_it(opened):
+def test_that_presets_and_options_of_the_target_are_said_in_words(opened, qtbot):
+    # Presets are those of the target and parts may stay off it.
     opened.document.apply("t", lambda p: edits.set_target(p, NNPA))
     assert preset_ids(opened.document.project) == ["int8-dyn", "float", "cpu"]
     assert "cpu" not in preset_ids(None, device="formats")
-
-
-def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
+    # The inspector says the target's options in words.
+    page = opened.window.reveal("inspector").page
+    qtbot.waitUntil(lambda: "IBM Telum II NNPA" in page.toPlainText())
+    assert "Asymmetric, with a zero point" in page.toPlainText()
+    assert "asym\n" not in page.toPlainText()
+    # The dialog says where the rest is set.
     dialog = ConfigDialog("head", DynamicConfig(), lambda _: "", opened.window)
     qtbot.addWidget(dialog)
     chosen = []
@@ -101,7 +105,8 @@ def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
     assert not refused.form.reason.isHidden()
 
 
-def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
+def test_that_readings_products_commands_and_files_are_shown(nnpa, qtbot):
+    # Both readings stand side by side and are marked.
     nnpa.window.resize(1900, 1000)
     panel = nnpa.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("verify"))
@@ -113,9 +118,7 @@ def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
     assert comparison.reading_table.isVisible()
     assert not comparison.differences.isVisible()
     assert any("ONNX Runtime 1.31" in text for text in comparison.cards.texts())
-
-
-def test_that_products_commands_and_files_are_shown_in_the_place_of_estimates(nnpa, qtbot):
+    # Products, commands and files are shown in the place of estimates.
     panel = nnpa.window.reveal("cost")
     qtbot.waitUntil(lambda: panel.has("lower"))
     assert "int8 products: 1 of 2, predicted" in panel.cards.texts()
@@ -134,7 +137,8 @@ def test_that_products_commands_and_files_are_shown_in_the_place_of_estimates(nn
     assert not files.deliverables.cards.isVisible()
 
 
-def test_that_panels_without_a_use_for_the_target_are_not_shown(nnpa):
+def test_that_panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):
+    # Panels without a use for the target are not shown.
     docks = nnpa.window.docks
     gone = {"memory", "timeline", "simulator", "devices", "formats"}
     assert {name for name, dock in docks.items() if dock.isHidden()} == gone | set(DRAWER)
@@ -142,15 +146,20 @@ def test_that_panels_without_a_use_for_the_target_are_not_shown(nnpa):
     nnpa.document.apply("Set target", lambda p: edits.set_target(p, choice))
     hidden = {name for name, dock in docks.items() if dock.isHidden()}
     assert hidden == {"formats", *DRAWER}
-
-
-def test_that_panels_without_figures_say_so_in_a_sentence(nnpa, qtbot):
+    nnpa.document.undo_stack.undo()
+    # Panels without figures or use say so or are not shown.
+    # Panels without figures say so in a sentence.
     for panel_id in ["memory", "timeline"]:
         panel = nnpa.window.reveal(panel_id)
         note = panel.frames["lower"].note
         qtbot.waitUntil(lambda: "No estimates" in note.label.text())
         assert not note.button.isVisible()
         assert not panel.has("lower")
+    # Nothing is estimated or searched, with the reason.
+    for panel_id in ["devices", "search"]:
+        panel = nnpa.window.reveal(panel_id)
+        qtbot.waitUntil(lambda: "No cost estimates" in panel.note.text())
+        assert not panel.start.isEnabled()
 
 
 def test_that_runs_have_no_cost():
@@ -213,13 +222,6 @@ def test_that_another_target_takes_its_rows_with_it(qtbot):
     ]
 
 
-def test_that_nothing_is_estimated_or_searched_and_why(nnpa, qtbot):
-    for panel_id in ["devices", "search"]:
-        panel = nnpa.window.reveal(panel_id)
-        qtbot.waitUntil(lambda: "No cost estimates" in panel.note.text())
-        assert not panel.start.isEnabled()
-
-
 def test_that_what_is_never_quantized_is_no_problem_and_the_rest_is():
     notes = [
         NodeAnnotation(node=n, op=n, module=n, config="", quantized=False, reason="y", never=never)
@@ -249,11 +251,3 @@ def test_that_what_is_applied_is_shown_with_the_wish_struck_out():
     }  # fmt: skip
     rules = [Rule(id="r1", kind="global", config="int8-dyn")]
     assert why(shown["stem"], rules) == ("float; not applied: int8-dyn from rule 1 whole model")
-
-
-def test_that_the_inspector_says_the_targets_options_in_words(opened, qtbot):
-    opened.document.apply("to NNPA", lambda p: edits.set_target(p, NNPA))
-    page = opened.window.reveal("inspector").page
-    qtbot.waitUntil(lambda: "IBM Telum II NNPA" in page.toPlainText())
-    assert "Asymmetric, with a zero point" in page.toPlainText()
-    assert "asym\n" not in page.toPlainText()

@@ -8,7 +8,8 @@ from ui.shell.panels import PANELS
 from workbench.project.model import TargetChoice
 
 
-def test_that_a_file_that_cannot_be_opened_is_named_with_the_reason(opened, notices, tmp_path):
+def test_that_a_file_that_cannot_be_opened_is_named_until_another_opens(opened, notices, tmp_path):
+    # A file that cannot be opened is named with the reason.
     cases = [
         (b"", "The project file is empty."),
         (b'{"version": 2, "na', "line 1, column 16"),
@@ -23,6 +24,13 @@ def test_that_a_file_that_cannot_be_opened_is_named_with_the_reason(opened, noti
         notice = notices.take("bad.qwb cannot be opened.")
         assert said in notice.hint
         assert opened.document.project is before
+    # An error of a file goes away when another project opens.
+    (tmp_path / "bad.qwb").write_bytes(b"")
+    opened.files.open_path(tmp_path / "bad.qwb")
+    notice = notices.take("bad.qwb cannot be opened.")
+    assert notice.id in opened.notices.open
+    opened.files.open_path(write_project(tmp_path / "other", make_project()))
+    assert notice.id not in opened.notices.open
 
 
 def test_that_a_project_for_an_unknown_target_opens_and_says_so(
@@ -47,12 +55,3 @@ def test_that_cancelling_is_offered_while_there_is_work(opened, qtbot, engines):
     qtbot.waitUntil(action.isEnabled)
     action.trigger()
     qtbot.waitUntil(lambda: not action.isEnabled())
-
-
-def test_that_an_error_of_a_file_goes_away_when_another_project_opens(opened, notices, tmp_path):
-    (tmp_path / "bad.qwb").write_bytes(b"")
-    opened.files.open_path(tmp_path / "bad.qwb")
-    notice = notices.take("bad.qwb cannot be opened.")
-    assert notice.id in opened.notices.open
-    opened.files.open_path(write_project(tmp_path / "other", make_project()))
-    assert notice.id not in opened.notices.open

@@ -33,7 +33,7 @@ STUDIES = {
     "weight_transforms": lambda panel: panel.previews["bias"],
 }
 FEW_QUICK = [
-    pytest.param(stage, marks=() if stage in {"calibrate", "lower"} else pytest.mark.slow)
+    pytest.param(stage, marks=() if stage == "lower" else pytest.mark.slow)
     for stage in sorted(set(STAGES.values()))
 ]
 # They stand beside the panel that says why a stage failed.
@@ -75,13 +75,34 @@ def test_that_every_panel_has_states_that_differ():
     assert {row.id for row in PANELS} == {*STAGES, *STUDIES, *LISTS}
 
 
-def test_that_panels_without_results_say_what_to_run(opened, qtbot):
+def test_that_panels_and_lists_without_results_say_so_and_what_failed(
+    opened, qtbot, engines, notices
+):
+    # Panels without results say what to run.
     for name in STAGES.keys() - {"rules"}:
         panel = shown(opened, name)
         qtbot.waitUntil(lambda panel=panel: "Run " in seen(panel))
         text = seen(panel).lower()
         assert "outdated" not in text, name
         assert "failed" not in text, name
+    # Lists tell that they are empty and what failed.
+    problems = shown(opened, "problems")
+    qtbot.waitUntil(lambda: "No calibration data" in seen(problems))
+    (opened.document.folder / "data.npz").touch()
+    data = DataSource(spec="data.npz")
+    opened.document.apply("Data", lambda p: edits.set_calibration(p, data))
+    qtbot.waitUntil(lambda: "No problems." in seen(problems))
+    assert "No jobs yet." in seen(shown(opened, "jobs"))
+    log = shown(opened, "log")
+    log.clear.click()
+    qtbot.waitUntil(lambda: "The log is empty." in seen(log))
+    engines.plays = [Play(fail="export", infos=[INFO])]
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("export").state == "failed")
+    notices.take(INFO.message)
+    for name in LISTS:
+        panel = shown(opened, name)
+        qtbot.waitUntil(lambda panel=panel: INFO.message in seen(panel))
 
 
 @pytest.mark.parametrize("stage", FEW_QUICK)
@@ -190,23 +211,3 @@ def test_that_studies_tell_their_state(studied, qtbot, engines, notices):
         outdate(studied)
         qtbot.waitUntil(lambda: "Outdated" in seen(panel))
         studied.document.undo_stack.undo()
-
-
-def test_that_lists_tell_that_they_are_empty_and_what_failed(opened, qtbot, engines, notices):
-    problems = shown(opened, "problems")
-    qtbot.waitUntil(lambda: "No calibration data" in seen(problems))
-    (opened.document.folder / "data.npz").touch()
-    data = DataSource(spec="data.npz")
-    opened.document.apply("Data", lambda p: edits.set_calibration(p, data))
-    qtbot.waitUntil(lambda: "No problems." in seen(problems))
-    assert "No jobs yet." in seen(shown(opened, "jobs"))
-    log = shown(opened, "log")
-    log.clear.click()
-    qtbot.waitUntil(lambda: "The log is empty." in seen(log))
-    engines.plays = [Play(fail="export", infos=[INFO])]
-    opened.runs.run_to("")
-    qtbot.waitUntil(lambda: opened.session.stage("export").state == "failed")
-    notices.take(INFO.message)
-    for name in LISTS:
-        panel = shown(opened, name)
-        qtbot.waitUntil(lambda panel=panel: INFO.message in seen(panel))

@@ -19,18 +19,8 @@ def settle(opened, qtbot):
     qtbot.wait(300)
 
 
-def test_that_an_edit_is_planned_once(opened, qtbot, plans):
-    for panel in ("sensitivity", "search", "devices", "training", "memory"):
-        opened.window.reveal(panel)
-    settle(opened, qtbot)
-    plans.clear()
-    with qtbot.waitSignal(opened.session.planned_anew):
-        opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
-    settle(opened, qtbot)
-    assert len(plans) == 1
-
-
-def test_that_a_run_takes_the_plan_that_is_there(opened, qtbot, plans, engines):
+def test_that_an_edit_is_planned_once_and_a_run_takes_the_plan(opened, qtbot, plans, engines):
+    # A run takes the plan that is there.
     settle(opened, qtbot)
     plans.clear()
     planned = opened.runner.plan_of(opened.document.project, opened.document.folder)
@@ -41,6 +31,15 @@ def test_that_a_run_takes_the_plan_that_is_there(opened, qtbot, plans, engines):
     assert {command.plan for command in engines.commands} == {planned}
     assert len(opened.history.runs) == 1
     assert opened.session.stage("package").state == "cached"
+    # An edit is planned once.
+    for panel in ("sensitivity", "search", "devices", "training", "memory"):
+        opened.window.reveal(panel)
+    settle(opened, qtbot)
+    plans.clear()
+    with qtbot.waitSignal(opened.session.planned_anew):
+        opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
+    settle(opened, qtbot)
+    assert len(plans) == 1
 
 
 def test_that_a_file_that_changed_during_a_job_is_planned_anew(opened, qtbot, plans, project_file):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
@@ -17,9 +16,8 @@ def shown(workbench):
     return [toast for toast in workbench.window.findChildren(Toast) if toast.isVisible()]
 
 
-@pytest.fixture
-def asked(opened, notices, qtbot):
-    """A blocking question with two answers, and the list of answers that were given."""
+def ask(opened, notices):
+    """Ask a question with two answers; return its toast and the answers that were given."""
     given = []
     opened.notices.question(
         "Go on?", "",
@@ -31,25 +29,24 @@ def asked(opened, notices, qtbot):
     return toast, given
 
 
-@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter])
-def test_that_enter_gives_the_first_answer_of_a_question(asked, qtbot, key):
-    toast, given = asked
-    qtbot.keyClick(toast, key)
-    assert given == ["yes"]
-
-
-def test_that_enter_presses_the_button_with_the_focus(asked, opened, qtbot):
-    toast, given = asked
+def test_that_keys_answer_and_close_questions(opened, notices, qtbot):
+    # Enter gives the first answer.
+    for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+        toast, given = ask(opened, notices)
+        qtbot.keyClick(toast, key)
+        assert given == ["yes"]
+        assert shown(opened) == []
+    # Enter presses the button that has the focus.
+    toast, given = ask(opened, notices)
     (no,) = [b for b in toast.findChildren(QPushButton) if b.text() == "No"]
     opened.window.activateWindow()
     no.setFocus()
     qtbot.waitUntil(no.hasFocus)
     qtbot.keyClick(no, Qt.Key.Key_Return)
     assert given == ["no"]
-
-
-def test_that_escape_closes_a_question_without_an_answer(asked, qtbot, opened):
-    toast, given = asked
+    qtbot.waitUntil(lambda: shown(opened) == [])
+    # Escape closes a question without an answer.
+    toast, given = ask(opened, notices)
     qtbot.keyClick(toast, Qt.Key.Key_Escape)
     assert given == []
     assert shown(opened) == []

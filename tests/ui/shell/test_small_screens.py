@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QTabBar
+from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView
 
 from tests.fakes.engine import Play
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
+from ui.shared.appearance import Appearance
 from ui.shared.forms import WrappedLabel
 from ui.shared.module_tree import Column
 from ui.shared.problem_list import on_the_cpu
+from ui.shell import main_window
 from ui.shell.panels import PANELS, WORKSPACE_IDS
 from ui.shell.target_controller import TargetDialog
 from workbench.project import edits
@@ -29,60 +31,8 @@ def small(opened, qtbot):
     return opened
 
 
-def test_that_no_panel_makes_a_window_grow_or_scrolls_where_there_is_room(small, qtbot):
-    for row in PANELS:
-        panel = small.window.reveal(row.id)
-        panel.flush()
-        qtbot.wait(1)
-        assert (small.window.width(), small.window.height()) == (1280, 720), row.id
-    small.window.resize(1600, 1000)
-    small.window.reset_layout()
-    for row in (row for row in PANELS if row.area in WORKSPACE_IDS):
-        small.window.reveal(row.id).flush()
-        qtbot.wait(1)
-        area = small.window.docks[row.id].widget()
-        bars = (area.verticalScrollBar(), area.horizontalScrollBar())
-        assert not any(bar.isVisible() for bar in bars), row.id
-    # A screen of 1600 x 1000 with a scale of 1.5.
-    small.window.resize(1066, 666)
-    small.window.reset_layout()
-    for row in (row for row in PANELS if row.area in WORKSPACE_IDS):
-        small.window.reveal(row.id).flush()
-        area = small.window.docks[row.id].widget()
-        qtbot.waitUntil(lambda area=area: not area.horizontalScrollBar().isVisible())
-    tree = small.window.reveal("modules").tree
-    qtbot.waitUntil(lambda: not tree.horizontalScrollBar().isVisible())
-
-
-def test_that_no_state_of_the_stages_makes_a_small_window_grow(small, qtbot):
-    small.window.resize(853, 480)
-    small.window.reset_layout()
-    bar, views = small.window.pipeline, small.session.stages()
-    needed = bar.minimumSizeHint().width()
-    for title in ("Run", "Export with a long word about what it does at this moment"):
-        busy = [replace(view, state="running", title=title) for view in views]
-        bar.render_stages(busy, working=True)
-        qtbot.wait(1)
-        assert bar.minimumSizeHint().width() == needed
-        assert small.window.width() == 853
-
-
-def test_that_results_need_no_scrolling_in_the_smallest_window(small, qtbot):
-    for name, stage in [("accuracy", "evaluate"), ("simulator", "run")]:
-        small.window.resize(1066, 666)
-        small.window.reset_layout()
-        panel = small.window.reveal(name)
-        qtbot.waitUntil(lambda: panel.has(stage))
-        area = small.window.docks[name].widget()
-        qtbot.waitUntil(panel.cards.isVisible)
-        # With other fonts the panel is a few pixels higher.
-        qtbot.waitUntil(
-            lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10
-        )
-        qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
-
-
-def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, qtbot):
+def test_that_sides_are_stacked_and_results_need_no_scrolling_in_a_small_window(small, qtbot):
+    # Panels at the sides are stacked in a low and narrow window.
     docks = small.window.docks
     area = small.window.dockWidgetArea
 
@@ -103,6 +53,48 @@ def test_that_panels_at_the_sides_are_stacked_in_a_low_and_narrow_window(small, 
     assert not stacked()
     assert area(docks["inspector"]) == area(docks["suggestions"]) != area(docks["modules"])
     assert docks["suggestions"] in small.window.tabifiedDockWidgets(docks["inspector"])
+    # Results need no scrolling in the smallest window.
+    for name, stage in [("accuracy", "evaluate"), ("simulator", "run")]:
+        small.window.resize(1066, 666)
+        small.window.reset_layout()
+        panel = small.window.reveal(name)
+        qtbot.waitUntil(lambda: panel.has(stage))
+        area = small.window.docks[name].widget()
+        qtbot.waitUntil(panel.cards.isVisible)
+        # With other fonts the panel is a few pixels higher.
+        qtbot.waitUntil(
+            lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10
+        )
+        qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
+    # No state of the stages makes a small window grow.
+    small.window.resize(853, 480)
+    small.window.reset_layout()
+    bar, views = small.window.pipeline, small.session.stages()
+    needed = bar.minimumSizeHint().width()
+    for title in ("Run", "Export with a long word about what it does at this moment"):
+        busy = [replace(view, state="running", title=title) for view in views]
+        bar.render_stages(busy, working=True)
+        qtbot.wait(1)
+        assert bar.minimumSizeHint().width() == needed
+        assert small.window.width() == 853
+
+
+def test_that_a_window_that_began_small_has_panels_side_by_side_when_it_is_large(
+    qtbot, qapp, monkeypatch
+):
+    monkeypatch.setattr(main_window, "SIZE", (853, 480))
+    window = main_window.MainWindow(Appearance(qapp, "dark"))
+    qtbot.addWidget(window)
+    window.may_close = True
+    window.show()
+    window.show_panels()
+    docks, area = window.docks, window.dockWidgetArea
+    assert docks["rules"] in window.tabifiedDockWidgets(docks["modules"])
+    window.resize(1600, 1000)
+    window.reset_layout()
+    assert window.tabifiedDockWidgets(docks["modules"]) == []
+    assert window.tabifiedDockWidgets(docks["inspector"]) == [docks["suggestions"]]
+    assert area(docks["modules"]) == area(docks["rules"]) != area(docks["inspector"])
 
 
 @pytest.mark.slow
@@ -127,21 +119,48 @@ def test_that_bars_of_the_cost_have_a_tab_where_the_panel_is_low(small, qtbot):
     assert cost.operation_table.isVisible()
 
 
-def test_that_tabs_of_panels_are_named_in_full(small):
-    for home in small.window.workspaces.homes.values():
-        for bar in home.findChildren(QTabBar):
-            assert bar.elideMode() == Qt.TextElideMode.ElideNone
-            assert bar.usesScrollButtons()
-
-
-def test_that_plots_stay_high_enough_to_be_read(small, qtbot):
+def test_that_panels_fit_and_are_named_in_full_in_every_size(small, qtbot):
+    # Plots stay high enough to be read.
     numerics = small.window.reveal("accuracy")
     qtbot.waitUntil(lambda: numerics.has("evaluate"))
     qtbot.waitUntil(lambda: numerics.bars.height() >= 120)
     assert numerics.cards.height() >= numerics.cards.heightForWidth(numerics.cards.width())
+    # Tabs of panels are named in full.
+    for home in small.window.workspaces.homes.values():
+        for bar in home.findChildren(QTabBar):
+            assert bar.elideMode() == Qt.TextElideMode.ElideNone
+            assert bar.usesScrollButtons()
+    # No panel makes a window grow or scrolls where there is room.
+    for row in PANELS:
+        panel = small.window.reveal(row.id)
+        panel.flush()
+        qtbot.wait(1)
+        assert (small.window.width(), small.window.height()) == (1280, 720), row.id
+    small.window.resize(1600, 1000)
+    small.window.reset_layout()
+    for row in (row for row in PANELS if row.area in WORKSPACE_IDS):
+        small.window.reveal(row.id).flush()
+        qtbot.wait(1)
+        area = small.window.docks[row.id].widget()
+        bars = (area.verticalScrollBar(), area.horizontalScrollBar())
+        assert not any(bar.isVisible() for bar in bars), row.id
+    # A screen of 1600 x 1000 with a scale of 1.5.
+    small.window.resize(1066, 666)
+    small.window.reset_layout()
+    for row in (row for row in PANELS if row.area in WORKSPACE_IDS):
+        small.window.reveal(row.id).flush()
+        area = small.window.docks[row.id].widget()
+        qtbot.waitUntil(lambda area=area: not area.horizontalScrollBar().isVisible())
+    tree = small.window.reveal("modules").tree
+    qtbot.waitUntil(lambda: not tree.horizontalScrollBar().isVisible())
+    # Names in the tree keep their room.
+    tree = small.window.reveal("modules").tree
+    tree.resize(260, 300)
+    assert tree.columnWidth(Column.MODULE) >= 104
 
 
-def test_that_the_buttons_of_a_long_form_are_on_the_screen(opened, qtbot, tmp_path):
+def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_path, engines):
+    # The buttons of a long form are on the screen.
     for kind in ["new", "target"]:
         parent = opened.window
         dialog = (
@@ -155,40 +174,55 @@ def test_that_the_buttons_of_a_long_form_are_on_the_screen(opened, qtbot, tmp_pa
         assert dialog.height() <= high
         assert dialog.buttons.geometry().bottom() <= high
         dialog.reject()
+    # The bar fits a small screen while stages run.
+    engines.plays = [Play(hold="calibrate")]
+    opened.window.resize(853, 480)
+    opened.window.reset_layout()
+    opened.runs.run_to("")
+    bar = opened.window.pipeline
+    qtbot.waitUntil(bar.cancel.isVisible)
+    qtbot.waitUntil(lambda: "Calibrat" in bar.status.toolTip())
+    qtbot.wait(50)
+    opened.window.resize(853, 480)
+    assert opened.window.width() == 853
+    assert bar.cancel.isVisible()
+    opened.window.resize(1400, 800)
+    qtbot.waitUntil(lambda: bar.cancel.text() == "Cancel")
+    qtbot.waitUntil(lambda: "Calibrat" in bar.status.text())
 
 
-def test_that_names_in_the_tree_keep_their_room(small, qtbot):
-    tree = small.window.reveal("modules").tree
-    tree.resize(260, 300)
-    assert tree.columnWidth(Column.MODULE) >= 104
+def test_that_every_button_that_is_off_says_why_and_no_table_holds_the_tab_key(opened, qtbot):
+    def silent():
+        found = []
+        for row in PANELS:
+            panel = opened.window.reveal(row.id)
+            panel.flush()
+            buttons = panel.findChildren(QAbstractButton)
+            off = [b for b in buttons if b.isVisible() and not b.isEnabled() and not b.toolTip()]
+            found += [(row.id, button.text()) for button in off]
+        return found
+
+    # Of a target without a program, and before anything has run.
+    choice = TargetChoice(id="nnpa")
+    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    assert silent() == []
+    opened.document.undo_stack.undo()
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert silent() == []
+    tables = opened.window.findChildren(QTableView)
+    assert len(tables) >= 5
+    assert not [table.accessibleName() for table in tables if table.tabKeyNavigation()]
 
 
-@pytest.mark.parametrize("target", ["", "nnpa"])
-def test_that_every_button_that_is_off_says_why(opened, qtbot, target):
-    if target:
-        choice = TargetChoice(id=target)
-        opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
-    else:
-        opened.runs.run_to("")
-        qtbot.waitUntil(lambda: not opened.runner.running)
-    silent = []
-    for row in PANELS:
-        panel = opened.window.reveal(row.id)
-        panel.flush()
-        buttons = panel.findChildren(QAbstractButton)
-        off = [b for b in buttons if b.isVisible() and not b.isEnabled() and not b.toolTip()]
-        silent += [(row.id, button.text()) for button in off]
-    assert silent == []
-
-
-@pytest.mark.parametrize(("name", "page"), [("graph", "pages"), ("modules", "pages")])
-def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name, page):
+@pytest.mark.parametrize("name", ["graph", "modules"])
+def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name):
     panel = opened.window.reveal(name)
     panel.flush()
-    note = getattr(panel, page).currentWidget()
+    note = panel.pages.currentWidget()
     assert note.button.text() == "Run Export"
     note.button.click()
-    qtbot.waitUntil(lambda: getattr(panel, page).currentWidget() is not note)
+    qtbot.waitUntil(lambda: panel.pages.currentWidget() is not note)
 
 
 def test_that_operators_alike_on_the_cpu_are_one_problem():
@@ -211,20 +245,3 @@ def test_that_a_name_no_line_can_break_is_shortened_and_told_in_full(qtbot):
     assert name in label.toolTip()
     label.setText("Most is taken by stem.")
     assert label.toolTip() == ""
-
-
-def test_that_the_bar_fits_a_small_screen_while_stages_run(opened, engines, qtbot):
-    engines.plays = [Play(hold="calibrate")]
-    opened.window.resize(853, 480)
-    opened.window.reset_layout()
-    opened.runs.run_to("")
-    bar = opened.window.pipeline
-    qtbot.waitUntil(bar.cancel.isVisible)
-    qtbot.waitUntil(lambda: "Calibrat" in bar.status.toolTip())
-    qtbot.wait(50)
-    opened.window.resize(853, 480)
-    assert opened.window.width() == 853
-    assert bar.cancel.isVisible()
-    opened.window.resize(1400, 800)
-    qtbot.waitUntil(lambda: bar.cancel.text() == "Cancel")
-    qtbot.waitUntil(lambda: "Calibrat" in bar.status.text())

@@ -43,29 +43,64 @@ def state_of(workbench, stage):
     return workbench.window.pipeline.button(stage).view.state
 
 
-def test_that_the_first_page_is_there_without_a_project(workbench):
+def test_that_the_first_page_is_there_and_every_panel_opens_empty(workbench, qtbot):
+    # The first page is there without a project.
     assert workbench.window.welcome.isVisible()
     assert not workbench.window.actions_by_id["save"].isEnabled()
     assert "Quantization Workbench" in workbench.window.windowTitle()
-
-
-def test_that_the_first_page_begins_a_project_from_a_recipe(workbench):
+    # The first page begins a project from a recipe.
     buttons = workbench.window.welcome.findChildren(QPushButton)
     next(b for b in buttons if b.text().startswith("New from recipe")).click()
     (dialog,) = workbench.window.findChildren(RecipeDialog)
     assert dialog.isVisible()
     dialog.reject()
+    # A panel opens empty and has names for everything.
+    for row in PANELS:
+        panel = row.load()(workbench.context)
+        qtbot.addWidget(panel)
+        panel.resize(400, 300)
+        panel.show()
+        panel.flush()
+        shown = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
+        nameless = [b for b in shown if not (b.text() or b.accessibleName())]
+        assert not nameless
+        panel.stop()
 
 
-def test_that_an_open_project_shows_its_panels_and_stages(opened):
+def test_that_an_open_project_has_panels_a_theme_a_palette_and_layouts(opened, qtbot):
+    # An open project shows its panels and stages.
     assert not opened.window.welcome.isVisible()
     assert opened.window.docks["modules"].isVisible()
     assert state_of(opened, "export") == "stale"
     assert state_of(opened, "run") == "stale"
     assert opened.window.windowTitle().startswith("net.qwb")
+    # A layout comes back.
+    opened.window.docks["inspector"].hide()
+    opened.settings.save_layout("mine", opened.window.layout_parts())
+    opened.window.reset_layout()
+    assert opened.window.docks["inspector"].isVisible()
+    opened.window.apply_layout(opened.settings.layout("mine"))
+    assert not opened.window.docks["inspector"].isVisible()
+    # The theme changes at once and is remembered.
+    assert opened.context.theme.dark
+    opened.window.actions_by_id["theme"].trigger()
+    assert not opened.context.theme.dark
+    assert opened.settings.theme == "light"
+    opened.window.actions_by_id["theme"].trigger()
+    # The palette does what it finds.
+    opened.window.actions_by_id["palette"].trigger()
+    box = opened.window.palette_box
+    qtbot.keyClicks(box.line, "dark theme")
+    assert box.list.item(0).text().startswith("Toggle dark theme")
+    qtbot.keyClick(box.line, Qt.Key.Key_Return)
+    assert not opened.context.theme.dark
+    assert not box.isVisible()
 
 
-def test_that_a_whole_run_fills_the_window(opened, qtbot, notices):
+def test_that_a_whole_run_fills_the_window_and_a_second_opening_needs_no_engine(
+    opened, qtbot, notices, tmp_path, engines, project_file
+):
+    # A whole run fills the window.
     run_to(opened, qtbot, "")
     states = {v.id: v.state for v in opened.session.stages() if v.id != "run"}
     assert set(states.values()) == {"cached"}
@@ -75,10 +110,22 @@ def test_that_a_whole_run_fills_the_window(opened, qtbot, notices):
     qtbot.waitUntil(lambda: any(
         "runs on the CPU" in problems.index(row, 1).data() for row in range(problems.rowCount())
     ))  # fmt: skip
-
-
-def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engines, project_file):
-    run_to(opened, qtbot, "")
+    # An edit makes later stages stale, and undo brings results back.
+    opened.context.assigner.modules(["stem"], "a16w8")
+    qtbot.waitUntil(lambda: state_of(opened, "prepare") == "stale")
+    assert state_of(opened, "export") == "cached"
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
+    # The palette goes to modules.
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
+    opened.window.actions_by_id["palette"].trigger()
+    qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
+    qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)
+    assert opened.context.selection.value.modules == {"stem.conv"}
+    # Deliverables are copied where the user says.
+    opened.deliveries.deliver(tmp_path / "out")
+    assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
+    # A second opening shows results with no engine.
     started = len(engines.made)
     opened.files.close_project()
     assert opened.window.welcome.isVisible()
@@ -88,26 +135,12 @@ def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engin
     assert len(engines.made) == started
 
 
-def test_that_an_edit_makes_later_stages_stale_and_undo_brings_results_back(opened, qtbot):
-    run_to(opened, qtbot, "")
-    opened.context.assigner.modules(["stem"], "a16w8")
-    qtbot.waitUntil(lambda: state_of(opened, "prepare") == "stale")
-    assert state_of(opened, "export") == "cached"
-    opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
-
-
-def test_that_the_same_edit_has_its_name_in_the_menu(opened, qtbot):
-    opened.context.assigner.modules(["head"], "a16w8")
-    assert opened.document.undo_stack.undoText() == "Set head to a16w8"
-    assert opened.window.isWindowModified()
-
-
 def test_that_a_failed_stage_is_told_once_and_listed(opened, qtbot, engines, notices):
     info = ErrorInfo(message="softmax is too wide.", hint="Use a8w8 there.",
                      where=Place(kind="module", id="head"))  # fmt: skip
     engines.plays = [Play(fail="lower", infos=[info]), Play(fail="lower", infos=[info])]
     run_to(opened, qtbot, "lower")
+    assert opened.window.pipeline.status.text() == "Lower failed"
     notice = notices.take("softmax is too wide.")
     assert notice.where == info.where
     assert state_of(opened, "lower") == "failed"
@@ -130,26 +163,10 @@ def test_that_a_crash_is_one_sentence_and_the_project_is_kept(opened, qtbot, eng
     assert state_of(opened, "evaluate") == "cached"
 
 
-def test_that_cancel_leaves_finished_stages(opened, qtbot, engines):
-    engines.plays = [Play(hold="calibrate")]
-    opened.window.actions_by_id["run_evaluate"].trigger()
-    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
-    assert opened.window.pipeline.button("calibrate").second_line().startswith("50%")
-    qtbot.mouseClick(opened.window.pipeline.cancel, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "stale")
-    assert state_of(opened, "prepare") == "cached"
-    assert not opened.window.pipeline.cancel.isEnabled()
-
-
-def test_that_editing_goes_on_while_work_runs(opened, qtbot, engines):
-    engines.plays = [Play(hold="calibrate")]
-    opened.window.actions_by_id["run_evaluate"].trigger()
-    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
-    assert opened.context.assigner.modules(["head"], "a16w8")
-    qtbot.waitUntil(lambda: opened.session.stage("calibrate").reason == "for the former rules")
-
-
-def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notices):
+def test_that_running_work_allows_edits_is_cancelled_and_asked_about_on_closing(
+    opened, qtbot, engines, notices
+):
+    # Closing with work running asks once.
     engines.plays = [Play(hold="calibrate")]
     opened.window.actions_by_id["run_evaluate"].trigger()
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
@@ -159,12 +176,45 @@ def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notice
     opened.notices.choose(notice.id, "Cancel")
     assert opened.window.isVisible()
     assert opened.runner.running
+    # Editing goes on while work runs.
+    assert opened.context.assigner.modules(["head"], "a16w8")
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").reason == "for the former rules")
+    opened.document.undo_stack.undo()
+    # Cancel leaves finished stages.
+    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
+    assert opened.window.pipeline.button("calibrate").second_line().startswith("50%")
+    qtbot.mouseClick(opened.window.pipeline.cancel, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "stale")
+    assert state_of(opened, "prepare") == "cached"
+    assert not opened.window.pipeline.cancel.isEnabled()
 
 
-def test_that_unsaved_changes_are_asked_about_before_another_project(
-    opened, tmp_path, notices, project_file
+def test_that_edits_have_names_or_are_refused_with_a_reason_and_are_saved_on_demand(
+    opened, notices, qtbot, tmp_path, project_file
 ):
+    # A refused precision says why.
+    opened.context.assigner.rule("global", "", "uint8")
+    assert "signed integers" in notices.take("uint8 cannot be used.").hint
+    assert opened.document.undo_stack.count() == 0
+    # The same edit has its name in the menu.
     opened.context.assigner.modules(["head"], "a16w8")
+    assert opened.document.undo_stack.undoText() == "Set head to a16w8"
+    assert opened.window.isWindowModified()
+    # A chosen target is one step with a valid memory mode.
+    device = opened.window.pipeline.target.device
+    options = {"memory_mode": "Dedicated_Sram", "system_config": "Ethos_U85_SYS_DRAM_Low"}
+    opened.document.apply("U85", lambda p: edits.set_target(
+        p, TargetChoice(id="ethos-u85-256", options=options)
+    ))  # fmt: skip
+    row = device.findData("ethos-u55-64")
+    device.setCurrentIndex(row)
+    device.activated.emit(row)
+    target = opened.document.project.target
+    assert target.id == "ethos-u55-64"
+    assert target.options["system_config"] == "Ethos_U55_High_End_Embedded"
+    assert target.options["memory_mode"] == "Shared_Sram"
+    assert opened.document.undo_stack.undoText() == "Set target to ethos-u55-64"
+    # Unsaved changes are asked about before another project.
     other = write_project(tmp_path / "other")
     opened.files.open_path(other)
     notice = notices.take("Save changes to net.qwb?")
@@ -174,13 +224,8 @@ def test_that_unsaved_changes_are_asked_about_before_another_project(
     assert store.load(project_file).rules[-1].match == "head"
 
 
-def test_that_a_refused_precision_says_why(opened, notices):
-    opened.context.assigner.rule("global", "", "uint8")
-    assert "signed integers" in notices.take("uint8 cannot be used.").hint
-    assert opened.document.undo_stack.count() == 0
-
-
-def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices):
+def test_that_a_dropped_file_is_asked_about_or_refused_in_one_sentence(opened, notices, tmp_path):
+    # A dropped file that is no use is one sentence.
     cases = [
         ("broken.qwb", "{", "broken.qwb cannot be opened"),
         ("empty.qwb", "", "The project file is empty."),
@@ -194,9 +239,7 @@ def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices):
         drop(opened.window, path)
         assert notices.take(said).level == "error"
         assert opened.document.path == project_file
-
-
-def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
+    # The window asks what dropped data is for.
     path = tmp_path / "mine" / "samples.npz"
     path.write_bytes(b"")
     drop(opened.window, path)
@@ -206,84 +249,27 @@ def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
     assert opened.document.undo_stack.undoText() == "Set calibration data to samples.npz"
 
 
-def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, notices, tmp_path):
-    from ui.state.document import Document
-
-    other = Document(tmp_path / "recovery")
-    other.open(project_file)
-    workbench.files.open_path(project_file)
-    notice = notices.take("is open in another window")
-    workbench.notices.choose(notice.id, "Open read-only")
-    assert workbench.document.read_only
-    assert "(read only)" in workbench.window.windowTitle()
-    other.close()
+QUICK = ("failed", "finished")
 
 
 @pytest.mark.parametrize(
-    "path",
+    "names",
     [
-        pytest.param(path, id=path.stem, marks=() if path.stem in {"finished", "failed"} else SLOW)
-        for path in SESSIONS
+        QUICK,
+        *(pytest.param((p.stem,), id=p.stem, marks=SLOW) for p in SESSIONS if p.stem not in QUICK),
     ],
 )
-def test_that_every_panel_survives_every_recorded_session(opened, qtbot, path, notices):
+def test_that_every_panel_survives_every_recorded_session(opened, qtbot, names, notices):
     for row in PANELS:
         assert opened.window.reveal(row.id) is not None
-    for line in path.read_bytes().splitlines():
-        opened.runner.received.emit(decode_event(line))
-    opened.context.log.flush()
-    for row in PANELS:
-        opened.window.reveal(row.id).flush()
-    if path.stem == "failed":
+    for path in (path for path in SESSIONS if path.stem in names):
+        for line in path.read_bytes().splitlines():
+            opened.runner.received.emit(decode_event(line))
+        opened.context.log.flush()
+        for row in PANELS:
+            opened.window.reveal(row.id).flush()
+    if "failed" in names:
         notices.posted.clear()
-
-
-def test_that_a_panel_opens_empty_and_has_names_for_everything(workbench, qtbot):
-    for row in PANELS:
-        panel = row.load()(workbench.context)
-        qtbot.addWidget(panel)
-        panel.resize(400, 300)
-        panel.show()
-        panel.flush()
-        shown = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
-        nameless = [b for b in shown if not (b.text() or b.accessibleName())]
-        assert not nameless
-        panel.stop()
-
-
-def test_that_the_theme_changes_at_once_and_is_remembered(opened):
-    assert opened.context.theme.dark
-    opened.window.actions_by_id["theme"].trigger()
-    assert not opened.context.theme.dark
-    assert opened.settings.theme == "light"
-
-
-def test_that_the_palette_does_what_it_finds(opened, qtbot):
-    opened.window.actions_by_id["palette"].trigger()
-    box = opened.window.palette_box
-    qtbot.keyClicks(box.line, "dark theme")
-    assert box.list.item(0).text().startswith("Toggle dark theme")
-    qtbot.keyClick(box.line, Qt.Key.Key_Return)
-    assert not opened.context.theme.dark
-    assert not box.isVisible()
-
-
-def test_that_the_palette_goes_to_modules(opened, qtbot):
-    run_to(opened, qtbot, "evaluate")
-    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
-    opened.window.actions_by_id["palette"].trigger()
-    qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
-    qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)
-    assert opened.context.selection.value.modules == {"stem.conv"}
-
-
-def test_that_a_layout_comes_back(opened, qtbot):
-    opened.window.docks["inspector"].hide()
-    opened.settings.save_layout("mine", opened.window.layout_parts())
-    opened.window.reset_layout()
-    assert opened.window.docks["inspector"].isVisible()
-    opened.window.apply_layout(opened.settings.layout("mine"))
-    assert not opened.window.docks["inspector"].isVisible()
 
 
 @pytest.mark.slow
@@ -299,35 +285,27 @@ def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened)
     assert {shown[0].tabText(place) for place in range(shown[0].count())} == titles
 
 
-def test_that_choosing_a_target_is_one_step_with_a_valid_memory_mode(opened):
-    device = opened.window.pipeline.target.device
-    options = {"memory_mode": "Dedicated_Sram", "system_config": "Ethos_U85_SYS_DRAM_Low"}
-    opened.document.apply("U85", lambda p: edits.set_target(
-        p, TargetChoice(id="ethos-u85-256", options=options)
-    ))  # fmt: skip
-    row = device.findData("ethos-u55-64")
-    device.setCurrentIndex(row)
-    device.activated.emit(row)
-    target = opened.document.project.target
-    assert target.id == "ethos-u55-64"
-    assert target.options["system_config"] == "Ethos_U55_High_End_Embedded"
-    assert target.options["memory_mode"] == "Shared_Sram"
-    assert opened.document.undo_stack.undoText() == "Set target to ethos-u55-64"
-
-
-def test_that_deliverables_are_copied_where_the_user_says(opened, qtbot, tmp_path):
-    run_to(opened, qtbot, "")
-    opened.deliveries.deliver(tmp_path / "out")
-    assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
-
-
-def test_that_a_new_unsaved_project_is_marked_and_asked_about(workbench, tmp_path, notices):
+def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
+    workbench, tmp_path, notices, project_file
+):
+    # A new unsaved project is marked and asked about.
     workbench.document.new(make_project(), tmp_path)
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
     notice = notices.take("Save changes to net (not saved)?")
     workbench.notices.choose(notice.id, "Don't save")
     assert workbench.document.project is None
+    # A project open elsewhere can be read.
+    from ui.state.document import Document
+
+    other = Document(tmp_path / "recovery")
+    other.open(project_file)
+    workbench.files.open_path(project_file)
+    notice = notices.take("is open in another window")
+    workbench.notices.choose(notice.id, "Open read-only")
+    assert workbench.document.read_only
+    assert "(read only)" in workbench.window.windowTitle()
+    other.close()
 
 
 def test_that_the_window_never_imports_torch():
@@ -349,7 +327,8 @@ def test_that_a_machine_without_a_screen_gets_a_sentence(monkeypatch, capsys):
     assert "`workbench run digits.qwb --out dist`" in capsys.readouterr().err
 
 
-def test_that_a_place_in_a_later_graph_is_shown_at_its_level(opened, qtbot):
+def test_that_a_place_is_shown_at_its_level_and_a_refused_module_kept_off(opened, qtbot, notices):
+    # A place in a later graph is shown at its level.
     run_to(opened, qtbot, "lower")
     graph = opened.window.reveal("graph")
     qtbot.waitUntil(lambda: graph.tabs.isTabEnabled(3))
@@ -361,9 +340,7 @@ def test_that_a_place_in_a_later_graph_is_shown_at_its_level(opened, qtbot):
     opened.notices.place_asked.emit(Place(kind="node", id="edge_only"))
     qtbot.waitUntil(lambda: graph.tabs.tabText(graph.tabs.currentIndex()) == "Edge")
     assert opened.context.selection.value.nodes == {"edge_only"}
-
-
-def test_that_what_the_compiler_refuses_is_kept_off_in_one_step(opened, qtbot, notices):
+    # What the compiler refuses is kept off in one step.
     opened.window.actions_by_id["blame"].trigger()
     qtbot.waitUntil(lambda: notices.says("The compiler rejects head."))
     notice = notices.take("The compiler rejects head.")

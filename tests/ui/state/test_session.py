@@ -81,6 +81,17 @@ def test_that_a_result_of_former_rules_is_never_current(session, folder, cache):
     assert session.result("prepare") == cache.folder(first)
 
 
+def test_that_a_plan_tells_of_the_stages_that_it_changes_only(session, folder, cache):
+    planned(session, folder, cache)
+    told = []
+    session.stage_changed.connect(told.append)
+    planned(session, folder, cache)
+    assert told == []
+    planned(session, folder, cache, FLOAT)
+    assert "prepare" in told
+    assert "export" not in told
+
+
 def test_that_a_run_for_former_rules_does_not_finish_the_present_ones(session, folder, cache):
     old = planned(session, folder, cache).key("prepare")
     session.receive(StageStarted(job="j", stage="prepare", key=old))

@@ -6,10 +6,10 @@ from tests.npu_flips import executed, flips, main, programs
 
 
 def test_that_flipped_bits_that_change_weights_change_outputs_or_raise():
-    outcomes = flips(seed=3, count=30, inputs=2)
-    assert outcomes.total() == 30
+    outcomes = flips(seed=3, count=20, inputs=2)
+    assert outcomes.total() == 20
     changing = outcomes["noticed"] + outcomes["unnoticed"]
-    assert changing > 10
+    assert changing > 6
     assert outcomes["noticed"] >= 0.9 * changing
 
 

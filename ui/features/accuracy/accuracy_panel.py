@@ -174,6 +174,9 @@ class AccuracyPanel(ResultPanel):
             ("Tensors", self.table), ("Worst samples", self.sample_table),
             ("Tokens", self.token_table),
         )  # fmt: skip
+        # A splitter keeps the room of what is hidden later until its next layout.
+        self.reading_table.hide()
+        self.output_table.hide()
         parts = (self.reading_table, self.output_table, bars, self.pages)
         for number, part in enumerate(parts):
             split.addWidget(part)

@@ -83,6 +83,8 @@ class GraphGroups(QObject):
             return
         had_scene = self._surface.scene is not None
         self._snapshot = snapshot
+        # The same names may stand for other groups now.
+        self._surface.marks.changed()
         self._set_whole(None)
         self._anchor = ""
         if snapshot is None:

@@ -99,8 +99,9 @@ class GraphSurface(QObject):
 
     def set_chips(self, chips: Mapping[str, str], wishes: Mapping[str, str] | None = None) -> None:
         """Set the config label of each operation, and labels that were asked for in vain."""
-        self.marks.chips, self.marks.wishes = chips, wishes or {}
-        self._remark()
+        if (chips, wishes or {}) != (self.marks.chips, self.marks.wishes):
+            self.marks.chips, self.marks.wishes = chips, wishes or {}
+            self._remark()
 
     def set_reasons(self, reasons: Mapping[str, str]) -> None:
         """Hatch operations, with the reason, e.g. why they run on the CPU."""
@@ -109,8 +110,9 @@ class GraphSurface(QObject):
 
     def set_tooltips(self, tooltips: Mapping[str, str]) -> None:
         """Set a tooltip line of operations, e.g. which rule set their config."""
-        self.marks.tooltips = tooltips
-        self._remark()
+        if tooltips != self.marks.tooltips:
+            self.marks.tooltips = tooltips
+            self._remark()
 
     def set_differences(
         self, differences: Mapping[str, Difference], words: Mapping[str, str]

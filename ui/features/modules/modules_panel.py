@@ -127,6 +127,9 @@ class ModulesPanel(Panel):
         self._widths = dict.fromkeys(Column, 0.0)
         self._annotations: Sequence[NodeAnnotation] = ()
         self._report = QuantizerReport()
+        self._made_of: tuple[object, ...] = (None, None, None)
+        self._made: Chips = ({}, {}, {})
+        self._fitted: Chips | None = None
 
     def refresh(self) -> None:
         modules = self.context.model_index.modules
@@ -134,6 +137,7 @@ class ModulesPanel(Panel):
             self._shown = modules
             self.model.set_modules(modules, self._chips())
             self._measure_modules()
+            self._fitted = None
             self.tree.expandToDepth(1)
         self.pages.setCurrentIndex(1 if modules else 0)
         self._show_state()
@@ -224,19 +228,27 @@ class ModulesPanel(Panel):
         self._show_configs()
 
     def _show_configs(self) -> None:
-        self.model.set_configs(*self._chips())
-        self._fit_columns()
+        chips = self._chips()
+        if chips is not self._fitted:
+            self.model.set_configs(*chips)
+            self._fit_columns()
+            self._fitted = chips
 
     def _chips(self) -> Chips:
         """Return what the tree shows beside the modules."""
         project = self.context.document.project
         resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
-        notes = self._report.notes(resolution.nodes)
-        configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
-        reasons = {path: why(e, rules, path) for path, e in configs.items()}
-        # The report may be there before the graph that the rules are resolved on.
-        return configs, reasons, differences(self._annotations, resolution.nodes)
+        # Results of other stages change nothing here, and each of them refreshes the panel.
+        made_of = (rules, resolution, self._annotations)
+        if any(new is not old for new, old in zip(made_of, self._made_of, strict=True)):
+            notes = self._report.notes(resolution.nodes)
+            configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
+            reasons = {path: why(e, rules, path) for path, e in configs.items()}
+            # The report may be there before the graph that the rules are resolved on.
+            marks = differences(self._annotations, resolution.nodes)
+            self._made_of, self._made = made_of, (configs, reasons, marks)
+        return self._made
 
     def _measure_modules(self) -> None:
         """Measure the columns that do not depend on configs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +21,9 @@ from PySide6.QtWidgets import (
 
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.flow_row import FlowRow
-from ui.shared.labels import Label, literal
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
-from ui.shared.tab_order import put_after, reading_order
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
@@ -44,6 +44,9 @@ from workbench.suggestions import (
     Written,
     suggest,
 )
+
+# Where a line of code may be broken.
+_JOINTS = re.compile(r"[._(,=]")
 
 
 class SuggestionCards(QScrollArea):
@@ -93,7 +96,6 @@ class SuggestionCards(QScrollArea):
             former.deleteLater()
         self.setWidget(page)
         page.setAutoFillBackground(False)
-        put_after(self, reading_order(page))
 
     def show_preview(self, title: str, text: str) -> None:
         """Show the measured figures of a suggestion on its card."""
@@ -206,25 +208,26 @@ def _foot(buttons: Sequence[QPushButton], parent: QWidget) -> FlowRow:
     return row
 
 
-def _line(line: Written, parent: QWidget) -> QHBoxLayout:
-    """Return a widget with the present and the suggested source line, and a Copy button."""
-    code = _text("\n".join(part for part in (line.now, line.instead) if part), parent)
-    if line.now:
-        code.setText(f"\u2212 {line.now}\n+ {line.instead}")
+def _line(line: Written, parent: QWidget) -> QVBoxLayout:
+    """Return the present and the suggested source line below their place and a Copy button."""
+    text = f"\u2212 {line.now}\n+ {line.instead}" if line.now else line.instead
+    # It cannot be selected: the zero-width spaces would be copied, too.
+    code = _text(_JOINTS.sub("\\g<0>\u200b", text), parent)
     code.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-    code.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    place = _text(line.place, parent)
+    place = ElidedLabel(line.place, parent)
     place.setObjectName("Hint")
-    place.setWordWrap(False)
+    place.setToolTip(literal(line.place))
     copy = QPushButton("Copy", parent)
     copy.setToolTip("Copy the suggested line")
     copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(line.instead))
-    row = QHBoxLayout()
-    row.setSpacing(10)
-    row.addWidget(place, 0, Qt.AlignmentFlag.AlignTop)
-    row.addWidget(code, 1)
-    row.addWidget(copy, 0, Qt.AlignmentFlag.AlignTop)
-    return row
+    head = QHBoxLayout()
+    head.setSpacing(10)
+    head.addWidget(place, 1)
+    head.addWidget(copy)
+    column = QVBoxLayout()
+    column.addLayout(head)
+    column.addWidget(code)
+    return column
 
 
 def _text(text: str, parent: QWidget) -> Label:

@@ -68,10 +68,11 @@ def test_that_the_program_carries_the_scratch_of_cmsis_nn_and_the_lines_to_build
     assert all(kernel.startswith("cortex_m::") for kernel in kernels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "config", "target"),
     [
-        pytest.param("strided_contiguous", "a8w8", "ethos-u55-128", marks=pytest.mark.slow),
+        ("strided_contiguous", "a8w8", "ethos-u55-128"),
         ("strided", "a16w8", "ethos-u65-256"),
     ],
 )

@@ -44,6 +44,7 @@ def test_that_a_lowering_is_cancelled_between_two_passes(engine, monkeypatch):
     assert engine.run(project("small"), "lower") == "cancelled"
 
 
+@pytest.mark.slow
 def test_that_another_versions_passes_are_not_watched(engine, monkeypatch):
     exists = "workbench.engine.toolchain_patches.interception.exists"
     monkeypatch.setattr(exists, lambda path: False)

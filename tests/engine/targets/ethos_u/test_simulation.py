@@ -129,7 +129,8 @@ def test_that_operators_on_the_cpu_are_simulated_too(engine):
 
 
 @pytest.mark.parametrize(
-    "wanted", ["semihosting", pytest.param("embedded", marks=pytest.mark.slow), "address"]
+    "wanted",
+    [*(pytest.param(n, marks=pytest.mark.slow) for n in ("semihosting", "embedded")), "address"],
 )
 def test_that_a_runner_built_for_the_program_runs_it(
     engine, machine, monkeypatch, tmp_path, wanted

@@ -90,6 +90,7 @@ def test_that_the_file_is_what_the_compiler_can_read_and_quantize(packed):
     assert "/head/linear_4/" in names
 
 
+@pytest.mark.slow
 def test_that_the_file_tells_nothing_of_this_machine_and_is_the_same_twice(lane, packed):
     made = ruled("nets.py:transformer", "sentences")
     exported(lane, made)
@@ -99,6 +100,7 @@ def test_that_the_file_tells_nothing_of_this_machine_and_is_the_same_twice(lane,
     assert data == packed.data
 
 
+@pytest.mark.slow
 def test_that_a_gemm_stays_where_rewriting_is_off(lane):
     model, told = exported(lane, ruled("nets.py:mlp", "vectors", rewrite_gemm=False))
     assert told.rewritten == 0

@@ -103,7 +103,8 @@ def overlay(panel, name):
     panel.overlay.combo.activated.emit(index)
 
 
-def test_that_a_search_counts_and_steps_in_both_directions(graph, qtbot, opened):
+def test_that_what_a_search_finds_is_stepped_through_and_configured(graph, qtbot, opened, notices):
+    # A search counts and steps in both directions.
     assert typed(qtbot, graph, "module:stem.*") == "3 found"
     qtbot.keyClick(graph.search.box, Qt.Key.Key_Return)
     assert graph.search.count.text() == "1 of 3"
@@ -111,17 +112,24 @@ def test_that_a_search_counts_and_steps_in_both_directions(graph, qtbot, opened)
     qtbot.keyClick(graph.search.box, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
     assert graph.search.count.text() == "3 of 3"
     assert graph.view.surface.selected == {"relu"}
-
-
-def test_that_everything_found_gets_a_config_with_one_key(graph, qtbot, opened):
+    # The slash key goes to the search, and Escape goes back.
+    graph.view.setFocus()
+    qtbot.keyClick(graph.view, Qt.Key.Key_Slash)
+    qtbot.waitUntil(graph.search.box.hasFocus)
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Escape)
+    qtbot.waitUntil(graph.view.hasFocus)
+    # Blocks alike are configured in one step.
+    graph.view.selection.choose_items(("stem/",))
+    qtbot.keyClick(graph.view, Qt.Key.Key_2)
+    rule = opened.document.project.rules[-1]
+    assert (rule.kind, rule.match, rule.config) == ("module_name", "stem", PRESETS[1].id)
+    # Everything found gets a config with one key.
     typed(qtbot, graph, "op:conv2d")
     graph.search.choose_all()
     qtbot.keyClick(graph.view, Qt.Key.Key_2)
     rule = opened.document.project.rules[-1]
     assert (rule.kind, rule.match) == ("node_name", "conv2d")
-
-
-def test_that_an_operation_of_a_fused_group_offers_the_group(graph, qtbot, opened, notices):
+    # An operation of a fused group offers the group.
     graph.view.selection.jump("relu")
     qtbot.keyClick(graph.view, Qt.Key.Key_2)
     notices.take("stem.relu is fused with stem.conv, stem.bn")
@@ -136,15 +144,10 @@ def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
     assert typed(qtbot, graph, "no such thing") == "no hits"
 
 
-def test_that_the_slash_key_goes_to_the_search_and_escape_back(graph, qtbot):
-    graph.view.setFocus()
-    qtbot.keyClick(graph.view, Qt.Key.Key_Slash)
-    qtbot.waitUntil(graph.search.box.hasFocus)
-    qtbot.keyClick(graph.search.box, Qt.Key.Key_Escape)
-    qtbot.waitUntil(graph.view.hasFocus)
-
-
-def test_that_an_overlay_says_how_its_number_came_about(graph, qtbot):
+def test_that_overlays_say_how_they_came_about_and_pictures_are_saved(
+    graph, qtbot, tmp_path, notices, opened
+):
+    # An overlay says how its number came about.
     # The run on the simulator is told last.
     qtbot.waitUntil(lambda: graph.overlay.combo.count() == 10)
     titles = [graph.overlay.combo.itemText(i) for i in range(graph.overlay.combo.count())]
@@ -163,6 +166,27 @@ def test_that_an_overlay_says_how_its_number_came_about(graph, qtbot):
     assert graph.view.surface.marks.overlay.is_log
     overlay(graph, "")
     assert graph.view.surface.marks.overlay is None
+    # Pictures are saved and a failure is told.
+    overlay(graph, "cycles")
+    for name in ("graph.png", "graph.svg"):
+        save_picture(graph.view, tmp_path / name, opened.context.notices.error)
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "Cycles, estimated" in (tmp_path / "graph.svg").read_text()
+    save_picture(graph.view, tmp_path / "nowhere" / "graph.png", opened.context.notices.error)
+    notices.take("cannot be written")
+    # A dropped file becomes an overlay.
+    overlay(graph, "")
+    path = tmp_path / "power.csv"
+    path.write_text("node,Milli Watt\nconv2d,-3\nlinear,1.5\nnobody,2\n")
+    graph.drop.take(path)
+    qtbot.waitUntil(lambda: graph.view.surface.marks.overlay is not None)
+    assert graph.view.surface.marks.overlay.middle == 0.0
+    assert graph.overlay.combo.currentText() == "Milli Watt (from power.csv)"
+    assert typed(qtbot, graph, "milli_watt<0") == "1 found"
+    notices.take("1 of 3 names in 'power.csv' are not operations")
+    (tmp_path / "bad.json").write_text("{")
+    graph.drop.take(tmp_path / "bad.json")
+    notices.take("is not JSON")
 
 
 @pytest.mark.slow
@@ -179,21 +203,33 @@ def test_that_an_overlay_follows_to_other_levels(graph, qtbot):
     assert graph.view.surface.marks.overlay.values == {"aten_convolution_default": 900.0}
 
 
-def test_that_what_was_chosen_stays_chosen_at_every_level(graph, qtbot, opened):
+def test_that_chosen_operations_and_reasons_are_the_same_at_every_level(graph, qtbot, opened):
+    # What was chosen stays chosen at every level.
     opened.context.selection.choose_nodes(["conv2d"])
     to_level(qtbot, graph, 3)
     assert graph.view.surface.selected == {"aten_convolution_default"}
     to_level(qtbot, graph, 0)
     assert graph.view.surface.selected == {"conv2d"}
-
-
-def test_that_an_operation_of_the_device_is_told_by_its_float_name(graph, qtbot, opened):
+    # A reason is hatched at every level.
+    told = graph.view.surface.marks.reasons["linear"]
+    assert "Not quantized: no pattern takes it" in told
+    assert "On the CPU: float32 is not taken" in told
+    to_level(qtbot, graph, 3)
+    assert graph.view.surface.marks.reasons["aten_linear_default"] == told
+    # An operation of the device is told by its float name.
     to_level(qtbot, graph, 3)
     graph.view.selection.changed.emit(frozenset({"aten_convolution_default"}))
     assert opened.context.selection.value.nodes == {"conv2d"}
+    # The TOSA level has the cycles at the very operator.
+    overlay(graph, "cycles")
+    to_level(qtbot, graph, 4)
+    assert graph.view.surface.marks.overlay.values == {"delegate_0/conv2d": 900.0}
+    graph.view.selection.changed.emit(frozenset({"delegate_0/conv2d_acc"}))
+    assert opened.context.selection.value.nodes == {"conv2d"}
 
 
-def test_that_the_rail_shows_the_chain_and_moves_along_it(graph, qtbot, opened):
+def test_that_the_rail_shows_a_chain_and_a_part_shows_alone(graph, qtbot, opened):
+    # The rail shows the chain and moves along it.
     opened.context.selection.choose_nodes(["conv2d"])
     qtbot.waitUntil(lambda: bool(graph.rail.texts()))
     assert graph.rail.texts() == [
@@ -203,33 +239,17 @@ def test_that_the_rail_shows_the_chain_and_moves_along_it(graph, qtbot, opened):
     stops = graph.rail.findChildren(QToolButton)
     qtbot.mouseClick(stops[3], Qt.MouseButton.LeftButton)
     assert graph.level == "lower"
-
-
-def test_that_the_rail_says_what_has_no_counterpart(graph, qtbot, opened):
+    # The rail says what has no counterpart.
+    to_level(qtbot, graph, 0)
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: not graph.rail.texts())
     opened.context.selection.choose_nodes(["batch_norm"])
     qtbot.waitUntil(lambda: bool(graph.rail.texts()))
     assert graph.rail.texts()[3:] == ["Edge none", "TOSA none", "Vela none"]
     opened.context.selection.clear()
     qtbot.waitUntil(lambda: not graph.rail.texts())
     assert not graph.rail.isVisible()
-
-
-@pytest.mark.slow
-def test_that_a_line_of_python_is_copied(graph, notices):
-    graph.rail.asked.emit("source:net.py:7")
-    assert QGuiApplication.clipboard().text() == "net.py:7"
-    notices.take("Copied net.py:7")
-
-
-def test_that_a_reason_is_hatched_at_every_level(graph, qtbot):
-    told = graph.view.surface.marks.reasons["linear"]
-    assert "Not quantized: no pattern takes it" in told
-    assert "On the CPU: float32 is not taken" in told
-    to_level(qtbot, graph, 3)
-    assert graph.view.surface.marks.reasons["aten_linear_default"] == told
-
-
-def test_that_a_part_shows_alone_until_all_is_asked_for(graph, qtbot, opened):
+    # A part shows alone until all is asked for.
     opened.context.selection.choose_nodes(["relu"])
     qtbot.waitUntil(lambda: graph.view.surface.selected == {"relu"})
     with qtbot.waitSignal(graph.view.groups.laid_out):
@@ -243,28 +263,22 @@ def test_that_a_part_shows_alone_until_all_is_asked_for(graph, qtbot, opened):
     assert len(graph.view.surface.scene.hierarchy.snapshot.nodes) == 6
 
 
-def test_that_pictures_are_saved_and_a_failure_is_told(graph, tmp_path, notices, opened):
-    overlay(graph, "cycles")
-    for name in ("graph.png", "graph.svg"):
-        save_picture(graph.view, tmp_path / name, opened.context.notices.error)
-        assert (tmp_path / name).stat().st_size > 1000
-    assert "Cycles, estimated" in (tmp_path / "graph.svg").read_text()
-    save_picture(graph.view, tmp_path / "nowhere" / "graph.png", opened.context.notices.error)
-    notices.take("cannot be written")
+@pytest.mark.slow
+def test_that_a_line_of_python_is_copied(graph, notices):
+    graph.rail.asked.emit("source:net.py:7")
+    assert QGuiApplication.clipboard().text() == "net.py:7"
+    notices.take("Copied net.py:7")
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_that_the_dialog_of_pictures_shows_files_of_the_chosen_kind(graph, opened, suffix):
-    graph.bar.picture_asked.emit(suffix)
-    (dialog,) = [d for d in opened.window.findChildren(QFileDialog) if d.isVisible()]
-    (shown,) = dialog.nameFilters()
-    assert f"(*.{suffix})" in shown
-    assert dialog.defaultSuffix() == suffix
-    dialog.reject()
-
-
-def test_that_the_graph_is_read_before_there_is_anything_to_show(opened):
+def test_that_an_empty_graph_is_read_and_pictures_are_asked_for_by_kind(opened):
     panel = opened.window.reveal("graph")
+    for suffix in ("png", "svg"):
+        panel.bar.picture_asked.emit(suffix)
+        (dialog,) = [d for d in opened.window.findChildren(QFileDialog) if d.isVisible()]
+        (shown,) = dialog.nameFilters()
+        assert f"(*.{suffix})" in shown
+        assert dialog.defaultSuffix() == suffix
+        dialog.reject()
     panel.annotate()
     assert panel.overlay.combo.count() == 1
     assert panel.rail.texts() == []
@@ -279,14 +293,6 @@ def test_that_a_delegate_is_not_taken_for_the_whole_model(graph, opened):
     assert opened.context.selection.value.nodes == {"conv2d", "linear"}
 
 
-def test_that_the_tosa_level_has_the_cycles_at_the_very_operator(graph, qtbot, opened):
-    overlay(graph, "cycles")
-    to_level(qtbot, graph, 4)
-    assert graph.view.surface.marks.overlay.values == {"delegate_0/conv2d": 900.0}
-    graph.view.selection.changed.emit(frozenset({"delegate_0/conv2d_acc"}))
-    assert opened.context.selection.value.nodes == {"conv2d"}
-
-
 def beside(qtbot, panel, title):
     panel.bar.menus["beside"].aboutToShow.emit()
     (action,) = [a for a in panel.bar.menus["beside"].actions() if a.text() == title]
@@ -296,7 +302,8 @@ def beside(qtbot, panel, title):
     return panel.comparison.pane
 
 
-def test_that_two_levels_stand_side_by_side_with_one_selection(graph, qtbot, opened):
+def test_that_two_levels_stand_side_by_side_with_their_differences(graph, qtbot, opened):
+    # Two levels stand side by side with one selection.
     pane = beside(qtbot, graph, "Edge level")
     assert pane.counts.text() == "+ 1 only right   \u2212 1 only left"
     assert graph.view.surface.marks.differences == {"batch_norm": "removed"}
@@ -306,6 +313,14 @@ def test_that_two_levels_stand_side_by_side_with_one_selection(graph, qtbot, ope
     pane.view.selection.changed.emit(frozenset({"aten_relu_default"}))
     assert opened.context.selection.value.nodes == {"relu"}
     assert graph.view.surface.selected == {"relu"}
+    # Differences are stepped through, and the pane closes.
+    pane.step_asked.emit(1)
+    assert graph.view.surface.selected == {"batch_norm"}
+    pane.step_asked.emit(1)
+    assert pane.view.surface.selected == {"q"}
+    pane.close_asked.emit()
+    assert graph.comparison.pane is None
+    assert graph.view.surface.marks.differences == {}
 
 
 @pytest.mark.slow
@@ -333,17 +348,6 @@ def test_that_the_direction_of_the_drawing_is_remembered(graph, qtbot, opened):
     qtbot.waitUntil(lambda: graph.view.surface.scene.flow == "right")
     assert action.isChecked()
     assert Settings().graph_flow == "right"
-
-
-def test_that_differences_are_walked_and_the_pane_closes(graph, qtbot):
-    pane = beside(qtbot, graph, "Edge level")
-    pane.step_asked.emit(1)
-    assert graph.view.surface.selected == {"batch_norm"}
-    pane.step_asked.emit(1)
-    assert pane.view.surface.selected == {"q"}
-    pane.close_asked.emit()
-    assert graph.comparison.pane is None
-    assert graph.view.surface.marks.differences == {}
 
 
 @pytest.mark.slow
@@ -401,20 +405,6 @@ def test_that_a_kept_search_colours_what_it_finds(graph, qtbot, opened):
     qtbot.waitUntil(lambda: graph.view.surface.marks.found == {"conv2d": (0,)})
 
 
-def test_that_a_dropped_file_becomes_an_overlay(graph, qtbot, tmp_path, notices):
-    path = tmp_path / "power.csv"
-    path.write_text("node,Milli Watt\nconv2d,-3\nlinear,1.5\nnobody,2\n")
-    graph.drop.take(path)
-    qtbot.waitUntil(lambda: graph.view.surface.marks.overlay is not None)
-    assert graph.view.surface.marks.overlay.middle == 0.0
-    assert graph.overlay.combo.currentText() == "Milli Watt (from power.csv)"
-    assert typed(qtbot, graph, "milli_watt<0") == "1 found"
-    notices.take("1 of 3 names in 'power.csv' are not operations")
-    (tmp_path / "bad.json").write_text("{")
-    graph.drop.take(tmp_path / "bad.json")
-    notices.take("is not JSON")
-
-
 @pytest.mark.slow
 def test_that_a_damaged_graph_beside_is_told(graph, qtbot, notices):
     graph.graph_files.files["prepare"].write_text("{")
@@ -423,13 +413,6 @@ def test_that_a_damaged_graph_beside_is_told(graph, qtbot, notices):
     action.trigger()
     qtbot.waitUntil(lambda: graph.comparison.pane is None)
     notices.take("damaged")
-
-
-def test_that_blocks_alike_are_configured_in_one_step(graph, qtbot, opened):
-    graph.view.selection.choose_items(("stem/",))
-    qtbot.keyClick(graph.view, Qt.Key.Key_2)
-    rule = opened.document.project.rules[-1]
-    assert (rule.kind, rule.match, rule.config) == ("module_name", "stem", PRESETS[1].id)
 
 
 def test_that_tools_without_space_move_into_a_menu(qtbot):
