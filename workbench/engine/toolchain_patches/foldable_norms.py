@@ -75,7 +75,7 @@ def fit_norms(module: fx.GraphModule) -> list[str]:
     """Write batch norms that cannot be folded with others, and give the others what folding needs.
 
     Folding changes a convolution or linear for all its readers, so that the norm of one with other
-    readers becomes a product and a sum. Folding needs parameters as weights, of a linear also a
+    readers is written out. Folding needs parameters as weights, of a linear also a
     bias and weights of the norm. It mixes up the channels of transposed convolutions in groups.
     """
     done = list[str]()
@@ -101,17 +101,30 @@ def _folded(module: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
 
 
 def _write_line(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
-    """Write a batch norm as a product with a factor and a sum with a summand for each channel."""
+    """Write a batch norm as a factor and a summand for each channel.
+
+    For images and sequences that is a convolution with one weight for each channel.
+    """
     weight, bias, mean, variance = (_value(module, given) for given in norm.args[1:5])
     write = Writer(module, norm)
     scale = torch.rsqrt(variance + norm.args[7])
     scale = scale if weight is None else scale * weight
     shift = -mean * scale if bias is None else bias - mean * scale
-    sizes = [1, -1, *[1] * (len(write.shape) - 2)]
-    factor = write.constant(f"{norm.name}_factor", scale.view(sizes))
-    summand = write.constant(f"{norm.name}_summand", shift.view(sizes))
-    scaled = write(_ATEN.mul.Tensor, source, factor)
-    write.replace(write(_ATEN.add.Tensor, scaled, summand))
+    sizes = [1] * (len(write.shape) - 2)
+    convolve = _DEPTHWISE.get(len(sizes))
+    if convolve is not None:
+        factor = write.parameter(f"{norm.name}_factor", scale.view(-1, 1, *sizes))
+        summand = write.parameter(f"{norm.name}_summand", shift)
+        none = [0] * len(sizes)
+        write.replace(write(convolve, source, factor, summand, sizes, none, sizes, len(scale)))
+        return
+    factor = write.constant(f"{norm.name}_factor", scale.view(1, -1, *sizes))
+    summand = write.constant(f"{norm.name}_summand", shift.view(1, -1, *sizes))
+    write.replace(write(_ATEN.add.Tensor, write(_ATEN.mul.Tensor, source, factor), summand))
+
+
+# By the number of dimensions behind the channels.
+_DEPTHWISE = {1: _ATEN.conv1d.default, 2: _ATEN.conv2d.default}
 
 
 def _give_parameters(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> bool:

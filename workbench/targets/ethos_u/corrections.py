@@ -241,8 +241,8 @@ CORRECTIONS: tuple[Correction, ...] = (
         proven={"torchao": "0.18.0"},
         network="x = conv(image); relu(bn(x)) + x; bn(linear(x)) without a bias; "
         "bn(weight_norm(conv)(x))",
-        instead="A norm that cannot be folded becomes a product and a sum. The others are given "
-        "parameters before folding.",
+        instead="A norm that cannot be folded becomes a convolution with one weight a channel, or "
+        "a product and a sum. The others are given parameters before folding.",
         why_right="Both are the same functions of real numbers.",
         step="module",
         function="fit_norms",
