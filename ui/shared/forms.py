@@ -178,7 +178,7 @@ class WrappedLabel(Label):
         shown = "\n".join(lines)
         super().setText(shown)
         self.setToolTip(literal(text if shown != text else ""))
-        self._take_room()
+        self._settle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -190,9 +190,15 @@ class WrappedLabel(Label):
         QTimer.singleShot(0, self, self._settle)
 
     def _settle(self) -> None:
-        """Take the room again, and have it laid out: a running layout missed the change."""
+        """Take the room again, and lay it out now: a running layout missed the change.
+
+        A requested layout can come after the next paint, with the text over what is below.
+        """
         self._take_room()
-        self.updateGeometry()
+        above = self.parentWidget()
+        if self.isVisible() and above is not None and (layout := above.layout()) is not None:
+            self.updateGeometry()
+            layout.activate()
 
     def _take_room(self) -> None:
         is_visible = self.isVisible() and bool(self.text())

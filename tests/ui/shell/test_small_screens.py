@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QTabBar, QTableView
+from PySide6.QtWidgets import QAbstractButton, QLabel, QTabBar, QTableView, QVBoxLayout, QWidget
 
 from tests.fakes.engine import Play
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
@@ -245,3 +245,17 @@ def test_that_a_name_no_line_can_break_is_shortened_and_told_in_full(qtbot):
     assert name in label.toolTip()
     label.setText("Most is taken by stem.")
     assert label.toolTip() == ""
+
+
+def test_that_text_that_takes_more_lines_never_lies_over_what_is_below(qtbot):
+    page = QWidget()
+    label, below = WrappedLabel("One line.", page), QLabel("Below", page)
+    column = QVBoxLayout(page)
+    column.addWidget(label)
+    column.addWidget(below)
+    qtbot.addWidget(page)
+    page.show()
+    qtbot.waitExposed(page)
+    label.setText("\n".join(["A line"] * 6))
+    # Before any event, and so before the next paint.
+    assert below.y() > label.geometry().bottom()
