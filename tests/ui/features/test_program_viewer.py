@@ -165,7 +165,6 @@ def test_that_a_program_is_executed_by_operations_on_inputs_of_a_file(shown, qtb
     values = [int(word) for word in view.values.toPlainText().split()]
     assert (min(values), max(values)) == (low, high)
     # A program takes inputs from a file and says what is wrong with them.
-    view = shown("u55.pte").execution
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     view.take_inputs(str(tmp_path / "other.npz"))
     view.execute()
