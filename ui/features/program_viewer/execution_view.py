@@ -91,12 +91,10 @@ class ExecutionView(QWidget):
 
     def render_method(self, path: Path, method: str, *, has_vectors: bool) -> None:
         """Set the program and its entry point."""
-        self._path, self._method, self._inputs, self._executed = path, method, None, None
+        self._path, self._method, self._inputs = path, method, None
         self.source.setText(VECTORS if has_vectors else RANDOM)
         self.note.setText("Values of the compiled program: no device, no cycles.")
-        self.operations.set_rows(())
-        self.outputs.set_rows(())
-        self._clear_tensors()
+        self._clear()
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -187,9 +185,17 @@ class ExecutionView(QWidget):
             elif isinstance(value, WorkbenchError):
                 info = value.infos[0]
                 self.note.setText(f"{info.message} {info.hint}".strip())
+                # Those shown are of other inputs.
+                self._clear()
         elif topic == _STEP and isinstance(value, tuple):
             self._accesses = value
             self.tensors.set_rows(access_row(access) for access in value)
+
+    def _clear(self) -> None:
+        self._executed = None
+        self.operations.set_rows(())
+        self.outputs.set_rows(())
+        self._clear_tensors()
 
     def _show(self, executed: Executed) -> None:
         self._executed = executed
