@@ -150,9 +150,13 @@ def _value(module: fx.GraphModule, node: Any) -> Any:
     """Return the value of a node that depends on no input; None for any other."""
     if not isinstance(node, fx.Node) or node.op != "call_function":
         return constant_of(module, node)
-    values = {source: _value(module, source) for source in node.all_input_nodes}
-    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    if is_random or not values or any(value is None for value in values.values()):
+    values = dict[fx.Node, Any]()
+    for source in node.all_input_nodes:
+        # Values that depend on an input end here: their other paths to inputs can be very many.
+        if (value := _value(module, source)) is None:
+            return None
+        values[source] = value
+    if not values or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return None
     args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
     return node.target(*args, **kwargs)  # type: ignore[operator]
