@@ -153,6 +153,12 @@ class FakeEngines:
         self._tell()
         return self.made[-1]
 
+    def play(self, play):
+        """Let every engine, those that run included, do this from now on."""
+        self.plays = [play]
+        for engine in self.made:
+            engine._play = play
+
     def refuse(self, infos):
         """Let every job from now on fail with these problems."""
         self._is_held, self._refusal = False, tuple(infos)

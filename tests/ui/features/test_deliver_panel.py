@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
@@ -14,27 +13,19 @@ from tests.ui.shell.test_window import run_to
 KERNELS = ("aten::linear.out", "aten::relu.out")
 
 
-@pytest.fixture
-def panel(opened, qtbot, monkeypatch):
+def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_an_edit(
+    opened, qtbot, monkeypatch
+):
+    # Deliverables wait for Package with a button.
     package = result_of("package").model_copy(update={"kernels": KERNELS})
     leave_results(monkeypatch, package=package)
-    run_to(opened, qtbot, "")
-    made = opened.window.reveal("deliverables")
-    qtbot.waitUntil(lambda: made.has("package") and made.deliverables.isVisible())
-    return made
-
-
-def test_that_deliverables_wait_for_package_with_a_button(opened, qtbot):
     run_to(opened, qtbot, "lower")
     panel = opened.window.reveal("deliverables")
     note = panel.frames["package"].note
     qtbot.waitUntil(note.button.isVisible)
     assert note.button.text() == "Run Package"
-
-
-def test_that_files_and_the_verdict_are_shown_exported_and_marked_after_an_edit(
-    panel, qtbot, opened
-):
+    run_to(opened, qtbot, "")
+    qtbot.waitUntil(lambda: panel.has("package") and panel.deliverables.isVisible())
     # Package shows files, pools and kernels to copy.
     assert panel.files.index(0, 0).data() == "net.pte"
     view = panel.deliverables

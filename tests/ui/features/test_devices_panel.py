@@ -26,7 +26,7 @@ def texts(panel, title):
     return [model.index(row, column).data() for row in range(model.rowCount())]
 
 
-def test_that_limits_of_sram_give_a_point_each_and_words_are_refused(
+def test_that_limits_of_sram_are_points_and_only_a_device_that_fits_the_board_is_selected(
     panel, opened, engines, notices, qtbot
 ):
     # Limits that are no numbers are refused before anything runs.
@@ -40,6 +40,17 @@ def test_that_limits_of_sram_give_a_point_each_and_words_are_refused(
     panel.start.click()
     qtbot.waitUntil(lambda: panel.model.rowCount() == 4)
     assert set(texts(panel, "SRAM limit")) == {"250.0 KiB", "512.0 KiB"}
+    # Only a device that fits the board is selected.
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    panel.devices.setCurrentIndex(0)
+    panel.limits.setText("")
+    opened.window.pipeline.board.chosen.emit("renesas-ra8p1")
+    panel.start.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.model.rowCount() > 1)
+    qtbot.waitUntil(lambda: len(panel.table.chosen_rows()) == 1)
+    (row,) = panel.table.chosen_rows()
+    assert panel.model.index(row, 0).data().startswith("ethos-u55-256")
+    assert {"fits", "other NPU"} <= set(texts(panel, "Board"))
 
 
 @pytest.mark.slow
@@ -118,16 +129,6 @@ def test_that_all_devices_are_asked_for_and_the_best_is_marked_selected_and_take
     assert opened.document.project.target.id == "ethos-u85-512"
     opened.document.undo_stack.undo()
     assert opened.document.project == before
-
-
-def test_that_only_a_device_that_fits_the_board_is_selected(panel, opened, qtbot):
-    opened.window.pipeline.board.chosen.emit("renesas-ra8p1")
-    panel.start.click()
-    qtbot.waitUntil(lambda: not opened.runner.running and panel.model.rowCount() > 1)
-    qtbot.waitUntil(lambda: len(panel.table.chosen_rows()) == 1)
-    (row,) = panel.table.chosen_rows()
-    assert panel.model.index(row, 0).data().startswith("ethos-u55-256")
-    assert {"fits", "other NPU"} <= set(texts(panel, "Board"))
 
 
 @pytest.mark.slow

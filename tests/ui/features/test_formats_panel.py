@@ -4,7 +4,6 @@ import pytest
 
 from tests.fakes.ranges import let_calibrate, write_ranges
 from tests.ui.shell.test_number_formats import CHOICE, choose, type_into
-from tests.ui.shell.test_window import run_to
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 
@@ -12,21 +11,17 @@ from workbench.project.configs import FormatConfig
 @pytest.fixture
 def panel(opened, qtbot, monkeypatch):
     let_calibrate(monkeypatch, write_ranges)
-    run_to(opened, qtbot, "evaluate")
     shown = opened.window.reveal("formats")
-    qtbot.waitUntil(lambda: shown.tensor.count() == 4)
+    # Before calibration the panel says what it waits for.
+    qtbot.waitUntil(lambda: "Run Calibrate" in shown.none.label.text())
+    shown.none.button.click()
+    qtbot.waitUntil(lambda: shown.tensor.count() == 4 and shown.chart.isVisible())
+    qtbot.waitUntil(lambda: not opened.runner.running)
     return shown
 
 
 def levels(panel):
     return panel.chart.levels.tolist()
-
-
-def test_that_before_calibration_the_panel_says_what_it_waits_for(opened, qtbot):
-    shown = opened.window.reveal("formats")
-    qtbot.waitUntil(lambda: "Run Calibrate" in shown.none.label.text())
-    shown.none.button.click()
-    qtbot.waitUntil(lambda: shown.tensor.count() > 0 and shown.chart.isVisible())
 
 
 def test_that_grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen(panel, opened, qtbot):

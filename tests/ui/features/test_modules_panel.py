@@ -31,7 +31,30 @@ def chip(panel, path):
     return panel.model.index_of(path).siblingAtColumn(Column.CONFIG).data()
 
 
-def test_that_digits_set_everything_chosen_or_offer_its_group(panel, qtbot, notices):
+class Paints(QObject):
+    """Counts the paints of a widget."""
+
+    def __init__(self, widget):
+        super().__init__(widget)
+        self.count = 0
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched, event):
+        self.count += event.type() == QEvent.Type.Paint
+        return False
+
+
+def test_that_other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(
+    panel, qtbot, notices
+):
+    # Results of other stages do not paint the modules again.
+    qtbot.wait(200)
+    paints = Paints(panel.tree.viewport())
+    with qtbot.waitSignal(panel.context.session.results_changed):
+        panel.context.run_to("evaluate")
+    qtbot.waitUntil(lambda: not panel.context.runner.running)
+    qtbot.wait(200)
+    assert paints.count == 0
     # A leaf of a fused group offers the group.
     choose(panel, "stem.conv")
     qtbot.keyClick(panel.tree, Qt.Key.Key_2)
@@ -88,26 +111,3 @@ def test_that_the_tree_finds_marks_and_shows_what_is_chosen(panel, qtbot, opened
     root = panel.proxy.index(0, 0)
     assert panel.proxy.rowCount(root) == 1
     assert panel.proxy.index(0, 0, root).data() == "stem"
-
-
-class Paints(QObject):
-    """Counts the paints of a widget."""
-
-    def __init__(self, widget):
-        super().__init__(widget)
-        self.count = 0
-        widget.installEventFilter(self)
-
-    def eventFilter(self, watched, event):
-        self.count += event.type() == QEvent.Type.Paint
-        return False
-
-
-def test_that_results_of_other_stages_do_not_paint_the_modules_again(panel, qtbot):
-    qtbot.wait(200)
-    paints = Paints(panel.tree.viewport())
-    with qtbot.waitSignal(panel.context.session.results_changed):
-        panel.context.run_to("evaluate")
-    qtbot.waitUntil(lambda: not panel.context.runner.running)
-    qtbot.wait(200)
-    assert paints.count == 0

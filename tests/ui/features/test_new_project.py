@@ -284,7 +284,10 @@ def test_that_a_checkout_and_a_time_limit_hold_for_simulations(parent, qapp, tmp
     dialog.reject()
 
 
-def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtbot, monkeypatch):
+def test_that_the_doctor_a_recipe_and_a_pasted_command_are_asked_from_the_menu(
+    opened, qtbot, monkeypatch, tmp_path
+):
+    # The doctor tells what is there and how to get the rest.
     monkeypatch.setenv("PATH", "/nowhere")
     opened.window.actions_by_id["doctor"].trigger()
     dialog = opened.window.findChild(DoctorDialog)
@@ -295,29 +298,6 @@ def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtb
     assert "Arm licence" in text
     assert "workbench fvp build" in text
     dialog.reject()
-
-
-def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
-    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
-    dialog.board.chosen.emit("renesas-ra8p1")
-    dialog.advanced.setChecked(True)
-    assert values(dialog.target.fields["system_config"]) == ["RA8P1"]
-    with qtbot.waitSignal(dialog.made) as made:
-        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
-    project, _ = made.args
-    assert (project.board, project.target.id) == ("renesas-ra8p1", "ethos-u55-256")
-    assert project.target.options["arena_cache_bytes"] == 1664 * 1024
-
-
-def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, folder):
-    (folder / "b.toml").write_text("title = 5\n")
-    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
-    dialog.board.chosen.emit("b.toml")
-    assert "b.toml, title" in dialog.problems.text()
-    assert dialog.draft().board == ""
-
-
-def test_that_a_recipe_or_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
     # A recipe becomes the open project.
     opened.window.actions_by_id["recipe"].trigger()
     dialog = opened.window.findChild(RecipeDialog)
@@ -344,6 +324,26 @@ def test_that_a_recipe_or_a_pasted_command_becomes_the_open_project(opened, qtbo
     qtbot.waitUntil(lambda: opened.document.title.startswith("taken"))
     assert opened.document.project.target.id == "ethos-u55-64"
     assert (tmp_path / "taken_model.py").is_file()
+
+
+def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.board.chosen.emit("renesas-ra8p1")
+    dialog.advanced.setChecked(True)
+    assert values(dialog.target.fields["system_config"]) == ["RA8P1"]
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project, _ = made.args
+    assert (project.board, project.target.id) == ("renesas-ra8p1", "ethos-u55-256")
+    assert project.target.options["arena_cache_bytes"] == 1664 * 1024
+
+
+def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, folder):
+    (folder / "b.toml").write_text("title = 5\n")
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.board.chosen.emit("b.toml")
+    assert "b.toml, title" in dialog.problems.text()
+    assert dialog.draft().board == ""
 
 
 @pytest.fixture
@@ -383,30 +383,38 @@ def test_that_the_dialog_grows_with_its_rows(parent, arrays, qtbot):
     qtbot.waitUntil(lambda: dialog.height() > before and bar.maximum() == 0)
 
 
-def test_that_the_form_says_whether_a_trusted_model_exports(opened, qtbot, engines, arrays):
-    # Code that is not trusted is not run.
-    opened.files.ask_new(str(arrays / "net.py"))
-    untrusted = opened.window.findChild(NewProjectDialog)
-    qtbot.waitUntil(lambda: untrusted.export.text() == ASKS)
-    assert not engines.commands
-    untrusted.reject()
-    untrusted.deleteLater()
-    QCoreApplication.sendPostedEvents(untrusted, QEvent.Type.DeferredDelete)
-    # A model without code is exported.
-    opened.files.ask_new(str(opened.document.folder / "net.pt2"))
-    dialog = opened.window.findChild(NewProjectDialog)
-    qtbot.waitUntil(lambda: "exports" in dialog.export.text(), timeout=5000)
-    assert dialog.export.text() == "\u2713 The model exports."
-    dialog.reject()
+def forget(dialog):
+    """Let a closed dialog be gone, so that the next one is found."""
+    dialog.deleteLater()
+    QCoreApplication.sendPostedEvents(dialog, QEvent.Type.DeferredDelete)
 
 
-def test_that_a_model_that_does_not_export_is_told_in_the_form_only(opened, qtbot, engines):
+def test_that_the_form_says_whether_a_model_exports_and_runs_trusted_code_only(
+    opened, qtbot, engines, arrays
+):
+    # A model that does not export is told in the form only.
     info = ErrorInfo(message="It branches on a value.", hint="Use torch.cond.", code="no-export")
     engines.plays = [Play(fail="export", infos=[info])]
     opened.files.ask_new(str(opened.document.folder / "net.pt2"))
     dialog = opened.window.findChild(NewProjectDialog)
     qtbot.waitUntil(lambda: "branches" in dialog.export.text())
     assert dialog.export.text() == "\u2717 It branches on a value. Use torch.cond."
+    dialog.reject()
+    forget(dialog)
+    engines.play(Play())
+    # Code that is not trusted is not run.
+    before = len(engines.commands)
+    opened.files.ask_new(str(arrays / "net.py"))
+    untrusted = opened.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(lambda: untrusted.export.text() == ASKS)
+    assert len(engines.commands) == before
+    untrusted.reject()
+    forget(untrusted)
+    # A model without code is exported.
+    opened.files.ask_new(str(opened.document.folder / "net.pt2"))
+    dialog = opened.window.findChild(NewProjectDialog)
+    qtbot.waitUntil(lambda: "exports" in dialog.export.text(), timeout=5000)
+    assert dialog.export.text() == "\u2713 The model exports."
     dialog.reject()
 
 

@@ -19,7 +19,16 @@ def said(panel):
     return [label.text() for label in panel.cards.findChildren(QLabel)]
 
 
-def test_that_devices_say_what_they_take_and_rows_choose_modules(panel, qtbot, opened):
+def test_that_devices_say_what_they_take_and_a_target_without_one_is_refused(
+    panel, opened, engines, notices, qtbot
+):
+    # A target without a device is refused in a sentence.
+    formats = TargetChoice(id="formats")
+    opened.document.apply("Formats", lambda p: edits.set_target(p, formats))
+    panel.start.click()
+    notices.take("has no NPU")
+    assert not [c for c in engines.commands if isinstance(c, RunStudy)]
+    opened.document.undo_stack.undo()
     # Every kind of device says what it would take.
     assert "Takes seconds" in panel.note.text()
     panel.start.click()
@@ -36,11 +45,3 @@ def test_that_devices_say_what_they_take_and_rows_choose_modules(panel, qtbot, o
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "head", "a16w8"))
     qtbot.waitUntil(lambda: "Outdated" in panel.note.text())
-
-
-def test_that_a_target_without_a_device_is_refused_in_a_sentence(panel, opened, engines, notices):
-    formats = TargetChoice(id="formats")
-    opened.document.apply("Formats", lambda p: edits.set_target(p, formats))
-    panel.start.click()
-    notices.take("has no NPU")
-    assert not [c for c in engines.commands if isinstance(c, RunStudy)]

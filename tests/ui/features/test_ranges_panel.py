@@ -18,28 +18,28 @@ def panel(opened, qtbot, monkeypatch):
     return shown(opened, qtbot)
 
 
-def test_that_an_empty_panel_offers_to_calibrate(opened, qtbot):
+def test_that_an_empty_panel_offers_to_calibrate_and_tells_how_far_it_is(opened, qtbot, engines):
+    # An empty panel offers to calibrate.
     panel = opened.window.reveal("ranges")
     note = panel.frames["calibrate"].note
     qtbot.waitUntil(note.button.isVisible)
     assert "Run Calibrate" in note.label.text()
     assert note.button.text() == "Run Calibrate"
-    qtbot.mouseClick(note.button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: panel.has("calibrate"))
-    qtbot.waitUntil(lambda: not opened.runner.running)
-    assert panel.model.rowCount() == 2
-
-
-def test_that_a_running_calibration_is_told_in_place_of_ranges(opened, qtbot, engines):
+    # A running calibration is told in place of ranges.
     engines.plays = [Play(hold="calibrate")]
-    panel = opened.window.reveal("ranges")
     panel.context.run_to("calibrate")
-    note = panel.frames["calibrate"].note
     qtbot.waitUntil(lambda: "50%" in note.label.text())
     assert "Calibrating" in note.label.text()
     assert not note.button.isVisible()
     opened.runner.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)
+    # The button calibrates.
+    engines.play(Play())
+    qtbot.waitUntil(note.button.isVisible)
+    qtbot.mouseClick(note.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.has("calibrate"))
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert panel.model.rowCount() == 2
 
 
 def test_that_ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbot):

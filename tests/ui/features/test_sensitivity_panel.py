@@ -19,7 +19,7 @@ def measured(opened, panel, qtbot):
     return panel
 
 
-def test_that_modules_are_ordered_more_samples_asked_for_and_marked_after_an_edit(
+def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_edit(
     measured, engines, opened, qtbot
 ):
     # The worst module stands on top.
@@ -39,6 +39,22 @@ def test_that_modules_are_ordered_more_samples_asked_for_and_marked_after_an_edi
     assert measured.measure.text() == "Continue"
     measured.measure.click()
     qtbot.waitUntil(lambda: "5 samples" in measured.note.text())
+    # A try shows real figures and changes nothing until it is made a rule.
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    before = opened.document.project
+    measured._on_bar_chosen(0)
+    measured.config.setCurrentText("a16w8")
+    measured.attempt.click()
+    qtbot.waitUntil(lambda: "cycles: 1,000" in measured.outcome.text())
+    assert "34.50 dB" in measured.outcome.text()
+    assert opened.document.project == before
+    qtbot.waitUntil(measured.make_rule.isEnabled)
+    measured.make_rule.click()
+    assert opened.document.project.rules[-1].match == "head"
+    assert opened.document.undo_stack.undoText() == "Set head to a16w8"
+    assert not measured.make_rule.isEnabled()
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: "Outdated" not in measured.note.text())
     # After an edit the bars are those of a former configuration.
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
@@ -55,20 +71,3 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
     panel.measure.click()
     qtbot.waitUntil(lambda: panel.measure.text() == "Continue")
     assert panel.bars.names == ("head", "stem.conv")
-
-
-def test_that_a_try_shows_real_figures_and_changes_nothing_until_it_is_made_a_rule(
-    measured, opened, qtbot
-):
-    before = opened.document.project
-    measured._on_bar_chosen(0)
-    measured.config.setCurrentText("a16w8")
-    measured.attempt.click()
-    qtbot.waitUntil(lambda: "cycles: 1,000" in measured.outcome.text())
-    assert "34.50 dB" in measured.outcome.text()
-    assert opened.document.project == before
-    qtbot.waitUntil(measured.make_rule.isEnabled)
-    measured.make_rule.click()
-    assert opened.document.project.rules[-1].match == "head"
-    assert opened.document.undo_stack.undoText() == "Set head to a16w8"
-    assert not measured.make_rule.isEnabled()

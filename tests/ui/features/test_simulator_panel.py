@@ -65,8 +65,17 @@ def test_that_what_is_missing_is_said_and_a_wrong_runner_or_address_is_refused(
 
 
 def test_that_measured_cycles_of_a_chosen_simulator_stand_beside_the_estimated_ones(
-    named, qtbot, tmp_path, opened
+    named, qtbot, tmp_path, opened, engines
 ):
+    # What the serial port says now is shown while it runs.
+    engines.plays = [Play(hold="run")]
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: bool(lines(named)))
+    assert lines(named)[0].endswith("at work on run")
+    opened.runs.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert lines(named)[0].endswith("at work on run")
+    engines.play(Play())
     # A chosen simulator and runner make the run possible.
     assert named.machine.simulator.text() == f"\u2026/fvp/{BINARY}"
     assert named.machine.simulator.toolTip() == str(tmp_path / "fvp" / BINARY)
@@ -136,25 +145,31 @@ def test_that_a_chosen_simulator_shows_measured_figures_and_a_board_takes_its_pl
     assert named.machine.trace.isEnabled()
 
 
-@pytest.fixture
-def held(engines):
-    """Engines that stay in the simulation."""
-    engines.plays = [Play(hold="run")]
-
-
-def test_that_what_the_serial_port_says_now_is_shown_while_it_runs(held, named, opened, qtbot):
-    opened.runs.run_to("run")
-    qtbot.waitUntil(lambda: bool(lines(named)))
-    assert lines(named)[0].endswith("at work on run")
-    opened.runs.cancel()
-    qtbot.waitUntil(lambda: not opened.runner.running)
-    assert lines(named)[0].endswith("at work on run")
-
-
 def dialog_of(panel):
     panel.parts.show_part(panel.machine)
     panel.machine.build.click()
     return panel.findChild(RunnerDialog)
+
+
+def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(
+    panel, opened, engines, qtbot, tmp_path
+):
+    # A build shows how far it is and can be stopped.
+    opened.runner.warm_up("machine")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("machine") == "ready")
+    engine = engines.made[-1]
+    engine.hold_study_at = 42
+    dialog = dialog_of(panel)
+    sources = checkout.make(tmp_path / "executorch")
+    dialog.checkout.set_text(str(sources))
+    dialog.build.click()
+    qtbot.waitUntil(lambda: panel.machine.progress.text() == "Building a runner: 42 %")
+    assert panel.machine.progress.isVisible()
+    opened.runs.run_to("lower")
+    qtbot.waitUntil(lambda: opened.session.stage("lower").state == "cached")
+    panel.machine.build.click()
+    qtbot.waitUntil(lambda: not panel.machine.progress.isVisible())
+    assert load_settings().runners == ()
 
 
 def test_that_a_runner_is_built_from_a_checkout_and_then_used(panel, engines, qtbot, tmp_path):
@@ -172,24 +187,6 @@ def test_that_a_runner_is_built_from_a_checkout_and_then_used(panel, engines, qt
     (command,) = [c for c in engines.commands if hasattr(c, "study")]
     assert command.options["wanted"] == "semihosting"
     assert load_settings().executorch == str(sources)
-
-
-def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(
-    panel, opened, engines, qtbot, tmp_path
-):
-    opened.runner.warm_up("machine")
-    qtbot.waitUntil(lambda: opened.runner.engine_state("machine") == "ready")
-    engines.made[-1].hold_study_at = 42
-    dialog = dialog_of(panel)
-    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
-    dialog.build.click()
-    qtbot.waitUntil(lambda: panel.machine.progress.text() == "Building a runner: 42 %")
-    assert panel.machine.progress.isVisible()
-    opened.runs.run_to("lower")
-    qtbot.waitUntil(lambda: opened.session.stage("lower").state == "cached")
-    panel.machine.build.click()
-    qtbot.waitUntil(lambda: not panel.machine.progress.isVisible())
-    assert load_settings().runners == ()
 
 
 def test_that_figures_of_a_board_are_measured():

@@ -9,6 +9,7 @@ from tests.fakes.projects import write_project
 from ui.features.project.draft import build
 from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
+from workbench.project import edits
 
 
 @pytest.fixture
@@ -47,7 +48,9 @@ def test_that_a_tokenizer_that_is_not_there_is_told(parent, folder):
     assert "gone.json does not exist" in dialog.problems.text()
 
 
-def test_that_a_decoder_begins_in_a_mode_and_a_scope(opened, qtbot, tmp_path):
+def test_that_a_decoder_begins_in_a_mode_and_a_scope_and_texts_are_read_alike(
+    opened, qtbot, tmp_path
+):
     opened.window.actions_by_id["recipe"].trigger()
     dialog = opened.window.findChild(RecipeDialog)
     assert not dialog.mode.isVisibleTo(dialog)
@@ -65,19 +68,7 @@ def test_that_a_decoder_begins_in_a_mode_and_a_scope(opened, qtbot, tmp_path):
     rule = opened.document.project.rules[0]
     assert (rule.kind, rule.config) == ("module_type", "a8w8")
     assert (tmp_path / "reader_weights.safetensors").is_file()
-
-
-def test_that_a_dropped_text_is_read_like_the_one_before(opened, qtbot, tmp_path):
-    opened.window.actions_by_id["recipe"].trigger()
-    dialog = opened.window.findChild(RecipeDialog)
-    dialog.recipe.setCurrentIndex(dialog.recipe.findData("llm_decoder"))
-    dialog._on_recipe_chosen()
-    dialog.folder.set_text(str(tmp_path))
-    dialog.name.setText("reader")
-    dialog.ok.click()
-    qtbot.waitUntil(lambda: opened.document.title.startswith("reader"))
-    from workbench.project import edits
-
+    # A dropped text is read like the one before.
     other = edits.data_at(opened.document.project, "other.txt")
     assert other.tokens == opened.document.project.calibration.tokens
     assert edits.data_at(opened.document.project, "other.npz").tokens is None

@@ -56,20 +56,9 @@ def test_that_epochs_are_shown_and_trained_weights_used_and_given_back(trained, 
     assert opened.document.project.trained_weights == name
 
 
-def test_that_paused_training_goes_on_where_it_was(opened, engines, panel, qtbot):
-    opened.runner.warm_up("background")
-    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
-    engines.made[-1].hold_study_at = 2
-    panel.train.click()
-    qtbot.waitUntil(lambda: panel.sqnr.values.size == 2 and panel.train.text() == "Pause")
-    assert not panel.use.isEnabled()
-    panel.train.click()
-    qtbot.waitUntil(lambda: panel.train.text() == "Continue")
-    panel.train.click()
-    qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)
-
-
-def test_that_training_needs_a_rate_and_data_and_takes_an_own_function(panel, qtbot, opened):
+def test_that_training_needs_a_rate_and_data_takes_a_function_and_goes_on_after_a_pause(
+    panel, qtbot, opened, engines
+):
     # A rate that means nothing cannot be trained with.
     for text in ("", "0", "-1", "fast"):
         panel.form.rate.setText(text)
@@ -91,3 +80,16 @@ def test_that_training_needs_a_rate_and_data_and_takes_an_own_function(panel, qt
     panel.refresh()
     assert "needs calibration data" in panel.note.text()
     assert not panel.train.isEnabled()
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(panel.train.isEnabled)
+    # Paused training goes on where it was.
+    opened.runner.warm_up("background")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
+    engines.made[-1].hold_study_at = 2
+    panel.train.click()
+    qtbot.waitUntil(lambda: panel.sqnr.values.size == 2 and panel.train.text() == "Pause")
+    assert not panel.use.isEnabled()
+    panel.train.click()
+    qtbot.waitUntil(lambda: panel.train.text() == "Continue")
+    panel.train.click()
+    qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)

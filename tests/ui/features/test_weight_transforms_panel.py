@@ -13,7 +13,9 @@ def panel(opened):
     return opened.window.reveal("weight_transforms")
 
 
-def test_that_an_improver_is_tried_without_a_change_and_switched_in_one_step(opened, panel, qtbot):
+def test_that_an_improver_is_tried_tells_what_it_leaves_alone_and_is_switched_in_one_step(
+    opened, panel, qtbot, monkeypatch
+):
     # A try shows figures and changes nothing.
     panel.previews["smooth"].click()
     qtbot.waitUntil(lambda: "cycles: 1,000" in panel.outcomes["smooth"].text())
@@ -27,9 +29,7 @@ def test_that_an_improver_is_tried_without_a_change_and_switched_in_one_step(ope
     opened.document.undo_stack.undo()
     opened.document.undo_stack.undo()
     assert opened.document.project.improvers == ()
-
-
-def test_that_what_an_improver_leaves_alone_stands_under_it(opened, panel, qtbot, monkeypatch):
+    # What an improver leaves alone stands under it.
     left = "17 pairs stay as they are: ReLU6 stands between."
     done = Improvement(improver="equalize", places=0, left=left)
 

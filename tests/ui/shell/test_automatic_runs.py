@@ -44,19 +44,10 @@ def test_that_an_edit_runs_quality_and_cost_when_the_switch_is_on_and_nothing_el
     assert jobs[-1].project == opened.document.project
 
 
-def test_that_the_newest_edit_wins(opened, engines, qtbot):
-    engines.plays = [Play(hold="calibrate")]
-    opened.runs.live.action.trigger()
-    qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
-    engines.made[0]._play = Play()
-    edit(opened, qtbot, "float")
-    qtbot.waitUntil(lambda: is_measured(opened))
-    states = [opened.runner.job(c.job).state for c in engines.commands if isinstance(c, RunUntil)]
-    assert states[0] == "cancelled"
-    assert set(states[1:]) == {"done"}
-
-
-def test_that_what_was_cancelled_waits_for_the_user(opened, engines, qtbot):
+def test_that_what_was_cancelled_waits_for_the_user_and_the_newest_edit_wins(
+    opened, engines, qtbot
+):
+    # What was cancelled waits for the user.
     engines.plays = [Play(hold="calibrate")]
     opened.runs.live.action.trigger()
     qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
@@ -64,6 +55,15 @@ def test_that_what_was_cancelled_waits_for_the_user(opened, engines, qtbot):
     qtbot.waitUntil(lambda: not opened.runner.running)
     qtbot.waitUntil(lambda: is_planned(opened))
     assert len([c for c in engines.commands if isinstance(c, RunUntil)]) == 1
+    # The newest edit wins.
+    edit(opened, qtbot, "a16w8")
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
+    engines.play(Play())
+    edit(opened, qtbot, "float")
+    qtbot.waitUntil(lambda: is_measured(opened))
+    states = [opened.runner.job(c.job).state for c in engines.commands if isinstance(c, RunUntil)]
+    assert states[:2] == ["cancelled", "cancelled"]
+    assert set(states[2:]) == {"done"}
 
 
 @pytest.fixture
@@ -108,6 +108,12 @@ def test_that_an_edit_ends_lowering_ahead_and_closing_asks_nothing(ahead, engine
     assert [(c.until, ahead.runner.job(c.job).state) for c in jobs] == [
         ("evaluate", "done"), ("lower", "cancelled")
     ]  # fmt: skip
+    # A window closes without a question while it lowers ahead.
+    ahead.document.save()
+    evaluate(ahead, qtbot)
+    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
+    ahead.window.close()
+    assert all(engine.stopped for engine in engines.made)
 
 
 @pytest.mark.slow
@@ -132,11 +138,3 @@ def test_that_a_study_does_not_wait_for_lowering_ahead(ahead, engines, qtbot):
     )  # fmt: skip
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state != "running")
     assert any(isinstance(command, RunStudy) for command in engines.commands)
-
-
-def test_that_a_window_closes_without_a_question_while_it_lowers_ahead(ahead, engines, qtbot):
-    engines.plays = [Play(), Play(hold="lower")]
-    evaluate(ahead, qtbot)
-    qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
-    ahead.window.close()
-    assert all(engine.stopped for engine in engines.made)

@@ -38,28 +38,6 @@ def click(qtbot, widget):
     qtbot.mouseClick(widget, Qt.MouseButton.LeftButton)
 
 
-def test_that_the_window_is_narrow_and_gives_most_room_to_the_workspace(done, qtbot):
-    # The workspace has most of the window.
-    for width, height in SIZES:
-        window = done.window
-        window.resize(width, height)
-        assert (window.width(), window.height()) == (width, height)
-        window.reset_layout()
-        assert window.workspaces.height() >= 0.7 * height
-        assert window.pipeline.height() <= 44
-        assert window.minimumSizeHint().width() <= 1024
-    # The window stays narrow with a long name of the target.
-    window, choice = done.window, TargetChoice(id="ethos-u85-2048")
-    with qtbot.waitSignal(done.session.planned_anew):
-        done.document.apply("Device", lambda p: p.model_copy(update={
-            "target": choice, "board": "boards/a-board-with-a-long-name.toml",
-        }))  # fmt: skip
-    assert "a-board-with-a-long-name" in window.pipeline.goal.toolTip()
-    assert window.minimumSizeHint().width() <= 1024
-    window.resize(window.minimumSizeHint())
-    assert window.pipeline.goal.width() < window.pipeline.goal.sizeHint().width()
-
-
 def test_that_workspaces_and_figures_lead_to_panels_and_a_layout_keeps_them(done, qtbot):
     # Every workspace shows its panels and no others.
     for row in WORKSPACES:
@@ -154,7 +132,7 @@ def test_that_the_scoreboard_shows_values_origins_and_differences(done, qtbot, m
     assert not done.window.rail.buttons["performance"].isVisible()
 
 
-def test_that_the_drawer_opens_on_demand_and_with_an_error(done, qtbot):
+def test_that_the_drawer_opens_on_demand_and_the_workspace_has_most_of_a_narrow_window(done, qtbot):
     # The drawer opens and closes with its button.
     window = done.window
     assert not window.docks["log"].isVisible()
@@ -175,6 +153,25 @@ def test_that_the_drawer_opens_on_demand_and_with_an_error(done, qtbot):
     texts = [action.text() for action in menu.actions()]
     assert texts[0].startswith("Import\t")
     assert done.window.pipeline.status.text() == "Up to date"
+    # The workspace has most of the window.
+    for width, height in SIZES:
+        window = done.window
+        window.resize(width, height)
+        assert (window.width(), window.height()) == (width, height)
+        window.reset_layout()
+        assert window.workspaces.height() >= 0.7 * height
+        assert window.pipeline.height() <= 44
+        assert window.minimumSizeHint().width() <= 1024
+    # The window stays narrow with a long name of the target.
+    window, choice = done.window, TargetChoice(id="ethos-u85-2048")
+    with qtbot.waitSignal(done.session.planned_anew):
+        done.document.apply("Device", lambda p: p.model_copy(update={
+            "target": choice, "board": "boards/a-board-with-a-long-name.toml",
+        }))  # fmt: skip
+    assert "a-board-with-a-long-name" in window.pipeline.goal.toolTip()
+    assert window.minimumSizeHint().width() <= 1024
+    window.resize(window.minimumSizeHint())
+    assert window.pipeline.goal.width() < window.pipeline.goal.sizeHint().width()
 
 
 def toasts(workbench):
@@ -292,31 +289,7 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
         )
 
 
-def test_that_tabs_of_panels_come_before_the_panels(opened, qtbot):
-    window = opened.window
-    run_to(opened, qtbot, "")
-    names = ["ranges", "cost", "inspector"]
-    for _ in range(3):
-        # Qt makes other tab bars.
-        for name in names:
-            window.docks[name].setFloating(True)
-        window.reset_layout()
-    for name in names:
-        window.reveal(name)
-
-        def follows_its_tabs():
-            chain = tab_chain(window)
-            bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
-            inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
-            return len(bars) == 1 and inside[:1] == [bars[0] + 1]
-
-        def is_shown_by(bar):
-            return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
-
-        qtbot.waitUntil(follows_its_tabs)
-
-
-def test_that_tab_visits_the_shown_workspace_and_panels_from_the_top(opened, qtbot):
+def test_that_tab_visits_what_is_shown_from_the_top_and_tabs_before_their_panels(opened, qtbot):
     # The Tab key stops at the workspace that is shown.
     rail = opened.window.rail
     for name in ("performance", "model"):
@@ -336,6 +309,27 @@ def test_that_tab_visits_the_shown_workspace_and_panels_from_the_top(opened, qtb
 
         # A panel may arrange its parts anew when it knows its size.
         qtbot.waitUntil(descends)
+    # Tabs of panels come before the panels.
+    window = opened.window
+    run_to(opened, qtbot, "")
+    names = ["ranges", "cost", "inspector"]
+    # Qt makes other tab bars.
+    for name in names:
+        window.docks[name].setFloating(True)
+    window.reset_layout()
+    for name in names:
+        window.reveal(name)
+
+        def follows_its_tabs():
+            chain = tab_chain(window)
+            bars = [k for k, w in enumerate(chain) if isinstance(w, QTabBar) and is_shown_by(w)]
+            inside = [k for k, w in enumerate(chain) if window.docks[name].isAncestorOf(w)]
+            return len(bars) == 1 and inside[:1] == [bars[0] + 1]
+
+        def is_shown_by(bar):
+            return bar.tabText(bar.currentIndex()) == window.docks[name].windowTitle()
+
+        qtbot.waitUntil(follows_its_tabs)
 
 
 def rows(panel):

@@ -168,7 +168,17 @@ def test_that_the_tab_key_goes_through_what_is_seen_and_all_of_it(opened, qtbot,
     assert QApplication.focusWidget() is before
 
 
-def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot, keys):
+def test_that_panels_show_the_focus_keep_it_and_leave_it_to_a_question(
+    opened, qtbot, keys, notices
+):
+    # Going to a narrow panel shows its first part.
+    opened.window.resize(1100, 700)
+    opened.window.actions_by_id["go_simulator"].trigger()
+    parts = opened.window.docks["simulator"].panel.parts
+    qtbot.waitUntil(lambda: not parts.is_split)
+    assert parts.tabs.currentIndex() == 0
+    assert opened.window.docks["simulator"].isAncestorOf(QApplication.focusWidget())
+    # Parts that move into tabs keep the focus.
     window = opened.window
     window.resize(1100, 700)
     panel = window.reveal("simulator")
@@ -181,18 +191,7 @@ def test_that_parts_that_move_into_tabs_keep_the_focus(opened, qtbot, keys):
         qtbot.waitUntil(lambda is_split=is_split: panel.parts.is_split is is_split)
         assert field.hasFocus()
         qtbot.waitUntil(lambda: not field.visibleRegion().isEmpty())
-
-
-def test_that_going_to_a_narrow_panel_shows_its_first_part(opened, qtbot, keys):
-    opened.window.resize(1100, 700)
-    opened.window.actions_by_id["go_simulator"].trigger()
-    parts = opened.window.docks["simulator"].panel.parts
-    qtbot.waitUntil(lambda: not parts.is_split)
-    assert parts.tabs.currentIndex() == 0
-    assert opened.window.docks["simulator"].isAncestorOf(QApplication.focusWidget())
-
-
-def test_that_a_panel_without_controls_shows_the_focus(opened, qtbot, keys):
+    # A panel without controls shows the focus.
     window = opened.window
     window.actions_by_id["go_jobs"].trigger()
     panel = window.docks["jobs"].panel
@@ -201,6 +200,13 @@ def test_that_a_panel_without_controls_shows_the_focus(opened, qtbot, keys):
     keys(Qt.Key.Key_Tab)
     assert window.docks["jobs"].isAncestorOf(QApplication.focusWidget())
     assert panel.grab().toImage() != focused
+    # Only the question takes the tab key.
+    opened.notices.question("Sure?", "", [Action("Yes", print), Action("No", print)], blocking=True)
+    (toast,) = [t for t in opened.window.findChildren(Toast) if t.isVisible()]
+    for _ in range(5):
+        keys(Qt.Key.Key_Tab)
+        assert toast.isAncestorOf(QApplication.focusWidget())
+    notices.take("Sure?")
 
 
 def test_that_the_first_button_has_the_focus_before_and_after_a_project_is_opened(
@@ -211,12 +217,3 @@ def test_that_the_first_button_has_the_focus_before_and_after_a_project_is_opene
     assert workbench.window.welcome.isAncestorOf(stops[0])
     workbench.files.open_path(project_file)
     qtbot.waitUntil(workbench.window.pipeline.run.hasFocus)
-
-
-def test_that_only_the_question_takes_the_tab_key(opened, qtbot, keys, notices):
-    opened.notices.question("Sure?", "", [Action("Yes", print), Action("No", print)], blocking=True)
-    (toast,) = [t for t in opened.window.findChildren(Toast) if t.isVisible()]
-    for _ in range(5):
-        keys(Qt.Key.Key_Tab)
-        assert toast.isAncestorOf(QApplication.focusWidget())
-    notices.take("Sure?")

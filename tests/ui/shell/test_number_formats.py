@@ -79,7 +79,10 @@ def test_that_mases_form_is_offered_only_where_mase_has_the_format(form):
     assert not form.mase.isEnabled()
 
 
-def test_that_the_dialog_has_the_form_of_its_config(qtbot, opened):
+def test_that_the_dialog_has_the_form_of_its_config_and_presets_are_those_of_the_target(
+    qtbot, opened
+):
+    # The dialog has the form of its config.
     dialog = ConfigDialog("conv", FIRST, lambda _: "", opened.window)
     qtbot.addWidget(dialog)
     chosen = []
@@ -87,9 +90,7 @@ def test_that_the_dialog_has_the_form_of_its_config(qtbot, opened):
     type_into(dialog.form, "width", "data", "6")
     dialog._on_accepted()
     assert chosen[0].parameters["data_in_width"] == 6
-
-
-def test_that_presets_are_those_of_the_target(opened):
+    # Presets are those of the target.
     assert "integer-8" not in preset_ids(opened.document.project)
     opened.document.apply("t", lambda p: edits.set_target(p, CHOICE))
     offered = preset_ids(opened.document.project)
@@ -99,9 +100,18 @@ def test_that_presets_are_those_of_the_target(opened):
     assert opened.document.project.rules[-1].kind == "pattern"
 
 
-def test_that_pass_args_are_taken_as_one_step_and_tell_what_they_leave_out(
+def test_that_pass_args_are_taken_as_one_step_or_refused_and_tell_what_they_leave_out(
     opened, notices, tmp_path
 ):
+    # A file without pass args changes nothing.
+    before = opened.document.project
+    (tmp_path / "x.toml").write_text("a = 1")
+    opened.mase.take(tmp_path / "x.toml")
+    notices.take('no "by"')
+    opened.mase.take(tmp_path / "missing.toml")
+    notices.take("cannot be read")
+    assert opened.document.project == before
+    # Pass args are taken as one step and tell what they leave out.
     file = tmp_path / "args.json"
     file.write_text(json.dumps(ARGS))
     before = opened.document.project
@@ -116,16 +126,6 @@ def test_that_pass_args_are_taken_as_one_step_and_tell_what_they_leave_out(
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["linear"] == ARGS["linear"]
     opened.document.undo_stack.undo()
-    assert opened.document.project == before
-
-
-def test_that_a_file_without_pass_args_changes_nothing(opened, notices, tmp_path):
-    before = opened.document.project
-    (tmp_path / "x.toml").write_text("a = 1")
-    opened.mase.take(tmp_path / "x.toml")
-    notices.take('no "by"')
-    opened.mase.take(tmp_path / "missing.toml")
-    notices.take("cannot be read")
     assert opened.document.project == before
 
 

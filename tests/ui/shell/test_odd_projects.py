@@ -8,7 +8,9 @@ from ui.shell.panels import PANELS
 from workbench.project.model import TargetChoice
 
 
-def test_that_a_file_that_cannot_be_opened_is_named_until_another_opens(opened, notices, tmp_path):
+def test_that_an_unreadable_file_is_named_until_another_opens_and_work_can_be_cancelled(
+    opened, notices, tmp_path, qtbot, engines
+):
     # A file that cannot be opened is named with the reason.
     cases = [
         (b"", "The project file is empty."),
@@ -31,6 +33,14 @@ def test_that_a_file_that_cannot_be_opened_is_named_until_another_opens(opened, 
     assert notice.id in opened.notices.open
     opened.files.open_path(write_project(tmp_path / "other", make_project()))
     assert notice.id not in opened.notices.open
+    # Cancelling is offered while there is work.
+    action = opened.window.actions_by_id["cancel"]
+    assert not action.isEnabled()
+    engines.plays = [Play(hold="calibrate")]
+    opened.runs.run_to("calibrate")
+    qtbot.waitUntil(action.isEnabled)
+    action.trigger()
+    qtbot.waitUntil(lambda: not action.isEnabled())
 
 
 def test_that_a_project_for_an_unknown_target_opens_and_says_so(
@@ -45,13 +55,3 @@ def test_that_a_project_for_an_unknown_target_opens_and_says_so(
     assert not workbench.window.actions_by_id["blame"].isEnabled()
     workbench.runs.run_to("")
     notices.take("Unknown target 'ethos-u99'.")
-
-
-def test_that_cancelling_is_offered_while_there_is_work(opened, qtbot, engines):
-    action = opened.window.actions_by_id["cancel"]
-    assert not action.isEnabled()
-    engines.plays = [Play(hold="calibrate")]
-    opened.runs.run_to("calibrate")
-    qtbot.waitUntil(action.isEnabled)
-    action.trigger()
-    qtbot.waitUntil(lambda: not action.isEnabled())

@@ -36,6 +36,8 @@ FEW_QUICK = [
     pytest.param(stage, marks=() if stage == "lower" else pytest.mark.slow)
     for stage in sorted(set(STAGES.values()))
 ]
+# One panel of each stage.
+FIRST = sorted({stage: name for name, stage in STAGES.items()}.values())
 # They stand beside the panel that says why a stage failed.
 BESIDE = {"modules", "inspector", "rules"}
 # They list what happens, which is never outdated.
@@ -106,7 +108,10 @@ def test_that_panels_and_lists_without_results_say_so_and_what_failed(
 
 
 @pytest.mark.parametrize("stage", FEW_QUICK)
-def test_that_panels_tell_the_stage_at_work(opened, qtbot, engines, stage):
+def test_that_panels_tell_the_stage_at_work_and_why_it_failed_and_lead_to_the_setting(
+    opened, qtbot, engines, notices, stage
+):
+    # Panels tell the stage at work.
     engines.plays = [Play(hold=stage)]
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: opened.session.stage(stage).fraction == 0.5)
@@ -116,13 +121,8 @@ def test_that_panels_tell_the_stage_at_work(opened, qtbot, engines, stage):
         qtbot.waitUntil(lambda panel=panel: f"{verb}\u2026" in seen(panel))
     opened.runner.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)
-
-
-@pytest.mark.parametrize("stage", FEW_QUICK)
-def test_that_panels_tell_why_a_stage_failed_and_lead_to_the_setting(
-    opened, qtbot, engines, notices, stage
-):
-    engines.plays = [Play(fail=stage, infos=[INFO])]
+    # Panels tell why a stage failed, and lead to the setting.
+    engines.play(Play(fail=stage, infos=[INFO]))
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: opened.session.stage(stage).state == "failed")
     qtbot.waitUntil(lambda: not opened.runner.running)
@@ -158,14 +158,15 @@ def test_that_panels_beside_lead_to_a_problem_without_a_place(opened, qtbot, eng
     assert "Show problem" not in seen(graph)
 
 
-def test_that_panels_tell_that_their_results_are_outdated(opened, qtbot):
+@pytest.mark.parametrize("names", [FIRST, pytest.param(sorted(STAGES), marks=pytest.mark.slow)])
+def test_that_panels_tell_that_their_results_are_outdated(opened, qtbot, names):
     run_to(opened, qtbot, "")
-    for name, stage in STAGES.items():
-        panel, button = shown(opened, name), f"Run {STAGES_BY_ID[stage].title}"
+    for name in names:
+        panel, button = shown(opened, name), f"Run {STAGES_BY_ID[STAGES[name]].title}"
         qtbot.waitUntil(lambda panel=panel, button=button: button not in seen(panel))
     outdate(opened)
     qtbot.waitUntil(lambda: opened.session.stage("export").state == "stale")
-    for name in STAGES.keys() - {"runs"}:
+    for name in set(names) - {"runs"}:
         panel = shown(opened, name)
         qtbot.waitUntil(lambda panel=panel: "outdated" in seen(panel).lower())
     runs = shown(opened, "runs")
@@ -183,8 +184,15 @@ def studied(opened, qtbot, engines):
     return opened
 
 
-def test_that_studies_tell_their_state(studied, qtbot, engines, notices):
-    for name in sorted(STUDIES):
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["sensitivity", "weight_transforms"],
+        pytest.param(sorted(STUDIES), marks=pytest.mark.slow),
+    ],
+)
+def test_that_studies_tell_their_state(studied, qtbot, engines, notices, names):
+    for name in names:
         panel = shown(studied, name)
         studied.context.selection.choose_nodes(["relu"])
         button = STUDIES[name](panel)

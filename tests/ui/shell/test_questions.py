@@ -29,7 +29,9 @@ def ask(opened, notices):
     return toast, given
 
 
-def test_that_keys_answer_and_close_questions(opened, notices, qtbot):
+def test_that_keys_answer_questions_and_a_file_dialog_opens_where_the_last_choice_was(
+    opened, notices, qtbot, tmp_path
+):
     # Enter gives the first answer.
     for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
         toast, given = ask(opened, notices)
@@ -50,9 +52,7 @@ def test_that_keys_answer_and_close_questions(opened, notices, qtbot):
     qtbot.keyClick(toast, Qt.Key.Key_Escape)
     assert given == []
     assert shown(opened) == []
-
-
-def test_that_a_file_dialog_opens_in_the_folder_of_the_last_choice(opened, tmp_path):
+    # A file dialog opens in the folder of the last choice.
     place = tmp_path / "far" / "away"
     place.mkdir(parents=True)
     chosen = []

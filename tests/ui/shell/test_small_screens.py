@@ -215,7 +215,7 @@ def test_that_every_button_that_is_off_says_why_and_no_table_holds_the_tab_key(o
     assert not [table.accessibleName() for table in tables if table.tabKeyNavigation()]
 
 
-@pytest.mark.parametrize("name", ["graph", "modules"])
+@pytest.mark.parametrize("name", ["graph", pytest.param("modules", marks=pytest.mark.slow)])
 def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name):
     panel = opened.window.reveal(name)
     panel.flush()

@@ -135,23 +135,13 @@ def test_that_a_whole_run_fills_the_window_and_a_second_opening_needs_no_engine(
     assert len(engines.made) == started
 
 
-def test_that_a_failed_stage_is_told_once_and_listed(opened, qtbot, engines, notices):
+def test_that_a_crash_and_a_failed_stage_are_told_once_and_the_project_is_kept(
+    opened, qtbot, engines, notices
+):
+    # A crash is one sentence, and the project is kept.
     info = ErrorInfo(message="softmax is too wide.", hint="Use a8w8 there.",
                      where=Place(kind="module", id="head"))  # fmt: skip
-    engines.plays = [Play(fail="lower", infos=[info]), Play(fail="lower", infos=[info])]
-    run_to(opened, qtbot, "lower")
-    assert opened.window.pipeline.status.text() == "Lower failed"
-    notice = notices.take("softmax is too wide.")
-    assert notice.where == info.where
-    assert state_of(opened, "lower") == "failed"
-    problems = opened.context.problems
-    qtbot.waitUntil(lambda: "softmax is too wide." in str(problems.index(0, 1).data()))
-    opened.notices.place_asked.emit(notice.where)
-    assert opened.context.selection.value.modules == {"head"}
-
-
-def test_that_a_crash_is_one_sentence_and_the_project_is_kept(opened, qtbot, engines, notices):
-    engines.plays = [Play(crash="calibrate"), Play()]
+    engines.plays = [Play(crash="calibrate"), Play(fail="lower", infos=[info])]
     before = opened.document.project
     run_to(opened, qtbot, "evaluate")
     notice = notices.take("signal 11")
@@ -161,6 +151,16 @@ def test_that_a_crash_is_one_sentence_and_the_project_is_kept(opened, qtbot, eng
     assert state_of(opened, "prepare") == "cached"
     run_to(opened, qtbot, "evaluate")
     assert state_of(opened, "evaluate") == "cached"
+    # A failed stage is told once and listed.
+    run_to(opened, qtbot, "lower")
+    assert opened.window.pipeline.status.text() == "Lower failed"
+    notice = notices.take("softmax is too wide.")
+    assert notice.where == info.where
+    assert state_of(opened, "lower") == "failed"
+    problems = opened.context.problems
+    qtbot.waitUntil(lambda: "softmax is too wide." in str(problems.index(0, 1).data()))
+    opened.notices.place_asked.emit(notice.where)
+    assert opened.context.selection.value.modules == {"head"}
 
 
 def test_that_running_work_allows_edits_is_cancelled_and_asked_about_on_closing(

@@ -38,8 +38,15 @@ def image(view: GraphView) -> QImage:
     return view.grab().toImage()
 
 
-@pytest.mark.parametrize("scale", [0.2, 0.5, 1.0])
-@pytest.mark.parametrize("step", [(7, 0), (0, -5), (-3, 11), (40, 25)])
+@pytest.mark.parametrize(
+    ("scale", "step"),
+    [
+        pytest.param(scale, step, marks=() if step == few[scale] else pytest.mark.slow)
+        for few in [{0.2: (40, 25), 0.5: (-3, 11), 1.0: (7, 0)}]
+        for scale in few
+        for step in [(7, 0), (0, -5), (-3, 11), (40, 25)]
+    ],
+)
 def test_that_panning_shows_what_painting_anew_would(
     qtbot: QtBot, show: Show, layers: GraphSnapshot, scale: float, step: tuple[int, int]
 ) -> None:

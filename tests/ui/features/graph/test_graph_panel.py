@@ -302,27 +302,6 @@ def beside(qtbot, panel, title):
     return panel.comparison.pane
 
 
-def test_that_two_levels_stand_side_by_side_with_their_differences(graph, qtbot, opened):
-    # Two levels stand side by side with one selection.
-    pane = beside(qtbot, graph, "Edge level")
-    assert pane.counts.text() == "+ 1 only right   \u2212 1 only left"
-    assert graph.view.surface.marks.differences == {"batch_norm": "removed"}
-    assert pane.view.surface.marks.differences == {"q": "added"}
-    opened.context.selection.choose_nodes(["linear"])
-    qtbot.waitUntil(lambda: pane.view.surface.selected == {"aten_linear_default"})
-    pane.view.selection.changed.emit(frozenset({"aten_relu_default"}))
-    assert opened.context.selection.value.nodes == {"relu"}
-    assert graph.view.surface.selected == {"relu"}
-    # Differences are stepped through, and the pane closes.
-    pane.step_asked.emit(1)
-    assert graph.view.surface.selected == {"batch_norm"}
-    pane.step_asked.emit(1)
-    assert pane.view.surface.selected == {"q"}
-    pane.close_asked.emit()
-    assert graph.comparison.pane is None
-    assert graph.view.surface.marks.differences == {}
-
-
 @pytest.mark.slow
 def test_that_groups_of_two_graphs_open_and_close_together(graph, qtbot):
     pane = beside(qtbot, graph, "Edge level")
@@ -370,7 +349,26 @@ def test_that_an_earlier_run_of_a_level_can_stand_beside_it(graph, qtbot, opened
     assert set(graph.view.surface.marks.overlay.values.values()) == {0.0}
 
 
-def test_that_places_are_bookmarked_undone_and_found_again(graph, qtbot, opened):
+def test_that_two_levels_stand_side_by_side_and_places_are_bookmarked(graph, qtbot, opened):
+    # Two levels stand side by side with one selection.
+    pane = beside(qtbot, graph, "Edge level")
+    assert pane.counts.text() == "+ 1 only right   \u2212 1 only left"
+    assert graph.view.surface.marks.differences == {"batch_norm": "removed"}
+    assert pane.view.surface.marks.differences == {"q": "added"}
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: pane.view.surface.selected == {"aten_linear_default"})
+    pane.view.selection.changed.emit(frozenset({"aten_relu_default"}))
+    assert opened.context.selection.value.nodes == {"relu"}
+    assert graph.view.surface.selected == {"relu"}
+    # Differences are stepped through, and the pane closes.
+    pane.step_asked.emit(1)
+    assert graph.view.surface.selected == {"batch_norm"}
+    pane.step_asked.emit(1)
+    assert pane.view.surface.selected == {"q"}
+    pane.close_asked.emit()
+    assert graph.comparison.pane is None
+    assert graph.view.surface.marks.differences == {}
+    # Places are bookmarked undone and found again.
     with qtbot.waitSignal(graph.view.groups.laid_out):
         graph.view.groups.expand_all()
     graph.view.surface.look(graph.view.surface.camera.zoomed(2.0, QPointF(100, 100)))
