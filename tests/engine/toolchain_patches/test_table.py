@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +21,6 @@ from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
 from workbench.engine.toolchain_patches.verified_graphs import PINS as VERIFIED_PINS
 from workbench.errors import WorkbenchError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 ENGINE = Path(gate.__file__).parents[1]
@@ -32,9 +29,10 @@ ROOM = ENGINE / "toolchain_patches"
 OF_USERS = {"code_import.py": {"sys.modules", "sys.path"}}
 
 
-def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(folder.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def trees(folder: Path) -> tuple[tuple[Path, ast.Module], ...]:
+    paths = sorted(folder.rglob("*.py"))
+    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths)
 
 
 def foreign_names(tree: ast.Module) -> set[str]:
@@ -74,7 +72,7 @@ def written(tree: ast.Module) -> set[str]:
             attribute = target.value if isinstance(target, ast.Subscript) else target
             if isinstance(attribute, ast.Attribute) and root(attribute) in foreign:
                 found.add(ast.unparse(attribute))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setattr", "delattr"}:
+        if isinstance(node, ast.Call) and name_of(node.func) in {"setattr", "delattr"}:
             owner = ast.unparse(node.args[0])
             if owner.partition(".")[0] in foreign:
                 found.add(f"{owner}.{ast.unparse(node.args[1])}")
@@ -85,6 +83,10 @@ def root(attribute: ast.Attribute) -> str:
     value: ast.expr = attribute
     while isinstance(value, ast.Attribute):
         value = value.value
+    return name_of(value)
+
+
+def name_of(value: ast.expr) -> str:
     return value.id if isinstance(value, ast.Name) else ""
 
 
@@ -129,7 +131,7 @@ def test_that_every_replaced_attribute_is_named_by_a_row() -> None:
         for _, tree in trees(ROOM)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "replaced"
+        and name_of(node.func) == "replaced"
         and isinstance(node.args[1], ast.Constant)
     }
     assert len(replaced) > 10
