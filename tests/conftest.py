@@ -46,7 +46,6 @@ def pytest_configure(config):
 
     QtBot.addWidget = keep
 
-
     _WATCH["stderr"] = os.dup(2)
 
 
