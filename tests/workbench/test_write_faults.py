@@ -66,8 +66,16 @@ def packaged(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("error", FAULTS)
-@pytest.mark.parametrize("is_there", [False, True])
+# The quick tests take one error for each.
+@pytest.mark.parametrize(
+    ("error", "is_there"),
+    [
+        pytest.param(error, is_there, marks=[] if is_quick else pytest.mark.slow)
+        for is_there, quick in ((False, errno.EACCES), (True, errno.ENOSPC))
+        for error in FAULTS
+        for is_quick in [error == quick]
+    ],
+)
 def test_that_deliverables_are_whole_or_as_they_were(tmp_path, packaged, error, is_there):
     gate, target = GateResult(verdict="right"), tmp_path / "dist"
     deliver(packaged, tmp_path / "whole", gate)

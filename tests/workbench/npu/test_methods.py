@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import COPY, Stream
 from workbench.errors import WorkbenchError
@@ -78,7 +79,7 @@ def test_that_a_loop_without_an_end_and_a_jump_before_the_start_are_refused():
         ran(program(values, [*steps, Call("free")]), turn, options=few)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         Call("something"), Call("kernel", 1, (0, 1)), Call("kernel", -1, (0, 1)),
@@ -171,7 +172,7 @@ def test_that_constants_are_read_by_their_number_and_in_their_order_in_memory():
     assert ran(made, np.zeros(1, np.float32)) == [turned, list(range(6))]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         tensor(3, dtype="int16"), tensor(3, dtype="int16", constant=2),
@@ -238,7 +239,7 @@ def test_that_tensors_of_operations_are_kept_by_delegate_and_offset():
     assert delegated().run([INPUT]).accesses == {}
 
 
-@pytest.mark.parametrize("values", [(0,), (0, 1, 1), ()])
+@for_each("values", [(0,), (0, 1, 1), ()])
 def test_that_a_delegate_needs_all_of_its_tensors(values):
     with refused("program-damaged"):
         delegated([Call("delegate", 0, values)]).run([INPUT])
@@ -258,7 +259,7 @@ def test_that_only_tensors_can_be_inputs_and_outputs():
         program([tensor(1), number(3)], [Call("free")])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "given", "fits"),
     [
         ("int8", np.int8, True), ("int8", np.uint8, True), ("uint8", np.bool_, True),

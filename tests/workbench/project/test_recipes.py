@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.project import store
 from workbench.project.recipes import begin, recipes
@@ -86,7 +87,7 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
     assert plain.all_rules("", "") == plain.rules
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "chosen", "option"),
     [
         ("llm_decoder", ("ethosu_4a4w", ""), "mode"), ("llm_decoder", ("", "some"), "scope"),

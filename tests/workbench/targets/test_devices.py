@@ -4,8 +4,7 @@ import configparser
 from importlib import resources
 from pathlib import Path
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench import targets
@@ -129,7 +128,7 @@ def codes(device, **options):
     return [(info.code, info.where.id.removeprefix("target.options.")) for info in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "code"),
     [
         ({"optimise": "Speed"}, "vela-optimise-invalid"),
@@ -202,7 +201,7 @@ def test_that_each_stage_depends_on_its_own_options():
 WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weight=Weight(bits=4))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("device", "config", "kind", "taken"),
     [
         (U55, QuantConfig(), "global", True), (U55, None, "module_name", True),
@@ -256,7 +255,7 @@ def graph(op):
     return GraphSnapshot("float", nodes, (Edge("x", "n"),))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("op", "wide", "narrow", "u55", "u85"),
     [
         ("cond", (), (), ["branches-not-supported"], []),
@@ -320,7 +319,7 @@ def test_that_an_ini_of_the_largest_size_is_read(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "runs"), [("ethos-u55-128", True), ("nnpa", False), ("formats", False),
                          ("unknown", True)],
 )  # fmt: skip
