@@ -90,6 +90,7 @@ def test_that_numbers_in_names_are_ordered_as_numbers():
     [
         ("aten.conv2d.default", {"stride": "[2, 2]"}, (24, 96, 3, 3), "conv2d 3\u00d73 s2 · 96→24"),
         ("aten.conv1d.default", {"stride": "[1]"}, (8, 4, 5), "conv1d 5 · 4→8"),
+        ("aten.conv1d.default", {}, (8, 1, 5), "conv1d 5 · 1→8"),
         ("aten.conv2d.default", {"groups": "32"}, (32, 1, 3, 3),
          "conv2d 3\u00d73 depthwise · 32→32"),
         ("aten.conv2d.default", {"groups": "2"}, (8, 4, 1, 1), "conv2d 1\u00d71 2 groups · 8→8"),

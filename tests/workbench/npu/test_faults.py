@@ -169,6 +169,7 @@ def test_that_a_table_lost_before_its_use_is_reported():
     result = run(stream, CHECKED, weights=TABLE)
     assert codes(result) == ["table-evicted"]
     assert f"{first:#x}" in result.findings[0].message
+    assert result.findings[0].delegate == 0
 
 
 def test_that_a_table_is_lost_although_another_one_was_loaded_since():

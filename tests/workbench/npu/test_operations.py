@@ -125,6 +125,10 @@ def test_that_scalars_and_broadcasts_repeat():
     assert elementwise(1, {"IFM2_BROADCAST": 4}, u85=True) == wanted
     scalar = {"IFM2_BROADCAST": 8, "OP_SCALAR": 0xFFFFFFF6}
     assert elementwise(1, scalar, u85=True) == clipped(A - 10)
+    # A zero point is read with the sign of its operand.
+    for precision, zero_point in ((0, 0xFF00), (1, 0xFF00 - (1 << 16))):
+        scalar |= {"IFM2_PRECISION": precision, "IFM2_ZERO_POINT": 0xFF00, "OP_SCALAR": 0}
+        assert elementwise(1, scalar, u85=True) == clipped(A - zero_point)
 
 
 def test_that_the_first_operand_may_be_the_scalar():

@@ -131,6 +131,10 @@ def test_that_noise_gives_weights_or_a_fault():
 def test_that_the_fast_format_has_raw_bytes_and_small_palettes():
     raw = bytes([1]) + bytes(12) + bytes([0xFE]) + bytes(18) + bytes([5, 0xFF, 0])
     assert decode_fast(raw, 3).tolist() == [7, 1, 2]
+    eight = raw[:32] + bytes(8)
+    assert decode_fast(eight, 8).size == 8
+    with pytest.raises(WeightFault):
+        decode_fast(eight, 9)
     header = 2 | 0b000000011 << 112 | 0b000000100 << 121
     stream = header.to_bytes(32, "little") + bytes([0b01_00_01_00])
     assert decode_fast(stream, 4).tolist() == [-1, 2, -1, 2]

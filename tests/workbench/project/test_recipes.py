@@ -31,7 +31,7 @@ def test_that_a_recipe_without_texts_calibrates_on_its_own_samples(tmp_path):
     project = begin(recipe, tmp_path / "mine.qwb")
     assert project.calibration.spec == "mine_model.py:calibration"
     assert project.calibration.tokens is None
-    assert project.evaluation.data is None
+    assert (project.evaluation.data, project.evaluation.limit) == (None, 256)
     assert project.model.weights is None
     rules = [(rule.kind, rule.match, rule.config) for rule in project.rules]
     assert rules == [tuple(rule) for rule in recipe.rules]

@@ -235,6 +235,11 @@ def test_that_a_target_takes_the_configs_it_can(device, config, kind, taken):
     assert (said == "") == taken
 
 
+def test_that_only_targets_with_a_device_keep_parts_off_it():
+    taken = {device: target_of(device).places for device in ("ethos-u55-128", "nnpa", "formats")}
+    assert taken == {"ethos-u55-128": True, "nnpa": True, "formats": False}
+
+
 def test_that_only_sixteen_bit_products_are_warned_of():
     wide = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
     operators = ["aten.relu.default", "aten.bmm.default"]
