@@ -13,7 +13,7 @@ import pytest
 def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[..., Any]:
     """Run a test for all cases, as ``pytest.mark.parametrize`` does, and fail with all that failed.
 
-    Fixtures are set up once, for all cases.
+    Fixtures are set up once, for all cases; only ``tmp_path`` is a folder of each case.
     """
     cases = list(cases)
     several = not isinstance(names, str) or "," in names
@@ -25,9 +25,12 @@ def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[..., 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
-            failures = []
-            for case in values:
+            failures, folder = [], fixtures.get("tmp_path")
+            for number, case in enumerate(values):
                 given = dict(zip(keys, case, strict=True))
+                if folder is not None:
+                    fixtures["tmp_path"] = folder / str(number)
+                    fixtures["tmp_path"].mkdir()
                 try:
                     test(**given, **fixtures)
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001

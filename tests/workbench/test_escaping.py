@@ -4,8 +4,6 @@ import ast
 import json
 import re
 
-import pytest
-
 from tests.for_each import for_each
 from tests.workbench.project.builders import make_project, rule
 from workbench import escaping
@@ -104,7 +102,7 @@ def test_that_no_text_of_a_project_becomes_code_of_the_script(tmp_path):
         assert written(name, WRITABLE) <= plain
 
 
-@pytest.mark.parametrize("text", WRITABLE)
+@for_each("text", WRITABLE)
 def test_that_no_name_becomes_code_of_the_command(text, tmp_path):
     commands, model = give_command(
         make_project(rule("r1", "global"), name=text), tmp_path, tmp_path / "m.py"

@@ -8,6 +8,7 @@ from torch import fx, nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from tests.engine.toolchain_patches import programs
+from tests.for_each import for_each
 from workbench.engine.toolchain_patches.evaluation import fast_quantized_module, requantized
 from workbench.engine.toolchain_patches.range_search import quick_search
 
@@ -58,8 +59,8 @@ def test_that_the_given_module_is_not_altered() -> None:
         module(samples[0])
 
 
-@pytest.mark.parametrize("numel", [100, 100_000])
-@pytest.mark.parametrize(
+@for_each("numel", [100, 100_000])
+@for_each(
     ("zero_point", "qmin", "qmax", "dtype"),
     [
         (-7, -128, 127, torch.int8),

@@ -55,7 +55,7 @@ def net(project_file, played, monkeypatch, compiled):
     return opened, wb.run(opened, skip=("run",)).folders
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outputs():
     """What the functional simulator computes for the first test vector."""
     program = load(DIGITS / "digits.bpte")

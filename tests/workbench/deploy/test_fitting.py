@@ -236,7 +236,7 @@ MEMORIES = {
 HEAD = SMALL[: SMALL.index("[[memory]]")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kinds", "mode", "lacking"),
     [
         ("sram", "Sram_Only", []), ("flash", "Sram_Only", ["tensors in SRAM"]),

@@ -326,7 +326,7 @@ def test_that_a_second_folder_is_doubtful():
         pt2.read(buffer.getvalue())
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"not an archive", PLAIN.read_bytes()[:5000]])
+@for_each("data", [b"", b"PK", b"not an archive", PLAIN.read_bytes()[:5000]])
 def test_that_no_archive_is_unreadable(data, tmp_path):
     with pytest.raises(pt2.UnreadableArchiveError):
         pt2.read(data)

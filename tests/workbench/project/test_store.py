@@ -47,7 +47,7 @@ def test_that_one_changed_rule_changes_one_line_of_the_file():
     assert len(changed) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code"),
     [
         ("", "project-empty"),
