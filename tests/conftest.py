@@ -176,7 +176,7 @@ def no_dangling_qt(qtbot):
     running = [type(t).__name__ for t in started if _is_running(t)]
     assert not running, f"threads still running: {running}"
     windows = QApplication.topLevelWidgets()
-    shown = [w for w in windows if w.isVisible()]
+    shown = [repr(w) for w in windows if w.isVisible()]
     # Plots have menus without a parent; each that stays makes every later test slower.
     for window in windows:
         window.deleteLater()
