@@ -51,8 +51,14 @@ class Outcome:
         return not self.ended.startswith("!") and self.seconds < MAX_S and self.grown < MAX_BYTES
 
 
-def text(value: str | bytes) -> Make:
-    return lambda path: path.write_bytes(value if isinstance(value, bytes) else value.encode())
+def text(value: str | bytes | Callable[[], str | bytes]) -> Make:
+    """Return what writes a text; a large one is given by a function, and made where it is wanted."""
+
+    def make(path: Path) -> None:
+        content = value() if callable(value) else value
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return make
 
 
 def sparse(head: bytes, size: int = SPARSE) -> Make:
@@ -184,30 +190,27 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-DEEP = "[" * (8 << 20)
-WIDE = "[" + "[]," * (5 << 20) + "[]]"
-MAPS = "[" + "{}," * (5 << 20) + "{}]"
-NUMBERS = "[" + "1e9," * (3 << 20) + "1]"
+DEEP_BYTES = 8 << 20
 PTE = struct.pack("<I", 8) + b"ET12"
 GENERIC: dict[str, Make] = {
-    "empty": text(b""), "zeros": text(bytes(4 << 20)), "noise": text(os.urandom(1 << 20)),
+    "empty": text(b""), "zeros": text(lambda: bytes(4 << 20)), "noise": text(lambda: os.urandom(1 << 20)),
     "endless": link("/dev/zero"), "pipe": fifo, "folder": Path.mkdir,
 }  # fmt: skip
 JSON: dict[str, Make] = {
-    "deep": text(DEEP), "wide": text(WIDE), "maps": text(MAPS), "numbers": text(NUMBERS),
-    "long integer": text('{"version": ' + "9" * (4 << 20) + "}"), "sparse": sparse(b"{"),
-    "long text": text('{"name": "' + "x" * (15 << 20) + '"}'),
+    "deep": text(lambda: "[" * DEEP_BYTES), "wide": text(lambda: "[" + "[]," * (5 << 20) + "[]]"), "maps": text(lambda: "[" + "{}," * (5 << 20) + "{}]"), "numbers": text(lambda: "[" + "1e9," * (3 << 20) + "1]"),
+    "long integer": text(lambda: '{"version": ' + "9" * (4 << 20) + "}"), "sparse": sparse(b"{"),
+    "long text": text(lambda: '{"name": "' + "x" * (15 << 20) + '"}'),
 }  # fmt: skip
 TOML: dict[str, Make] = {
-    "deep": text("a = " + "[" * 100_000), "dots": text("a." * 200_000 + "b = 1"),
-    "wide": text("a = [" + "[]," * 200_000 + "]"), "sparse": sparse(b"a = 1\n"),
-    "tables": text("".join(f"[a{n}]\nb = 1\n" for n in range(50_000))),
+    "deep": text(lambda: "a = " + "[" * 100_000), "dots": text(lambda: "a." * 200_000 + "b = 1"),
+    "wide": text(lambda: "a = [" + "[]," * 200_000 + "]"), "sparse": sparse(b"a = 1\n"),
+    "tables": text(lambda: "".join(f"[a{n}]\nb = 1\n" for n in range(50_000))),
 }  # fmt: skip
 PYTHON: dict[str, Make] = {
-    "parentheses": text("(" * 100_000), "signs": text("x = " + "-" * 1_000_000 + "1\n"),
-    "sum": text("x = " + "a+" * 2_000_000 + "a\n"), "list": text("x = [" + "1," * 5_000_000 + "]\n"),
-    "lines": text("x = 1\n" * 2_500_000), "sparse": sparse(b"x = 1\n"),
-    "dots": text("x = " + "a." * 1_000_000 + "a\n"),
+    "parentheses": text(lambda: "(" * 100_000), "signs": text(lambda: "x = " + "-" * 1_000_000 + "1\n"),
+    "sum": text(lambda: "x = " + "a+" * 2_000_000 + "a\n"), "list": text(lambda: "x = [" + "1," * 5_000_000 + "]\n"),
+    "lines": text(lambda: "x = 1\n" * 2_500_000), "sparse": sparse(b"x = 1\n"),
+    "dots": text(lambda: "x = " + "a." * 1_000_000 + "a\n"),
 }  # fmt: skip
 NPZ: dict[str, Make] = {
     "bomb": npz(1200 << 20), "bombs": npz(300 << 20, 4), "labels": npz(900 << 20, name="labels"),
@@ -216,20 +219,20 @@ NPZ: dict[str, Make] = {
 NPY: dict[str, Make] = {
     "claims": npy((1 << 40,)), "wide row": npy((2, 1 << 38)), "negative": npy((-5, 3)),
     "sparse": lambda path: (npy((4, 1 << 28), "|u1")(path), os.truncate(path, 1 << 30))[0],
-    "long header": text(b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 30) + b"{" * (8 << 20)),
+    "long header": text(lambda: b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 30) + b"{" * (8 << 20)),
     "empty rows": npy((1 << 31, 0)),
 }  # fmt: skip
 ZIP: dict[str, Make] = {
     "one record": zipped(1, 1 << 30), "many records": zipped(60_000, 1),
     "checkpoint": deflated_checkpoint, "expanded": expanded_checkpoint,
-    "sparse": sparse(b"PK\3\4"), "pickle": text(b"\x80\x02" + b"]" * (8 << 20)),
+    "sparse": sparse(b"PK\3\4"), "pickle": text(lambda: b"\x80\x02" + b"]" * (8 << 20)),
     "memo": text(b"\x80\x02" + b"r\xff\xff\xff\x3f" + b"."),
     "long bytes": text(b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40)),
 }  # fmt: skip
 SAFETENSORS: dict[str, Make] = {
     "long header": text(struct.pack("<Q", 1 << 60) + b"{}"),
     "header of nothing": sparse(struct.pack("<Q", 90 << 20)),
-    "deep header": text(struct.pack("<Q", 8 << 20) + DEEP.encode()),
+    "deep header": text(struct.pack("<Q", DEEP_BYTES) + b"[" * DEEP_BYTES),
     "claims": text(
         struct.pack("<Q", 66) + b'{"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4]}}'
     ),
@@ -237,9 +240,9 @@ SAFETENSORS: dict[str, Make] = {
 PROGRAMS: dict[str, Make] = {"sparse": sparse(PTE), "bundle": sparse(struct.pack("<I", 8) + b"BP08"),
     "tflite": sparse(struct.pack("<I", 8) + b"TFL3"), "data": sparse(struct.pack("<I", 8) + b"FT01")}  # fmt: skip
 LOGS: dict[str, Make] = {
-    "one line": text(b"x" * (64 << 20)), "lines": text(b"I [executorch:a] NPU PMU\n" * (2 << 20)),
-    "counters": text(b"".join(b"ethosu_pmu_cntr%d : %d\n" % (n, n) for n in range(500_000))),
-    "controls": text(b"\x1b[2J\r\0" * (4 << 20)),
+    "one line": text(lambda: b"x" * (64 << 20)), "lines": text(lambda: b"I [executorch:a] NPU PMU\n" * (2 << 20)),
+    "counters": text(lambda: b"".join(b"ethosu_pmu_cntr%d : %d\n" % (n, n) for n in range(500_000))),
+    "controls": text(lambda: b"\x1b[2J\r\0" * (4 << 20)),
 }  # fmt: skip
 TRACES: dict[str, Make] = {
     "bomb": lambda path: path.write_bytes(
@@ -275,7 +278,7 @@ KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
     "data npy": (bomb_readers.read_data, ".npy", NPY),
     "data pt": (bomb_readers.read_data, ".pt", ZIP),
     "pictures": (bomb_readers.read_pictures, "", PICTURES),
-    "text": (bomb_readers.read_text_data, ".txt", {"sparse": sparse(b"a"), "long": text(b"a" * (16 << 20))}),
+    "text": (bomb_readers.read_text_data, ".txt", {"sparse": sparse(b"a"), "long": text(lambda: b"a" * (16 << 20))}),
     "checkpoint": (bomb_readers.read_weights, ".pt", ZIP),
     "checkpoint npz": (bomb_readers.read_weights, ".npz", NPZ),
     "safetensors": (bomb_readers.read_weights, ".safetensors", SAFETENSORS),
@@ -285,23 +288,23 @@ KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
     "trace": (bomb_readers.read_npu_trace, ".gz", TRACES),
     "log": (bomb_readers.read_log, ".log", LOGS),
     "board": (bomb_readers.read_board_file, ".toml", TOML),
-    "ini": (bomb_readers.read_ini, ".ini", {"lines": text("[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
-        "interpolates": text("[System_Config.a]\ncore_clock = %(a0)s\n" + "".join(
+    "ini": (bomb_readers.read_ini, ".ini", {"lines": text(lambda: "[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
+        "interpolates": text(lambda: "[System_Config.a]\ncore_clock = %(a0)s\n" + "".join(
             f"a{n} = " + f"%(a{n + 1})s" * 100 + "\n" for n in range(9)) + "a9 = 1\n"),
-        "inherits": text("".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000)))}),
+        "inherits": text(lambda: "".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000)))}),
     "pass_args": (bomb_readers.read_pass_args, ".toml", TOML | JSON),
     "plug-in": (bomb_readers.read_plugin, ".py", PYTHON),
     "source": (bomb_readers.read_source, ".py", PYTHON),
     "new project": (bomb_readers.read_new_project, ".py", PYTHON),
     "numbers": (bomb_readers.read_numbers_file, ".json", JSON),
-    "numbers csv": (bomb_readers.read_numbers_file, ".csv", {"lines": text("a,b\n" + "x,1\n" * (8 << 20)),
-        "columns": text("a" + ",b" * (8 << 20)), "quote": text('"' + "x" * (16 << 20))}),
+    "numbers csv": (bomb_readers.read_numbers_file, ".csv", {"lines": text(lambda: "a,b\n" + "x,1\n" * (8 << 20)),
+        "columns": text(lambda: "a" + ",b" * (8 << 20)), "quote": text(lambda: '"' + "x" * (16 << 20))}),
     "runner": (bomb_readers.read_runner_file, ".elf", {"sparse": sparse(b"\x7fELF\1\1\1" + bytes(60))}),
 }  # fmt: skip
 # Commands are text that the user pastes, not files.
 TYPED = {
     "command": (bomb_readers.read_command, "", {
-        "quotes": text("python -m a '" + "x" * (1 << 20)), "words": text("a " * (1 << 20)),
+        "quotes": text(lambda: "python -m a '" + "x" * (1 << 20)), "words": text(lambda: "a " * (1 << 20)),
     }),
 }  # fmt: skip
 ALL = KINDS | TYPED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import gc
 import itertools
 import os
+import time
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # How long a test waits for the window before it fails [ms]: a busy machine is no failure.
 PATIENCE_MS = 20_000
+# How long a test may take before its stacks are printed, and ``.ci/test`` ends [s].
+HANG_S, STARTED_AGAIN_S = 300, 10
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -42,6 +46,40 @@ def pytest_configure(config):
 
     QtBot.addWidget = keep
 
+    _WATCH["stderr"] = os.dup(2)
+
+
+_WATCH = {"started": float("-inf")}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Watch for a test that hangs, as ``faulthandler_timeout`` does, which starts a thread a test.
+
+    This watch starts again with a test only after a while.
+    """
+    if time.monotonic() > _WATCH["started"] + STARTED_AGAIN_S:
+        _WATCH["started"] = time.monotonic()
+        ends = item.config.getini("faulthandler_exit_on_timeout")
+        faulthandler.dump_traceback_later(HANG_S, file=_WATCH["stderr"], exit=ends)
+
+
+def pytest_exception_interact():
+    """Start the watch again with the next test: pytest ends it when a test fails."""
+    _WATCH["started"] = float("-inf")
+
+
+def pytest_sessionfinish():
+    """End the watch with the last test."""
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_collection_modifyitems(items):
+    """Look for what a test with a window leaves behind, around all of its other fixtures."""
+    for item in items:
+        if "qtbot" in getattr(item, "fixturenames", ()):
+            item.fixturenames.insert(0, "no_dangling_qt")
+
 
 def pytest_collection_finish():
     """Let the collector ignore what is there before the tests, as the window does after its start.
@@ -59,17 +97,17 @@ _KEPT = []
 
 
 @pytest.fixture(autouse=True)
-def own_folders(request, monkeypatch, tmp_path_factory):
+def own_folders(request, tmp_path_factory):
     """Keep the developer's own cache, trust and settings out of every test.
 
     Most tests write nothing there: a test without a folder gets names, and no folder.
     """
     if "tmp_path" in request.fixturenames:
-        own = request.getfixturevalue("tmp_path") / "own"
+        own = f"{request.getfixturevalue('tmp_path')}/own"
     else:
-        own = tmp_path_factory.getbasetemp() / f"own-{next(_NUMBERS)}"
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(own / "cache"))
-    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(own / "config"))
+        own = f"{tmp_path_factory.getbasetemp()}/own-{next(_NUMBERS)}"
+    os.environ["QUANTIZATION_WORKBENCH_CACHE"] = f"{own}/cache"
+    os.environ["QUANTIZATION_WORKBENCH_CONFIG"] = f"{own}/config"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -117,13 +155,9 @@ def notices():
     assert not left, f"unexpected notices: {left}"
 
 
-@pytest.fixture(autouse=True)
-def no_dangling_qt(request):
+@pytest.fixture
+def no_dangling_qt(qtbot):
     """Fail a test with a window that leaves a thread or a top-level widget behind."""
-    if "qtbot" not in request.fixturenames:
-        yield
-        return
-    qtbot = request.getfixturevalue("qtbot")
     del qtbot
     from PySide6.QtCore import QCoreApplication, QEvent, QThread
     from PySide6.QtWidgets import QApplication
@@ -142,7 +176,7 @@ def no_dangling_qt(request):
     running = [type(t).__name__ for t in started if _is_running(t)]
     assert not running, f"threads still running: {running}"
     windows = QApplication.topLevelWidgets()
-    shown = [w for w in windows if w.isVisible()]
+    shown = [repr(w) for w in windows if w.isVisible()]
     # Plots have menus without a parent; each that stays makes every later test slower.
     for window in windows:
         window.deleteLater()

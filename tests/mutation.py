@@ -10,8 +10,8 @@ A mutant is one change of the kinds that ``_Finder`` lists: a comparison, an ari
 boolean operator, a number, a negated condition, a returned value. Limits of what is accepted
 (constants named ``MOST``, ``MAX``, ``..._AT_MOST``) become zero: a unit more is as good a limit.
 Not changed are annotations, decorators, docstrings and messages, ``strict=True`` of ``zip``,
-durations (constants named ``..._S``: no test may measure time), and what ``EQUIVALENT`` and
-``WITHOUT_EFFECT`` list with a reason.
+durations (constants named ``..._S``: no test may measure time), versions of stages (each other
+number is as good), and what ``EQUIVALENT`` and ``WITHOUT_EFFECT`` list with a reason.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ NOT_CORE = ("workbench/engine", "workbench/engine_process.py", "workbench/__main
 
 # (file, line as written, change): why no test can notice it.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
+    (
+        "workbench/npu/weights.py",
+        "bits = 8 if header & 1 else 2 if header & 2 else 4",
+        "2 -> (2 + 1)",
+    ): "The lowest bit is not set where the second is asked for.",
+    (
+        "workbench/history/comparison.py",
+        "sram_bytes: int = 0",
+        "0 -> (0 + 1)",
+    ): "It is shown in KiB with one decimal.",
     (
         "workbench/npu/arithmetic.py",
         "return np.where(values >= 0, 0, (1 << shifts) - 1)",
@@ -163,6 +173,7 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/graph/snapshot.py", "MUCH = 20_000"): _SPEED,
     ("workbench/graph/snapshot.py", "if gc.get_count()[0] > MUCH:"): _SPEED,
     ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
+    ("workbench/graph/ordering.py", "if len(places) % 2:"): _EFFORT,
     ("workbench/graph/layout.py", "HEADER = 30.0"): _TASTE,
     ("workbench/graph/layout.py", "PADDING = 16.0"): _TASTE,
     ("workbench/graph/layout.py", "ROW_GAP = 34.0"): _TASTE,
@@ -262,11 +273,13 @@ class _Finder:
         """Yield what is below a node and runs; positions in f-strings are wrong before 3.12."""
         if isinstance(node, ast.JoinedStr) or _is_strictness(node):
             return
+        is_stage = isinstance(node, ast.Call) and ast.unparse(node.func) == "Stage"
         for name, value in ast.iter_fields(node):
             if name in {"annotation", "returns", "decorator_list", "type_comment", "bases"}:
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
+                is_version = is_stage and isinstance(child, ast.Constant)
+                if isinstance(child, ast.AST) and not is_version:
                     yield child
 
     def _constants(self, node: ast.Constant) -> Iterator[Mutant]:

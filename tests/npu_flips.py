@@ -10,6 +10,7 @@ count are noticed.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections import Counter
 from unittest import mock
@@ -23,6 +24,7 @@ from workbench.npu.program import load
 from workbench.pte import vela_stream
 
 
+@functools.cache
 def programs() -> dict[str, Compiled]:
     """Return the compiled programs of the tests that have encoded weights, by their names."""
     return {name: case for name, case in compiled().items() if _has_weights(case)}

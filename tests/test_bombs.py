@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
+
 ROOT = Path(__file__).parents[1]
 # One of each kind that needs no toolchain; the slow test reads all.
 QUICK = {
@@ -52,7 +54,7 @@ def quick():
     return read("--cases", json.dumps({kind: [name] for kind, name in QUICK.items()}))
 
 
-@pytest.mark.parametrize("kind", QUICK)
+@for_each("kind", QUICK)
 def test_that_a_small_or_endless_input_stays_within_the_bounds(quick, kind):
     assert quick[kind].keys() == {QUICK[kind]}
     assert not outside(quick[kind])

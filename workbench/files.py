@@ -68,8 +68,9 @@ def read_limited(path: Path, limit: int) -> bytes:
         OSError: it cannot be read, is not regular, or is larger.
     """
     with open_regular(path) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
+        is_larger = os.fstat(file.fileno()).st_size > limit
+        data = b"" if is_larger else file.read(limit + 1)
+    if is_larger or len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", str(path))
     return data
 

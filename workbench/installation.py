@@ -5,6 +5,7 @@ The window imports it before its first paint: other imports of this module stay 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def config_folder() -> Path:
     return Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
 
 
+@functools.cache
 def version() -> str:
     """Return the version of the program; ``0+unknown`` in a checkout that is not installed."""
     from importlib import metadata

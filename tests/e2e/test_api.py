@@ -35,6 +35,7 @@ def run_example(name, monkeypatch, capsys, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_that_compiles_prints_cost_and_writes_the_program(
     digits, monkeypatch, capsys, tmp_path
 ):

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest import mock
@@ -22,6 +23,7 @@ from filelock import FileLock
 from tests.workbench.cli.conftest import codes
 from workbench.api import jobs
 from workbench.cli import main
+from workbench.engine.toolchain_patches.imports import import_toolchain
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 
@@ -29,6 +31,17 @@ from workbench.pipeline.cache import Cache
 __all__ = ["codes"]
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "resources" / "samples"
+
+
+def pytest_collection(session):
+    """Import the toolchain as engines do, in a third of the time that the imports of tests take.
+
+    The process that hands out tests to others (``dsession``) needs none of it.
+    """
+    if not session.config.pluginmanager.has_plugin("dsession"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import_toolchain()
 
 
 def pytest_collection_modifyitems(items):

@@ -80,6 +80,7 @@ class Engine:
     folder: Path
     shared: Shared | None = None
     events: list = field(default_factory=list)
+    _asked: Project | None = None
 
     def __post_init__(self) -> None:
         for path in (NETWORKS, WIDE_NETWORKS):
@@ -103,13 +104,8 @@ class Engine:
         self.events = []
         # What is compared with the plain toolchain is computed by an engine of its own.
         assert accelerate or not self.shared
-        if self.shared:
-            self._take(project)
         self.send(command)
-        outcome = self.follow()
-        if self.shared:
-            self._share(project)
-        return outcome
+        return self.follow()
 
     def _take(self, project: Project) -> None:
         """Link the shared results of a project into the own cache."""
@@ -125,6 +121,9 @@ class Engine:
                 _link(event.key, self.cache, self.shared.cache)
 
     def send(self, command) -> None:
+        if self.shared and isinstance(command, RunUntil | RunStudy):
+            self._asked = command.project
+            self._take(command.project)
         os.write(self._write, encode_command(allowed(command)))
 
     def follow(self) -> str:
@@ -132,6 +131,8 @@ class Engine:
             event = decode_event(line)
             self.events.append(event)
             if isinstance(event, JobFinished):
+                if self._asked:
+                    self._share(self._asked)
                 return event.outcome
         raise AssertionError("the server ended")
 

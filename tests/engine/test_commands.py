@@ -117,14 +117,14 @@ def plans(monkeypatch):
 
 
 def test_that_a_job_makes_no_plan_beside_the_one_it_was_sent_with(engine, plans):
-    command = run_until(engine, "a", "lower")
+    command = run_until(engine, "a", "convert")
     planned = plan_module.plan(command.project, engine.folder, engine.cache)
     plans.clear()
     engine.send(command.model_copy(update={"plan": planned, "code": ""}))
     assert outcomes(engine, 1) == {"a": "done"}
     assert plans == []
     done = {e.stage: e.key for e in engine.events if isinstance(e, StageFinished)}
-    assert done == {stage: planned.key(stage) for stage in stages_until("lower")}
+    assert done == {stage: planned.key(stage) for stage in stages_until("convert")}
 
 
 def test_that_a_job_without_a_plan_makes_one(engine, plans):

@@ -241,6 +241,7 @@ def test_that_two_inputs_and_two_outputs_go_through(engine):
     assert engine.result(made, "verify").max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_sixteen_bit_softmax_on_u55_fails_in_a_sentence(engine):
     made = without(project("softmax", "a16w8"), "rounded_convolutions")
     assert engine.run(made, "lower", "evaluate") == "failed"

@@ -40,12 +40,14 @@ def test_that_the_program_of_an_observer_of_a_plugin_is_right(plugged):
     assert plugged.verified(made).max_lsb <= 1
 
 
+FOUND = edits.assign(
+    project("small", **CALIBRATED), "finder", "example.py:FirstLayer", "example.py:sixbit_weights"
+)
+
+
 def test_that_a_finder_gives_the_first_layer_a_config_of_the_plugin(plugged):
-    made = edits.assign(
-        project("small", **CALIBRATED), "finder", "example.py:FirstLayer",
-        "example.py:sixbit_weights",
-    )  # fmt: skip
-    assert plugged.run(made, "verify", "evaluate") == "done", plugged.failure
+    made = FOUND
+    assert plugged.run(made, "calibrate") == "done", plugged.failure
     found = {n.node: (n.config, n.by) for n in plugged.result(made, "prepare").annotations}
     assert found["conv2d"] == ("sixbit_weights", "example.py:FirstLayer")
     assert found["linear"][0] == "a8w8"
@@ -53,8 +55,13 @@ def test_that_a_finder_gives_the_first_layer_a_config_of_the_plugin(plugged):
              if r.kind == "weight"}  # fmt: skip
     assert codes["_param_constant0"] == (-31, 31)
     assert codes["_param_constant2"] == (-127, 127)
-    assert plugged.result(made, "lower").delegates == 1
-    assert plugged.result(made, "verify").max_lsb <= 1
+
+
+@pytest.mark.slow
+def test_that_a_config_of_a_plugin_runs_on_the_npu(plugged):
+    assert plugged.run(FOUND, "verify", "evaluate") == "done", plugged.failure
+    assert plugged.result(FOUND, "lower").delegates == 1
+    assert plugged.result(FOUND, "verify").max_lsb <= 1
 
 
 def test_that_a_torchao_quantizer_decides_its_nodes_and_they_run_on_the_npu(plugged):

@@ -92,6 +92,7 @@ def test_that_channels_last_is_suggested_where_it_saves_transposes(engine):
     assert cycles[1] < cycles[0]
 
 
+@pytest.mark.slow
 def test_that_a_nearly_empty_block_of_channels_costs_what_the_card_says(engine):
     wide, fitting = (
         project(f"wide_networks.py:{name}") for name in ("seventeen_channels", "sixteen_channels")

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
-import sysconfig
 import time
 from pathlib import Path
 
+from tests.fakes.fvp import facts, remembered
 from tests.fakes.runner_elf import runner
 
 FAILURES = {
@@ -46,11 +45,15 @@ POOLS = {
 
 def make(folder):
     """Leave the checkout in a folder and return it."""
+    import shlex
+    import sysconfig
+
     script = folder / "backends" / "arm" / "scripts" / "build_executor_runner.sh"
     script.parent.mkdir(parents=True)
     places = os.pathsep.join([str(Path(__file__).parents[2]), sysconfig.get_path("purelib")])
     # Without the module site, whose search for packages takes longer than the double itself.
-    words = shlex.join([sys.executable, "-S", str(Path(__file__))])
+    code = f"import sys, {__name__} as double; sys.exit(double.main(sys.argv[1:]))"
+    words = shlex.join([sys.executable, "-S", "-c", code])
     script.write_text(f'#!/usr/bin/env bash\nPYTHONPATH={shlex.quote(places)} {words} "$@"\n')
     setup = folder / "examples" / "arm" / "arm-scratch" / "setup_path.sh"
     setup.parent.mkdir(parents=True)
@@ -99,10 +102,8 @@ def main(words):
         placement = "semihosting"
     elif not values["--pte"].startswith("0x"):
         placement = "embedded" if files else "bare"
-        from workbench.pte.description import describe
-
         program = Path(values["--pte"]).read_bytes()
-        kernels = describe(program)["kernels"]
+        kernels = remembered([b"facts", program], lambda: facts(program))["kernels"]
     say("-- Configuring done (1.2s)")
     if fail == "hang":
         time.sleep(3600)
@@ -125,7 +126,3 @@ def main(words):
     )  # fmt: skip
     say("[100%] Built target arm_executor_runner")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

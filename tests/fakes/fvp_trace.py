@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 from pathlib import Path
 
@@ -35,6 +33,8 @@ class Trace:
         self.events.append(event | {"args": {track: value}})
 
     def write(self):
+        import gzip
+
         text = json.dumps({"displayTimeUnit": "ns", "traceEvents": self.events}).encode()
         data = gzip.compress(text)
         self.path.write_bytes(data[: len(data) // 2] if self.cut else data)
@@ -56,6 +56,8 @@ def leave_events(acted, files, fail):
         )
         Path("etdump.bin").write_bytes(data)
         return
+    import base64
+
     print("#[RUN THIS]\n# Writing etdump.bin [base64]")
     print(f'echo "{base64.b64encode(data).decode()}" | base64 -d >etdump.bin')
     print("#[END]", flush=True)

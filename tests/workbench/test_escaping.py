@@ -4,8 +4,7 @@ import ast
 import json
 import re
 
-import pytest
-
+from tests.for_each import for_each
 from tests.workbench.project.builders import make_project, rule
 from workbench import escaping
 from workbench.deploy.firmware_files import file_stem
@@ -22,28 +21,28 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_that_a_docstring_holds_any_text(text):
     tree = ast.parse(f'"""A {escaping.in_python_docstring(text)}.pte b"""\nX = 1\n')
     assert len(tree.body) == 2
     assert ast.literal_eval(tree.body[0].value) == f"A {escaping.one_line(text)}.pte b"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_that_comments_end_where_they_should(text):
     written = escaping.in_comment(text)
     assert "*/" not in written
     assert len(f"# {written}".splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_that_an_argument_of_cmake_neither_ends_nor_is_replaced(text):
     written = escaping.in_cmake(text)
     plain = re.sub(r"\\.", "", written)
     assert not set(plain) & set('"$;@\n\\')
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_that_a_yaml_scalar_is_plain_or_quoted(text):
     written = escaping.in_yaml(text)
     assert "\n" not in written
@@ -51,7 +50,7 @@ def test_that_a_yaml_scalar_is_plain_or_quoted(text):
         assert isinstance(json.loads(written), str)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_that_markdown_gets_no_markup(text):
     written = escaping.in_markdown(text)
     assert "<" not in written
@@ -70,7 +69,7 @@ def test_that_inserted_text_is_not_read_as_a_template():
     assert escaping.filled("{a} {b} {c}", {"a": "{b}", "b": "x"}) == "{b} x {c}"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@for_each("text", HOSTILE)
 def test_that_no_name_leaves_the_output_folder(text):
     assert re.fullmatch(r"[A-Za-z_]\w*", file_stem(text), re.ASCII)
 
@@ -103,7 +102,7 @@ def test_that_no_text_of_a_project_becomes_code_of_the_script(tmp_path):
         assert written(name, WRITABLE) <= plain
 
 
-@pytest.mark.parametrize("text", WRITABLE)
+@for_each("text", WRITABLE)
 def test_that_no_name_becomes_code_of_the_command(text, tmp_path):
     commands, model = give_command(
         make_project(rule("r1", "global"), name=text), tmp_path, tmp_path / "m.py"

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.faults import failing_calls
+from tests.for_each import for_each
 from workbench import files
 
 
@@ -60,7 +61,7 @@ def test_that_the_content_is_synced_before_the_rename_and_the_folder_after_it(
     assert [c if c == "fsync" else "rename" for c in calls] == ["fsync", "rename", "fsync"]
 
 
-@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "nul", "missing"])
+@for_each("kind", ["fifo", "folder", "device", "nul", "missing"])
 def test_that_only_regular_files_are_read(tmp_path, kind):
     path = tmp_path / "a"
     if kind == "fifo":

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tests.faults import killed_calls, recorded_calls
+from tests.for_each import for_each
 from tests.workbench.project.builders import make_project
 from tests.workbench.test_write_faults import content, packaged
 from workbench.analysis.gate import GateResult
@@ -51,7 +52,7 @@ def check_synced(calls, folder):
     assert last_sync > last_rename
 
 
-@pytest.mark.parametrize("save", [project_file, trust, study])
+@for_each("save", [project_file, trust, study])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_that_a_saved_file_is_synced_before_it_gets_its_name(tmp_path, save, is_there):
     if is_there:

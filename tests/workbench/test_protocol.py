@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench import engine_process
 from workbench.engine_process import EngineProcess
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -54,7 +55,7 @@ def lines_of(text, limit, chunk=7):
     return found
 
 
-@pytest.mark.parametrize("character", ["a", "\x00", "\u2713", '"'])
+@for_each("character", ["a", "\x00", "\u2713", '"'])
 def test_that_an_event_never_exceeds_its_limit_and_keeps_the_end_of_the_details(character):
     long = character * (MAX_EVENT_BYTES + 1000)
     info = ErrorInfo(message=long, hint=long, where=Place(kind="file", id=long),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.faults import failing_reads
+from tests.for_each import for_each
 from tests.workbench.project.builders import make_project
 from workbench import disk_cache
 from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
@@ -137,8 +138,8 @@ def test_that_a_history_cut_at_any_length_gives_one_problem_and_takes_new_runs(t
         history.close()
 
 
-@pytest.mark.parametrize("damage", ["lost", "empty", "short", "zeroed", "other"])
-@pytest.mark.parametrize("name", ["result.json", ARRAYS_FILE, MANIFEST_FILE, ""])
+@for_each("damage", ["lost", "empty", "short", "zeroed", "other"])
+@for_each("name", ["result.json", ARRAYS_FILE, MANIFEST_FILE, ""])
 def test_that_an_entry_that_a_power_loss_damaged_is_noticed_and_made_again(tmp_path, name, damage):
     cache = Cache(tmp_path)
     result(tmp_path)

@@ -1,13 +1,10 @@
 """Words that sentences are made of."""
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.text import listed, plural
 
 
-@pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 samples"), (1, "1 sample"), (2000, "2,000 samples")]
-)
+@for_each(("number", "said"), [(0, "0 samples"), (1, "1 sample"), (2000, "2,000 samples")])
 def test_that_a_number_and_its_noun_agree(number, said):
     assert plural(number, "sample") == said
 

@@ -9,6 +9,7 @@ import os
 import pytest
 
 from tests.faults import failing_calls, killed_calls
+from tests.for_each import for_each
 from tests.workbench.project.builders import make_project
 from workbench import files
 from workbench.analysis.gate import GateResult
@@ -28,7 +29,7 @@ def content(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-@pytest.mark.parametrize("error", FAULTS)
+@for_each("error", FAULTS)
 def test_that_a_project_is_saved_or_stays(tmp_path, error):
     path = tmp_path / "net.qwb"
     store.save(make_project(), path)
@@ -66,8 +67,16 @@ def packaged(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("error", FAULTS)
-@pytest.mark.parametrize("is_there", [False, True])
+# The quick tests take one error for each.
+@pytest.mark.parametrize(
+    ("error", "is_there"),
+    [
+        pytest.param(error, is_there, marks=[] if is_quick else pytest.mark.slow)
+        for is_there, quick in ((False, errno.EACCES), (True, errno.ENOSPC))
+        for error in FAULTS
+        for is_quick in [error == quick]
+    ],
+)
 def test_that_deliverables_are_whole_or_as_they_were(tmp_path, packaged, error, is_there):
     gate, target = GateResult(verdict="right"), tmp_path / "dist"
     deliver(packaged, tmp_path / "whole", gate)
@@ -115,7 +124,7 @@ def test_that_a_damaged_package_is_not_delivered(tmp_path, packaged):
     assert caught.value.codes == ("result-damaged",)
 
 
-@pytest.mark.parametrize("error", FAULTS)
+@for_each("error", FAULTS)
 def test_that_a_result_is_in_the_cache_as_a_whole_or_absent(tmp_path, error):
     cache, key = Cache(tmp_path / "cache"), "ab" * 32
     result = ImportResult(model_class="Net", parameters=1, parameter_bytes=4, inputs=())
@@ -134,7 +143,7 @@ def test_that_a_result_is_in_the_cache_as_a_whole_or_absent(tmp_path, error):
     assert cache.verify(key)
 
 
-@pytest.mark.parametrize("error", FAULTS)
+@for_each("error", FAULTS)
 def test_that_the_list_of_trusted_code_is_never_half(tmp_path, error):
     trust = TrustStore(tmp_path / "config" / "trust.json")
     trust.grant(Code(places={"/a": "1"}), "a")

@@ -123,13 +123,14 @@ def is_trusted_program(data: bytes, path: Path) -> bool:
 def forget() -> None:
     """Remove all modules of projects from the import cache, so that edited files are read again."""
     for name, module in list(sys.modules.items()):
-        if isinstance(getattr(module, "__loader__", None), _SourceLoader | _LibraryLoader):
+        if is_of_project(module):
             del sys.modules[name]
 
 
 def is_of_project(module: ModuleType) -> bool:
     """Return whether a module was imported from a project's code."""
-    return isinstance(getattr(module, "__loader__", None), _SourceLoader | _LibraryLoader)
+    # Not isinstance: loaders are abstract classes, which take their time for thousands of modules.
+    return type(getattr(module, "__loader__", None)) in {_SourceLoader, _LibraryLoader}
 
 
 def import_file(path: Path, name: str) -> ModuleType:

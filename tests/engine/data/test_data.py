@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.engine.in_process import NETWORKS
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.engine.data import open_samples
 from workbench.errors import WorkbenchError
@@ -27,8 +28,8 @@ def read(folder, inputs=PICTURE, **fields):
     return list(open_samples(DataSource(**fields), folder, inputs, "calibration"))
 
 
-@pytest.mark.parametrize("suffix", ["npy", "npz", "pt"])
-@pytest.mark.parametrize("batch", [False, True])
+@for_each("suffix", ["npy", "npz", "pt"])
+@for_each("batch", [False, True])
 def test_that_arrays_are_read_with_or_without_the_batch_of_one(folder, suffix, batch):
     data = DATA[:, None] if batch else DATA
     path = folder / f"data.{suffix}"
@@ -100,7 +101,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "data", "code"), REFUSED, ids=[r[0] for r in REFUSED])
+@for_each(("name", "data", "code"), REFUSED)
 def test_that_data_that_does_not_fit_is_refused_before_work_starts(folder, name, data, code):
     np.save(folder / name, data)
     with refused(code):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.engine.data.arrays import read_arrays, read_labels
 from workbench.engine.data.pictures import read_pictures
@@ -108,7 +109,7 @@ def test_that_a_pickle_in_an_array_file_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("labels", [np.array([1.5, 0.0]), np.array([np.nan]), np.array(["a"])])
+@for_each("labels", [np.array([1.5, 0.0]), np.array([np.nan]), np.array(["a"])])
 def test_that_labels_that_are_no_whole_numbers_are_refused(tmp_path, labels):
     np.save(tmp_path / "labels.npy", labels)
     with refused("labels-unreadable"):

@@ -11,6 +11,7 @@ from torch import nn
 
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.range_search import quick_search
 from workbench.graph.snapshot import GraphSnapshot, Node
 
 pytestmark = pytest.mark.engine
@@ -72,7 +73,8 @@ def make_levels(net: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Levels:
     module = prepare_pt2e(program.module(check_guards=False), quantizer)
     module(*inputs)
     prepared = snapshot(module, "prepared", exported.modules)
-    module = convert_pt2e(module)
+    with quick_search():
+        module = convert_pt2e(module)
     converted = snapshot(module, "converted", exported.modules)
     with accelerated():
         lowered = to_edge_transform_and_lower(

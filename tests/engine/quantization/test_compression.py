@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from tests.for_each import for_each
 from tests.zoo.cases import IMAGE_FILES, networks
 from workbench.engine.quantization.compression import (
     NotPrunableError,
@@ -137,7 +138,7 @@ def test_that_joined_layers_lose_the_same_channels():
 
 
 def test_that_a_recurrent_layer_reads_fewer_channels():
-    module, inputs = exported(Steps(), 1, 3, 10)
+    module, inputs = exported(Steps(), 1, 3, 4)
     silence(module, "frames", slice(0, 4))
     before = module(inputs)
     assert prune(module, {"frames": 8}) == {"frames": (12, 8)}
@@ -182,7 +183,7 @@ def test_that_the_least_important_channels_go():
     torch.testing.assert_close(operator.attrgetter("first.weight")(module), kept)
 
 
-@pytest.mark.parametrize("count", [3, 15, 31, 255])
+@for_each("count", [3, 15, 31, 255])
 def test_that_weights_are_few_codes_in_every_channel(count):
     torch.manual_seed(0)
     weight = torch.randn(6, 4, 3, 3) * torch.tensor([1, 1e-3, 10, 1, 0, 2]).reshape(6, 1, 1, 1)
@@ -197,7 +198,7 @@ def test_that_weights_are_few_codes_in_every_channel(count):
 
 
 def test_that_clusters_of_a_module_go_before_those_of_every_layer():
-    module, _ = exported(Steps(), 1, 3, 10)
+    module, _ = exported(Steps(), 1, 3, 4)
     done = cluster(module, {"": 15, "frames": 7})
     assert done["frames"][1] <= 7 < done["head"][1] <= 15
     assert done["steps"][1] <= 15 < done["steps"][0]

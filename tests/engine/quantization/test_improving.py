@@ -93,7 +93,7 @@ def test_that_what_improvers_change_and_leave_alone_is_said(engine):
 def test_that_improvers_are_undone_by_taking_them_out(engine):
     plain = project("uneven", "a8w4", **CALIBRATED)
     before = sqnr(engine, plain)
-    sqnr(engine, improved(plain, "equalize", "bias"))
+    sqnr(engine, improved(plain, "bias"))
     assert edits.set_improver(improved(plain, "bias"), "bias", on=False) == plain
     assert sqnr(engine, plain) == before
 

@@ -1,5 +1,6 @@
 """Predictions from stored histograms, against torchao's observers and real quantization."""
 
+import functools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
+from tests.for_each import for_each
 from workbench.analysis.histogram import Histogram, Scheme
 from workbench.analysis.ranges import METHODS, METHODS_BY_ID
 from workbench.project.configs import Activation, Observer, QuantConfig
@@ -20,8 +22,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 BYTE = Scheme(-128, 127)
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize(
+@for_each("symmetric", [False, True])
+@for_each(
     ("dtype", "qmin", "qmax", "eps"),
     [(torch.int8, -128, 127, 2**-16), (torch.int16, -32767, 32767, 2**-12),
      (torch.uint8, 0, 255, 2**-16)],
@@ -54,7 +56,9 @@ def measured(x, grid):
     return 10 * math.log10(float(x.double().square().sum() / (x.double() - y).square().sum()))
 
 
+@functools.cache
 def drawn(kind):
+    """Return values of a kind, which no test changes."""
     torch.manual_seed(5)
     x = torch.randn(200_000)
     return {
@@ -64,7 +68,7 @@ def drawn(kind):
     }[kind]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["normal", "relu", "tails", "shifted", "spike", "far", "squares"])
+@for_each("kind", ["normal", "relu", "tails", "shifted", "spike", "far", "squares"])
 def test_that_kl_never_clips_more_than_a_thousandth_of_the_values(kind):
     x = drawn(kind)
     histogram = histogram_of(x)
@@ -77,8 +81,8 @@ def test_that_kl_never_clips_more_than_a_thousandth_of_the_values(kind):
             assert found > histogram.sqnr_db(best) - (8 if kind == "squares" else 2)
 
 
-@pytest.mark.parametrize("kind", ["normal", "relu", "tails", "shifted", "spike"])
-@pytest.mark.parametrize("scheme", [BYTE, Scheme(-32767, 32767, True, 2**-12)])
+@for_each("kind", ["normal", "relu", "tails", "shifted", "spike"])
+@for_each("scheme", [BYTE, Scheme(-32767, 32767, True, 2**-12)])
 def test_that_predicted_sqnr_is_within_1_db_for_every_method(kind, scheme):
     x = drawn(kind)
     histogram = histogram_of(x)
@@ -99,8 +103,8 @@ def test_that_the_least_squared_error_beats_every_other_method():
     assert real["mse"] > real["minmax"] + 0.5
 
 
-@pytest.mark.parametrize("lopsided", [(-1.0, 1.0), (-1.0, 1.7), (-1.7, 1.0), (0.0, 1.0)])
-@pytest.mark.parametrize(
+@for_each("lopsided", [(-1.0, 1.0), (-1.0, 1.7), (-1.7, 1.0), (0.0, 1.0)])
+@for_each(
     "scheme",
     [BYTE, Scheme(-128, 127, symmetric=True), Scheme(-32767, 32767, symmetric=True, eps=2**-12)],
 )
@@ -121,7 +125,7 @@ def test_that_of_equal_errors_the_widest_range_is_taken():
     assert by_id["mse"][1] == pytest.approx(by_id["minmax"][1])
 
 
-@pytest.mark.parametrize("observer", ["histogram", "minmax", "percentile", "moving_average"])
+@for_each("observer", ["histogram", "minmax", "percentile", "moving_average"])
 def test_that_stored_histograms_predict_the_samples_within_1_db(engine, observer):
     config = QuantConfig(activation=Activation(observer=Observer(kind=observer)))
     made = project("small", config, **CALIBRATED)

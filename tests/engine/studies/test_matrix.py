@@ -12,7 +12,7 @@ from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import MatrixResult
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 PROJECTS = NETWORKS.parent.parent / "networks"
 # Wrong on purpose, data, or another way to write a network that has a project.
 OTHERS = {
@@ -38,7 +38,8 @@ def matrix(engine, made, **options):
 @pytest.mark.parametrize(
     ("model", "targets", "configs"),
     [
-        ("small", ["ethos-u85-256"], ["a8w8", "a16w8"]),
+        ("small", ["ethos-u85-256"], ["a16w8"]),
+        pytest.param("small", ["ethos-u85-256"], ["a8w8", "a16w8"], marks=pytest.mark.slow),
         pytest.param(
             "softmax", ["ethos-u55-128", "ethos-u85-256"], ["a8w8", "a16w8"],
             marks=pytest.mark.slow,

@@ -37,44 +37,31 @@ def measured(engine, made):
     return engine.result(made, "evaluate").sqnr_db
 
 
-@pytest.fixture
-def studied(engine):
+def test_that_units_are_measured_as_their_real_conversions_are(engine):
     made = project("small", **CALIBRATED)
-    return engine, made, found(engine, run(engine, made))
-
-
-def test_that_fused_modules_are_one_unit(studied):
-    _, _, result = studied
+    result = found(engine, run(engine, made))
+    # Modules that are fused are one unit.
     assert [unit.unit.matches[0] for unit in result.units][:1] == ["conv"]
     assert any(unit.unit.matches == ("fc",) for unit in result.units)
-
-
-def test_that_all_switches_closed_are_the_quantized_model(studied):
-    engine, made, result = studied
+    # All switches closed are the quantized model.
     assert result.samples == result.total == 8
     assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
+    for unit in result.units:
+        real = measured(engine, give(made, unit.unit, "float"))
+        assert abs(unit.without.sqnr_db - real) < 0.01, unit.unit.name
+    modules = [unit for unit in result.units if unit.unit.kind == "module_name"]
+    assert modules
+    for unit in modules:
+        alone = give(edits.assign(made, "global", "", "float"), unit.unit, "a8w8")
+        assert abs(unit.only.sqnr_db - measured(engine, alone)) < 1.0, unit.unit.name
 
 
 def test_that_fixed_ranges_hold_under_the_switches_too(engine):
     made = edits.fix_range(project("small", **CALIBRATED), "relu", 0.0, 0.5)
     result = found(engine, run(engine, made))
     assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
-    plain = found(engine, run(engine, edits.free_ranges(made, ["relu"])))
-    assert result.quantized.sqnr_db < plain.quantized.sqnr_db - 3
-
-
-def test_that_sparing_a_unit_equals_its_real_conversion(studied):
-    engine, made, result = studied
-    for unit in result.units:
-        real = measured(engine, give(made, unit.unit, "float"))
-        assert abs(unit.without.sqnr_db - real) < 0.01, unit.unit.name
-
-
-def test_that_quantizing_modules_alone_is_within_a_decibel_of_their_real_conversion(studied):
-    engine, made, result = studied
-    for unit in (u for u in result.units if u.unit.kind == "module_name"):
-        alone = give(edits.assign(made, "global", "", "float"), unit.unit, "a8w8")
-        assert abs(unit.only.sqnr_db - measured(engine, alone)) < 1.0, unit.unit.name
+    plain = measured(engine, edits.free_ranges(made, ["relu"]))
+    assert result.quantized.sqnr_db < plain - 3
 
 
 def test_that_a_study_goes_on_where_it_was_left(engine):

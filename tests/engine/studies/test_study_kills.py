@@ -48,13 +48,6 @@ def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
     assert sorted(path.name for path in place.iterdir()) == ["study.json"]
 
 
-def test_that_a_storage_of_optuna_in_the_folder_is_not_read(engine):
-    made = project("small", **CALIBRATED)
-    first = run(engine, made, trials=1)
-    (kept(engine, made) / "optuna.sqlite").write_bytes(b"SQLite format 3\0" + bytes(4000))
-    assert run(engine, made, trials=2).candidates[:1] == first.candidates[:1]
-
-
 def searching(engine, made, trials, on_progress, **options):
     """Run a search on an engine process of its own; return how it ended."""
     command = RunStudy(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import io
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
+from workbench.engine.toolchain_patches.range_search import quick_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -154,8 +157,13 @@ def marked(cases: Iterable[str], quick: Container[str] = QUICK) -> list[Any]:
 
 
 def prepared(name: str, samples: int = 2) -> tuple[Any, tuple[torch.Tensor, ...]]:
-    """Return the prepared module of a case, not calibrated, and the samples for it."""
-    build, shape, target, configure = CASES[name]
+    """Return a prepared module of a case, not calibrated, and the samples for it."""
+    return copy.deepcopy(_prepared(CASES[name], samples))
+
+
+@functools.lru_cache(maxsize=4)
+def _prepared(case: Case, samples: int) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    build, shape, target, configure = case
     torch.manual_seed(0)
     network = build().train()
     with torch.no_grad():
@@ -173,11 +181,13 @@ def converted(name: str) -> tuple[Any, tuple[torch.Tensor, ...]]:
     with torch.no_grad():
         for sample in data:
             module(sample)
-    return convert_pt2e(module), data
+    with quick_search():
+        return convert_pt2e(module), data
 
 
+@functools.lru_cache(maxsize=4)
 def exported(name: str) -> Any:
-    """Return the program of a case as lowering takes it."""
+    """Return the program of a case as lowering takes it, which leaves it as it is."""
     module, data = converted(name)
     return torch.export.export(module, (data[0],))
 

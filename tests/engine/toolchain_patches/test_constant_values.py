@@ -9,6 +9,7 @@ import torch
 import torchao.quantization.pt2e.quantize_pt2e  # noqa: F401 - registers the operators
 from torchao.quantization.pt2e.constant_fold import ConstantFolder
 
+from tests.for_each import for_each
 from workbench.engine.toolchain_patches import constant_values
 from workbench.engine.toolchain_patches.constant_values import computed, quick_constants
 
@@ -57,7 +58,7 @@ CALLS = {
 QUICK = ("int8", "int16", "int32", "zero points of 32 bits")
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_each("name", CALLS)
 def test_that_weights_have_the_same_bits_and_layout(name: str) -> None:
     arguments = CALLS[name]
     stock, quick = DEQUANTIZE(*arguments), computed(DEQUANTIZE, arguments, {})
@@ -90,7 +91,7 @@ class Counted:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_each("name", CALLS)
 def test_that_the_operator_is_called_where_the_short_way_does_not_hold(name: str) -> None:
     operator = Counted()
     computed(operator, CALLS[name], {})

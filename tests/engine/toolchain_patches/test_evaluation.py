@@ -8,7 +8,9 @@ from torch import fx, nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from tests.engine.toolchain_patches import programs
+from tests.for_each import for_each
 from workbench.engine.toolchain_patches.evaluation import fast_quantized_module, requantized
+from workbench.engine.toolchain_patches.range_search import quick_search
 
 pytestmark = [
     pytest.mark.engine,
@@ -39,7 +41,7 @@ def test_that_every_output_bit_is_that_of_the_stock_module(case: str) -> None:
 
 def test_that_an_unfolded_module_gives_the_same_bits() -> None:
     module, samples = programs.prepared("a8w8")
-    with torch.no_grad():
+    with torch.no_grad(), quick_search():
         module(samples[0])
         converted = convert_pt2e(module, fold_quantize=False)
         fast = fast_quantized_module(converted)
@@ -57,8 +59,8 @@ def test_that_the_given_module_is_not_altered() -> None:
         module(samples[0])
 
 
-@pytest.mark.parametrize("numel", [100, 100_000])
-@pytest.mark.parametrize(
+@for_each("numel", [100, 100_000])
+@for_each(
     ("zero_point", "qmin", "qmax", "dtype"),
     [
         (-7, -128, 127, torch.int8),

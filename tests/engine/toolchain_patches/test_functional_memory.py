@@ -17,6 +17,7 @@ from tests.engine.toolchain_patches import programs
 from workbench.engine.toolchain_patches import functional_memory as subject
 from workbench.engine.toolchain_patches.functional_memory import functional_memory
 from workbench.engine.toolchain_patches.gate import applied
+from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.patching import replaced
 from workbench.engine.toolchain_patches.table import LOWERING
 
@@ -172,7 +173,7 @@ WRITTEN = (
 def with_memory_and_without(program: ExportedProgram, table: Any) -> tuple[Any, Any]:
     results = []
     for memory in (nullcontext(), functional_memory()):
-        with memory:
+        with known_composites(), memory:
             results.append(described(program.run_decompositions(table)))
     return results[0], results[1]
 

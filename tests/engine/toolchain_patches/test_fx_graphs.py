@@ -12,6 +12,7 @@ from executorch.backends.arm._passes import arm_pass, arm_pass_utils
 from executorch.backends.transforms import aten_to_dialect_pass
 from torch import fx
 
+from tests.for_each import for_each
 from workbench.engine.toolchain_patches import fx_graphs
 from workbench.engine.toolchain_patches.fx_graphs import quick_dead_code, short_stacks
 
@@ -37,8 +38,8 @@ def with_dead_code() -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
-@pytest.mark.parametrize("is_impure", [None, lambda node: node.target is ATEN.relu.default])
-@pytest.mark.parametrize("traced", [True, False])
+@for_each("is_impure", [None, lambda node: node.target is ATEN.relu.default])
+@for_each("traced", [True, False])
 def test_that_the_same_dead_code_is_removed(
     is_impure: Callable[[fx.Node], bool] | None, traced: bool
 ) -> None:
@@ -88,9 +89,9 @@ def own(module: Any, depth: int) -> tuple[str, str]:
     return module.traceback.format_stack()[-2], traceback.format_stack()[-2]
 
 
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("depth", [0, 1, 2, 3, 4, 5, 9])
-@pytest.mark.parametrize("call", [deep, own])
+@for_each("module", MODULES)
+@for_each("depth", [0, 1, 2, 3, 4, 5, 9])
+@for_each("call", [deep, own])
 def test_that_the_caller_is_noted_as_ever(
     module: Any, depth: int, call: Callable[..., tuple[str, str]]
 ) -> None:

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.for_each import for_each
 from workbench.engine.toolchain_patches.operator_memory import _Memory, operator_memory
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def metadata(tensor: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("op", "rest"),
     [
         (ATEN.relu.default, ()),
@@ -68,7 +69,6 @@ def metadata(tensor: Any) -> tuple[Any, ...]:
         (ATEN.max.dim, (0,)),
         (edge_ops.edge.aten.sum.dim_IntList, ([0],)),
     ],
-    ids=str,
 )
 def test_that_a_second_call_gives_equal_new_tensors(
     op: Any, rest: tuple[Any, ...], mode: FakeTensorMode
@@ -128,7 +128,7 @@ NEVER: dict[str, Callable[[FakeTensorMode], tuple[Any, tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", DIFFERENT)
+@for_each("case", DIFFERENT)
 def test_that_other_metadata_is_another_call(case: str, mode: FakeTensorMode) -> None:
     counted, calls = Counted(), DIFFERENT[case](mode)
     for op, args in calls:
@@ -136,7 +136,7 @@ def test_that_other_metadata_is_another_call(case: str, mode: FakeTensorMode) ->
     assert counted.calls == len(calls)
 
 
-@pytest.mark.parametrize("case", NEVER)
+@for_each("case", NEVER)
 def test_that_it_is_never_answered_from_memory(case: str, mode: FakeTensorMode) -> None:
     counted = Counted()
     for _ in range(2):

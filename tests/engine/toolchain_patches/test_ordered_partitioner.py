@@ -31,6 +31,7 @@ def test_that_parts_for_the_npu_come_in_the_order_of_the_program():
 
     from workbench.engine.toolchain_patches.gate import accelerated
     from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
+    from workbench.engine.toolchain_patches.range_search import quick_search
 
     inputs = (torch.randn(1, 3, 4, 4),)
     spec = EthosUCompileSpec("ethos-u55-128")
@@ -38,7 +39,7 @@ def test_that_parts_for_the_npu_come_in_the_order_of_the_program():
     module = torch.export.export(Chain().eval(), inputs).module(check_guards=False)
     prepared = prepare_pt2e(module, quantizer)
     prepared(*inputs)
-    with accelerated():
+    with accelerated(), quick_search():
         edge = to_edge(torch.export.export(convert_pt2e(prepared), inputs)).exported_program()
         found = OrderedPartitioner(spec).partition(edge)
     nodes = found.tagged_exported_program.graph.nodes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,26 +21,37 @@ from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
 from workbench.engine.toolchain_patches.verified_graphs import PINS as VERIFIED_PINS
 from workbench.errors import WorkbenchError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 ENGINE = Path(gate.__file__).parents[1]
 ROOM = ENGINE / "toolchain_patches"
 # Its row is "user-modules": the modules of users under their own names.
 OF_USERS = {"code_import.py": {"sys.modules", "sys.path"}}
+_STATEMENTS = (
+    ast.Import, ast.ImportFrom, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call,
+)  # fmt: skip
 
 
-def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(folder.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def trees() -> tuple[tuple[Path, ast.Module], ...]:
+    paths = sorted(ENGINE.rglob("*.py"))
+    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths)
+
+
+def trees_of_the_room() -> list[ast.Module]:
+    return [tree for path, tree in trees() if ROOM in path.parents]
+
+
+@functools.cache
+def statements(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all imports, writes and calls of a module."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, _STATEMENTS))
 
 
 def foreign_names(tree: ast.Module) -> set[str]:
     """Return the names that are bound to modules and classes of other projects."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             names |= {
                 (alias.asname or alias.name).partition(".")[0]
@@ -69,12 +80,12 @@ def written(tree: ast.Module) -> set[str]:
     """Return the foreign attributes that a module writes to, as dotted names."""
     foreign = foreign_names(tree)
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         for target in targets(node):
             attribute = target.value if isinstance(target, ast.Subscript) else target
             if isinstance(attribute, ast.Attribute) and root(attribute) in foreign:
                 found.add(ast.unparse(attribute))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setattr", "delattr"}:
+        if isinstance(node, ast.Call) and name_of(node.func) in {"setattr", "delattr"}:
             owner = ast.unparse(node.args[0])
             if owner.partition(".")[0] in foreign:
                 found.add(f"{owner}.{ast.unparse(node.args[1])}")
@@ -85,13 +96,17 @@ def root(attribute: ast.Attribute) -> str:
     value: ast.expr = attribute
     while isinstance(value, ast.Attribute):
         value = value.value
+    return name_of(value)
+
+
+def name_of(value: ast.expr) -> str:
     return value.id if isinstance(value, ast.Name) else ""
 
 
 def test_that_no_module_outside_the_room_writes_to_a_foreign_module_or_class() -> None:
     found = {
         path.name: names - OF_USERS.get(path.name, set())
-        for path, tree in trees(ENGINE)
+        for path, tree in trees()
         if ROOM not in path.parents and (names := written(tree))
     }
     assert {name: names for name, names in found.items() if names} == {}
@@ -111,9 +126,9 @@ def test_that_such_a_write_would_be_found() -> None:
 def test_that_only_the_room_uses_what_replaces_attributes() -> None:
     users = [
         path.name
-        for path, tree in trees(ENGINE)
+        for path, tree in trees()
         if ROOM not in path.parents
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.ImportFrom)
         and (
             (node.module or "").endswith("toolchain_patches.patching") or node.module == "unittest"
@@ -126,10 +141,10 @@ def test_that_every_replaced_attribute_is_named_by_a_row() -> None:
     named = {path.rpartition(":")[2].rpartition(".")[2] for row in PATCHES for path in row.patches}
     replaced = {
         node.args[1].value
-        for _, tree in trees(ROOM)
-        for node in ast.walk(tree)
+        for tree in trees_of_the_room()
+        for node in statements(tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "replaced"
+        and name_of(node.func) == "replaced"
         and isinstance(node.args[1], ast.Constant)
     }
     assert len(replaced) > 10
@@ -140,7 +155,7 @@ def test_that_every_attribute_written_in_the_room_is_named_by_a_row() -> None:
     named = {path.rpartition(":")[2].rpartition(".")[2] for row in PATCHES for path in row.patches}
     # The one write that is a part of the room's own work, not a patch.
     of_lean_retrace = {"traceback.current_meta"}
-    found = {name for _, tree in trees(ROOM) for name in written(tree)} - of_lean_retrace
+    found = {name for tree in trees_of_the_room() for name in written(tree)} - of_lean_retrace
     assert {name.rpartition(".")[2].strip("'") for name in found} <= named
 
 

@@ -1,8 +1,7 @@
 """The verdict on a program."""
 
-import pytest
-
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.analysis.gate import GateResult, Limit, figures, limit_text, limit_words, verdict
 from workbench.project.gate import FIGURES, Gate, condition_of
@@ -49,7 +48,7 @@ def test_that_a_program_within_all_limits_is_right():
     assert all(limit.held for limit in found.limits)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "name"),
     [
         ({"outputs": (output(max_lsb=4),)}, "lsb"),
@@ -67,7 +66,7 @@ def test_that_each_default_limit_makes_a_program_differ(changes, name):
     assert broken(found) == [name]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changes",
     [
         {"outputs": (output(max_lsb=3),)},
@@ -190,13 +189,13 @@ def test_that_every_figure_that_a_run_gives_can_be_named():
     assert set(figures(result_of("evaluate"), result_of("lower"), verified())) <= set(FIGURES)
 
 
-@pytest.mark.parametrize("text", ["", "lsb", "lsb=2", "speed>2", "lsb>two", "lsb>", "lsb>2>3"])
+@for_each("text", ["", "lsb", "lsb=2", "speed>2", "lsb>two", "lsb>", "lsb>2>3"])
 def test_that_other_texts_are_no_condition(text):
     with refused("gate-condition-invalid"):
         condition_of(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "figure", "breaks"),
     [("lsb>2", 3, True), ("lsb>2", 2, False), ("top1 < 0.98", 0.97, True), ("lsb>=-1", -1, True),
      ("loss<=1e-3", 0.001, True), ("SRAM>1", 1, False)],
@@ -218,7 +217,7 @@ def test_that_the_verdict_says_what_was_executed_without_a_device():
         assert not {"measured", "cycles", "ms"} & set(told.sentence.split())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "held", "text"),
     [(84.0, False, "84"), (0.123456789, False, "0.123457"), (None, True, "equal"),
      (None, False, "unknown"), (None, None, "unknown"), (0.0, True, "0")],

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench.analysis.histogram import Grid, Histogram, Scheme
 
 
@@ -95,7 +96,7 @@ def test_that_the_signal_is_the_mean_square():
     assert halves.signal() == pytest.approx(0.5 / 3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "grid",
     [Grid(0.25, 0, -8, 7), Grid(0.1, -3, -8, 7), Grid(1.0, 2, 0, 5), Grid(0.01, 0, -128, 127)],
 )
@@ -133,7 +134,7 @@ def test_that_a_grid_reaches_from_its_least_to_its_greatest_integer():
     assert (grid.low, grid.high) == (-5.5, 2.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "ends", "scale", "zero_point"),
     [
         (Scheme(-128, 127), (-1.0, 3.0), 4 / 255, -64),

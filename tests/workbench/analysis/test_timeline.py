@@ -1,8 +1,7 @@
 """One inference along time: order, lengths, stretches, sums."""
 
-import pytest
-
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from workbench.analysis.timeline import is_trace_of, timeline
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.results import CpuNode, TracedOperation
@@ -62,9 +61,7 @@ def test_that_without_the_programs_order_the_cpu_has_no_place():
     assert len(found.unplaced) == 4
 
 
-@pytest.mark.parametrize(
-    ("cycle", "place"), [(-1, None), (0, 0), (9.9, 0), (10, 1), (99, 2), (100, None)]
-)
+@for_each(("cycle", "place"), [(-1, None), (0, 0), (9.9, 0), (10, 1), (99, 2), (100, None)])
 def test_that_the_operation_at_a_cycle_is_found(cycle, place):
     assert timeline(TWO, ORDER).at(cycle) == place
 

@@ -55,7 +55,7 @@ def net(project_file, played, monkeypatch, compiled):
     return opened, wb.run(opened, skip=("run",)).folders
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outputs():
     """What the functional simulator computes for the first test vector."""
     program = load(DIGITS / "digits.bpte")
@@ -143,8 +143,9 @@ def test_that_the_run_is_kept_in_the_history_with_what_was_measured(prints, outp
     ],
 )
 def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(prints, outputs, equals):
-    assert prints(outputs[0]).equals_tosa is equals
-    assert prints(outputs[0]).document()["equals_tosa"] is equals
+    found = prints(outputs[0])
+    assert found.equals_tosa is equals
+    assert found.document()["equals_tosa"] is equals
 
 
 def test_that_the_board_of_the_machine_is_used_and_its_lines_are_shown(net, tmp_path, outputs):

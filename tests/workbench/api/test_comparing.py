@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 import workbench.api as wb
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.analysis.gate import GateResult, Limit
 from workbench.api.comparing import Comparison, FigureChange, _limited
@@ -32,7 +33,7 @@ def run_of_history(project, number):
         return history.run(number)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("baseline", "value", "change", "percent"),
     [
         (200.0, 150.0, -50.0, -25.0), (-4.0, -3.0, 1.0, 25.0), (0.0, 5.0, 5.0, None),
@@ -100,7 +101,7 @@ def test_that_markdown_has_figures_limits_and_changes_without_the_figures_twice(
     assert Comparison(outcome(), outcome(), {}).markdown().startswith("## net: passed\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("verdict", "failures", "skipped"),
     [("right", 1, 0), ("not verified", 1, 1), ("differs", 2, 0)],
 )

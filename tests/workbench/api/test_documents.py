@@ -8,12 +8,13 @@ import pytest
 from workbench.api.documents import DOCUMENTS, schemas
 from workbench.errors import ErrorInfo
 
-SCHEMAS = {name: json.loads(text) for name, text in schemas().items()}
+TEXTS = schemas()
+SCHEMAS = {name: json.loads(text) for name, text in TEXTS.items()}
 
 
 def test_that_every_document_has_a_schema_file_of_its_name():
     assert set(SCHEMAS) == {f"{name}.schema.json" for name in DOCUMENTS}
-    assert all(text.endswith("}\n") for text in schemas().values())
+    assert all(text.endswith("}\n") for text in TEXTS.values())
     for schema in SCHEMAS.values():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["$schema"].endswith("/2020-12/schema")

@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 import workbench.api as wb
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.project.model import DataSource, Preprocess, TargetChoice
 
@@ -30,7 +31,7 @@ def test_that_an_option_is_set_and_an_unknown_one_refused(tmp_path):
         wb.set_options(choice, {"optimise": "Speed"}, tmp_path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "value"),
     [
         ("integer_io", "on", True), ("integer_io", "OFF", False), ("integer_io", "true", True),

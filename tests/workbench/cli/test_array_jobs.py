@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli.question import perform, read_jobs
 from workbench.errors import WorkbenchError
 
@@ -98,7 +99,7 @@ def test_that_a_batch_as_json_counts_the_refused_jobs(tmp_path, capsys):
     assert "error: job" not in shown.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code"),
     [("{}", "jobs-not-list"), ("1", "jobs-not-list"), ("", "jobs-not-json"),
      ("[" * 100_000, "jobs-not-json"), ("[1,", "jobs-not-json")],

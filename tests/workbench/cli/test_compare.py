@@ -4,13 +4,12 @@ import json
 from contextlib import closing
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 
+from tests.schemas import checked
 from workbench import api
 from workbench.analysis.gate import GateResult
 from workbench.cli import main
-from workbench.guide import REFERENCE
 from workbench.history.outcomes import outcome_of
 from workbench.history.store import History, history_path
 
@@ -25,8 +24,7 @@ def compared(capsys, *words):
     code = main(["compare", *map(str, words), "--json"])
     found = json.loads(capsys.readouterr().out)
     name = "compare" if "passed" in found else "error"
-    jsonschema.validate(found, json.loads((REFERENCE / f"{name}.schema.json").read_text()))
-    return code, found
+    return code, checked(found, name)
 
 
 def figure(found, name):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.for_each import for_each
 from workbench import api
 from workbench.api.board import BoardRun, Difference
 from workbench.api.settings import Setting, Settings
@@ -276,7 +277,7 @@ def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, cap
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("texts", [["a"], ["a=1", "a=2"], ["a=1", " a =2"]])
+@for_each("texts", [["a"], ["a=1", "a=2"], ["a=1", " a =2"]])
 def test_that_an_assignment_is_written_once_with_an_equals_sign(texts):
     with pytest.raises(WorkbenchError) as caught:
         settings.assignments(texts, "some-code")

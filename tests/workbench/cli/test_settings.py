@@ -2,13 +2,12 @@
 
 import json
 
-import jsonschema
 import pytest
 from PIL import Image
 
+from tests.schemas import checked
 from workbench import api
 from workbench.cli import main
-from workbench.guide import REFERENCE
 from workbench.project import store
 from workbench.project.model import Preprocess
 
@@ -23,9 +22,7 @@ def project(project_file, capsys):
 
 def document(capsys, name):
     """Return the document on stdout, checked with its schema."""
-    found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, json.loads((REFERENCE / f"{name}.schema.json").read_text()))
-    return found
+    return checked(json.loads(capsys.readouterr().out), name)
 
 
 def test_that_every_field_of_the_project_file_can_be_listed_and_set(project, capsys):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench.cli import main
 from workbench.deploy import boards
 from workbench.deploy.boards import Board, all_boards, fit, load, of_program, read, sentence
@@ -47,7 +48,7 @@ def write(folder, name="mine.toml", text=SMALL, ram=1 << 20, flash=1 << 20):
     return folder / name
 
 
-@pytest.mark.parametrize("name", SHIPPED_IDS)
+@for_each("name", SHIPPED_IDS)
 def test_that_every_device_of_a_board_makes_a_complete_and_valid_target(name, tmp_path):
     board = load(name, tmp_path)
     for device in (d for npu in board.npu for d in npu.devices):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fakes.projects import make_project
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.workbench.deploy.test_boards import PROGRAM, SMALL, write
 from tests.workbench.deploy.test_handover import facts_of
 from workbench.deploy import boards
@@ -195,7 +196,7 @@ def test_that_needs_without_a_board_name_every_pool():
     assert "weights" not in needs
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("use", "told"),
     [
         (MemoryUse(True, True, 0), "NPU_QCONFIG=1"), (MemoryUse(False, False, 9), "NPU_QCONFIG=3"),
@@ -235,7 +236,7 @@ MEMORIES = {
 HEAD = SMALL[: SMALL.index("[[memory]]")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kinds", "mode", "lacking"),
     [
         ("sram", "Sram_Only", []), ("flash", "Sram_Only", ["tensors in SRAM"]),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench.deploy import boards
 from workbench.deploy.firmware_files import (
     assembly,
@@ -110,7 +111,7 @@ def test_that_the_assembler_file_holds_program_and_weights(tmp_path):
     assert built(tmp_path, "main.c", "net.S") == facts.program + facts.weights
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_that_pools_and_kernels_are_those_of_the_program(name, tmp_path):
     facts, seen = facts_of(name), describe((PROGRAMS / name).read_bytes())
     pools = seen["memory"]

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.deploy.input_header import (
     PictureInput,
     input_header,
@@ -39,7 +40,7 @@ def filled(header, pixels, channels):
     return [values[k] for k in range(height * width * channels)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "offset"),
     [((PLAIN,), 0), ((CENTRED,), 128), ((HALVED,), None), ((PLAIN, CENTRED), None),
      ((CENTRED, CENTRED, CENTRED), 128)],
@@ -88,7 +89,7 @@ def test_that_the_header_names_sizes_types_and_guard():
     assert all(line.count(",") == 16 for line in table)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "part"),
     [
         (picture(PLAIN), "the pixel itself"),
@@ -112,7 +113,7 @@ def test_that_the_firmware_is_told_what_to_do_with_a_picture(made, part):
     assert part in " ".join(sentences(made))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("order", "shape", "axes", "is_last"),
     [
         ("last", [1, 3, 8, 8], None, True),

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.fakes.drawings import drawn_group
+from tests.for_each import for_each
 from tests.workbench.graph.test_layout import nested
 from workbench.graph.hierarchy import ROOT, Hierarchy, isolate
 from workbench.graph.labels import text_width
@@ -248,7 +249,7 @@ def test_that_the_module_of_a_group_is_what_its_operators_share():
     assert tree.groups["layers/"].size == 4
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("groups", "inside", "opened"),
     [(4, 10, True), (9, 10, True), (10, 10, False), (9, 11, False), (4, 75, False),
      (4, 74, True), (5, 19, True), (5, 20, False)],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.graph.labels import (
     dtype_label,
     elide,
@@ -15,7 +16,7 @@ from workbench.graph.labels import (
 from workbench.graph.snapshot import Node, QParams, TensorInfo
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("op", "name"),
     [
         ("aten.conv2d.default", "conv2d"), ("aten.relu", "relu"), ("add.Tensor", "add.Tensor"),
@@ -37,7 +38,7 @@ def grid(scale=(0.12345,), zero=(-3,), dtype="int8"):
     return TensorInfo((1, 4), "int8", QParams(dtype, scale, zero, -128, 127, None))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("node", "title"),
     [
         (Node("sub/x", "placeholder", "input", outputs=(grid(),)), "x"),
@@ -84,11 +85,12 @@ def test_that_numbers_in_names_are_ordered_as_numbers():
     assert natural("layer2") == ((1, "layer"), (0, 2))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("op", "attrs", "weight", "title"),
     [
         ("aten.conv2d.default", {"stride": "[2, 2]"}, (24, 96, 3, 3), "conv2d 3\u00d73 s2 · 96→24"),
         ("aten.conv1d.default", {"stride": "[1]"}, (8, 4, 5), "conv1d 5 · 4→8"),
+        ("aten.conv1d.default", {}, (8, 1, 5), "conv1d 5 · 1→8"),
         ("aten.conv2d.default", {"groups": "32"}, (32, 1, 3, 3),
          "conv2d 3\u00d73 depthwise · 32→32"),
         ("aten.conv2d.default", {"groups": "2"}, (8, 4, 1, 1), "conv2d 1\u00d71 2 groups · 8→8"),

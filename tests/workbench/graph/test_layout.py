@@ -9,6 +9,7 @@ import pytest
 
 from tests.benchmarks.crossings import crossings, route_segments
 from tests.fakes.drawings import drawn_group, struck_boxes
+from tests.for_each import for_each
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import COLUMN_GAP, Flow, Layout, Placement
@@ -45,7 +46,7 @@ def overlaps(boxes: list[tuple[float, float, float, float]]) -> int:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(12, 80))
+@pytest.mark.parametrize("seed", seeds(6, 80))
 def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(1, 40)
@@ -103,7 +104,7 @@ def contents(placement: Placement) -> object:
 
 
 def test_that_opening_step_by_step_gives_the_same_drawing_as_at_once() -> None:
-    tree = Hierarchy(nested(300))
+    tree = Hierarchy(nested(120))
     groups = list(tree.groups)
     random.Random(3).shuffle(groups)
     layout, opened = Layout(tree), set[str]()
@@ -116,9 +117,9 @@ def test_that_opening_step_by_step_gives_the_same_drawing_as_at_once() -> None:
     assert contents(layout.arrange(frozenset(opened))) == contents(fresh)
 
 
-@pytest.mark.parametrize("flow", FLOWS)
+@for_each("flow", FLOWS)
 def test_that_children_lie_inside_of_their_group(flow: Flow) -> None:
-    tree = Hierarchy(nested(200))
+    tree = Hierarchy(nested(120))
     placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))
     assert overlaps([placement.boxes[node.id] for node in tree.snapshot.nodes]) == 0
     for item, (x, y, width, height) in placement.boxes.items():
@@ -193,8 +194,8 @@ def branching(seed: int) -> GraphSnapshot:
     return GraphSnapshot("float", tuple(nodes), tuple(edges))
 
 
-@pytest.mark.parametrize("flow", FLOWS)
-@pytest.mark.parametrize("seed", seeds(4, 40))
+@for_each("flow", FLOWS)
+@pytest.mark.parametrize("seed", seeds(2, 40))
 def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int, flow: Flow) -> None:
     tree = Hierarchy(branching(seed))
     layout, rng = Layout(tree, flow=flow), random.Random(seed)
@@ -202,7 +203,7 @@ def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int, flow: 
         assert struck_boxes(layout.arrange(opened)) == []
 
 
-@pytest.mark.parametrize("flow", FLOWS)
+@for_each("flow", FLOWS)
 def test_that_lines_meet_at_the_borders_of_open_groups(flow: Flow) -> None:
     tree = Hierarchy(nested(120))
     placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))

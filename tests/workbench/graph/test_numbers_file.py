@@ -1,7 +1,6 @@
 """Files of numbers as users have them, good and bad."""
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.graph.numbers_file import read_numbers
 
@@ -12,7 +11,7 @@ def write(tmp_path, name, text):
     return path
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "columns"),
     [
         ("lat.json", '{"conv": 1.5, "relu": 2}', {"lat": {"conv": 1.5, "relu": 2.0}}),
@@ -26,7 +25,7 @@ def test_that_json_and_csv_are_read(tmp_path, name, text, columns):
     assert read_numbers(write(tmp_path, name, text)).columns == columns
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "code"),
     [
         ("a.json", "{", "numbers-file-not-json"),

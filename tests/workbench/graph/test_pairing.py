@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.graph.compare import Pairing
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, QParams, TensorInfo
 
@@ -86,7 +87,7 @@ def test_that_a_grid_that_was_renumbered_is_not_taken_for_another():
 F32 = TensorInfo((1, 4), "float32")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "other", "words"),
     [
         (call("n"), call("n"), ""),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.graph.query import find
 from workbench.graph.snapshot import GraphSnapshot, Node, TensorInfo
@@ -23,7 +22,7 @@ SNAPSHOT = GraphSnapshot(
 NUMBERS = {"sqnr": {"conv2d": 12.0, "add": 40.0}, "cycles": {"add": 2e5}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("conv", ["conv2d", "conv2d_1"]),

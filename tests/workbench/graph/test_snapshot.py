@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo, packed
 
@@ -46,7 +47,7 @@ def test_that_bits_and_shapes_read_as_people_write_them() -> None:
     assert TensorInfo((), "float32").shape_text == "scalar"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code"),
     [
         ("{", "graph-damaged"),

@@ -3,9 +3,8 @@
 import json
 import math
 
-import pytest
-
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.history.test_comparison import COST, QUALITY, run
 from workbench.analysis.gate import GateResult, Limit
@@ -76,7 +75,7 @@ def test_that_an_outcome_is_read_from_a_file_and_from_a_folder(tmp_path):
     assert read_outcome(tmp_path) == made
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "code"),
     [
         (None, "file-missing"), ("{", "outcome-missing"), ("[]", "outcome-missing"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench.npu.arithmetic import Rounding, interpolate, magnitude, rescale
 from workbench.npu.convolution import _exact_type
 from workbench.npu.faults import Fault
@@ -23,8 +24,8 @@ def exact(value, scale, shift, rounding, double_shift=0):
     return value * scale + added >> shift
 
 
-@pytest.mark.parametrize("rounding", Rounding)
-@pytest.mark.parametrize(("bits", "scale_bits"), [(20, 31), (31, 31), (40, 32), (47, 32), (12, 8)])
+@for_each("rounding", Rounding)
+@for_each(("bits", "scale_bits"), [(20, 31), (31, 31), (40, 32), (47, 32), (12, 8)])
 def test_that_scaling_is_exact_for_every_rounding(rounding, bits, scale_bits):
     generator = np.random.default_rng(bits)
     values = generator.integers(-(1 << bits), 1 << bits, 200)
@@ -39,7 +40,7 @@ def test_that_scaling_is_exact_for_every_rounding(rounding, bits, scale_bits):
     assert got.tolist() == [max(-(1 << 63), min((1 << 63) - 1, value)) for value in want]
 
 
-@pytest.mark.parametrize("double_shift", [0, 15, 20])
+@for_each("double_shift", [0, 15, 20])
 def test_that_double_rounding_takes_the_shift_of_operands(double_shift):
     values = np.random.default_rng(1).integers(-(1 << 20), 1 << 20, 500)
     for shift in (8, 12, 16, 17, 31, 32, 40):
@@ -86,7 +87,7 @@ def test_that_tables_of_pairs_are_interpolated():
     assert interpolate(np.array([127]), table, wide=True).tolist() == [100 * 128 - 381]
 
 
-@pytest.mark.parametrize("rounding", Rounding)
+@for_each("rounding", Rounding)
 def test_that_scaling_is_exact_where_a_product_first_needs_more_than_64_bits(rounding):
     # Values and factors on both sides of every limit at which another way is taken.
     edges = [0, 1, (1 << 20) - 1, 1 << 20, (1 << 47) - 1, 1 << 47, (1 << 48) - 1, 1 << 48, 1 << 60]

@@ -1,8 +1,8 @@
 """Operators on the CPU around delegates: quantizing and dequantizing as ExecuTorch's kernels."""
 
 import numpy as np
-import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.npu.cpu import Output, run_kernel
 from workbench.pte.program import DTYPES
@@ -45,7 +45,7 @@ def test_that_dequantized_values_are_steps_from_the_zero_point():
         assert made.dtype == np.float32
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32"])
+@for_each("dtype", ["uint8", "int8", "int16", "uint16", "int32"])
 def test_that_every_integer_type_of_the_kernels_is_given(dtype):
     made = kernel("quantize_per_tensor", np.zeros(2, np.float32), 1.0, 1, 0, 9, CODES[dtype])
     assert (made.dtype.name, made.tolist()) == (dtype, [1, 1])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.npu.streams import COPY, SECOND, Stream, compiled, dma
 from workbench.errors import WorkbenchError
 from workbench.npu.machine import Machine
@@ -36,7 +37,7 @@ def test_that_a_copy_copies():
     assert (counted.read_bytes, counted.written_bytes, counted.ofm) == (32, 32, (1, 4, 8))
 
 
-@pytest.mark.parametrize("family", ["u55", "u65", "u85"])
+@for_each("family", ["u55", "u65", "u85"])
 def test_that_tiles_and_negative_strides_lead_to_the_right_elements(family):
     settings = COPY | {
         "IFM_WIDTH0_M1": 1, "IFM_BASE0": 24, "IFM_BASE1": 8, "IFM_STRIDE_X": (1 << 40) - 8,
@@ -92,7 +93,7 @@ def test_that_a_setting_that_was_never_given_is_named():
     assert "OFM_SCALE" in fault(Stream().set(settings).do("POOL", 1).do("STOP")).message
 
 
-@pytest.mark.parametrize(
+@for_each(
     "settings",
     [
         {"IFM_BASE0": 128}, {"OFM_BASE0": 97}, {"OFM_STRIDE_X": 1 << 20}, {"OFM_REGION": 0},
@@ -107,7 +108,7 @@ def test_that_addresses_outside_of_a_region_are_refused(settings):
     assert f"NPU_OP_POOL at {offset:#x}" in info.message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "operation", "parameter"),
     [
         ({}, "POOL", 5), ({}, "ELEMENTWISE", 63),
@@ -168,6 +169,7 @@ def test_that_a_table_lost_before_its_use_is_reported():
     result = run(stream, CHECKED, weights=TABLE)
     assert codes(result) == ["table-evicted"]
     assert f"{first:#x}" in result.findings[0].message
+    assert result.findings[0].delegate == 0
 
 
 def test_that_a_table_is_lost_although_another_one_was_loaded_since():
@@ -219,9 +221,7 @@ def test_that_a_missing_wait_for_a_copy_is_reported():
     assert np.array_equal(result.outputs[0].view(np.int8), INPUT + np.arange(32, dtype=np.int8))
 
 
-@pytest.mark.parametrize(
-    ("wait", "found"), [(None, ["missing-wait"]), (0, []), (1, ["missing-wait"])]
-)
+@for_each(("wait", "found"), [(None, ["missing-wait"]), (0, []), (1, ["missing-wait"])])
 def test_that_a_copy_must_wait_for_the_kernel_that_reads_its_destination(wait, found):
     stream = Stream().set(COPY).do("POOL", 1)
     if wait is not None:
@@ -308,7 +308,7 @@ def two_copies(dependency, block=(0, 1)):
     return stream.do("POOL", 1).do("STOP"), offset
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dependency", "block", "early"),
     [
         (0, (0, 3), False), (1, (0, 3), True), (1, (0, 1), False), (2, (0, 1), True),

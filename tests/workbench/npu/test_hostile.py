@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.npu.streams import compiled
 from workbench.errors import WorkbenchError
 from workbench.npu.program import load
@@ -32,11 +33,12 @@ def outcome(blob, case, *, check):
     return "differs" if case.differs(result.outputs) else "same"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_that_damaged_programs_are_refused_or_computed(cases, name):
+@pytest.mark.parametrize("count", [4, pytest.param(24, marks=pytest.mark.slow)])
+@for_each("name", NAMES)
+def test_that_damaged_programs_are_refused_or_computed(cases, name, count):
     case, generator = cases[name], np.random.default_rng(len(name))
     outcomes = []
-    for number in range(12):
+    for number in range(count):
         broken = bytearray(case.blob)
         for _ in range((1, 1, 4, 40)[number % 4]):
             broken[generator.integers(len(broken))] = generator.integers(256)

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import COPY, Stream
 from tests.workbench.npu.test_output_stage import record
@@ -141,7 +142,7 @@ WINDOWS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_that_convolutions_are_sums_of_products(family):
     for number, window in enumerate(WINDOWS):
         rng = np.random.default_rng(number)
@@ -152,7 +153,7 @@ def test_that_convolutions_are_sums_of_products(family):
         assert np.array_equal(found, convolved(window, ifm, weights, bias)), number
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_that_depthwise_operations_keep_channels_apart(family):
     for number, window in enumerate(WINDOWS):
         rng = np.random.default_rng(number)
@@ -166,7 +167,7 @@ def test_that_depthwise_operations_keep_channels_apart(family):
         assert np.array_equal(found, wanted), number
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_that_sums_of_16_bit_inputs_are_exact_beyond_24_bits(family):
     ifm = np.full((3, 3, 40), -32767, np.int16)
     weights = np.full((3, 1, 1, 40), 127)
@@ -255,7 +256,7 @@ def pooled(family, mode, window, ifm, **more):
     return result.outputs[0].view(np.int32).reshape(shape), counted
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "mode", "fold"),
     [("u55", 0, max), ("u65", 0, max), ("u85", 0, max), ("u85", 5, min), ("u85", 3, sum)],
 )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import COPY, Stream
 from workbench.errors import WorkbenchError
@@ -78,7 +79,7 @@ def test_that_a_loop_without_an_end_and_a_jump_before_the_start_are_refused():
         ran(program(values, [*steps, Call("free")]), turn, options=few)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         Call("something"), Call("kernel", 1, (0, 1)), Call("kernel", -1, (0, 1)),
@@ -148,6 +149,11 @@ def test_that_a_tensor_that_nothing_writes_is_a_view_of_what_lies_at_its_address
             ran(program(values, [], outputs=(elsewhere,)), given)
 
 
+def test_that_a_tensor_without_an_address_is_no_view_of_another():
+    with refused("program-damaged"):
+        ran(program([tensor(2), tensor(2)], []), np.zeros(2, np.float32))
+
+
 @pytest.mark.parametrize("given", [0, 2])
 def test_that_a_kernel_with_another_number_of_outputs_is_refused(given):
     made = program([tensor(1), tensor(1)], [Call("kernel", 0, (0, 1))], kernels=("a::b",))
@@ -171,7 +177,7 @@ def test_that_constants_are_read_by_their_number_and_in_their_order_in_memory():
     assert ran(made, np.zeros(1, np.float32)) == [turned, list(range(6))]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         tensor(3, dtype="int16"), tensor(3, dtype="int16", constant=2),
@@ -238,7 +244,7 @@ def test_that_tensors_of_operations_are_kept_by_delegate_and_offset():
     assert delegated().run([INPUT]).accesses == {}
 
 
-@pytest.mark.parametrize("values", [(0,), (0, 1, 1), ()])
+@for_each("values", [(0,), (0, 1, 1), ()])
 def test_that_a_delegate_needs_all_of_its_tensors(values):
     with refused("program-damaged"):
         delegated([Call("delegate", 0, values)]).run([INPUT])
@@ -258,7 +264,7 @@ def test_that_only_tensors_can_be_inputs_and_outputs():
         program([tensor(1), number(3)], [Call("free")])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "given", "fits"),
     [
         ("int8", np.int8, True), ("int8", np.uint8, True), ("uint8", np.bool_, True),
@@ -282,6 +288,7 @@ def test_that_inputs_have_the_number_and_the_shape_of_the_program():
         with refused("npu-input"):
             made.run(wrong)
     raw = load(Stream().set(COPY).do("POOL", 1).do("STOP").blob())
-    assert raw.run([INPUT.reshape(-1)]).outputs[0].size == 32
+    # Of the leading axes of length one, one is kept.
+    assert raw.run([INPUT.reshape(1, -1)]).outputs[0].shape == (1, 32)
     with refused("npu-input"):
         raw.run([INPUT.reshape(-1)[:31]])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import COPY, SECOND, Stream, dma
 from workbench.errors import WorkbenchError
@@ -36,7 +37,7 @@ def clipped(values):
 
 
 @pytest.mark.parametrize("u85", [False, True])
-@pytest.mark.parametrize(
+@for_each(
     ("mode", "expected"),
     [
         (0, A * B), (1, A + B), (2, A - B), (3, np.minimum(A, B)), (4, np.maximum(A, B)),
@@ -47,7 +48,7 @@ def test_that_both_families_compute_the_common_operations(mode, expected, u85):
     assert elementwise(mode, u85=u85) == clipped(expected)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mode", "expected"),
     [
         (16, -(A == B).astype(int)), (17, -(A != B).astype(int)), (18, -(A >= B).astype(int)),
@@ -59,7 +60,7 @@ def test_that_the_u85_compares_divides_and_combines_bits(mode, expected):
     assert elementwise(mode, u85=True) == clipped(expected)
 
 
-@pytest.mark.parametrize("amount", [0, 1, 3, 7, 8, 62, 63, 100])
+@for_each("amount", [0, 1, 3, 7, 8, 62, 63, 100])
 def test_that_values_are_shifted_by_the_second_operand(amount):
     second, by = {"IFM2_BROADCAST": 8, "OP_SCALAR": amount}, min(amount, 62)
     assert elementwise(8, second | {"OFM_SCALE": 1}, u85=True) == clipped(A >> by)
@@ -124,6 +125,10 @@ def test_that_scalars_and_broadcasts_repeat():
     assert elementwise(1, {"IFM2_BROADCAST": 4}, u85=True) == wanted
     scalar = {"IFM2_BROADCAST": 8, "OP_SCALAR": 0xFFFFFFF6}
     assert elementwise(1, scalar, u85=True) == clipped(A - 10)
+    # A zero point is read with the sign of its operand.
+    for precision, zero_point in ((0, 0xFF00), (1, 0xFF00 - (1 << 16))):
+        scalar |= {"IFM2_PRECISION": precision, "IFM2_ZERO_POINT": 0xFF00, "OP_SCALAR": 0}
+        assert elementwise(1, scalar, u85=True) == clipped(A - zero_point)
 
 
 def test_that_the_first_operand_may_be_the_scalar():
@@ -225,7 +230,7 @@ def test_that_the_ifm_is_doubled(mode, expected):
     assert found.tolist() == wanted
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("order", "axes"),
     [(1, (1, 0, 2)), (2, (0, 2, 1)), (3, (1, 2, 0)), (6, (2, 0, 1)), (7, (2, 1, 0))],
 )
@@ -300,7 +305,7 @@ def test_that_any_row_may_be_gathered_where_no_largest_index_is_given():
     assert found[:8] == [*range(24, 32)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "settings"),
     [("u55", {"DMA0_LEN": 0}), ("u65", {"DMA0_DST_REGION": 1 | 3 << 9}),
      ("u85", {"DMA0_SRC_REGION": 3 << 9})],
@@ -375,8 +380,8 @@ def resize_by_definition(mode, values, size, axes):
     return found
 
 
-@pytest.mark.parametrize("mode", [0, 1, 2])
-@pytest.mark.parametrize(
+@for_each("mode", [0, 1, 2])
+@for_each(
     ("shape", "size", "axes"),
     [
         ((4, 6), (7, 12), ((4, 2, -1), (4, 2, 1))), ((3, 3), (5, 5), ((2, 1, 0), (2, 1, 0))),

@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.npu.streams import COPY
 from tests.workbench.npu.test_arithmetic import exact
 from workbench.npu.accumulators import accumulator_bits, begun, channel_scales
@@ -45,12 +46,13 @@ def stored(value, bits):
     return max(-limit, min(limit - 1, value))
 
 
-@pytest.mark.parametrize("rounding", [Rounding.NATURAL, Rounding.DOUBLE, Rounding.TRUNCATE])
-@pytest.mark.parametrize("zero_point", [0, 100, 0xFF80])
-def test_that_results_are_exact_up_to_the_largest_accumulators(rounding, zero_point):
+@for_each("rounding", [Rounding.NATURAL, Rounding.DOUBLE, Rounding.TRUNCATE])
+@for_each("zero_point", [0, 100, 0xFF80])
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_that_results_are_exact_up_to_the_largest_accumulators(count, rounding, zero_point):
     generator = random.Random(zero_point)
     zero = zero_point - 0x10000 if zero_point >> 15 else zero_point
-    for _ in range(150):
+    for _ in range(count):
         shift = generator.randrange(0, 63)
         scale = generator.randrange(1, 1 << generator.randrange(1, 32))
         reach = min(1 << 47, (1 << 60 + min(shift, 1)) // scale)
@@ -72,7 +74,7 @@ def test_that_results_are_exact_up_to_the_largest_accumulators(rounding, zero_po
         assert found.reshape(-1).tolist() == wanted, (scale, shift, values, bias)
 
 
-@pytest.mark.parametrize("zero_point", [0, 0x7FFF, 0x8000])
+@for_each("zero_point", [0, 0x7FFF, 0x8000])
 def test_that_results_just_below_a_half_are_not_rounded_up(zero_point):
     """A float64 of the result would need more bits than it has."""
     zero = zero_point - 0x10000 if zero_point >> 15 else zero_point
@@ -140,7 +142,7 @@ def test_that_results_of_32_bits_are_clamped_on_the_u85_or_by_force():
     assert [f.code for f in narrow._state.findings] == ["store-range"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("activation", "family"),
     [(1 << 12, "ethos-u55"), (4 << 12, "ethos-u55"), (1, "ethos-u55"), (24, "ethos-u55"),
      (3, "ethos-u55"), (4, "ethos-u55"), (10, "ethos-u85"), (11, "ethos-u85"), (2, "ethos-u85"),
@@ -208,7 +210,7 @@ def test_that_what_does_not_fit_is_told_once():
     ]
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@for_each("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("signed", [True, False])
 def test_that_results_at_the_ends_of_a_type_fit_and_those_beyond_are_told(bits, signed):
     u85 = {"family": "ethos-u85", "macs": 256, "ACTIVATION": 1 << 12}
@@ -225,7 +227,7 @@ def test_that_results_at_the_ends_of_a_type_fit_and_those_beyond_are_told(bits, 
         assert [f.code for f in told._state.findings] == ["store-range"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "told"),
     [((1 << 31) - 1, False), (1 << 31, True), (-(1 << 31), False), (-(1 << 31) - 1, True)],
 )
@@ -274,7 +276,7 @@ def test_that_what_the_accumulators_held_is_added():
     assert begun(held, sums).tolist() == [[[9, 20, 31, 42]]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "code", "bits"),
     [("ethos-u55", 0, 32), ("ethos-u55", 1, 40), ("ethos-u65", 1, 40), ("ethos-u85", 0, 32),
      ("ethos-u85", 1, 48), ("ethos-u55", 2, None), ("ethos-u85", 3, None)],
@@ -297,7 +299,7 @@ def record(bias, scale, shift, family, wide=False):
     return struct.pack("<iIBB", bias, scale, shift, 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "macs", "cores", "wide"),
     [("ethos-u55", 128, 1, False), ("ethos-u65", 512, 2, False), ("ethos-u85", 256, 1, False),
      ("ethos-u85", 1024, 1, False), ("ethos-u85", 256, 1, True)],

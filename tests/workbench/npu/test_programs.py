@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.npu.streams import compiled
 from workbench.npu.counters import totals
 from workbench.npu.machine import Machine
@@ -24,8 +25,12 @@ def cases():
 
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [("u55_a8", 41), ("u55_a16", 43), ("u85_a8", 50), ("u85_a16", 43), ("", 23)],
-)
+    [
+        ("u55_a8", 41), ("u85_a16", 43), ("", 23),
+        pytest.param("u55_a16", 43, marks=pytest.mark.slow),
+        pytest.param("u85_a8", 50, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_that_compiled_programs_give_the_bytes_of_the_reference_model(cases, kind, count):
     operators = ("u55_a8_", "u55_a16_", "u85_a8_", "u85_a16_")
     chosen = {
@@ -62,7 +67,7 @@ def test_that_both_branches_of_a_condition_are_taken(cases):
     assert paths[0] != paths[1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", ["digits_u55_0", "digits_u55_u65_512", "digits_u55_u85_128", "digits_u55_u85_2048"]
 )
 def test_that_multiplications_are_those_that_vela_reports(cases, name):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench.npu import registers as layouts
 from workbench.npu.arithmetic import Rounding
 from workbench.npu.faults import AddressFault, Fault, LimitFault, ModeFault, TableFault
@@ -29,7 +30,7 @@ def settings(family="ethos-u55", macs=128, **values):
 
 
 # Cores and microblocks: Vela 5.1.0, architecture_features and ethos_u55.cpp.
-@pytest.mark.parametrize(
+@for_each(
     ("family", "macs", "cores", "depth", "shared"),
     [
         ("ethos-u55", 32, 1, 4, True), ("ethos-u55", 64, 1, 8, True),
@@ -78,9 +79,9 @@ def mapped(side, precision, family="ethos-u55", macs=128):
     return settings(family, macs, **values, **{f"{side}_PRECISION": precision}).feature_map(side)
 
 
-@pytest.mark.parametrize("side", ["IFM", "IFM2", "OFM"])
+@for_each("side", ["IFM", "IFM2", "OFM"])
 @pytest.mark.parametrize("signed", [0, 1])
-@pytest.mark.parametrize("width", [0, 1, 2, 3])
+@for_each("width", [0, 1, 2, 3])
 def test_that_a_feature_map_is_read_from_its_settings(side, signed, width):
     shift = 1 if side == "OFM" else 2
     found = mapped(side, signed | width << shift | 1 << 6)
@@ -188,9 +189,9 @@ def memory(scratch=4096, constants=b"constant" * 8, limit=1 << 20, checked=False
     return Memory(constants, scratch, limit=limit, checked=checked)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8"])
+@for_each("dtype", ["i1", "u1", "i2", "i4", "i8"])
 @pytest.mark.parametrize("bricks", [False, True])
-@pytest.mark.parametrize("depth", [1, 16, 19, 40])
+@for_each("depth", [1, 16, 19, 40])
 def test_that_a_tensor_is_read_as_it_was_written(dtype, bricks, depth):
     held, shape = memory(1 << 14), (3, 5, depth)
     tensor = placed(shape, dtype, bricks=bricks, base=64)

@@ -28,6 +28,11 @@ def test_that_a_writer_that_fails_leaves_nothing(tmp_path):
     assert not list((tmp_path / "partial").iterdir())
 
 
+def test_that_a_result_that_is_not_there_can_be_removed(tmp_path):
+    Cache(tmp_path).remove(KEY)
+    assert not Cache(tmp_path).has(KEY)
+
+
 def test_that_damage_of_the_same_size_is_noticed_by_digest_and_removed(tmp_path):
     cache = Cache(tmp_path)
     fill(cache, KEY)

@@ -6,11 +6,12 @@ import zipfile
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.project import checkpoints
 from workbench.project.checkpoints import form_of
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("names", "form"),
     [
         (("net/archive_format", "net/data"), "program"),
@@ -28,7 +29,7 @@ def test_that_an_archive_is_told_by_the_names_in_it(tmp_path, names, form):
     assert form_of(path) == form
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "form"),
     [
         (b"\0\0\0\0TFL3", "tflite"), (b"\x89HDF\r\n", "hdf5"), (b"GGUF\x03", "gguf"),
@@ -57,7 +58,7 @@ def archive(path, **records):
     return path
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "form"),
     [
         (Module(), "module"), ({"a": 1}, "pickle"), (Module(("_buffers", "_modules")), "pickle"),
@@ -141,14 +142,14 @@ def test_that_an_index_names_the_shards_beside_it(tmp_path):
     assert checkpoints.weight_files(tmp_path / "empty") == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": 1}', "["])
+@for_each("text", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": 1}', "["])
 def test_that_a_damaged_index_names_nothing(tmp_path, text):
     index = tmp_path / "x.index.json"
     index.write_text(text)
     assert checkpoints.shards(index) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "option", "code"),
     [
         (b"\0\0\0\0TFL3", "model.spec", "model-form-tflite"),

@@ -3,6 +3,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.project import edits, store
@@ -51,7 +52,7 @@ def test_that_a_rule_nobody_has_is_named_with_those_there_are(verb):
     assert "r1" in error.value.infos[0].hint
 
 
-@pytest.mark.parametrize(
+@for_each(
     "edit",
     [
         lambda p: edits.assign(p, "io", "", "uint8"),
@@ -77,7 +78,7 @@ def test_that_a_range_is_fixed_once_for_each_tensor_and_freed_again():
     assert edits.free_ranges(project, ["relu", "conv2d"]) == make_project()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "high"),
     [(2.0, 1.0), (1.0, 2.0), (-2.0, -1.0), (0.0, math.inf), (math.nan, 1.0)],
 )
@@ -111,7 +112,7 @@ def test_that_a_tensor_has_numbers_or_a_method_whichever_came_last():
     assert wider.ranges == fixed.ranges
 
 
-@pytest.mark.parametrize(("scope", "match"), [("all", "relu"), ("module", ""), ("tensor", "")])
+@for_each(("scope", "match"), [("all", "relu"), ("module", ""), ("tensor", "")])
 def test_that_a_method_names_what_it_is_for(scope, match):
     with pytest.raises(ValidationError, match="match"):
         edits.choose_method(make_project(), scope, match, "kl")

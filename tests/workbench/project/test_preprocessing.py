@@ -5,6 +5,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.errors import WorkbenchError
 from workbench.project.gate import condition_against
@@ -12,7 +13,7 @@ from workbench.project.model import Preprocess
 from workbench.project.preprocessing import EXAMPLE, preprocess_of, preprocess_text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "fields"),
     [
         ("size=8", {"size": (8, 8)}), ("size=8x16", {"size": (8, 16)}),
@@ -34,7 +35,7 @@ def test_that_a_text_is_read(text, fields):
     assert preprocess_of(preprocess_text(made)) == made
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "mean=1", "size=a", "size=0x1", "size=8x8x8", "size=8,crop=9", "size=8,std=0", "size",
      "size=8,size=9", "size=8,mean=nan", "size=8,dtype=uint8,mean=0.5", "size=8,scale=-1",
@@ -68,7 +69,7 @@ def test_that_the_text_has_what_is_no_default():
     assert preprocess_of(EXAMPLE).size == (224, 224)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "ends"),
     [
         ({}, (0.0, 1.0)), ({"scale": 1.0}, (0.0, 255.0)),
@@ -81,7 +82,7 @@ def test_that_a_folded_input_has_the_grid_of_the_pixels(fields, ends):
     assert made.pixel_range == pytest.approx(ends)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields",
     [
         {"mean": (0.5, 0.25, 0.5)}, {"mean": (0.0, 1.0)}, {"std": (1.0, 2.0)}, {"std": (-1.0,)},
@@ -95,7 +96,7 @@ def test_that_an_input_without_such_a_grid_is_not_folded(fields):
     assert Preprocess(size=(8, 8), **fields)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "limit"),
     [
         ("cycles>+5%", 210.0), ("cycles > baseline + 5 %", 210.0), ("cycles>-5%", 190.0),

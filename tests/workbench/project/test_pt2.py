@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.project import pt2
 
 PLAIN = Path(__file__).parents[2] / "data" / "programs" / "plain.pt2"
@@ -89,7 +90,7 @@ def test_that_free_text_and_code_are_removed_and_what_places_an_operation_is_kep
     assert any("linear" in m.get("nn_module_stack", "") for m in kept)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("functions", "is_kept"),
     [
         ("linear,torch.nn.modules.linear.Linear", True),
@@ -119,7 +120,7 @@ def test_that_the_graphs_of_branches_are_cleaned_too():
     assert all(set(node["metadata"]) <= known for graph in inner for node in graph["nodes"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "target",
     ["torch.ops.aten.linear.default", "torch.ops.prims.add.default", "_operator.add", "math.ceil",
      "torch.ops.quantized_decomposed.quantize_per_tensor.default", "torch.sym_max",
@@ -129,7 +130,7 @@ def test_that_listed_operators_pass(target):
     assert pt2.read(edited(*NODE, "target", value=target))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "target",
     ["torch.os.system", "os.system", "torch.ops.aten.from_file.default", "torch.load", "",
      "torch.ops.aten.save.default", "torch.ops.aten._print.default", "torch.ops.mine.run.default",
@@ -142,7 +143,7 @@ def test_that_other_operators_are_doubtful(target):
         pt2.read(edited(*NODE, "target", value=target))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "size",
     ["s77", "s77 + 1", "2*s77", "-s77", "s77 // 2", "s77 >= 2", "Max(1, s77)", "u0", "zu1",
      "Add(Symbol('s77', integer=True, positive=True), Integer(1))", "Pow(s77, 2)", " s77",
@@ -152,7 +153,7 @@ def test_that_sizes_are_arithmetic_of_symbols(size):
     assert pt2.read(sized(size))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "size",
     ["__import__('os')", "s77.__class__", "x", "s77(1)", "Pow(10, 100)", "10**9", "[s77]",
      "s77 if 1", "zuf1", "lambda: 1", "1.5", "'s77'", "True", "9223372036854775808",
@@ -166,29 +167,29 @@ def test_that_other_sizes_are_doubtful(size):
         pt2.read(sized(size))
 
 
-@pytest.mark.parametrize("name", ["linear", "a_1", "_x", "p" * 501])
+@for_each("name", ["linear", "a_1", "_x", "p" * 501])
 def test_that_names_are_identifiers(name):
     assert pt2.read(edited(*NODE, "name", value=name))
 
 
-@pytest.mark.parametrize("name", ["a b", "1a", "class", "a-b", "é", "p" * 502, "a\nb", "a;b"])
+@for_each("name", ["a b", "1a", "class", "a-b", "é", "p" * 502, "a\nb", "a;b"])
 def test_that_other_names_are_doubtful(name):
     with pytest.raises(pt2.DoubtfulArchiveError):
         pt2.read(edited(*NODE, "name", value=name))
 
 
-@pytest.mark.parametrize("fqn", ["", "blocks.0.conv", "a@1", "x" * 2000])
+@for_each("fqn", ["", "blocks.0.conv", "a@1", "x" * 2000])
 def test_that_paths_of_modules_pass(fqn):
     assert pt2.read(edited("graph_module", "module_call_graph", 0, "fqn", value=fqn))
 
 
-@pytest.mark.parametrize("fqn", ["a b", "a.__class__", "x" * 2001, "a()", "é"])
+@for_each("fqn", ["a b", "a.__class__", "x" * 2001, "a()", "é"])
 def test_that_other_paths_are_doubtful(fqn):
     with pytest.raises(pt2.DoubtfulArchiveError):
         pt2.read(edited("graph_module", "module_call_graph", 0, "fqn", value=fqn))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "text", "passes"),
     [
         ("in_spec", spec("builtins.tuple", children=[LEAF, LEAF]), True),
@@ -217,7 +218,7 @@ def test_that_structures_are_of_plain_containers(field, text, passes):
         pt2.read(data)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "value"),
     [
         (("schema_version", "major"), 7),
@@ -249,12 +250,12 @@ def test_that_a_field_of_another_kind_is_doubtful(path, value):
         pt2.read(edited(*path, value=value))
 
 
-@pytest.mark.parametrize("value", [1, 1.5, "Infinity", "-Infinity", "NaN"])
+@for_each("value", [1, 1.5, "Infinity", "-Infinity", "NaN"])
 def test_that_floats_may_be_infinite(value):
     assert pt2.read(edited(*NODE, "inputs", 0, "arg", value={"as_float": value}))
 
 
-@pytest.mark.parametrize("field", ["target", "inputs", "outputs"])
+@for_each("field", ["target", "inputs", "outputs"])
 def test_that_a_lacking_field_is_doubtful(field):
     def change(content):
         document = json.loads(content)
@@ -273,9 +274,7 @@ def test_that_a_field_that_stands_twice_is_doubtful():
         pt2.read(rebuilt({MODEL: change}))
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[", b"null", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000]
-)
+@for_each("content", [b"", b"[", b"null", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000])
 def test_that_a_description_that_is_no_document_is_doubtful(content):
     with pytest.raises(pt2.DoubtfulArchiveError):
         pt2.read(rebuilt({MODEL: lambda _: content}))
@@ -286,19 +285,19 @@ def test_that_a_description_of_too_many_items_is_doubtful():
         pt2.read(rebuilt({MODEL: lambda _: b"[" + b"1," * 6_000_001 + b"1]"}))
 
 
-@pytest.mark.parametrize("record", [MODEL, pt2.WEIGHTS_CONFIG, pt2.CONSTANTS_CONFIG, SAMPLES])
+@for_each("record", [MODEL, pt2.WEIGHTS_CONFIG, pt2.CONSTANTS_CONFIG, SAMPLES])
 def test_that_an_archive_without_a_record_is_unreadable(record):
     with pytest.raises(pt2.UnreadableArchiveError):
         pt2.read(rebuilt({record: lambda _: None}))
 
 
-@pytest.mark.parametrize("record", ["archive_format", "archive_version", "byteorder"])
+@for_each("record", ["archive_format", "archive_version", "byteorder"])
 def test_that_another_format_is_doubtful(record):
     with pytest.raises(pt2.DoubtfulArchiveError):
         pt2.read(rebuilt({record: lambda _: b"other"}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["data/weights/weight_1000000", "data/weights/x", "extra", "models/other.json", "code.py",
      "data/sample_inputs/other.pt", "data/constants/tensor_x", "../outside", "MODELS/MODEL.JSON",
@@ -327,7 +326,7 @@ def test_that_a_second_folder_is_doubtful():
         pt2.read(buffer.getvalue())
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"not an archive", PLAIN.read_bytes()[:5000]])
+@for_each("data", [b"", b"PK", b"not an archive", PLAIN.read_bytes()[:5000]])
 def test_that_no_archive_is_unreadable(data, tmp_path):
     with pytest.raises(pt2.UnreadableArchiveError):
         pt2.read(data)
@@ -368,7 +367,7 @@ def test_that_a_doubtful_file_says_why(tmp_path):
 WEIGHT = ("config", "linear.weight")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "value", "passes"),
     [
         ((*WEIGHT, "path_name"), "weight_1", True),
@@ -416,7 +415,7 @@ def test_that_sample_inputs_may_be_lacking_or_plain():
     assert pt2.read(inner(pickle.dumps(((1, 2.5), {"k": None}, [True, -3]), 2)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         inner(pickle.dumps(print, 2)),
@@ -466,7 +465,7 @@ def test_that_a_weight_takes_the_bytes_of_its_type():
             pt2.read(weighing(dtype, 1))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sizes", "passes"),
     [
         ([1 << 31], True), ([(1 << 31) + 1], False), ([1 << 16, 1 << 15], True),
@@ -492,7 +491,7 @@ def test_that_numbers_have_up_to_twenty_digits(digits, passes):
         pt2.read(data)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "passes"),
     [((1 << 40) - 1, True), (1 << 40, False), (1 - (1 << 40), True), (-(1 << 40), False)],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.project import store
 from workbench.project.recipes import begin, recipes
@@ -30,7 +31,7 @@ def test_that_a_recipe_without_texts_calibrates_on_its_own_samples(tmp_path):
     project = begin(recipe, tmp_path / "mine.qwb")
     assert project.calibration.spec == "mine_model.py:calibration"
     assert project.calibration.tokens is None
-    assert project.evaluation.data is None
+    assert (project.evaluation.data, project.evaluation.limit) == (None, 256)
     assert project.model.weights is None
     rules = [(rule.kind, rule.match, rule.config) for rule in project.rules]
     assert rules == [tuple(rule) for rule in recipe.rules]
@@ -86,7 +87,7 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
     assert plain.all_rules("", "") == plain.rules
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "chosen", "option"),
     [
         ("llm_decoder", ("ethosu_4a4w", ""), "mode"), ("llm_decoder", ("", "some"), "scope"),

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-import pytest
 from pydantic import Field
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.project.model import DataSource, Preprocess, Rule
 from workbench.project.settings import SWITCH_WORDS, changed, described, keys, values
@@ -21,7 +21,7 @@ def value_of(key, given, project=PLAIN):
 WITH_DATA = changed(PLAIN, {"calibration": "pics", "calibration.preprocess": "size=8"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "text", "value"),
     [
         ("name", "other", "other"), ("name", " other ", "other"), ("notes", "None", "None"),
@@ -46,7 +46,7 @@ def test_that_a_text_is_read_in_the_type_of_its_setting(key, text, value):
     assert value_of(key, text, WITH_DATA) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "text"),
     [
         ("gate.lsb", "some"), ("model.strict_export", "perhaps"), ("verification.samples", "2.5"),
@@ -74,7 +74,7 @@ def test_that_typed_values_are_taken_as_they_are():
     assert made.calibration.preprocess == preprocess
 
 
-@pytest.mark.parametrize("empty", ["", "none", " None ", "null", None])
+@for_each("empty", ["", "none", " None ", "null", None])
 def test_that_a_group_is_removed_by_the_empty_text_and_by_none(empty):
     assert changed(WITH_DATA, {"calibration": empty}).calibration is None
     made = changed(WITH_DATA, {"calibration.preprocess": empty})
@@ -116,7 +116,7 @@ def test_that_what_is_no_setting_stays_as_it_was():
     assert changed(project, {}) == project
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "near"),
     [("gate.lbs", "gate.lsb"), ("size", "calibration.preprocess.size"), ("modl.spec", "model.spec"),
      ("qqqqqqqqq", None)],
@@ -130,7 +130,7 @@ def test_that_an_unknown_key_is_refused_with_those_near_it(key, near):
     assert near is None or near in info.hint
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "words"),
     [
         (str, "a text"), (int | None, "a whole number"), (float, "a number"), (bool, "on or off"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.project import sources
@@ -147,7 +148,7 @@ def test_that_text_is_read_where_the_samples_are_text():
     assert not sources.reads_text(make_project())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("module", "file"),
     [
         ("plain", "plain.py"), ("whole", "whole/__init__.py"), ("whole.part", "whole/part.py"),
@@ -180,7 +181,7 @@ def test_that_a_module_that_is_not_installed_is_missing(tmp_path):
     assert sources.missing(make_project(model=ModelSource(spec="json:loads")), tmp_path) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "fits"),
     [
         ("n" * 251 + ".pt2", True), ("n" * 252 + ".pt2", False), ("ä" * 125 + ".pt2", True),

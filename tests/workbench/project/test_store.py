@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
@@ -46,7 +47,7 @@ def test_that_one_changed_rule_changes_one_line_of_the_file():
     assert len(changed) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code"),
     [
         ("", "project-empty"),
@@ -120,7 +121,7 @@ def test_that_unknown_configs_and_double_ids_are_named():
     assert "'a9w9'" in _message(error)
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, 2.0), (1.0, -1.0), (None, 1.0)])
+@for_each(("low", "high"), [(1.0, 2.0), (1.0, -1.0), (None, 1.0)])
 def test_that_a_fixed_range_must_hold_zero_and_stand_upright(low, high):
     raw = json.loads(store.dump(make_project(rule("r1", "global"))))
     observer = {"kind": "fixed", "minimum": low, "maximum": high}
@@ -151,7 +152,7 @@ def test_that_a_gate_is_saved_and_read_again():
     assert store.parse(store.dump(project).encode(), "x").gate == gate
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("gate", "place"),
     [({"lsb": -1}, "gate.lsb"), ({"argmax": 95}, "gate.argmax"), ({"top1": 1}, "gate.top1"),
      ({"fail_if": ["speed>2"]}, "gate.fail_if")],
@@ -175,7 +176,7 @@ def test_that_numbers_a_method_gave_in_version_1_become_that_method():
     assert [(m.place, m.method) for m in project.range_methods] == [("relu", "mse")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "broken", [{"ranges": 5}, {"ranges": [5]}, {"ranges": [{"by": 5}]}, {"range_methods": 5,
      "ranges": []}, {"range_methods": [{"scope": "all", "method": "best"}]}],
 )  # fmt: skip
@@ -218,7 +219,7 @@ def test_that_an_edit_is_written_and_returned(tmp_path):
     assert store.load(path) == changed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code"),
     [
         ('{"version": ' + "1" * 5000 + "}", "project-json-broken"),
@@ -231,7 +232,7 @@ def test_that_what_is_no_project_is_refused(text, code):
         store.parse(text.encode(), "x")
 
 
-@pytest.mark.parametrize("text", ["a\0b", "\ud800", "end\udfff"])
+@for_each("text", ["a\0b", "\ud800", "end\udfff"])
 def test_that_text_that_nothing_can_write_is_refused_wherever_it_stands(text):
     raw = json.loads(store.dump(make_project()))
     for odd in ({"notes": text}, {"plugins": ["a.py", text]}, {"target": {text: 1}}):

@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
@@ -118,7 +119,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
     assert not FormatConfig(scheme="integer").mase_compatible
 
 
-@pytest.mark.parametrize("version", range(store.PROJECT_VERSION))
+@for_each("version", range(store.PROJECT_VERSION))
 def test_that_a_file_of_every_earlier_version_is_read(version):
     raw = {"version": version, "name": "net", "model": {"spec": "net.pt2"},
            "target": {"id": "ethos-u55-128"}, "notes": "kept"}  # fmt: skip
@@ -126,7 +127,7 @@ def test_that_a_file_of_every_earlier_version_is_read(version):
     assert (read.version, read.notes) == (store.PROJECT_VERSION, "kept")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "least"),
     [
         (lambda n: DataSource(spec="x", limit=n), 1),
@@ -163,7 +164,7 @@ def test_that_observers_need_what_their_kind_needs():
     assert Observer(kind="plugin", plugin="own.py:Wide").plugin == "own.py:Wide"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("low", "high", "good"),
     [(-1.0, 1.0, True), (0.0, 1.0, True), (-1.0, 0.0, True), (0.0, 0.0, False), (1.0, -1.0, False),
      (0.5, 1.0, False), (-1.0, -0.5, False), (float("-inf"), 1.0, False),
@@ -267,7 +268,7 @@ def test_that_improvers_stand_in_order_of_application():
     assert edits.set_improver(project, "smooth", on=False).improvers == ("equalize", "bias")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name", "limit", "good", "bad"),
     [
         ("lsb>2", "lsb", "<= 2", 2.0, 2.5), (" LSB >= 2 ", "lsb", "< 2", 1.5, 2.0),
@@ -281,9 +282,7 @@ def test_that_a_condition_says_when_a_program_is_not_accepted(text, name, limit,
     assert condition.applies(bad)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "lsb", "lsb>", ">2", "speed>2", "lsb=2", "lsb>2x", "lsb>1.2.3"]
-)
+@for_each("text", ["", "lsb", "lsb>", ">2", "speed>2", "lsb=2", "lsb>2x", "lsb>1.2.3"])
 def test_that_other_conditions_are_refused(text):
     with refused("gate-condition-invalid"):
         condition_of(text)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.errors import WorkbenchError
 from workbench.pte import description, npu_commands, vela_stream
@@ -44,7 +45,7 @@ def everything(data: bytes) -> None:
                         npu_commands.tensors(stream, *ports)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "family", "macs"),
     [("u55.pte", "ethos-u55", 128), ("u65.pte", "ethos-u65", 256), ("u85.pte", "ethos-u85", 256)],
 )
@@ -118,7 +119,7 @@ def test_that_another_backends_delegates_are_shown_as_what_they_are():
     assert sum(found["named_data_bytes"].values()) == 364
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_that_a_program_cut_short_anywhere_is_told_or_refused(name):
     data = BYTES[name]
     for length in range(0, len(data), 37):

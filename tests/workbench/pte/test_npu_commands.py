@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.pte.npu_commands import (
     Area,
@@ -114,7 +115,7 @@ def test_that_a_stream_is_read_with_its_device_and_every_command():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("family", "macs", "name", "count"),
     [(0, 5, "ethos-u55", 32), (1, 9, "ethos-u65", 512), (2, 11, "ethos-u85", 2048), (7, 0, "", 1)],
 )

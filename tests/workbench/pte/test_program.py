@@ -2,8 +2,7 @@
 
 import struct
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.pte.written import flatbuffer
 from workbench.pte import description
@@ -99,7 +98,7 @@ def test_that_tensors_are_read_with_type_shape_order_and_place():
     assert (odd.dtype, odd.bytes) == ("type 99", 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "size"),
     [("uint8", 1), ("int8", 1), ("bool", 1), ("int16", 2), ("float16", 2), ("bfloat16", 2),
      ("uint16", 2), ("int32", 4), ("float32", 4), ("uint32", 4), ("int64", 8), ("float64", 8),
@@ -328,7 +327,7 @@ def test_that_an_order_in_memory_is_told_where_it_is_not_the_usual_one():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("planned", "values", "calls", "kib"),
     [((0,), 0, 0, 4), ((0, 1), 0, 0, 5), ((0, 1024), 0, 0, 5), ((0, -5), 0, 0, 4),
      ((0, 1024 - 96), 1, 0, 5), ((0, 1024 - 95), 1, 0, 6), ((0, 1024 - 64), 0, 1, 5),
@@ -352,7 +351,7 @@ def vela_blob(scratch):
     )
 
 
-@pytest.mark.parametrize(("scratch", "kib"), [((1008,), 1), ((1009,), 2), ((5, 3000, 7), 3)])
+@for_each(("scratch", "kib"), [((1008,), 1), ((1009,), 2), ((5, 3000, 7), 3)])
 def test_that_the_scratch_pool_is_that_of_the_largest_delegate(scratch, kib):
     made = method(delegates=[delegate(0, i, "EthosUBackend") for i in range(len(scratch))])
     data = program(made, f3=[{0: vela_blob(size)} for size in scratch])

@@ -4,8 +4,7 @@ import ast
 import struct
 from importlib import resources
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.pte.written import flatbuffer
 from workbench.pte import vela_stream
@@ -144,7 +143,7 @@ def test_that_operators_around_the_delegate_keep_their_values():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     "parts",
     [
         {"allocation": struct.pack("<2i", 0, 0)}, {"allocation": struct.pack("<3i", 0, 0, 1)},
@@ -156,7 +155,7 @@ def test_that_an_allocation_shorter_than_it_says_is_damage(parts):
         decoded(**parts)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "operators",
     [
         [operator(1, [4], [5])], [operator(0, [0, 1, 2], [5])], [operator(0, [0, 1, 2, 3, 9], [5])],

@@ -1,8 +1,8 @@
 """A result that an earlier program wrote lacks newer fields; those then say nothing."""
 
-import pytest
 from pydantic import BaseModel
 
+from tests.for_each import for_each
 from workbench.history import runs
 from workbench.pipeline.stages import STAGES_BY_ID, optional_stages, stages_needed, stages_until
 from workbench.results import cost, programs, quality, simulation
@@ -26,7 +26,7 @@ def models():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
+@for_each("model", models())
 def test_that_a_field_that_is_not_given_says_nothing(model):
     for name, field in model.model_fields.items():
         if field.is_required() or field.default_factory is not None:

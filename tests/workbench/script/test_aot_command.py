@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.cli import main
 from workbench.errors import WorkbenchError
@@ -45,7 +46,7 @@ def test_that_a_full_command_becomes_a_project(tmp_path):
     assert any("bundled program" in note for note in made.notes)
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-512"])
+@for_each("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-512"])
 def test_that_what_the_command_leaves_open_is_what_executorch_takes(tmp_path, target):
     project = taken(tmp_path, f"-m mv2 -t {target}").project
     assert target_of(target).check(project.target) == []
@@ -61,7 +62,7 @@ def test_that_what_is_missing_is_said(tmp_path):
     assert taken(tmp_path, "-m mv2").project.rules == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "code"),
     [
         ("-m mv2 -t vgf", "aot-option-not-supported"),
@@ -117,7 +118,7 @@ def test_that_a_command_up_to_the_longest_is_read(tmp_path):
         take_command(padded + " ", tmp_path, "mine")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "option",
     ["--etrecord", "--intermediates x", "--enable_debug_mode x", "--evaluate", "--debug",
      "--evaluate_config x", "--bundleio", "--enable_qdq_fusion_pass"],
@@ -139,7 +140,7 @@ def test_that_kernels_and_regions_follow_from_direct_drive(tmp_path):
     assert not usual.get("config_ini")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "code"),
     [
         ("-m net.py", "from net import ModelInputs as inputs\n    from net import ModelUnderTest"),
@@ -223,7 +224,7 @@ def with_options(project, **options):
 BASE = make_project()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "project",
     [
         edits.assign(BASE, "global", "", "a16w8"), edits.assign(BASE, "io", "", "uint8"),

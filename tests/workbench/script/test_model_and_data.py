@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Preprocess, Tokenization
 from workbench.results import WeightsTaken
@@ -89,7 +90,7 @@ def test_that_without_data_the_example_is_the_sample(tmp_path):
     assert samples(project, tmp_path, ("example",)) == [("example",)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "rows"),
     [({}, [0, 1, 2, 3, 4]), ({"limit": 2}, [0, 1]), ({"dropped": (0, 2)}, [1, 3, 4]),
      ({"dropped": (1,), "limit": 3}, [0, 2, 3])],
@@ -110,9 +111,7 @@ def test_that_arrays_are_taken_by_the_names_of_the_inputs_and_labels_left_out(tm
     assert [s[0].tolist() for s in samples(with_data("e.npz"), tmp_path, one)] == [[7.0]] * 3
 
 
-@pytest.mark.parametrize(
-    "value", [{"a": np.ones((2, 1))}, [np.ones((2, 1))], (np.ones((2, 1)),), np.ones((2, 1))]
-)
+@for_each("value", [{"a": np.ones((2, 1))}, [np.ones((2, 1))], (np.ones((2, 1)),), np.ones((2, 1))])
 def test_that_a_file_of_tensors_may_be_a_dictionary_a_list_or_one(tmp_path, value):
     (tmp_path / "d.pt").write_bytes(b"")
     asked = []
@@ -126,7 +125,7 @@ def test_that_a_file_of_tensors_may_be_a_dictionary_a_list_or_one(tmp_path, valu
     assert asked == [("d.pt", True)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "items",
     [[(np.ones(2), 3), (np.ones(2), 4)], [np.ones(2), np.ones(2)], [(np.ones(2),), [np.ones(2)]]],
 )
@@ -166,7 +165,7 @@ def test_that_each_channel_has_its_own_mean(tmp_path):
     assert x[:, 0, 0] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "corner"),
     [
         ({"dtype": "uint8"}, [10, 20, 30]),
@@ -186,7 +185,7 @@ def test_that_gray_pictures_have_one_channel(tmp_path, settings):
     assert x[:, 0, 0].tolist() == [round(0.299 * 10 + 0.587 * 20 + 0.114 * 30)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "place"),
     [({"shape": (1, 8, 8, 3)}, (0, 0, slice(None))),
      ({"shape": (1, 8, 8, 3), "order": "last"}, (0, 0, slice(None))),
@@ -246,7 +245,7 @@ def test_that_inputs_come_from_arrays_or_shapes(tmp_path):
 STATE = {"conv.weight": 1, "conv.bias": 2}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "taken", "state"),
     [
         (STATE, WeightsTaken(form="pickle"), STATE),

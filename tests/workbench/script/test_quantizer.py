@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig, Weight
 from workbench.project.model import Rule, TargetChoice
@@ -107,7 +108,7 @@ def own(dtype="int8", bits=8, per_channel=True, symmetric=None, observer=None):
     return QuantConfig(activation=activation, weight=Weight(bits=bits, per_channel=per_channel))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("config", "factory", "options"),
     [
         ("a8w8", STOCK[0], {"is_per_channel": True, "is_qat": False}),
@@ -129,7 +130,7 @@ def test_that_float_is_no_config():
     assert configured("float") == ("set_global", None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("observer", "wanted"),
     [
         (Observer(kind="minmax"), ("MinMaxObserver", ("eps", 2**-16))),

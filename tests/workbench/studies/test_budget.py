@@ -1,7 +1,6 @@
 """What less SRAM costs: limits between both ends, each once, and a slider that skips bad ones."""
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
 from workbench.studies.sweep import asked, between, ends, positions
@@ -30,7 +29,7 @@ def test_that_limits_lie_between_both_ends_in_whole_kib():
     assert all(350 * KIB < limit < 1500 * KIB and limit % KIB == 0 for limit in found)
 
 
-@pytest.mark.parametrize(("least", "most"), [(KIB, KIB), (0, KIB), (5 * KIB, 4 * KIB)])
+@for_each(("least", "most"), [(KIB, KIB), (0, KIB), (5 * KIB, 4 * KIB)])
 def test_that_nothing_lies_between_equal_or_odd_ends(least, most):
     assert between(BASE, least, most) == []
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes import studies as fakes
 from tests.fakes.projects import make_project, write_project
+from tests.for_each import for_each
 from workbench.pipeline.cache import Cache
 from workbench.project.model import Rule, TargetChoice
 from workbench.studies import sample, search, sensitivity, sweep
@@ -88,7 +89,7 @@ def test_that_units_are_ordered_by_what_they_gain():
 FIGURES = (0.9, 1000.0, 2048.0, 2.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("limits", "excess"),
     [
         ({}, (0.0, 0.0, 0.0, 0.0)), ({"accuracy": 1.0}, (pytest.approx(0.1), 0.0, 0.0, 0.0)),

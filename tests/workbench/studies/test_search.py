@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.project import edits
 from workbench.results import ChannelLayer
@@ -65,7 +66,7 @@ def test_that_what_most_units_share_becomes_the_global_rule():
     assert len({rule.id for rule in made.rules}) == 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("limits", "figures", "excesses"),
     [
         (Limits(), (0.1, 9.0, 9.0, 9.0), (0.0, 0.0, 0.0, 0.0)),
@@ -118,7 +119,7 @@ def test_that_ties_of_the_best_go_to_the_most_accurate():
     assert found(made[3]).best() is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("channels", "widths"),
     [
         (64, (64, 56, 32, 8)), (32, (32, 24, 16, 8)), (17, (17, 16, 8)), (16, (16, 8)), (9, (9, 8)),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.errors import TrustRequiredError, WorkbenchError
@@ -28,7 +29,7 @@ def result(*sqnrs, start=10.0, best=0):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "place"),
     [
         ({"learning_rate": 0}, "learning_rate"),

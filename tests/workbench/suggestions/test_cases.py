@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.workbench.suggestions.test_suggestions import CHAIN, cpu, edge_of, found, spared
 from workbench.deploy.boards import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
@@ -45,7 +46,7 @@ RELU6 = program_of(
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "instead"),
     [
         ("net.py:12 in forward: x = F.relu6(self.a(x))",
@@ -79,7 +80,7 @@ def test_that_what_a_rule_keeps_off_the_npu_stays_as_it_is_written():
     assert "relu6" not in found(make_project(), LIN, program=other)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("operator", "correction"),
     [("gru_cell", "written_out_cells"), ("addmm", "linears_from_addmm"),
      ("softplus", "plain_operators"), ("mish", "plain_operators")],
@@ -204,7 +205,7 @@ def test_that_channels_that_hardly_fill_a_block_are_wasted():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reader", "is_read"), [(CONV, True), ("aten.linear.default", True), ("aten.add.Tensor", False)]
 )
 def test_that_a_reader_behind_other_operators_counts(reader, is_read):
@@ -255,7 +256,7 @@ def test_that_transposes_at_the_start_ask_for_another_layout():
     assert turned("Transpose", reports=2).gain == ExpectedGain(cycles=200)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("gain", "share"),
     [
         (ExpectedGain(), 0.0), (ExpectedGain(cpu_operators=1), 0.25),
@@ -296,7 +297,7 @@ def peaked(largest, mean_square, node="conv2d"):
     ), {"histogram": counts[None], "edges": np.array([[edges[0], edges[-1]]])}  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("largest", "mean_square", "clipped"),
     [(40.0, 25.0, True), (40.0, 26.0, False), (40.0, 0.0, False), (40.0, float("nan"), False),
      (40.0, None, False)],

@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from workbench.deploy.boards import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
@@ -48,7 +48,7 @@ def test_that_an_operator_no_rule_can_help_is_left_alone():
     assert found(make_project(), cpu("gone", "float", "head")) == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "identity", "title"),
     [
         (Rule(id="r2", kind="module_name", match="head", config="float"), "float:r2",
@@ -91,7 +91,7 @@ def test_that_16_bit_where_the_device_has_8_names_the_module():
     assert made.edit(project) == edits.assign(project, "module_name", "head", "a8w8")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "inputs", "expected"),
     [("net.py:net", None, True), ("net.pt2", None, False), ("net.py:net", "in.npz", False)],
 )

@@ -4,8 +4,7 @@ import configparser
 from importlib import resources
 from pathlib import Path
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench import targets
@@ -129,7 +128,7 @@ def codes(device, **options):
     return [(info.code, info.where.id.removeprefix("target.options.")) for info in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "code"),
     [
         ({"optimise": "Speed"}, "vela-optimise-invalid"),
@@ -202,7 +201,7 @@ def test_that_each_stage_depends_on_its_own_options():
 WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weight=Weight(bits=4))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("device", "config", "kind", "taken"),
     [
         (U55, QuantConfig(), "global", True), (U55, None, "module_name", True),
@@ -236,6 +235,11 @@ def test_that_a_target_takes_the_configs_it_can(device, config, kind, taken):
     assert (said == "") == taken
 
 
+def test_that_only_targets_with_a_device_keep_parts_off_it():
+    taken = {device: target_of(device).places for device in ("ethos-u55-128", "nnpa", "formats")}
+    assert taken == {"ethos-u55-128": True, "nnpa": True, "formats": False}
+
+
 def test_that_only_sixteen_bit_products_are_warned_of():
     wide = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
     operators = ["aten.relu.default", "aten.bmm.default"]
@@ -256,7 +260,7 @@ def graph(op):
     return GraphSnapshot("float", nodes, (Edge("x", "n"),))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("op", "wide", "narrow", "u55", "u85"),
     [
         ("cond", (), (), ["branches-not-supported"], []),
@@ -320,7 +324,7 @@ def test_that_an_ini_of_the_largest_size_is_read(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "runs"), [("ethos-u55-128", True), ("nnpa", False), ("formats", False),
                          ("unknown", True)],
 )  # fmt: skip

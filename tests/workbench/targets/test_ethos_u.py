@@ -1,5 +1,4 @@
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.project.configs import A16W8, PRESETS_BY_ID, Activation, QuantConfig
 from workbench.project.model import TargetChoice
@@ -9,7 +8,7 @@ from workbench.targets.ethos_u import EthosU
 VARIANTS = [variant.id for variant in EthosU.variants]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@for_each("variant", VARIANTS)
 def test_that_every_offered_combination_is_accepted(variant):
     target = target_of(variant)
     first = target.options(TargetChoice(id=variant))
@@ -22,7 +21,7 @@ def test_that_every_offered_combination_is_accepted(variant):
             assert target.check(TargetChoice(id=variant, options=options)) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("variant", "options", "place"),
     [
         ("ethos-u55-128", {"system_config": "Ethos_U85_SYS_DRAM_Mid"}, "system_config"),
@@ -47,7 +46,7 @@ def test_that_what_vela_would_take_in_silence_is_refused_with_its_place(variant,
     assert f"target.options.{place}" in {p.where.id for p in problems}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@for_each("variant", VARIANTS)
 def test_that_a_completed_choice_names_system_config_and_memory_mode(variant):
     target = target_of(variant)
     complete = target.complete(TargetChoice(id=variant))

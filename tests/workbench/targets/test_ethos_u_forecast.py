@@ -1,7 +1,6 @@
 """Which 16-bit convolutions Vela fails on, told from the shape of the graph."""
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project.model import TargetChoice
 from workbench.targets.ethos_u.correction import CLAMPS, SLICES
@@ -18,7 +17,7 @@ def graph_of(*edges):
     return GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), ()), set(ids)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edges", "told"),
     [
         ([("convolution", "add"), ("convolution", "relu")], [("convolution", "add")]),
@@ -37,7 +36,7 @@ def test_that_a_value_that_several_read_is_told_only_where_vela_fails(edges, tol
     assert list(convolutions_read_often(*graph_of(*edges))) == told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edges", "told"),
     [
         ([("x", "transpose"), ("x", "matmul1"), ("transpose", "matmul1"), ("matmul1", "softmax"),
@@ -62,7 +61,7 @@ def faults(edges, device="ethos-u55-128", off=tuple(row.id for row in CORRECTION
     return [(info.where.id.rpartition(".")[2], info.message.split()[0]) for info in infos]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edges", "told"),
     [
         # A ReLU meets values below zero in cat, also behind a pool.
@@ -86,7 +85,7 @@ def test_that_a_lost_clamp_is_foretold_where_a_relu_shares_its_range(edges, told
     assert faults(edges, off=(CLAMPS,)) == [(CLAMPS, name) for name in told]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edges", "device", "told"),
     [
         ([("conv2d", "slice"), ("slice", "amax")], "ethos-u55-128", [SLICES]),

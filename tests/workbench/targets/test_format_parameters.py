@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.targets.formats.parameters import ParameterSpec, impossible, read
 
@@ -15,7 +16,7 @@ def spec(kind, **fields):
     return ParameterSpec("p", kind, "What it is.", **fields)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parameter", "good", "bad"),
     [
         (WIDTH, (2, 5, 8), (1, 9, 2.0, True, "3", None)),
@@ -89,7 +90,7 @@ MINIFLOAT = {"width": 8, "exponent_width": 4, "exponent_bias": None}
 BLOCK = {"width": 8, "exponent_width": 8, "exponent_bias": 127, "block_size": (1, 4)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "possible", "never"),
     [
         ("minifloat_ieee", MINIFLOAT | {"width": 5}, MINIFLOAT | {"width": 4}),

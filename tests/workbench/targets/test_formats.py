@@ -1,7 +1,6 @@
 import json
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.cli import main
@@ -33,7 +32,7 @@ def test_that_each_target_takes_its_own_first_config():
         )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "words"),
     [
         ({"scheme": "integer", "width": 8}, "needs 'frac_width'"),
@@ -87,7 +86,7 @@ def test_that_patterns_fit_whole_names_of_nodes_and_modules():
         assert resolve(made, modules, [node]).nodes["linear"].rule is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "parameters", "shape", "bits"),
     [
         ("integer", {"width": 8, "frac_width": 4}, (64, 64), 8.0),

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench.targets.formats.parameters import read
 from workbench.targets.formats.schemes import spec_of
 from workbench.targets.formats.values import placed
@@ -53,8 +54,8 @@ def assert_on_grid(scheme, grid, **parameters):
         np.testing.assert_array_equal(found, nearest(values, grid), f"{scheme} {parameters}")
 
 
-@pytest.mark.parametrize("scheme", ["integer", "fixed", "logicnets"])
-@pytest.mark.parametrize(("width", "frac"), [(8, 4), (6, 0), (5, 7), (7, None), (2, 1)])
+@for_each("scheme", ["integer", "fixed", "logicnets"])
+@for_each(("width", "frac"), [(8, 4), (6, 0), (5, 7), (7, None), (2, 1)])
 def test_that_fixed_point_has_steps_of_its_fraction(scheme, width, frac):
     if frac is None and scheme != "integer":
         return
@@ -87,7 +88,7 @@ def floats(exponents, fraction, bias):
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("width", "exponent", "bias"), [(8, 4, 7), (8, 4, None), (6, 3, 5), (5, 2, 0), (7, 2, None)]
 )
 def test_that_minifloats_have_the_values_of_their_fields(width, exponent, bias):
@@ -102,7 +103,7 @@ def test_that_minifloats_have_the_values_of_their_fields(width, exponent, bias):
     assert_on_grid("minifloat_denorm", grid, **fields)
 
 
-@pytest.mark.parametrize(("width", "bias"), [(6, None), (5, 9), (4, 0)])
+@for_each(("width", "bias"), [(6, None), (5, 9), (4, 0)])
 def test_that_logarithms_are_rounded_where_powers_of_two_are_kept(width, bias):
     most = 2 ** (width - 1) - 1
     known = 2 ** (width - 2) - 1 if bias is None else bias
@@ -121,7 +122,7 @@ def test_that_one_bit_keeps_the_sign():
     assert on("binary", values, bipolar=False).reshape(-1).tolist() == [0, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("means", "levels"), [(None, 1), (None, 3), ([2.0, -0.5], 2)])
+@for_each(("means", "levels"), [(None, 1), (None, 3), ([2.0, -0.5], 2)])
 def test_that_residual_levels_add_up(means, levels):
     parts = means or [2 * m / (levels * (levels + 1)) for m in range(levels, 0, -1)]
     found = on("binary_residual", VALUES.reshape(-1, 1), levels=levels, means=means).reshape(-1)
@@ -157,7 +158,7 @@ def in_steps(row, step, low, high):
     return [min(max(round(value / step), low), high) * step for value in row]
 
 
-@pytest.mark.parametrize(("width", "exponent", "bias"), [(7, 8, 127), (4, 3, 3), (5, 4, None)])
+@for_each(("width", "exponent", "bias"), [(7, 8, 127), (4, 3, 3), (5, 4, None)])
 def test_that_a_block_shares_the_exponent_of_its_largest_value(width, exponent, bias):
     known = 2 ** (exponent - 1) - 1 if bias is None else bias
     most = 2 ** (width - 1) - 1
@@ -169,7 +170,7 @@ def test_that_a_block_shares_the_exponent_of_its_largest_value(width, exponent, 
         assert on("block_fp", [row], block_size=[1, 4], **fields).tolist() == [wanted]
 
 
-@pytest.mark.parametrize(("width", "bits"), [(8, 8), (4, 3), (6, 4)])
+@for_each(("width", "bits"), [(8, 8), (4, 3), (6, 4)])
 def test_that_mx_integers_are_scaled_by_a_power_of_two(width, bits):
     limit, most = 2 ** (bits - 1) - 1, 2 ** (width - 1)
     for row in ROWS:
@@ -194,9 +195,7 @@ def test_that_mx_integers_of_the_hardware_have_an_exponent_in_twos_complement(wi
 LARGEST = {(4, 3): 448.0, (5, 2): 57344.0}
 
 
-@pytest.mark.parametrize(
-    ("exponent", "fraction", "bits"), [(4, 3, 8), (5, 2, 8), (2, 3, 8), (3, 2, 8), (2, 1, 4)]
-)
+@for_each(("exponent", "fraction", "bits"), [(4, 3, 8), (5, 2, 8), (2, 3, 8), (3, 2, 8), (2, 1, 4)])
 def test_that_mx_floats_have_the_values_of_their_elements_times_a_scale(exponent, fraction, bits):
     bias = 2 ** (exponent - 1) - 1
     grid = floats(exponent, fraction, bias)

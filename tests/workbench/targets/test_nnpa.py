@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.fakes.projects import snapshot
+from tests.for_each import for_each
 from workbench.cli import main
 from workbench.pipeline.resolution import problems
 from workbench.project import store
@@ -96,7 +97,7 @@ def test_that_options_which_turn_quantization_off_are_told_at_the_rule():
     assert "MatMul" in told(op_types="Conv")[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("left", "right", "why"),
     [
         ((4, 2**20 + 1), (2**20 + 1, 4), TOO_LARGE),

@@ -1,7 +1,6 @@
 """Which matrix products become int8 products on NNPA."""
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.targets.nnpa.products import LIMITS, Product
 
 
@@ -9,7 +8,7 @@ def product(left=(5, 16), right=(16, 4), *, constant=True, **fields):
     return Product(left, right, constant, **fields)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "taken",
     [
         product(),
@@ -29,7 +28,7 @@ def test_that_products_with_constant_weights_are_taken(taken):
     assert taken.why_float is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("refused", "cause"),
     [
         (product(constant=False), "computed-operand"),

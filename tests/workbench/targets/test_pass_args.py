@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.project.builders import make_project
 from workbench.cli import main
 from workbench.errors import WorkbenchError
@@ -70,7 +71,7 @@ ROUND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", ROUND)
+@for_each("scheme", ROUND)
 @pytest.mark.parametrize("kind", ["node_target", "pattern"])
 def test_that_every_scheme_of_the_pass_comes_back_as_it_was_written(scheme, kind):
     config = FormatConfig(scheme=scheme, parameters=ROUND[scheme])
@@ -89,7 +90,7 @@ def test_that_lutnet_is_written_with_the_keys_the_pass_asks_for():
     assert "data_in_in_dim" not in written
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "parameters", "code"),
     [
         ("integer", {"width": 8, "frac_width": 4, "floor": True}, "mase-parameter-dropped"),
@@ -122,7 +123,7 @@ def test_that_a_name_is_no_pattern():
     assert [note.where.id for note in found.notes] == ["pass_args.blk.0"]
 
 
-@pytest.mark.parametrize("text", [json.dumps(BY_TYPE), repr(BY_TYPE), toml_of(BY_TYPE)])
+@for_each("text", [json.dumps(BY_TYPE), repr(BY_TYPE), toml_of(BY_TYPE)])
 def test_that_json_toml_and_a_python_dict_say_the_same(text):
     assert imported(parse(text, "file")).project == imported(BY_TYPE).project
 
@@ -174,9 +175,7 @@ def test_that_all_wrong_values_are_told_at_once_with_their_place():
     assert places[1].startswith("pass_args.add.config.")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[", "3", "by = 1", "{}", "a = 1", '{"by": "tipe"}', "__import__('os')"]
-)
+@for_each("text", ["", "[", "3", "by = 1", "{}", "a = 1", '{"by": "tipe"}', "__import__('os')"])
 def test_that_what_is_no_pass_args_is_refused_in_a_sentence(text):
     with pytest.raises(WorkbenchError):
         imported(parse(text, "file"))

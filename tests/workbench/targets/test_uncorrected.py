@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project.model import TargetChoice
 from workbench.targets.ethos_u.corrections import CORRECTIONS
@@ -39,7 +40,7 @@ def one(*arguments, device=U55, wide=False, **attrs):
     return [correction for correction, _ in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stride", "told_of"),
     [("[4, 4]", True), ("[1, 4]", True), ("[3, 3]", False), ("[]", False), ("", False),
      ("4", True)],
@@ -62,9 +63,7 @@ def test_that_a_dilation_above_two_is_told_where_a_slice_is_read(device):
         assert found == [("slices_computed", "conv2d")] * told_of
 
 
-@pytest.mark.parametrize(
-    ("padding", "lost"), [("[1, 0]", True), ("[0, 2]", True), ("[0, 0]", False), ("", False)]
-)
+@for_each(("padding", "lost"), [("[1, 0]", True), ("[0, 2]", True), ("[0, 0]", False), ("", False)])
 def test_that_a_padded_pool_with_a_large_stride_loses_its_padding(padding, lost):
     found = one("max_pool2d", stride="[4, 4]", padding=padding, device=U85)
     assert found == ["slices_computed", *["padded_pools"] * lost]
@@ -72,7 +71,7 @@ def test_that_a_padded_pool_with_a_large_stride_loses_its_padding(padding, lost)
     assert one("avg_pool2d", stride="[4, 4]", padding=padding, device=U85) == ["slices_computed"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("groups", "channels", "joined"),
     [("4", 8, True), ("4", 4, False), ("2", 8, False), ("1", 8, False)],
 )
@@ -93,7 +92,7 @@ def test_that_several_outputs_a_channel_lose_their_place_where_they_are_joined(
     )
 
 
-@pytest.mark.parametrize("name", ["amax", "amin", "sum", "mean", "matmul", "conv_transpose2d"])
+@for_each("name", ["amax", "amin", "sum", "mean", "matmul", "conv_transpose2d"])
 def test_that_readers_of_slices_are_told_also_behind_a_view(name):
     direct = told([node("slice"), node(name)], [("x", "slice"), ("slice", name)])
     assert ("slices_computed", name) in direct
@@ -104,7 +103,7 @@ def test_that_readers_of_slices_are_told_also_behind_a_view(name):
                                                  [("x", "relu"), ("relu", name)])  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after", "found"),
     [((1, 4, 1, 8), (1, 4, 8), True), ((1, 1, 1, 1), (1,), True), ((1, 4, 2, 8), (1, 4, 8), False),
      ((2, 4), (4,), False)],
@@ -152,7 +151,7 @@ def test_that_a_convolution_called_twice_with_one_input_is_told_in_16_bits():
     assert found(same[:3], {"conv2d1", "conv2d2"}) == set()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("clamp", "shape", "wide", "found"),
     [
         ("hardtanh", (2, 8), False, True), ("relu", (2, 8), False, False),
@@ -172,7 +171,7 @@ def test_that_a_clamp_of_rows_between_two_products_is_told(clamp, shape, wide, f
     assert told(made, [("x", clamp), (clamp, "linear2")], wide={clamp} if wide else ()) == []
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "maximum", "minimum", "where"])
+@for_each("name", ["add", "sub", "mul", "maximum", "minimum", "where"])
 def test_that_a_number_is_told_only_as_the_first_operand(name):
     number, moved = node("mean", (1, 1, 1, 1)), ("layouts_moved_to_values", name)
     assert moved in told([number, node(name)], [("mean", name), ("x", name)])

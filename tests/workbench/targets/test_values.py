@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench.analysis.histogram import Histogram
 from workbench.errors import WorkbenchError
 from workbench.project.configs import FormatConfig
@@ -62,9 +63,7 @@ def test_that_nothing_is_predicted_of_nothing():
     assert predicted("integer", zeros, width=8, frac_width=4).sqnr_db is None
 
 
-@pytest.mark.parametrize(
-    ("sizes", "block"), [([1, 4], 4), ([-1], 256), ([2, -1], 512), ([-1, -1, -1], 1 << 16)]
-)
+@for_each(("sizes", "block"), [([1, 4], 4), ([-1], 256), ([2, -1], 512), ([-1, -1, -1], 1 << 16)])
 def test_that_a_block_has_the_product_of_its_sizes(sizes, block):
     fields = {"width": 7, "exponent_width": 8, "exponent_bias": 127, "block_size": sizes}
     assert predicted("block_fp", Histogram(np.ones(8), -1.0, 1.0), **fields).block == block

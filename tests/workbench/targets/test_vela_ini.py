@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.projects import write_project
+from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -67,7 +68,7 @@ def test_that_velas_names_are_refused_beside_an_own_file(folder):
     assert "It has Mine." in problem.hint
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code", "named"),
     [
         ("", "vela-config-section-missing", "System_Config"),

@@ -64,6 +64,7 @@ class _Search:
     def __init__(self, study: StudyContext, left: Sequence[Culprit]) -> None:
         self._study, self._left = study, list(left)
         self._found: list[Culprit] = []
+        self._refusals: dict[frozenset[tuple[str, str]], str] = {}
         self._reason, self._tried, self._reported = "", 0, 0.0
         # One attempt unchanged, one per bisection step, one to confirm the result.
         self._expected = 2 + math.ceil(math.log2(max(2, len(self._left))))
@@ -99,9 +100,12 @@ class _Search:
 
     def _refusal(self, more: Sequence[Culprit]) -> str:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
+        if (known := self._refusals.get(frozenset(off))) is not None:
+            return known
         kept = [*self._study.stage.project.kept_off(), *off]
         self._report(0.0, f"{len(off)} of {len(self._found) + len(self._left)} kept off the NPU")
         refusal = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
+        self._refusals[frozenset(off)] = refusal
         self._tried += 1
         self._tell(is_done=False)
         return refusal

@@ -20,6 +20,8 @@ from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
 from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
+from workbench.engine.toolchain_patches.norm_fusion import FUSION
+from workbench.engine.toolchain_patches.norm_fusion import PINS as FUSION_PINS
 from workbench.engine.toolchain_patches.onnx_registry import PINS as REGISTRY_PINS
 from workbench.engine.toolchain_patches.onnx_registry import REGISTRY
 from workbench.engine.toolchain_patches.operator_memory import cached_shapes, operator_memory
@@ -264,6 +266,13 @@ PATCHES: tuple[Patch, ...] = (
         "Exports of one process share the entries of the table, in lists of their own.",
         "The table depends on the opset alone, and exports only read its entries.",
         pins=REGISTRY_PINS,
+    ),
+    Patch(
+        "norm-patterns", "Trace the patterns of batch norms that can occur", "acceleration",
+        (FUSION,),
+        "For training, patterns of convolutions that the program does not have are left out.",
+        "A pattern matches only where its convolution is; the rest of the function still runs.",
+        pins=FUSION_PINS,
     ),
     Patch(
         "only-missing", "Let known observers rest", "acceleration",

@@ -28,6 +28,7 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from workbench.engine.quantization.compression import clustered, layer_weights
+from workbench.engine.toolchain_patches.norm_fusion import present_norm_patterns
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Student:
         self._clustered = layer_weights(floating)
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
         norms = [node.args for node in norms_of(floating)]
-        self.module = prepare_qat_pt2e(floating, quantizer)
+        with present_norm_patterns():
+            self.module = prepare_qat_pt2e(floating, quantizer)
         take_batches(self.module)
         rounding = self._rounding = [
             m for m in self.module.modules() if isinstance(m, FakeQuantize)

@@ -89,11 +89,12 @@ def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
     assert "cortex_m::quantized_conv2d.out" in result.kernels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "kernel"),
     [
         ("a8w8-per-tensor", "cortex_m::quantized_linear.out"),
-        pytest.param("a8w8", "aten::linear.out", marks=pytest.mark.slow),
+        ("a8w8", "aten::linear.out"),
     ],
 )
 def test_that_cmsis_nn_takes_a_linear_that_a_rule_keeps_off_if_its_weights_have_one_grid(

@@ -229,11 +229,12 @@ def test_that_a_board_that_cannot_be_read_fails_simulate_with_its_cause(engine):
     assert info.code == "serial-port-unusable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "config", "kernel"),
     [
         # A change of shape before the product: no instruction, the result lies at its address.
-        pytest.param("attending", "a16w8", "aten.bmm.default", marks=pytest.mark.slow),
+        ("attending", "a16w8", "aten.bmm.default"),
         # One operator with a list of outputs.
         ("wide_networks.py:gru_cell", "a8w8", "aten.split_with_sizes_copy.default"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import checkout
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.processes import command_lines
 from tests.workbench.deploy.simulators.conftest import PROGRAMS, TARGETS, samples
@@ -191,8 +192,8 @@ INJECTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", INJECTED)
-@pytest.mark.parametrize("place", ["config", "mode", "called"])
+@for_each("name", INJECTED)
+@for_each("place", ["config", "mode", "called"])
 def test_that_a_name_in_a_program_does_not_become_a_part_of_the_build(tmp_path, name, place):
     program = Named("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
     assert Build(tmp_path, program).name

@@ -1,7 +1,6 @@
 """What the counters of a run mean, each for one inference, and what bounds the NPU."""
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.deploy.simulators.counters import EVENTS, explain
 from workbench.deploy.simulators.discovery import device_of
 from workbench.results.simulation import Counter, Measurement
@@ -36,7 +35,7 @@ def test_that_a_fast_run_and_one_without_cycles_tell_no_bound():
     assert len(told(MAC_ACTIVE=900)) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("totals", "part"),
     [
         ({"MAC_ACTIVE": 900}, "90%"), ({"WD_ACTIVE": 700, "MAC_ACTIVE": 600}, "70%"),

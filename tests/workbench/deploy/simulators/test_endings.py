@@ -1,7 +1,6 @@
 """Whether a start of a simulator completed its work."""
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.deploy.simulators.log_parser import UartReader
 from workbench.deploy.simulators.process import Ending
 from workbench.deploy.simulators.run import ended_well
@@ -13,7 +12,7 @@ def reader(*, completed=False, served=0, model_ok=None):
     return uart
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ending", "uart", "serve", "well"),
     [
         (Ending("served"), reader(), True, True),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.deploy.simulators.run import ones, read_samples
 
@@ -37,7 +37,7 @@ def test_that_several_samples_stand_along_the_first_axis(tmp_path):
     np.testing.assert_array_equal(second[1], Y + 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "array"),
     [
         ("x.npy", X.astype(np.float64)), ("x.npy", X.reshape(1, 3, 2)), ("x.npy", X[0]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import time
 from pathlib import Path
@@ -18,15 +17,6 @@ from tests.workbench.deploy.simulators.conftest import DEDICATED, PROGRAMS, TARG
 from workbench.deploy.simulators.run import run
 
 
-@pytest.fixture
-def quiet_stderr():
-    """Keep what the double's reference model does to descriptor 2 within a test."""
-    kept = os.dup(2)
-    yield
-    os.dup2(kept, 2)
-    os.close(kept)
-
-
 def told(outcome):
     return " ".join(d.cause for d in outcome.report.diagnoses)
 
@@ -39,7 +29,7 @@ def gone(pid):
 
 
 @pytest.mark.parametrize("family", TARGETS)
-def test_that_outputs_and_counters_come_back_from_each_simulator(bench, quiet_stderr, family):
+def test_that_outputs_and_counters_come_back_from_each_simulator(bench, family):
     outcome = bench.run(family)
     report = outcome.report
     assert report.succeeded, report.last_lines
@@ -52,7 +42,7 @@ def test_that_outputs_and_counters_come_back_from_each_simulator(bench, quiet_st
     assert any("bound" in text or "bottleneck" in text for text in report.explanation)
 
 
-def test_that_several_samples_are_served_in_one_start(bench, quiet_stderr):
+def test_that_several_samples_are_served_in_one_start(bench):
     outcome = bench.run("u55", 3, runner=bench.runner(serves=True))
     assert outcome.report.succeeded, outcome.report.last_lines
     assert outcome.report.exit_reason.startswith("All 3 samples were computed in one start")
@@ -141,9 +131,9 @@ def test_that_a_flood_of_text_is_read_through(bench):
     bench.fails("flood")
     outcome = bench.run()
     assert outcome.report.succeeded
-    assert outcome.report.lines > 200_000
+    assert outcome.report.lines > 40_000
     assert len(outcome.report.last_lines) == 40
-    assert (bench.folder / "uart.log").stat().st_size > 20e6
+    assert (bench.folder / "uart.log").stat().st_size > 4e6
 
 
 def test_that_paths_with_spaces_and_other_letters_are_no_obstacle(bench):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from workbench.deploy.simulators.log_parser import FAILURES, UartReader, level_of
 
 PREFIX = "I [executorch:arm_perf_monitor.cpp:180 StopMeasurements()] "
@@ -162,7 +163,7 @@ LINES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "cause"), LINES.items())
+@for_each(("line", "cause"), LINES.items())
 def test_that_a_line_of_failure_is_told_with_cause_and_remedy(line, cause):
     (diagnosis,) = read(f"{RUNNER}fine\r\n{line}\r\n{RUNNER}fine\r\n").diagnoses
     assert cause in diagnosis.cause
@@ -190,7 +191,7 @@ def test_that_memory_stays_bounded_whatever_is_printed():
     assert max(map(len, reader.last_lines)) <= 2000
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "level"),
     [
         (RUNNER + "x", "info"), ("D [executorch:a:1 f()] x", "debug"),
