@@ -55,6 +55,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "2 -> (2 + 1)",
     ): "The lowest bit is not set where the second is asked for.",
     (
+        "workbench/graph/ordering.py",
+        "position = [0] * len(rows.up)",
+        "0 -> (0 + 1)",
+    ): "Each position is written before it is read.",
+    (
+        "workbench/npu/output_stage.py",
+        "bound = float(arithmetic.magnitude(accumulators)) if self._exact_below > 0 else 0.0",
+        "0 -> (0 + 1)",
+    ): "Only the exact way is left below one.",
+    (
+        "workbench/project/pt2.py",
+        "_read(file, with_weights=False)",
+        "False -> True",
+    ): "More is read than is looked at.",
+    (
         "workbench/history/comparison.py",
         "sram_bytes: int = 0",
         "0 -> (0 + 1)",
@@ -256,7 +271,8 @@ class _Finder:
     def _below(self, node: ast.AST) -> Iterator[Mutant]:
         if _is_type_checking(node) or _is_named(node, _DURATION):
             return
-        if _is_named(node, _LIMIT) and node.value is not None:
+        is_limit = _is_named(node, _LIMIT) or (isinstance(node, ast.keyword) and node.arg == "most")
+        if is_limit and node.value is not None:
             yield self._mutant(node.value, "0", "constant")
             return
         if singles := _singles(node):

@@ -111,7 +111,9 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
         "head 20.97 30.00 10.00 8", "stem.conv 30.00 20.46 0.46 8",
         "Whole model: 20.00 dB over 4 samples.",
     ]  # fmt: skip
-    assert asked("sensitivity", "--samples", "5")[1]["samples"] == 5
+    assert played.commands[-1].accelerate
+    slow = asked("sensitivity", "--samples", "5", "--no-acceleration")[1]
+    assert (slow["samples"], played.commands[-1].accelerate) == (5, False)
     assert len(played.made) == 2
 
 

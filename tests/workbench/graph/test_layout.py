@@ -78,6 +78,12 @@ def test_that_a_straight_chain_is_drawn_straight() -> None:
     assert len({point[0] for route in layout.routes for point in route.points}) == 1
 
 
+def test_that_two_chains_stand_beside_each_other() -> None:
+    names = ["a", "b", "c", "d"]
+    layout = drawn_group(names, [("a", "b"), ("c", "d")], dict.fromkeys(names, (50.0, 20.0)))
+    assert layout.boxes["a"][1] == layout.boxes["c"][1] < layout.boxes["b"][1]
+
+
 def test_that_long_edges_of_one_tensor_share_their_way() -> None:
     edges = [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)]
     rows = build_rows(4, sorted(edges))

@@ -54,6 +54,7 @@ def test_that_vertices_slide_to_the_side_with_more_edges():
     # 1 waits at its only reader; 5 stays below its only source as it has no reader.
     assert assign_ranks(5, [(0, 2), (2, 3), (3, 4), (1, 4)]) == [0, 2, 1, 2, 3]
     assert assign_ranks(4, [(0, 1), (1, 2), (0, 3)]) == [0, 1, 2, 1]
+    assert assign_ranks(3, []) == [0, 0, 0]
     # 3 has two sources and one reader far below: it stays with its sources.
     edges = [(0, 1), (1, 2), (2, 4), (4, 6), (0, 3), (5, 3), (3, 6)]
     assert assign_ranks(7, sorted((min(e), max(e)) for e in edges))[3] in {1, 2}

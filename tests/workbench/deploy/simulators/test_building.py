@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,13 @@ def test_that_a_program_can_be_built_in_with_pools_of_its_own_size(build):
     assert runner.placement == "embedded"
     assert (PROGRAMS / "u55" / "program.pte").read_bytes() in runner.data
     assert set(runner.pools.values()) == {65536}
+
+
+def test_that_a_runner_with_its_program_is_named_by_the_content(tmp_path):
+    data = (PROGRAMS / "u55" / "program.pte").read_bytes()
+    digest = hashlib.sha256(data).hexdigest()[:8]
+    named = [Build(tmp_path, Program("p", data), way).name for way in ("embedded", "semihosting")]
+    assert [digest in name for name in named] == [True, False]
 
 
 def test_that_a_runner_for_an_address_says_so_to_the_script(build, tmp_path):
