@@ -37,11 +37,11 @@ def run_example(name, monkeypatch, capsys, *arguments):
 
 @pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_that_compiles_prints_cost_and_writes_the_program(
-    digits, monkeypatch, capsys, tmp_path
+    lane, monkeypatch, capsys, tmp_path
 ):
-    printed = run_example("quantize_and_compile.py", monkeypatch, capsys, digits, tmp_path / "d")
+    printed = run_example("quantize_and_compile.py", monkeypatch, capsys, lane.path, tmp_path / "d")
     assert "(estimated by Vela)" in printed
-    assert (tmp_path / "d" / "digits.pte").stat().st_size > 1000
+    assert (tmp_path / "d" / "small.pte").stat().st_size > 1000
 
 
 @pytest.mark.slow

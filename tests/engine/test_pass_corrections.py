@@ -45,7 +45,7 @@ FAILING = [
     ("attending_constants", SIZES),
     ("viewed", RESHAPED),
     ("inverted_order", ONE_TYPE),
-    ("halved_until_small", SINGLE),
+    pytest.param("halved_until_small", SINGLE, marks=pytest.mark.slow),
 ]
 
 

@@ -68,6 +68,7 @@ def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, 
     assert "estimated (Vela" in Gain(before, after).sentence
 
 
+@pytest.mark.slow
 def test_that_the_line_with_the_function_is_named_and_the_module_brings_what_it_said(engine):
     made = project("functional6")
     found = suggested(engine, made)["relu6"]

@@ -70,6 +70,7 @@ def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, mac
     assert any("SERVER_INFERENCE_DONE" in getattr(e, "text", "") for e in engine.events)
 
 
+@pytest.mark.slow
 def test_that_channels_last_reach_the_simulator_as_they_lie(engine, machine, monkeypatch):
     made = integer("channels_last").model_copy(update={"calibration": None})
     assert engine.run(made, "lower", "evaluate") == "done"
