@@ -252,17 +252,30 @@ def test_that_recurrent_cells_run_on_the_npu(engine):
     ("name", "correction"), [("product_and_bias", LINEARS), ("scaled_bias", SCALARS)]
 )
 def test_that_a_product_with_a_bias_is_quantized(engine, name, correction):
-    switched = {LINEARS: False, correction: False, SCALARS: False}
-    assert engine.run(network(name, **switched), "prepare") == "failed"
     assert worst(engine, name) <= 1
     assert on_cpu(engine, name) == set()
+    assert places(engine, network(name), correction, "prepare")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["product_and_bias", "scaled_bias"])
+def test_that_a_product_with_a_bias_is_refused_without_the_corrections(engine, name):
+    switched = {LINEARS: False, SCALARS: False}
+    assert engine.run(network(name, **switched), "prepare") == "failed"
+
+
+def second_decibel(engine, *given, **options):
+    decibel(engine, *given, **options)
+    return engine.result(network(*given, **options), "evaluate").outputs[1].sqnr_db
+
+
+@pytest.mark.slow
+def test_that_weights_that_are_used_twice_are_wrong_without_the_correction(engine):
+    assert second_decibel(engine, "called_twice", **{OWN_WEIGHTS: False}) < 30
 
 
 def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
-    for off, right in (({}, True), ({OWN_WEIGHTS: False}, False)):
-        decibel(engine, "called_twice", **off)
-        outputs = engine.result(network("called_twice", **off), "evaluate").outputs
-        assert (outputs[1].sqnr_db > 30) is right
+    assert second_decibel(engine, "called_twice") > 30
     made = network("called_twice")
     assert engine.lowered(made).delegates == 1
     (row,) = [r for r in engine.result(made, "prepare").corrections if r.id == OWN_WEIGHTS]
@@ -272,6 +285,10 @@ def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
 def test_that_a_batch_norm_is_not_folded_into_what_others_read(engine):
     assert decibel(engine, "normed_beside") > 30
     assert places(engine, network("normed_beside"), NORMS, "prepare")
+
+
+@pytest.mark.slow
+def test_that_a_batch_norm_is_folded_into_what_others_read_without_the_correction(engine):
     assert decibel(engine, "normed_beside", **{NORMS: False}) < 15
 
 
@@ -291,6 +308,10 @@ def test_that_batch_norms_before_a_mean_are_right_on_the_device(engine):
 def test_that_values_that_depend_on_no_input_are_constants(engine):
     assert decibel(engine, "positions", "a8w8") > 30
     assert worst(engine, "positions") <= 1
+
+
+@pytest.mark.slow
+def test_that_a_quantized_index_fails_without_the_correction(engine):
     # An index that was quantized is another one, or none of the table.
     made = network("positions", **{CONSTANTS: False})
     assert engine.run(made, "evaluate") == "failed"
