@@ -41,7 +41,7 @@ def test_that_values_open_their_settings_and_long_paths_break(inspector, opened,
         "notes",
     ]  # fmt: skip
     assert {f"setting:{key}" for key in cases} <= {*links(inspector)}
-    for key in ("gate.lsb", "target.options.memory_mode"):
+    for key in ("name", "calibration.spec", "gate.lsb", "target.options.memory_mode"):
         inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
         dialog = opened.window.findChild(ProjectSettingsDialog)
         assert dialog.isVisible()

@@ -37,9 +37,9 @@ FEW_QUICK = [
     for stage in sorted(set(STAGES.values()))
 ]
 # One panel of each stage.
-FIRST = sorted({stage: name for name, stage in STAGES.items()}.values())
-# They stand beside the panel that says why a stage failed.
-BESIDE = {"modules", "inspector", "rules"}
+FIRST = sorted({stage: name for name, stage in reversed(STAGES.items())}.values())
+# They stand beside the panel that says why a stage failed, or list what ran without it.
+BESIDE = {"modules", "inspector", "rules", "runs"}
 # They list what happens, which is never outdated.
 LISTS = {"jobs", "log", "problems"}
 

@@ -143,10 +143,8 @@ def test_that_nothing_is_foreseen_where_a_correction_lets_it_go(engine):
         assert foreseen(engine, let_go(model)) == []
 
 
-@pytest.mark.parametrize(
-    "model",
-    [pytest.param(model, marks=[pytest.mark.slow] * ("growing" not in model)) for model in LET_GO],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", LET_GO)
 def test_that_what_a_correction_lets_go_is_lowered(engine, model):
     assert engine.run(let_go(model), "lower", "evaluate") == "done", engine.failure
 
@@ -163,15 +161,15 @@ def masked():
 
 def test_that_products_that_read_a_value_twice_are_foreseen(engine):
     assert foreseen(engine, masked()) == ["matmul_1"]
-    assert engine.run(masked(), "lower", "evaluate") == "failed"
-    assert engine.failure.code == "passthrough-partition"
-    assert engine.failure.where.id == "matmul_1"
     assert foreseen(engine, edits.assign(masked(), "node_name", "matmul_1", "cpu")) == []
     assert foreseen(engine, project("masked")) == []
 
 
 @pytest.mark.slow
-def test_that_a_product_that_reads_a_value_twice_is_lowered_for_the_cpu(engine):
+def test_that_a_product_that_reads_a_value_twice_is_lowered_for_the_cpu_alone(engine):
+    assert engine.run(masked(), "lower", "evaluate") == "failed"
+    assert engine.failure.code == "passthrough-partition"
+    assert engine.failure.where.id == "matmul_1"
     helped = edits.assign(masked(), "node_name", "matmul_1", "cpu")
     assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
 
