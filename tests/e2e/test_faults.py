@@ -144,6 +144,7 @@ def test_that_what_the_tools_print_reaches_the_log_and_not_the_wire(lane):
     assert not any("not understood" in e.text for e in lane.kinds(LogLine))
 
 
+@pytest.mark.slow
 def test_that_ctrl_c_exits_130_and_leaves_no_process(lane, tmp_path):
     environment = {**os.environ, "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "other")}
     process = subprocess.Popen(

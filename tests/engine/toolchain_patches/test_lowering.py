@@ -32,19 +32,14 @@ pytestmark = [
 ]
 
 
-# The others are slow.
-QUICK = {"two delegates"}
-
-
 @pytest.fixture(autouse=True)
 def no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "folder", lambda: tmp_path / "cache")
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case not in QUICK)) for case in programs.CASES],
-)
+# Quickly, the script of a small project is compared, which is the stock toolchain.
+@pytest.mark.slow
+@pytest.mark.parametrize("case", programs.CASES)
 def test_that_the_pte_has_the_same_bytes_with_all_accelerations(case: str) -> None:
     program = programs.exported(case)
     target = programs.CASES[case][2]
