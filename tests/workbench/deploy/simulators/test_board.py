@@ -1,7 +1,6 @@
 """A board on a serial port: flashed, read through noise and resets, compared."""
 
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +22,7 @@ def made(tmp_path):
     pte = tmp_path / "net.pte"
     pte.write_bytes(b"program")
     marker = tmp_path / "flashed"
-    copy = f"import shutil; shutil.copy({{pte!r}}, {str(marker)!r})"
-    code = copy.replace("{pte!r}", "sys.argv[1]").replace("import shutil", "import shutil, sys")
-    flash = f"{sys.executable} -c {shlex.quote(code)} {{pte}}"
+    flash = f"cp {{pte}} {shlex.quote(str(marker))}"
     program = board.BoardProgram({"pte": pte, "folder": tmp_path}, OUTPUTS, "ethos-u55-128", "net")
 
     def link(port, **fields):
@@ -104,11 +101,8 @@ def test_that_a_run_can_be_cancelled(made):
     ("fields", "code"),
     [
         ({"flash": "no-such-program-here {pte}"}, "flash-failed"),
-        ({"flash": f"{sys.executable} -c 'print(1/0)'"}, "flash-failed"),
-        (
-            {"flash": f"{sys.executable} -c 'import time; time.sleep(60)'", "timeout_s": 0.3},
-            "flash-failed",
-        ),
+        ({"flash": "sh -c 'exit 3'"}, "flash-failed"),
+        ({"flash": "sleep 60", "timeout_s": 0.3}, "flash-failed"),
         ({"flash": "probe {firmware}"}, "flash-command-invalid"),
         ({"flash": "probe 'unended"}, "flash-command-invalid"),
         ({"flash": "probe {pte.__class__}"}, "flash-failed"),

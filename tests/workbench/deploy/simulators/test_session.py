@@ -198,5 +198,5 @@ def test_that_recorded_events_come_back_as_a_file_or_as_text(bench, placement):
     runner = bench.runner(placement=placement, program=program, etdump=True, serves=True)
     outcome = bench.run("u55", 2, runner=runner)
     assert outcome.report.succeeded, outcome.report.last_lines
-    assert outcome.events == ETDUMP.read_bytes()
+    assert outcome.events == Path(ETDUMP).read_bytes()
     assert bench.run(runner=bench.runner()).events == b""
