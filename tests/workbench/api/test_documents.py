@@ -16,9 +16,16 @@ def test_that_every_document_has_a_schema_file_of_its_name():
     assert set(SCHEMAS) == {f"{name}.schema.json" for name in DOCUMENTS}
     assert all(text.endswith("}\n") for text in TEXTS.values())
     for schema in SCHEMAS.values():
-        jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["$schema"].endswith("/2020-12/schema")
         assert schema["properties"]["version"]["const"] == 1
+
+
+@pytest.mark.parametrize(
+    "names", [["error.schema.json"], pytest.param(list(SCHEMAS), marks=pytest.mark.slow)]
+)
+def test_that_the_schemas_are_schemas(names):
+    for name in names:
+        jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
 
 
 def test_that_an_error_is_a_document_and_nothing_else_is():

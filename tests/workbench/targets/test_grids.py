@@ -33,13 +33,11 @@ def nearest(values, grid):
     In the middle of two it is the one with the even code, counted from zero.
     """
     grid = np.asarray(sorted(set(grid)))
-    codes = np.arange(grid.size) - int(np.searchsorted(grid, 0.0))
-    found = []
-    for value in np.asarray(values, np.float64).reshape(-1):
-        distance = np.abs(grid - value)
-        best = np.flatnonzero(distance == distance.min())
-        found.append(grid[min(best, key=lambda at: codes[at] % 2)])
-    return np.array(found).reshape(np.shape(values))
+    odd = (np.arange(grid.size) - int(np.searchsorted(grid, 0.0))) % 2
+    distances = np.abs(grid - np.asarray(values, np.float64).reshape(-1, 1))
+    nearest_ones = distances == distances.min(1, keepdims=True)
+    chosen = np.where(nearest_ones, odd, 2).argmin(1)
+    return grid[chosen].reshape(np.shape(values))
 
 
 def with_middles(grid):
