@@ -101,7 +101,8 @@ def test_that_relative_entries_of_the_search_path_reach_no_new_process(hostile, 
 
 def test_that_a_verb_is_imported_when_the_current_folder_is_left(hostile):
     code = (
-        f"import sys, types; sys.path.insert(1, {str(ROOT)!r}); import workbench.__main__ as entry\n"
+        f"import sys, types; sys.path.insert(1, {str(ROOT)!r})\n"
+        "import workbench.__main__ as entry\n"
         "verbs = sys.modules['workbench.cli'] = types.ModuleType('workbench.cli')\n"
         "verbs.main = lambda: print(__import__('selectors').__file__)\n"
         "entry.main()"

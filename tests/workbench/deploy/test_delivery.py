@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy.delivery import deliver
@@ -50,7 +51,7 @@ def packaged(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("gate", [RIGHT, DIFFERS])
+@for_each("gate", [RIGHT, DIFFERS])
 def test_that_digests_are_those_of_the_files_as_they_are_delivered(packaged, tmp_path, gate):
     out = tmp_path / "out"
     files = deliver(packaged, out, gate)
@@ -146,7 +147,7 @@ def test_that_a_linked_folder_is_not_written_to(packaged, tmp_path):
     assert files_of(tmp_path / "real") == {}
 
 
-@pytest.mark.parametrize("name", [*PAGES, "manifest.json"])
+@for_each("name", [*PAGES, "manifest.json"])
 def test_that_a_damaged_result_is_not_delivered(packaged, tmp_path, name):
     (packaged / name).write_bytes(b"other")
     with refused("result-damaged"):

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.for_each import for_each
 from tests.problems import refused
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo, packed
@@ -67,7 +65,7 @@ def test_that_a_bad_file_is_refused_with_a_sentence(tmp_path: Path, text: str, c
         GraphSnapshot.load(path)
 
 
-@pytest.mark.parametrize("index", [-1, 3])
+@for_each("index", [-1, 3])
 def test_that_an_edge_to_nowhere_is_refused(tmp_path: Path, index: int) -> None:
     path = tmp_path / "graph.json"
     SNAPSHOT.save(path)

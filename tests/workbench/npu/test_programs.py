@@ -97,7 +97,7 @@ def test_that_counters_add_up_to_what_the_delegate_holds(cases):
     assert {one.copied_bytes for one in convolutions} == {0}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "wrong", "findings"),
     [("u85_a16_lstm", 12, ["tables-in-chain"]), ("u55_a8_min", 52, [])],
 )
@@ -109,7 +109,7 @@ def test_that_wrong_code_of_the_compiler_shows_in_the_outputs(name, wrong, findi
     assert [finding.code for finding in result.findings] == findings
 
 
-@pytest.mark.parametrize("wait", ["NPU_OP_DMA_WAIT", "NPU_OP_KERNEL_WAIT"])
+@for_each("wait", ["NPU_OP_DMA_WAIT", "NPU_OP_KERNEL_WAIT"])
 def test_that_waits_left_out_of_correct_programs_are_reported(cases, wait):
     found = {}
     for name in ("net_normed_0", "u55_a16_softmax_0", "u55_a8_conv_group_0", "u85_a8_convT_0"):

@@ -481,7 +481,7 @@ def test_that_a_tensor_of_the_graph_has_at_most_two_thousand_million_elements(si
         pt2.read(data)
 
 
-@pytest.mark.parametrize(("digits", "passes"), [(20, True), (21, False)])
+@for_each(("digits", "passes"), [(20, True), (21, False)])
 def test_that_numbers_have_up_to_twenty_digits(digits, passes):
     data = edited("schema_version", "minor", value=int("1" * digits))
     if passes:
@@ -506,7 +506,7 @@ def test_that_a_pickle_ends_with_its_last_opcode():
         assert not pt2.is_plain_pickle(other)
 
 
-@pytest.mark.parametrize(("length", "passes"), [(10_000, True), (10_001, False)])
+@for_each(("length", "passes"), [(10_000, True), (10_001, False)])
 def test_that_a_size_has_up_to_ten_thousand_characters(length, passes):
     text = "s77".ljust(length)
     if passes:

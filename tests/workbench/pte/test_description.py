@@ -158,7 +158,7 @@ def test_that_what_is_no_program_is_refused_with_what_to_choose():
         describe(b"PK\x03\x04 a zip file, say")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "code"),
     [
         ("whole.pte", None, None), ("cut.pte", lambda data: data[:900], "program-damaged"),

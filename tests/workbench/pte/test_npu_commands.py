@@ -2,8 +2,6 @@
 
 import struct
 
-import pytest
-
 from tests.for_each import for_each
 from tests.problems import refused
 from workbench.pte.npu_commands import (
@@ -177,9 +175,7 @@ CODED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("command", "kind"), [("CONV", "convolution"), ("DEPTHWISE", "depthwise convolution")]
-)
+@for_each(("command", "kind"), [("CONV", "convolution"), ("DEPTHWISE", "depthwise convolution")])
 def test_that_a_convolution_reads_its_input_weights_and_scales(command, kind):
     assert started(command, **MAPS, **CODED) == Operation(
         offset=100, kind=kind, ifm=(4, 5, 6), ofm=(2, 3, 7), kernel=(3, 2), weight_bytes=1100,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import ModelSource, TargetChoice
@@ -53,7 +54,7 @@ def test_that_a_plain_project_needs_no_observer_and_no_partitioner_of_its_own(wr
     assert text.endswith("\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "config", [observed("percentile", percentile=99.5), observed("fixed", minimum=-1, maximum=1)]
 )
 def test_that_observers_torchao_lacks_are_written_out(written, config):

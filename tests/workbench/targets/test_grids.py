@@ -131,7 +131,7 @@ def test_that_residual_levels_add_up(means, levels):
         assert got == pytest.approx(total)
 
 
-@pytest.mark.parametrize("scaled", [True, False])
+@for_each("scaled", [True, False])
 def test_that_three_values_are_left_beyond_seven_tenths_of_the_mean(scaled):
     for row in RNG.normal(0, 3, (20, 9)):
         mean = sum(map(abs, row)) / 9
@@ -178,7 +178,7 @@ def test_that_mx_integers_are_scaled_by_a_power_of_two(width, bits):
         assert on("mxint", [row], width=width, scale_bits=bits).tolist() == [wanted]
 
 
-@pytest.mark.parametrize(("width", "exponent"), [(8, 3), (4, 5)])
+@for_each(("width", "exponent"), [(8, 3), (4, 5)])
 def test_that_mx_integers_of_the_hardware_have_an_exponent_in_twos_complement(width, exponent):
     half, most = 2 ** (exponent - 1), 2 ** (width - 1)
     for row in ROWS:
@@ -209,7 +209,7 @@ def test_that_mx_floats_have_the_values_of_their_elements_times_a_scale(exponent
         np.testing.assert_array_equal(on("mxfp", [row], **fields)[0], wanted)
 
 
-@pytest.mark.parametrize(("width", "exponent", "bits"), [(8, 4, 8), (6, 2, 3)])
+@for_each(("width", "exponent", "bits"), [(8, 4, 8), (6, 2, 3)])
 def test_that_minifloats_of_a_block_share_a_bias(width, exponent, bits):
     fraction, top = width - exponent - 1, 2**exponent - 1
     for row in ROWS:
@@ -224,7 +224,7 @@ def test_that_minifloats_of_a_block_share_a_bias(width, exponent, bits):
         np.testing.assert_array_equal(found[0], nearest(row, floats(exponent, fraction, bias)))
 
 
-@pytest.mark.parametrize(("width", "bits"), [(6, 8), (4, 3)])
+@for_each(("width", "bits"), [(6, 8), (4, 3)])
 def test_that_logarithms_of_a_block_share_a_bias(width, bits):
     top = 2 ** (width - 1) - 1
     for row in ROWS:

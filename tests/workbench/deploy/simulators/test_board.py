@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.board import FakeBoard, lines_of
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink
@@ -31,7 +32,7 @@ def made(tmp_path):
     return marker, program, link, tmp_path / "uart.log"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "way",
     [
         {},
@@ -97,7 +98,7 @@ def test_that_a_run_can_be_cancelled(made):
     assert not outcome.report.succeeded
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "code"),
     [
         ({"flash": "no-such-program-here {pte}"}, "flash-failed"),

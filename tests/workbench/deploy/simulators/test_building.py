@@ -88,7 +88,7 @@ def test_that_the_arguments_are_those_of_the_real_script(tmp_path):
     assert "-DET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE=67108864" in flags
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("how", "cause"),
     [
         ("toolchain", "The Arm GNU toolchain was not found."),
@@ -168,7 +168,7 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("name", ODD)
+@for_each("name", ODD)
 def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
     sources = checkout.make(tmp_path / name / "executorch")

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.fakes.fvp import reference
 from tests.fakes.fvp_trace import ETDUMP
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.deploy.simulators.conftest import DEDICATED, PROGRAMS, TARGETS, samples
 from workbench.deploy.simulators.run import run
@@ -28,7 +28,7 @@ def gone(pid):
         return True
 
 
-@pytest.mark.parametrize("family", TARGETS)
+@for_each("family", TARGETS)
 def test_that_outputs_and_counters_come_back_from_each_simulator(bench, family):
     outcome = bench.run(family)
     report = outcome.report
@@ -59,7 +59,7 @@ def test_that_a_runner_that_cannot_serve_is_started_for_each_sample(bench):
     assert not np.array_equal(outcome.outputs[0][0], outcome.outputs[1][0])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("how", "reason", "cause"),
     [
         ("licence", "printed nothing", "no valid licence"),
@@ -78,7 +78,7 @@ def test_that_a_failure_has_a_sentence_and_a_cause(bench, how, reason, cause):
     assert cause in told(outcome)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pools", "cause"),
     [
         ({"method": 100}, "method pool is too small"),
@@ -192,7 +192,7 @@ def test_that_a_run_without_room_for_its_files_is_not_started(bench, monkeypatch
     assert "TMPDIR" in caught.value.infos[0].hint
 
 
-@pytest.mark.parametrize("placement", ["semihosting", "embedded", "bare"])
+@for_each("placement", ["semihosting", "embedded", "bare"])
 def test_that_recorded_events_come_back_as_a_file_or_as_text(bench, placement):
     program = bench.program().read_bytes() if placement != "semihosting" else b""
     runner = bench.runner(placement=placement, program=program, etdump=True, serves=True)
