@@ -147,7 +147,7 @@ def test_that_a_linked_folder_is_not_written_to(packaged, tmp_path):
     assert files_of(tmp_path / "real") == {}
 
 
-@for_each("name", [*PAGES, "manifest.json"])
+@pytest.mark.parametrize("name", [*PAGES, "manifest.json"])
 def test_that_a_damaged_result_is_not_delivered(packaged, tmp_path, name):
     (packaged / name).write_bytes(b"other")
     with refused("result-damaged"):

@@ -5,7 +5,6 @@ import sqlite3
 
 import pytest
 
-from tests.for_each import for_each
 from workbench.history.store import History, history_path
 
 
@@ -24,7 +23,7 @@ def refused(path):
         history.close()
 
 
-@for_each("suffix", ["", "-journal", "-wal"])
+@pytest.mark.parametrize("suffix", ["", "-journal", "-wal"])
 def test_that_a_link_is_neither_read_nor_written(path, tmp_path, suffix):
     victim = tmp_path / "victim"
     victim.write_bytes(b"kept")

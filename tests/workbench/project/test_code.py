@@ -137,7 +137,7 @@ def test_that_a_folder_as_large_as_the_limits_is_read_whole(folder, monkeypatch)
     assert read_folder(folder).files == {}
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("limit", "name", "size"),
     [("_MAX_SOURCES_BYTES", "big.py", 99), ("_MAX_LIBRARIES_BYTES", "big.so", 99)],
 )

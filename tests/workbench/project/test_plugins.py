@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.cli import main
@@ -65,7 +64,7 @@ def test_that_everything_a_plugin_adds_is_listed_without_running_it(folder):
     ]
 
 
-@for_each("text", ["", "def broken(:", "x = 1\nCONFIGS = make()", "FINDERS = [a, b()]", "\0"])
+@pytest.mark.parametrize("text", ["", "def broken(:", "x = 1\nCONFIGS = make()", "FINDERS = [a, b()]", "\0"])
 def test_that_a_file_that_is_no_plugin_is_refused(folder, text):
     (folder / "own.py").write_text(text)
     with refused("plugin-unreadable"):

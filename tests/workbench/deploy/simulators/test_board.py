@@ -45,6 +45,7 @@ def made(tmp_path):
 )
 def test_that_outputs_cycles_and_checks_are_read_however_the_board_behaves(made, way):
     marker, program, link, log = made
+    marker.unlink(missing_ok=True)
     with FakeBoard(marker, lines_of([("char", VALUES)]), **way) as fake:
         outcome = board.run(link(fake.port), program, log)
     board.require(outcome)
