@@ -107,13 +107,8 @@ def heard_interrupts():
 
 
 @pytest.mark.usefixtures("heard_interrupts")
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGKILL,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGINT, signal.SIGTERM)),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_path, number):
     monkeypatch.setenv("FVP_DOUBLE_CHILD", str(tmp_path / "child"))
     bench.fails("child")

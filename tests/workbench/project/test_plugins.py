@@ -64,7 +64,9 @@ def test_that_everything_a_plugin_adds_is_listed_without_running_it(folder):
     ]
 
 
-@pytest.mark.parametrize("text", ["", "def broken(:", "x = 1\nCONFIGS = make()", "FINDERS = [a, b()]", "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "def broken(:", "x = 1\nCONFIGS = make()", "FINDERS = [a, b()]", "\0"]
+)
 def test_that_a_file_that_is_no_plugin_is_refused(folder, text):
     (folder / "own.py").write_text(text)
     with refused("plugin-unreadable"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -182,6 +183,11 @@ def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypa
     assert not (tmp_path / "r").exists()
 
 
+@functools.cache
+def description_of(data):
+    return Program("x", data).description
+
+
 class Named(Program):
     """A program that contains other names; all of them come from its bytes."""
 
@@ -191,7 +197,7 @@ class Named(Program):
 
     @property
     def description(self):
-        return {**Program("x", self.data).description, "kernels": list(self.called)}
+        return {**description_of(self.data), "kernels": list(self.called)}
 
 
 INJECTED = (
