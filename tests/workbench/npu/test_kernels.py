@@ -94,7 +94,7 @@ def computed(family, window, ifm, weights, bias, *, depthwise=False, part_kernel
     for core in range(cores):
         places = (order_u85 if u85 else order_u55)(geometry, core)
         flat = np.append(weights.reshape(-1), 0)
-        stream = encode([int(w) for w in flat[places]], 3)
+        stream = encode([int(w) for w in flat[places]], 5)
         stream += b"\xff" * (-len(stream) % 16)
         settings |= {f"WEIGHT{core or ''}_BASE": len(constants),
                      f"WEIGHT{core or ''}_LENGTH": len(stream)}  # fmt: skip

@@ -23,16 +23,19 @@ SIGNATURE = ("graph_module", "module_call_graph", 0, "signature")
 SIZE = (*GRAPH, "tensor_values", "x", "sizes", 0)
 
 
+with zipfile.ZipFile(PLAIN) as whole:
+    RECORDS = {name: whole.read(name) for name in whole.namelist()}
+
+
 def rebuilt(changes=None, added=None, *, root="plain", **entry):
     """Return the archive with other contents of some records (None: without), and further ones."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(PLAIN) as old, zipfile.ZipFile(buffer, "w") as new:
-        for full in old.namelist():
-            name, content = full.partition("/")[2], old.read(full)
-            if name in (changes or {}):
-                content = changes[name](content)
-            if content is not None:
-                new.writestr(f"{root}/{name}", content, **entry)
+    with zipfile.ZipFile(buffer, "w") as new:
+        for full, content in RECORDS.items():
+            name = full.partition("/")[2]
+            given = changes[name](content) if name in (changes or {}) else content
+            if given is not None:
+                new.writestr(f"{root}/{name}", given, **entry)
         for name, content in (added or {}).items():
             new.writestr(f"{root}/{name}", content, **entry)
     return buffer.getvalue()

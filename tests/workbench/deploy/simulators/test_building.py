@@ -173,7 +173,7 @@ ODD = (
 def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
     sources = checkout.make(tmp_path / name / "executorch")
-    program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
+    program = small_program()
     with refused("checkout-path-invalid"):
         build_runner(Build(sources, program), tmp_path / "t", tmp_path / "r", Watching())
     plain = checkout.make(tmp_path / "plain" / "executorch")
@@ -184,8 +184,8 @@ def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypa
 
 
 @functools.cache
-def description_of(data):
-    return Program("x", data).description
+def small_program():
+    return Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
 
 
 class Named(Program):
@@ -197,7 +197,7 @@ class Named(Program):
 
     @property
     def description(self):
-        return {**description_of(self.data), "kernels": list(self.called)}
+        return {**small_program().description, "kernels": list(self.called)}
 
 
 INJECTED = (
