@@ -236,10 +236,14 @@ def _module_of(frame: Any) -> ModuleType | None:
 def known_composites() -> Iterator[None]:
     """Walk the composite operators again only when one has been registered since.
 
-    That is asked once for all namespaces, whose operators are then collected one after the other.
+    That is asked once for all namespaces, whose operators are then collected one after the other:
+    whether one is composite is asked before its schema is read. A kernel of an operator is kept
+    without the annotations of stock ``py_impl``, which are evaluated for each of the 10 000 kernels
+    that a decomposition keeps.
     """
     import torch
     from torch._export import utils
+    from torch._ops import OpOverload
     from torch.export import decomp_utils, exported_program
 
     stock, stock_collect = utils._materialize_cpp_cia_ops, utils._collect_all_valid_cia_ops
@@ -264,7 +268,29 @@ def known_composites() -> Iterator[None]:
             stock()
             walked[:] = registered
 
+    def is_preservable(op: Any) -> bool:
+        known = torch._C._dispatch_has_kernel(op.name())
+        return known and utils._is_cia_op(op) and utils._check_valid_to_preserve(op)
+
+    stock_impl = OpOverload.py_impl
+
+    def py_impl(self: Any, key: Any) -> Any:
+        if type(key) is not torch._C.DispatchKey or key == torch._C.DispatchKey.Python:
+            return stock_impl(self, key)
+        kernels = self.py_kernels
+        if key in kernels:
+            return stock_impl(self, key)
+
+        def keep(kernel: Any) -> Any:
+            kernels[key] = kernel
+            self._dispatch_cache.clear()
+            return kernel
+
+        return keep
+
     with (
+        replaced(OpOverload, "py_impl", py_impl),
+        replaced(utils, "_is_preservable_cia_op", is_preservable),
         replaced(utils, "_materialize_cpp_cia_ops", materialize),
         replaced(utils, "_collect_all_valid_cia_ops", collect),
         replaced(decomp_utils, "_collect_all_valid_cia_ops", collect),

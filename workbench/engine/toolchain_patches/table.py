@@ -166,9 +166,11 @@ PATCHES: tuple[Patch, ...] = (
             "torch._export.utils:_collect_all_valid_cia_ops",
             "torch.export.decomp_utils:_collect_all_valid_cia_ops",
             "torch.export.exported_program:_collect_all_valid_cia_ops",
+            "torch._export.utils:_is_preservable_cia_op",
+            "torch._ops:OpOverload.py_impl",
         ),
-        "The composite operators are made known again only after a new one was registered.",
-        "Making a known operator known has no effect.",
+        "Composite operators are made known again only after a new one; kernels are kept quickly.",
+        "Making a known operator known has no effect; the same kernels are kept.",
         apply=known_composites,
     ),
     Patch(
