@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from workbench import disk_cache
-from workbench.engine.toolchain_patches.imports import TOOLCHAIN, known_composites
+from workbench.engine.toolchain_patches.imports import TOOLCHAIN, known_composites, plain_kernels
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:
@@ -153,8 +153,10 @@ def test_that_composite_operators_are_the_same_and_keep_the_same_kernels() -> No
     every = utils._collect_all_valid_cia_ops()
     assert len(every) > 500
     kept = []
-    for patch in (nullcontext, known_composites):
-        with patch():
+    for patches in ((), (known_composites, plain_kernels)):
+        with ExitStack() as stack:
+            for patch in patches:
+                stack.enter_context(patch())
             assert utils._collect_all_valid_cia_ops() == every
             rules = {
                 operator: functools.partial(int, index) for index, operator in enumerate(every)
