@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import functools
 import gc
 import itertools
 import os
@@ -31,11 +30,19 @@ hypothesis.settings.register_profile(
 )
 
 
+def pytest_addoption(parser, pluginmanager):
+    """Take the settings of pytest-qt where it is left out, which spares PySide6's import hook."""
+    if not pluginmanager.has_plugin("pytest-qt"):
+        for name in ("qt_api", "qt_log_level_fail"):
+            parser.addini(name, "A setting of pytest-qt.")
+
+
 def pytest_configure(config):
     """Say nothing of what the offscreen platform of Qt cannot do and need not; be patient."""
     skips_slow = "not slow" in config.option.markexpr
     hypothesis.settings.load_profile("quick" if skips_slow else "patient")
-    config.addinivalue_line("qt_log_ignore", "This plugin does not support ")
+    if config.pluginmanager.has_plugin("pytest-qt"):
+        config.addinivalue_line("qt_log_ignore", "This plugin does not support ")
     for wait in (QtBot.waitUntil, QtBot.waitSignal):
         wait.__kwdefaults__["timeout"] = PATIENCE_MS
     add = QtBot.addWidget
@@ -189,15 +196,6 @@ def _is_running(thread):
     import shiboken6
 
     return shiboken6.isValid(thread) and thread.isRunning()
-
-
-@pytest.fixture
-def warm_engines(monkeypatch):
-    """Fork engines of the API from a server that has imported the toolchain once."""
-    from workbench.api import jobs
-    from workbench.engine_process import EngineProcess
-
-    monkeypatch.setattr(jobs, "EngineProcess", functools.partial(EngineProcess, warm=True))
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 import runpy
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
 import workbench.api as wb
+from tests.e2e.conftest import ROOT, SAMPLES
 from workbench.protocol import StageFinished
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "resources" / "guide" / "examples"
 
 
@@ -18,7 +17,7 @@ EXAMPLES = ROOT / "resources" / "guide" / "examples"
 def digits(tmp_path_factory):
     """A copy of the digits sample in a folder of its own."""
     folder = tmp_path_factory.mktemp("digits") / "digits"
-    shutil.copytree(ROOT / "resources" / "samples" / "digits", folder)
+    shutil.copytree(SAMPLES / "digits", folder)
     return folder / "digits.qwb"
 
 
@@ -31,7 +30,8 @@ def cache(own_folders, monkeypatch, tmp_path_factory):
 
 def run_example(name, monkeypatch, capsys, *arguments):
     monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    # Forked engines run the file again if it is the main module.
+    runpy.run_path(str(EXAMPLES / name))
     return capsys.readouterr().out
 
 
@@ -108,4 +108,4 @@ def test_that_a_new_project_is_checked_at_once(tmp_path):
 
 
 def _sample():
-    return ROOT / "resources" / "samples" / "digits" / "digits.qwb"
+    return SAMPLES / "digits" / "digits.qwb"

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from tests.engine.conftest import ROOT
+from tests.e2e.conftest import ROOT
 
 TUTORIAL = ROOT / "resources" / "guide" / "tutorial.md"
 COMPILER = shutil.which("arm-none-eabi-gcc")
@@ -34,6 +33,8 @@ def picture(generator, colour):
 
 def read(file):
     """Return a picture as the training code of its network reads it."""
+    import torch
+
     image = Image.open(file).resize((53, 40)).crop((10, 4, 42, 36))
     pixels = (np.asarray(image, np.float32) / 255 - MEAN) / STD
     return torch.from_numpy(pixels.astype(np.float32)).permute(2, 0, 1)
@@ -42,6 +43,8 @@ def read(file):
 @pytest.fixture
 def shop(tmp_path):
     """A folder with network, pictures, and the checkpoint of a short training."""
+    import torch
+
     shutil.copy(Path(__file__).with_name("shop_network.py"), tmp_path / "net.py")
     generator = np.random.default_rng(0)
     for part, count in (("train", 30), ("test", 10)):

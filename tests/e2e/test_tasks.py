@@ -15,6 +15,7 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QFileDialog, QPushButton
 
+from tests.e2e.conftest import SAMPLES
 from ui.features.project.new_project import NewProjectDialog
 from ui.shell.app import Workbench
 from ui.shell.start import show_frame
@@ -23,7 +24,7 @@ from workbench.project.trust import named_code
 
 pytestmark = pytest.mark.e2e
 
-SAMPLE = Path(__file__).parents[2] / "resources" / "samples" / "digits"
+SAMPLE = SAMPLES / "digits"
 LONG_MS = 240_000
 SWEEP_MS = 900_000
 # Rest after every step [ms], and the folder of its picture; both are set by .ci/watch.

@@ -2,12 +2,11 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from tests.e2e.conftest import wait_gone
+from tests.e2e.conftest import SAMPLES, wait_gone
 from ui.shell.app import Workbench
 from ui.shell.start import show_frame
 from workbench.project import edits
@@ -16,7 +15,7 @@ from workbench.results import PackageResult, VerifyResult, load_result
 
 pytestmark = pytest.mark.e2e
 
-SAMPLE = Path(__file__).parents[2] / "resources" / "samples" / "digits"
+SAMPLE = SAMPLES / "digits"
 STAGES = ("import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
           "verify", "package")  # fmt: skip
 LONG_MS = 120_000

@@ -5,10 +5,10 @@ import os
 import threading
 import time
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 
 import pytest
 
-from tests.engine.conftest import SAMPLES
 from tests.engine.in_process import project
 from tests.problems import refused
 from workbench.api import OpenProject, TrustRequiredError, study
@@ -22,6 +22,7 @@ from workbench.pipeline.plan import plan, tool_versions
 from workbench.project.store import load
 from workbench.studies.sweep import SweepResult
 
+SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 HERE = {"unseen": "", "tools": dict(tool_versions())}
 
 

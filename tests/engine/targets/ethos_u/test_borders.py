@@ -28,7 +28,11 @@ def packed(engine, **options):
     return made, manifest, (folder / "small.md").read_text()
 
 
-def test_that_scale_and_zero_point_of_integers_are_handed_on(engine):
+def test_that_integers_are_handed_on_with_scale_and_zero_point_and_as_test_cases(engine):
+    from executorch.devtools.bundled_program.serialize import (
+        deserialize_from_flatbuffer_to_bundled_program,
+    )
+
     made, manifest, note = packed(engine, integer_io=True)
     (into,), (out_of,) = manifest["inputs"], manifest["outputs"]
     assert (into["dtype"], out_of["dtype"]) == ("int8", "int8")
@@ -40,6 +44,13 @@ def test_that_scale_and_zero_point_of_integers_are_handed_on(engine):
     conversion = f"(code - {into['zero_point']}) * {into['scale']:.9g}"
     assert in_markdown(conversion) in note
     assert manifest["off_the_npu"] == [{"kind": "module_name", "match": "fc"}]
+    folder = engine.path(made, "package")
+    bundle = (folder / "small.bpte").read_bytes()
+    decoded = deserialize_from_flatbuffer_to_bundled_program(bundle)
+    assert decoded.program == (folder / "small.pte").read_bytes()
+    (suite,) = decoded.method_test_suites
+    assert len(suite.test_cases) == 4
+    assert suite.test_cases[0].inputs[0].val.scalar_type.name == "CHAR"
 
 
 def test_that_only_quantized_borders_become_integers(engine):

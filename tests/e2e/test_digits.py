@@ -86,19 +86,6 @@ def test_that_the_c_header_holds_exactly_the_program(digits):
     assert values == Path(package["pte"]["path"]).read_bytes()
 
 
-def test_that_the_bundled_program_holds_the_program_and_its_test_vectors(digits):
-    from executorch.devtools.bundled_program.serialize import (
-        deserialize_from_flatbuffer_to_bundled_program,
-    )
-
-    package = digits[2].document["package"]
-    bundle = next(Path(f["path"]) for f in package["files"] if f["name"].endswith(".bpte"))
-    decoded = deserialize_from_flatbuffer_to_bundled_program(bundle.read_bytes())
-    assert decoded.program == Path(package["pte"]["path"]).read_bytes()
-    (suite,) = decoded.method_test_suites
-    assert len(suite.test_cases) == 4
-
-
 def test_that_no_path_or_user_of_this_machine_is_inside(digits):
     import getpass
 

@@ -5,17 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from tests.e2e.conftest import ROOT
 from workbench.guide import GUIDE, REFERENCE
 
 pytestmark = pytest.mark.engine
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_that_the_document_of_a_run_is_what_the_schema_says(digits):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.fx.test_snapshot_quantized import levels_of
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import DEVICE_GRAPH_FILE, LowerResult, load_result
@@ -14,6 +13,8 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture(scope="module")
 def mobilenet():
+    from tests.engine.fx.test_snapshot_quantized import levels_of
+
     found = levels_of("MobileNetV1")
     return Lineage({
         "float": found.exported, "prepared": found.prepared, "quantized": found.converted,
