@@ -13,7 +13,8 @@ import pytest
 def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[..., Any]:
     """Run a test for all cases, as ``pytest.mark.parametrize`` does, and fail with all that failed.
 
-    Fixtures are set up once, for all cases; only ``tmp_path`` is a folder of each case.
+    Fixtures are set up once, for all cases; only ``tmp_path`` is a folder of each case, and what
+    ``monkeypatch`` patches ends with the case.
     """
     cases = list(cases)
     several = not isinstance(names, str) or "," in names
@@ -32,7 +33,10 @@ def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[..., 
                     fixtures["tmp_path"] = folder / str(number)
                     fixtures["tmp_path"].mkdir()
                 try:
-                    test(**given, **fixtures)
+                    with pytest.MonkeyPatch.context() as patch:
+                        if "monkeypatch" in fixtures:
+                            fixtures["monkeypatch"] = patch
+                        test(**given, **fixtures)
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
                     error.add_note(f"The case is {given!r:.400}.")
                     failures.append(error)

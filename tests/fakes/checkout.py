@@ -11,9 +11,8 @@ import os
 import re
 import sys
 import time
-from pathlib import Path
 
-from tests.fakes.fvp import facts, remembered
+from tests.fakes.fvp import facts, read, remembered, write
 from tests.fakes.runner_elf import runner
 
 FAILURES = {
@@ -47,6 +46,7 @@ def make(folder):
     """Leave the checkout in a folder and return it."""
     import shlex
     import sysconfig
+    from pathlib import Path
 
     script = folder / "backends" / "arm" / "scripts" / "build_executor_runner.sh"
     script.parent.mkdir(parents=True)
@@ -93,7 +93,7 @@ def say(line):
 def main(words):
     values = arguments(words)
     fail = os.environ.get("BUILD_DOUBLE_FAIL", "")
-    output, placement = Path(values["--output"]), "bare"
+    output, placement = values["--output"], "bare"
     say(f"Build Arm arm-none-eabi executor_runner for {values['--target']} to '{output}'")
     flags = dict(f[2:].split("=") for f in values.get("--extra_build_flags", "").split())
     files, program = flags.pop("SEMIHOSTING", "") == "ON", b""
@@ -102,7 +102,7 @@ def main(words):
         placement = "semihosting"
     elif not values["--pte"].startswith("0x"):
         placement = "embedded" if files else "bare"
-        program = Path(values["--pte"]).read_bytes()
+        program = read(values["--pte"])
         kernels = remembered([b"facts", program], lambda: facts(program))["kernels"]
     say("-- Configuring done (1.2s)")
     if fail == "hang":
@@ -117,12 +117,13 @@ def main(words):
     mode = values.get("--memory_mode", "")
     if mode.startswith("Dedicated"):
         pools["fast scratch"] = 1024 * int((re.search(r"(\d+)KB", mode) or [0, "384"])[1])
-    (output / "nested").mkdir(parents=True, exist_ok=True)
-    (output / "nested" / "arm_executor_runner").write_bytes(
+    os.makedirs(f"{output}/nested", exist_ok=True)
+    write(
+        f"{output}/nested/arm_executor_runner",
         runner(
             family, placement=placement, pools=pools, serves=placement == "semihosting",
             kernels=kernels, program=program, etdump="--etdump" in values,
-        )
+        ),
     )  # fmt: skip
     say("[100%] Built target arm_executor_runner")
     return 0

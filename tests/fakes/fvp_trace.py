@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import os
 
 
 class Trace:
@@ -11,7 +10,7 @@ class Trace:
 
     def __init__(self, words, fail):
         name = words[words.index("--pmu-trace") + 1] if "--pmu-trace" in words else ""
-        self.path = Path.cwd() / name if name and fail != "no-trace" else None
+        self.path = os.path.join(os.getcwd(), name) if name and fail != "no-trace" else None
         self.cut, self.events, self.now = fail == "cut-trace", [], 0
 
     def add(self, found, cycles):
@@ -34,27 +33,31 @@ class Trace:
 
     def write(self):
         import gzip
+        import json
 
         text = json.dumps({"displayTimeUnit": "ns", "traceEvents": self.events}).encode()
         data = gzip.compress(text)
-        self.path.write_bytes(data[: len(data) // 2] if self.cut else data)
+        with open(self.path, "wb") as file:
+            file.write(data[: len(data) // 2] if self.cut else data)
 
 
-ETDUMP = Path(__file__).parents[1] / "data" / "etdump.bin"
+ETDUMP = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "etdump.bin")
 
 
 def leave_events(acted, files, fail):
     """Leave an ETDump that ExecuTorch's own runtime has made, if the runner records any."""
     if not acted["etdump"]:
         return
-    data = ETDUMP.read_bytes()
+    with open(ETDUMP, "rb") as recorded:
+        data = recorded.read()
     if fail == "cut-events":
         data = data[: len(data) // 3]
     if files:
         print(
             "I [executorch:arm_executor_runner.cpp:123 main()] Writing etdump to file: etdump.bin"
         )
-        Path("etdump.bin").write_bytes(data)
+        with open("etdump.bin", "wb") as file:
+            file.write(data)
         return
     import base64
 

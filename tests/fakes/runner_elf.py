@@ -5,7 +5,7 @@ Behind the sections stands what the double acts on; the product never reads that
 
 from __future__ import annotations
 
-import json
+import marshal
 import struct
 
 MARK = b"\nACTED-OUT-BY-THE-DOUBLE:"
@@ -56,7 +56,7 @@ def runner(
         "family": family, "placement": placement, "pools": pools, "serves": serves,
         "kernels": list(kernels), "etdump": etdump,
     }  # fmt: skip
-    content = data + names + table + MARK + json.dumps(acted).encode()
+    content = data + names + table + MARK + marshal.dumps(acted)
     at, sections = 52, [(0, 0, 0), (1, 52, len(data))]
     if not stripped:
         at += len(data)
@@ -74,5 +74,4 @@ def runner(
 
 def acted_out(data):
     """Return what the double acts on."""
-    text = data[data.index(MARK) + len(MARK) :]
-    return json.JSONDecoder().raw_decode(text.decode("latin-1"))[0]
+    return marshal.loads(data[data.index(MARK) + len(MARK) :])

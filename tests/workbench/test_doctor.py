@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes import fvp, runner_elf
+from tests.for_each import for_each
 from workbench import doctor
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.toolchain_versions import AccelerationStatus
@@ -131,7 +132,7 @@ def test_that_broken_settings_are_told_and_the_rest_is_checked(bare):
     assert findings["FVP_Corstone_SSE-320"].state == "optional"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "state", "remedy"),
     [
         ("none", "missing", "pip install torch==2.13.0"),
@@ -153,9 +154,7 @@ def test_that_other_pythons_are_told(monkeypatch):
     assert found()["Python"].state == "ok"
 
 
-@pytest.mark.parametrize(
-    ("active", "state", "version"), [(True, "ok", "on"), (False, "different", "off")]
-)
+@for_each(("active", "state", "version"), [(True, "ok", "on"), (False, "different", "off")])
 def test_that_acceleration_is_told_with_its_reason(monkeypatch, active, state, version):
     status = AccelerationStatus(active=active, reason="" if active else "Not proven.")
     monkeypatch.setattr(doctor, "status", lambda: status)
@@ -165,7 +164,7 @@ def test_that_acceleration_is_told_with_its_reason(monkeypatch, active, state, v
     assert bool(finding.remedy) != active
 
 
-@pytest.mark.parametrize(("free", "state"), [((1 << 30) + 1, "ok"), (1 << 30, "missing")])
+@for_each(("free", "state"), [((1 << 30) + 1, "ok"), (1 << 30, "missing")])
 def test_that_a_full_disk_is_told(monkeypatch, free, state):
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=free))
     assert (found()["cache"].state, found()["cache"].version) == (state, "1 GiB free")

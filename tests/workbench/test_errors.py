@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli import main
 from workbench.errors import WorkbenchError
 from workbench.project import store
@@ -26,7 +27,7 @@ def problem(capsys, path, change):
     return json.loads(capsys.readouterr().out)["errors"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "field", "words"),
     [
         ({"rules": None}, "rules", "must be a list"),

@@ -1,5 +1,6 @@
 """The guide: complete, linked, fresh, and with commands that the program takes."""
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -30,10 +31,12 @@ WRITTEN_BY_HAND = {
 }  # fmt: skip
 
 
+@functools.cache
 def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text("utf-8"))
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub makes of a page's headings."""
     found: set[str] = set()
@@ -62,8 +65,13 @@ def commands(page: Path) -> list[str]:
     return [match[1] for match in found if match]
 
 
-def test_that_the_reference_pages_are_what_the_code_says():
-    made = {**guide.pages(), **shortcut_pages()}
+@pytest.fixture(scope="module")
+def made():
+    """The pages that code writes, by the names of their files."""
+    return {**guide.pages(), **shortcut_pages()}
+
+
+def test_that_the_reference_pages_are_what_the_code_says(made):
     found = {p.name: p.read_text("utf-8") for p in guide.REFERENCE.iterdir()}
     assert {name: text for name, text in found.items() if name not in WRITTEN_BY_HAND} == made
     assert set(found) >= WRITTEN_BY_HAND
@@ -154,17 +162,17 @@ def test_that_every_verb_has_a_section():
         assert f"workbench-{verb}" in sections
 
 
-def test_that_every_exit_code_is_listed():
-    page = guide.pages()["exit-codes.md"]
+def test_that_every_exit_code_is_listed(made):
+    page = made["exit-codes.md"]
     codes = [value for name, value in vars(output).items() if name.startswith("EXIT_")]
     assert codes
     assert [code for code in codes if f"| `{code}` |" not in page] == []
 
 
-def test_that_every_field_of_a_project_and_every_key_is_listed():
-    fields = guide.pages()["project-file.md"]
+def test_that_every_field_of_a_project_and_every_key_is_listed(made):
+    fields = made["project-file.md"]
     assert [name for name in Project.model_fields if f"| `{name}` |" not in fields] == []
-    keys = shortcut_pages()["shortcuts.md"]
+    keys = made["shortcuts.md"]
     assert [row.id for row in ACTIONS if row.keys and f"`{row.keys}`" not in keys] == []
 
 

@@ -99,6 +99,21 @@ def test_that_relative_entries_of_the_search_path_reach_no_new_process(hostile, 
     assert ran(hostile) == []
 
 
+def test_that_a_verb_is_imported_when_the_current_folder_is_left(hostile):
+    code = (
+        f"import sys, types; sys.path.insert(1, {str(ROOT)!r})\n"
+        "import workbench.__main__ as entry\n"
+        "verbs = sys.modules['workbench.cli'] = types.ModuleType('workbench.cli')\n"
+        "verbs.main = lambda: print(__import__('selectors').__file__)\n"
+        "entry.main()"
+    )
+    # As ``python -m workbench``: the current folder comes first on the search path.
+    done = start(hostile, sys.executable, "-c", code)
+    assert Path(done.stdout.strip()).is_absolute(), done.stderr
+    assert ran(hostile) == []
+
+
+@pytest.mark.slow
 def test_that_a_verb_imports_nothing_from_the_current_folder(hostile):
     code = (
         f"import sys; sys.path.insert(1, {str(ROOT)!r}); import workbench.__main__ as entry\n"

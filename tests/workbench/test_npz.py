@@ -6,6 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench import npz
 from workbench.npz import open_npz, refuse_bomb_at
 
@@ -17,8 +18,8 @@ def archived(path, records, kind=zipfile.ZIP_DEFLATED):
     return path
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+@for_each("order", ["C", "F"])
+@for_each("version", [(1, 0), (2, 0)])
 def test_that_an_array_is_mapped_in_its_order(tmp_path, order, version):
     values = np.asarray(np.arange(12, dtype=np.int16).reshape(3, 4), order=order)
     path = tmp_path / "a.npy"
@@ -31,7 +32,7 @@ def test_that_an_array_is_mapped_in_its_order(tmp_path, order, version):
         assert not found.flags.writeable
 
 
-@pytest.mark.parametrize("shape", [(0,), (3, 0, 2)])
+@for_each("shape", [(0,), (3, 0, 2)])
 def test_that_an_array_without_elements_is_read(tmp_path, shape):
     np.save(tmp_path / "a.npy", np.zeros(shape, np.float32))
     with open_npz(tmp_path / "a.npy") as found:

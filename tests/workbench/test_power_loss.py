@@ -53,7 +53,7 @@ def check_synced(calls, folder):
 
 
 @for_each("save", [project_file, trust, study])
-@pytest.mark.parametrize("is_there", [False, True])
+@for_each("is_there", [False, True])
 def test_that_a_saved_file_is_synced_before_it_gets_its_name(tmp_path, save, is_there):
     if is_there:
         save(tmp_path)

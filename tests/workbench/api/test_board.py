@@ -8,6 +8,7 @@ import pytest
 import workbench.api as wb
 from tests.fakes.board import FakeBoard, lines_of
 from tests.fakes.results import result_of, write_result
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import DATA
 from workbench.api import board
@@ -16,6 +17,8 @@ from workbench.deploy.simulators.board import BoardOutcome
 from workbench.deploy.simulators.discovery import BoardLink
 from workbench.history.store import History, history_path
 from workbench.npu.program import load
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import plan
 from workbench.results import CompiledProgram, save_result
 from workbench.results.simulation import Measurement, SimulationReport
 
@@ -30,29 +33,34 @@ def report(*cycles):
     )  # fmt: skip
 
 
-@pytest.fixture
-def compiled():
-    """What *verify* finds of the compiled program."""
-    return CompiledProgram(samples=1, elements=9, equal=9, max_lsb=0)
-
-
-@pytest.fixture
-def net(project_file, played, monkeypatch, compiled):
+class Net:
     """A project with results of all stages; its deliverables are those of the digits."""
-    from tests.fakes import engine
 
-    def write(stage, folder):
-        write_result(stage, folder)
-        if stage == "verify":
-            save_result(result_of(stage).model_copy(update={"compiled": compiled}), folder)
-        elif stage == "package":
+    def __init__(self, path):
+        self.opened, self._cache = wb.open(path), Cache(default_root())
+        self._planned = plan(self.opened.project, self.opened.folder, self._cache)
+        for stage in ("evaluate", "lower"):
+            with self._cache.writing(self._planned.key(stage)) as folder:
+                write_result(stage, folder)
+        self.is_found(CompiledProgram(samples=1, elements=9, equal=9, max_lsb=0))
+        with self._cache.writing(self._planned.key("package")) as folder:
+            write_result("package", folder)
             shutil.copy(DIGITS / "digits.bpte", folder / "net.bpte")
             shutil.copy(DIGITS / "digits.bpte", folder / "net.pte")
             shutil.copy(DIGITS / "digits.ptd", folder / "digits.ptd")
+        self.deliverables = self._cache.folder(self._planned.key("package"))
 
-    monkeypatch.setattr(engine, "write_result", write)
-    opened = wb.open(project_file)
-    return opened, wb.run(opened, skip=("run",)).folders
+    def is_found(self, compiled):
+        """Let this be what *verify* found of the compiled program."""
+        self._cache.remove(self._planned.key("verify"))
+        with self._cache.writing(self._planned.key("verify")) as folder:
+            write_result("verify", folder)
+            save_result(result_of("verify").model_copy(update={"compiled": compiled}), folder)
+
+
+@pytest.fixture
+def net(project_file):
+    return Net(project_file)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +79,7 @@ def prints(net, monkeypatch):
         monkeypatch.setattr(
             board.board, "run", lambda *_: BoardOutcome(report(*cycles), tuple(given))
         )
-        return wb.run_on_board(net[0], BoardLink(port="/dev/x"))
+        return wb.run_on_board(net.opened, BoardLink(port="/dev/x"))
 
     return run
 
@@ -125,7 +133,7 @@ def test_that_the_run_is_kept_in_the_history_with_what_was_measured(prints, outp
     changed = computed.copy()
     changed.flat[2] += 3.4
     prints([changed], 500)
-    kept = History(history_path(net[0].path))
+    kept = History(history_path(net.opened.path))
     simulated = kept.runs()[-1].simulated
     kept.close()
     assert (simulated.simulator, simulated.runner) == ("board at /dev/x", "firmware")
@@ -133,7 +141,7 @@ def test_that_the_run_is_kept_in_the_history_with_what_was_measured(prints, outp
     assert (simulated.exact, simulated.max_lsb) == (0.9, 3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("compiled", "equals"),
     [
         (CompiledProgram(samples=1, elements=9, equal=9, max_lsb=0), True),
@@ -142,25 +150,27 @@ def test_that_the_run_is_kept_in_the_history_with_what_was_measured(prints, outp
         (None, None),
     ],
 )
-def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(prints, outputs, equals):
+def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(
+    net, prints, outputs, compiled, equals
+):
+    net.is_found(compiled)
     found = prints(outputs[0])
     assert found.equals_tosa is equals
     assert found.document()["equals_tosa"] is equals
 
 
 def test_that_the_board_of_the_machine_is_used_and_its_lines_are_shown(net, tmp_path, outputs):
-    opened, folders = net
     marker, seen = tmp_path / "flashed", []
     (computed,), _ = outputs
     lines = lines_of([("float", [f"{v:.6f}" for v in computed.ravel()])], cycles=777)
     with FakeBoard(marker, lines) as fake:
         found = wb.run_on_board(
-            opened,
+            net.opened,
             BoardLink(port=fake.port, flash=f"cp {{bpte}} {marker}", timeout_s=20),
             log=tmp_path / "uart.log",
             live=seen.extend,
         )
-    assert marker.read_bytes() == (folders["package"] / "net.bpte").read_bytes()
+    assert marker.read_bytes() == (net.deliverables / "net.bpte").read_bytes()
     assert found.differences[0].equal == 10
     assert found.cycles == 777
     assert any("Output[0][9]" in line for line in seen)
@@ -176,7 +186,7 @@ def test_that_the_board_of_the_machine_is_used_and_its_lines_are_shown(net, tmp_
     assert isinstance(found, BoardRun)
 
 
-def test_that_a_run_needs_a_board_and_deliverables(project_file, played):
+def test_that_a_run_needs_a_board_and_deliverables(project_file):
     opened = wb.open(project_file)
     with refused("board-not-configured"):
         wb.run_on_board(opened)

@@ -5,8 +5,6 @@ import math
 from contextlib import closing
 from xml.etree import ElementTree
 
-import pytest
-
 import workbench.api as wb
 from tests.for_each import for_each
 from tests.problems import refused
@@ -166,7 +164,7 @@ def test_that_settings_without_results_have_nothing_to_compare(measured):
             wb.compare(f"{measured}@1", opened)
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "", "9"])
+@for_each("number", ["x", "-1", "", "9"])
 def test_that_a_run_that_is_none_is_refused(measured, number):
     with refused("run-unknown"):
         wb.compare(f"{measured}@{number}", measured)

@@ -5,6 +5,7 @@ import pytest
 
 import workbench.api as wb
 from tests.fakes.results import write_result
+from tests.for_each import for_each
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan as plan_of
 from workbench.project.configs import QuantConfig
@@ -48,7 +49,7 @@ def test_that_a_new_project_has_what_it_is_given(folder):
     assert project.rules[0].config == own
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("model", "target", "more", "code"),
     [
         ("gone.py:net", "ethos-u55-128", {}, "source-file-missing"),

@@ -9,6 +9,7 @@ import workbench.api as wb
 from tests.fakes.engine import FakeEngine, Play
 from tests.fakes.projects import make_project, write_project
 from tests.fakes.results import result_of, write_result
+from tests.for_each import for_each
 from workbench.errors import ErrorInfo
 from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache
@@ -178,7 +179,7 @@ def test_that_a_job_that_the_user_ends_raises(net, played):
     assert engine.stopped
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "until", "code"),
     [
         ("ethos-u55-128", "lower", "out-without-package"),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import workbench.api as wb
+from tests.for_each import for_each
 from workbench.project import store
 
 
@@ -29,9 +30,7 @@ def test_that_rules_are_added_ordered_switched_and_removed(net):
     assert store.load(net.path) == net.project
 
 
-@pytest.mark.parametrize(
-    ("config", "code"), [("a7w7", "config-unknown"), ('{"bits": []}', "config-invalid")]
-)
+@for_each(("config", "code"), [("a7w7", "config-unknown"), ('{"bits": []}', "config-invalid")])
 def test_that_a_config_that_is_none_is_refused_with_its_code(net, config, code):
     with pytest.raises(wb.WorkbenchError) as caught:
         wb.add_rule(net, "global", "", config)

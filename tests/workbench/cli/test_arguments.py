@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli.output import add_several
 
 
@@ -15,7 +16,7 @@ def verb():
     return parser
 
 
-@pytest.mark.parametrize("written", ["a b c", "a,b,c", "a, b,c", "a,b c"])
+@for_each("written", ["a b c", "a,b,c", "a, b,c", "a,b c"])
 def test_that_several_values_stand_apart_by_spaces_or_commas(verb, written):
     assert verb.parse_args(["--targets", *written.split()]).targets == ["a", "b", "c"]
 

@@ -43,7 +43,7 @@ def test_that_one_job_takes_the_options_that_were_given(capsys):
     assert capsys.readouterr().out == "a.npy: 2x3, scale 0.5, zero point -3, SQNR 41.00 dB\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("result", "line"),
     [
         ({"out": "a"}, "a"),

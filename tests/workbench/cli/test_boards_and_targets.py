@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli import main
 from workbench.project import store
 
@@ -165,7 +166,7 @@ def test_that_a_check_says_whether_a_project_is_valid(asked, project_file):
     assert (code, document["valid"]) == (2, False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "code"),
     [
         ((), "model-not-given"),
@@ -175,14 +176,16 @@ def test_that_a_check_says_whether_a_project_is_valid(asked, project_file):
     ],
 )  # fmt: skip
 def test_that_a_new_project_needs_a_model_and_a_target(asked, project_file, codes, arguments, code):
+    codes.clear()
     assert asked("new", project_file.parent / "other.qwb", *arguments)[0] == 2
     assert codes == [code]
 
 
-@pytest.mark.parametrize("given", [("--model", "net.pt2"), ("--recipe", "image_classifier")])
+@for_each("given", [("--model", "net.pt2"), ("--recipe", "image_classifier")])
 def test_that_a_new_project_in_a_missing_folder_tells_how_to_create_it(
     asked, tmp_path, codes, given
 ):
+    codes.clear()
     folder = tmp_path / "no folder"
     assert asked("new", folder / "net.qwb", *given, as_json=False)[0] == 2
     assert codes == ["folder-missing"]

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.for_each import for_each
 from tests.schemas import checked
 from workbench import api
 from workbench.analysis.gate import GateResult
@@ -43,7 +44,7 @@ def test_that_present_results_are_compared_with_a_run_of_the_history(project, ca
     assert compared(capsys, f"{project}@1", f"{project}@2")[1]["figures"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("condition", "code"),
     [
         ("cycles>1999", 4),
@@ -101,7 +102,7 @@ def test_that_junit_and_markdown_tell_what_is_broken(project, tmp_path, capsys):
     assert "**broken**" in text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("operand", "code"),
     [
         ("gone.json", "file-missing"),
@@ -117,6 +118,7 @@ def test_that_junit_and_markdown_tell_what_is_broken(project, tmp_path, capsys):
 def test_that_what_cannot_be_compared_is_named(
     project, tmp_path, codes, monkeypatch, operand, code
 ):
+    codes.clear()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.qwb").write_bytes(project.read_bytes())
     (tmp_path / "empty").mkdir()

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli import formats, main
 from workbench.targets.formats.schemes import SPECS
 
@@ -43,7 +44,7 @@ def test_that_the_list_tells_parameters_and_differences(capsys):
         assert part.count("required") == sum(p.required for p in spec.parameters)
 
 
-@pytest.mark.parametrize(("params", "said"), [("[8]", "not an object"), ("{8", "not JSON")])
+@for_each(("params", "said"), [("[8]", "not an object"), ("{8", "not JSON")])
 def test_that_a_bad_request_is_refused_in_a_sentence(asked, capsys, params, said):
     assert quantize("--scheme", "integer", "--params", params, "--in", "x", "--out", "y") == 2
     error = capsys.readouterr().err

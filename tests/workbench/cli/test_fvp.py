@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import checkout
+from tests.for_each import for_each
 from tests.workbench.deploy.simulators.conftest import Bench, samples
 from workbench.cli import main
 from workbench.deploy.simulators.discovery import load_settings
@@ -63,7 +64,7 @@ def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
     assert "--select_ops_list" in out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "code"),
     [
         (["--target", "ethos-u85-256"], "runner-program-target-mismatch"),
@@ -75,6 +76,7 @@ def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
     ],
 )
 def test_that_what_cannot_be_run_is_exit_code_2(bench, codes, more, code):
+    codes.clear()
     assert main([*arguments(bench), *more]) == 2
     assert codes[:1] == [code]
 
@@ -105,13 +107,8 @@ def heard_interrupts():
 
 
 @pytest.mark.usefixtures("heard_interrupts")
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGKILL,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGINT, signal.SIGTERM)),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_path, number):
     monkeypatch.setenv("FVP_DOUBLE_CHILD", str(tmp_path / "child"))
     bench.fails("child")
@@ -182,7 +179,7 @@ def test_that_a_runner_is_built_remembered_and_runs(bench, capsys, sources):
     assert main([*runs, "ethos-u55-128", "--fvp", str(bench.simulator())]) == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("more", "code"),
     [
         (["--placement", "flash"], "placement-invalid"),
@@ -190,6 +187,7 @@ def test_that_a_runner_is_built_remembered_and_runs(bench, capsys, sources):
     ],
 )
 def test_that_a_build_that_cannot_begin_is_exit_code_2(bench, codes, sources, more, code):
+    codes.clear()
     words = ["fvp", "build", str(bench.program()), "--checkout", str(sources), *more]
     assert main(words) == 2
     assert codes == [code]
@@ -237,8 +235,9 @@ def test_that_settings_of_simulators_are_kept_until_they_are_set_again(bench, ca
     assert kept.simulators == {"u65": str(Path("sim").absolute())}
 
 
-@pytest.mark.parametrize("text", ["u55", "u55=", "u99=/x", "=x"])
+@for_each("text", ["u55", "u55=", "u99=/x", "=x"])
 def test_that_a_simulator_is_named_with_its_family(codes, text):
+    codes.clear()
     assert main(["fvp", "set", "--simulator", text]) == 2
     assert codes == ["simulator-argument-invalid"]
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli import main
 
 LONG, NUL, LONE = "x" * 300, "a\0b", "a\udc80b"
@@ -59,7 +60,7 @@ ODD_FIELDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(len(ODD_FIELDS)))
+@for_each("number", range(len(ODD_FIELDS)))
 def test_that_an_odd_field_of_a_project_is_a_sentence(number, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     base = {
@@ -71,7 +72,7 @@ def test_that_an_odd_field_of_a_project_is_a_sentence(number, tmp_path, capsys, 
         attempt([verb[0], "net.qwb", *verb[1:]], capsys)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["1" * 5000, '{"version": ' + "1" * 5000 + "}", "[" * 100_000, '{"name": "\\ud800"}', "\xff"],
 )
@@ -81,7 +82,7 @@ def test_that_an_odd_file_is_a_sentence(text, tmp_path, capsys):
     assert attempt(["check", str(path)], capsys) == 2
 
 
-@pytest.mark.parametrize("name", ["a.pte", "a.bpte", "a.tflite"])
+@for_each("name", ["a.pte", "a.bpte", "a.tflite"])
 def test_that_an_odd_program_is_a_sentence(name, tmp_path, capsys):
     for data in (b"", b"\0" * 64, b"ET12" * 20, b"\x08\0\0\0ET12" + b"\xff" * 60):
         (tmp_path / name).write_bytes(data)

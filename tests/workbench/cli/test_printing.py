@@ -395,7 +395,7 @@ def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path):
     assert caught.value.infos[0].where == Place(kind="tool", id="engine.array_jobs.silent")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "code", "told"),
     [
         (KeyboardInterrupt(), 130, "Cancelled.\n"), (BrokenPipeError(), 1, ""),

@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli import main
 from workbench.project import store
 
@@ -78,7 +79,7 @@ def test_that_rules_can_be_added_moved_switched_and_removed(project, capsys):
     assert "set_global" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("config", "code"),
     [
         ("a9w9", "config-unknown"),
@@ -88,6 +89,7 @@ def test_that_rules_can_be_added_moved_switched_and_removed(project, capsys):
     ],
 )
 def test_that_a_config_the_device_cannot_take_is_not_written(project, codes, config, code):
+    codes.clear()
     before = project.read_text()
     assert main(["rules", str(project), "add", "--kind", "global", "--config", config]) == 2
     assert codes == [code]

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from workbench.cli import main
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -58,7 +59,7 @@ def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
     assert store.load(calibrated).ranges == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "code"),
     [
         (["set", "conv2d", "2", "-1"], "fixed-range-invalid"),
@@ -75,6 +76,7 @@ def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
     ],
 )
 def test_that_what_cannot_be_done_is_refused_with_a_reason(calibrated, codes, arguments, code):
+    codes.clear()
     before = calibrated.read_bytes()
     assert main(["ranges", str(calibrated), *arguments]) == 2
     assert codes == [code]

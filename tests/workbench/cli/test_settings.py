@@ -5,6 +5,7 @@ import json
 import pytest
 from PIL import Image
 
+from tests.for_each import for_each
 from tests.schemas import checked
 from workbench import api
 from workbench.cli import main
@@ -51,7 +52,7 @@ def test_that_every_field_of_the_project_file_can_be_listed_and_set(project, cap
     assert (made.calibration, made.gate.lsb, made.notes) == (None, 3, "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "code"),
     [
         ("calibraton=pics", "setting-unknown"),
@@ -71,6 +72,7 @@ def test_that_every_field_of_the_project_file_can_be_listed_and_set(project, cap
     ],
 )
 def test_that_a_wrong_setting_is_refused_and_writes_nothing(project, codes, capsys, given, code):
+    codes.clear()
     before = project.read_text()
     capsys.readouterr()
     assert main(["settings", str(project), given, "--json"]) == 2
@@ -107,7 +109,7 @@ def test_that_preprocess_needs_a_folder_of_pictures(project, codes):
     assert codes == ["pictures-missing"] * 2
 
 
-@pytest.mark.parametrize("words", [["run"], ["check", "--colour"], ["gibberish"]])
+@for_each("words", [["run"], ["check", "--colour"], ["gibberish"]])
 def test_that_a_wrong_command_line_gives_a_document_too(capsys, words):
     assert main([*words, "--json"]) == 2
     found = document(capsys, "error")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.npu.streams import COPY, DATA, Stream, compiled
 from workbench.cli import main
 
@@ -81,7 +82,7 @@ def test_that_a_fault_names_the_command_and_fails(tmp_path, capsys):
     assert "NPU_OP_POOL" in printed.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments", [[], ["nowhere.pte"], ["--batch", "nowhere.json"], ["--batch", "simulate.json"]]
 )
 def test_that_wrong_usage_is_refused(arguments, tmp_path, monkeypatch, capsys):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.fakes.engine import Play
+from tests.for_each import for_each
 from tests.workbench.targets.test_vela_ini import MODES, SYSTEM
 from workbench.cli import main
 from workbench.errors import ErrorInfo
@@ -197,8 +198,9 @@ def test_that_a_sweep_lists_what_cannot_be_combined_with_the_reason(asked, codes
     assert codes
 
 
-@pytest.mark.parametrize("given", [("--targets", "all"), ("--arena-cache", "1024")])
+@for_each("given", [("--targets", "all"), ("--arena-cache", "1024")])
 def test_that_sram_budgets_choose_their_own_points(asked, codes, given):
+    codes.clear()
     assert asked("sweep", "--sram-budgets", *given)[0] == 2
     assert codes == ["option-conflict"]
 

@@ -167,7 +167,7 @@ def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
     assert not fit(read(tmp_path / "mine.toml"), []).doubts
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("title =", "is not TOML"),
@@ -235,7 +235,7 @@ def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
     assert "No target or board given" in said
 
 
-@pytest.mark.parametrize(("release", "differs"), [("1.3", True), ("1.5", False), ("1.5.9", False)])
+@for_each(("release", "differs"), [("1.3", True), ("1.5", False), ("1.5.9", False)])
 def test_that_another_executorch_in_the_boards_sdk_is_told(tmp_path, release, differs, capsys):
     text = SMALL.format(ram=1 << 20, flash=1 << 20)
     write(own_folder(), text=f'executorch = "{release}"\n{text}')

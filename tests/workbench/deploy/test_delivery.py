@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy.delivery import deliver
@@ -50,7 +51,7 @@ def packaged(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("gate", [RIGHT, DIFFERS])
+@for_each("gate", [RIGHT, DIFFERS])
 def test_that_digests_are_those_of_the_files_as_they_are_delivered(packaged, tmp_path, gate):
     out = tmp_path / "out"
     files = deliver(packaged, out, gate)

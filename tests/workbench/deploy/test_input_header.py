@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.for_each import for_each
 from workbench.deploy.input_header import (
     PictureInput,
@@ -55,8 +53,8 @@ def test_that_channels_are_swapped_for_bgr_alone():
     assert picture(*rows, layout="bgr").sources == (2, 1, 0)
 
 
-@pytest.mark.parametrize("is_last", [False, True])
-@pytest.mark.parametrize("layout", ["rgb", "bgr"])
+@for_each("is_last", [False, True])
+@for_each("layout", ["rgb", "bgr"])
 def test_that_every_pixel_gets_the_code_of_its_channel(is_last, layout):
     rows = (PLAIN, HALVED, tuple(255 - pixel for pixel in range(256)))
     header = input_header(picture(*rows, is_last=is_last, layout=layout), "net")

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.graph.ordering import (
     SPAN_LIMIT,
     assign_ranks,
@@ -76,7 +77,7 @@ def test_that_long_edges_bend_in_every_row_between():
         assert above in rows.up[below]
 
 
-@pytest.mark.parametrize(("length", "is_stub"), [(SPAN_LIMIT, False), (SPAN_LIMIT + 1, True)])
+@for_each(("length", "is_stub"), [(SPAN_LIMIT, False), (SPAN_LIMIT + 1, True)])
 def test_that_only_edges_beyond_the_limit_are_stubs(length, is_stub):
     edges = [*itertools.pairwise(range(length + 1)), (0, length)]
     rows = build_rows(length + 1, edges)

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
-
 from tests.for_each import for_each
 from workbench.graph.compare import Pairing
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, QParams, TensorInfo
@@ -59,7 +57,7 @@ def test_that_a_program_is_the_same_as_itself():
     assert pairing.to_right(["relu", "nobody"]) == {"relu"}
 
 
-@pytest.mark.parametrize("kind", ["parameter", "constant"])
+@for_each("kind", ["parameter", "constant"])
 def test_that_operands_count_with_their_operation(kind):
     other = replace(FLOAT, nodes=(*FLOAT.nodes, Node("w", "get_attr", kind)))
     assert Pairing(FLOAT, FLOAT, other).added == frozenset()

@@ -1,7 +1,5 @@
 """What differs between runs: names, figures, layers and modules."""
 
-import pytest
-
 from tests.fakes.projects import make_project
 from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
@@ -204,7 +202,7 @@ def test_that_an_evaluation_is_kept_with_its_text():
     assert quality_of(evaluated) == Quality(samples=16, data="data.npz", sqnr_db=34.5, cosine=0.999)
 
 
-@pytest.mark.parametrize("first", ["evaluate", "lower"])
+@for_each("first", ["evaluate", "lower"])
 def test_that_runs_of_equal_results_are_one(first):
     digests = {"evaluate": "a", "lower": "b"}
     assert run(1, digests=digests).key == run(2, digests={**digests, "verify": "c"}).key

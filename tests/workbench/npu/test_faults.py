@@ -328,7 +328,7 @@ def test_that_a_kernel_of_other_memory_may_begin_at_once():
     assert codes(run(stream.do("POOL", 1).do("STOP"), CHECKED)) == []
 
 
-@pytest.mark.parametrize(("macs", "found"), [(64, ["missing-block-dependency"]), (128, [])])
+@for_each(("macs", "found"), [(64, ["missing-block-dependency"]), (128, [])])
 def test_that_shared_table_memory_needs_an_operation_to_end(macs, found):
     stream = with_table(macs)
     stream.words.pop()

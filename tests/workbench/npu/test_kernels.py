@@ -94,7 +94,7 @@ def computed(family, window, ifm, weights, bias, *, depthwise=False, part_kernel
     for core in range(cores):
         places = (order_u85 if u85 else order_u55)(geometry, core)
         flat = np.append(weights.reshape(-1), 0)
-        stream = encode([int(w) for w in flat[places]], 3)
+        stream = encode([int(w) for w in flat[places]], 5)
         stream += b"\xff" * (-len(stream) % 16)
         settings |= {f"WEIGHT{core or ''}_BASE": len(constants),
                      f"WEIGHT{core or ''}_LENGTH": len(stream)}  # fmt: skip
@@ -271,7 +271,7 @@ def test_that_pools_fold_what_is_inside_of_the_ifm(family, mode, fold):
         assert counted.macs == (0 if moves else found.size * window.size[0] * window.size[1])
 
 
-@pytest.mark.parametrize("family", ["u55", "u85"])
+@for_each("family", ["u55", "u85"])
 def test_that_averages_divide_by_what_is_inside_of_the_ifm(family):
     """Halves go away from zero, as with the reference model."""
     for number, window in enumerate(WINDOWS[1:]):
@@ -286,7 +286,7 @@ def test_that_averages_divide_by_what_is_inside_of_the_ifm(family):
             assert found[y, x, c] == wanted, (number, taps)
 
 
-@pytest.mark.parametrize(("axis", "mode"), [(1, 6), (0, 7)])
+@for_each(("axis", "mode"), [(1, 6), (0, 7)])
 def test_that_positions_of_the_largest_are_found_along_one_axis(axis, mode):
     ifm = np.random.default_rng(mode).integers(-128, 128, (5, 6, 3), np.int8)
     window = Window((5, 1)) if mode == 7 else Window((1, 6))
@@ -302,7 +302,7 @@ def test_that_a_pool_has_as_many_channels_as_its_ifm():
         pooled("u55", 0, WINDOWS[0], ifm, IFM_DEPTH_M1=3)
 
 
-@pytest.mark.parametrize("padding", [{"IFM_PAD_TOP": 9, "IFM_PAD_BOTTOM": 9}, {"IFM_PAD_LEFT": 7}])
+@for_each("padding", [{"IFM_PAD_TOP": 9, "IFM_PAD_BOTTOM": 9}, {"IFM_PAD_LEFT": 7}])
 def test_that_padding_over_all_of_the_ifm_is_refused(padding):
     ifm = np.zeros((9, 7, 3), np.int8)
     with refused("npu-command"):

@@ -40,7 +40,7 @@ def test_that_a_move_and_a_free_leave_a_value():
     assert ran(made, np.array([1.5, -2.0], np.float32)) == [[1.5, -2.0]]
 
 
-@pytest.mark.parametrize(("condition", "chosen"), [([True], 10), ([False], 20)])
+@for_each(("condition", "chosen"), [([True], 10), ([False], 20)])
 def test_that_a_jump_is_taken_where_its_condition_is_false(condition, chosen):
     values = [tensor(1, dtype="bool"), tensor(), number(10), number(20), number(False, "bool")]
     calls = [
@@ -154,7 +154,7 @@ def test_that_a_tensor_without_an_address_is_no_view_of_another():
         ran(program([tensor(2), tensor(2)], []), np.zeros(2, np.float32))
 
 
-@pytest.mark.parametrize("given", [0, 2])
+@for_each("given", [0, 2])
 def test_that_a_kernel_with_another_number_of_outputs_is_refused(given):
     made = program([tensor(1), tensor(1)], [Call("kernel", 0, (0, 1))], kernels=("a::b",))
     answer = [np.zeros(1, np.float32)] * given
@@ -250,7 +250,7 @@ def test_that_a_delegate_needs_all_of_its_tensors(values):
         delegated([Call("delegate", 0, values)]).run([INPUT])
 
 
-@pytest.mark.parametrize("fields", [{"shape": (33,), "dim_order": (0,)}, {"dtype": "bits"}])
+@for_each("fields", [{"shape": (33,), "dim_order": (0,)}, {"dtype": "bits"}])
 def test_that_a_delegate_cannot_fill_another_tensor(fields):
     with pytest.raises(WorkbenchError) as caught:
         delegated(**fields).run([INPUT])

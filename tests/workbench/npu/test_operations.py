@@ -36,7 +36,7 @@ def clipped(values):
     return np.clip(values, -128, 127).tolist()
 
 
-@pytest.mark.parametrize("u85", [False, True])
+@for_each("u85", [False, True])
 @for_each(
     ("mode", "expected"),
     [
@@ -105,7 +105,7 @@ def test_that_operand_order_exchanges_operands_and_their_scales():
     assert elementwise(2, {"OPA_SCALE": 3}) == clipped(3 * A - B)
 
 
-@pytest.mark.parametrize(("mode", "first"), [(1, True), (2, False)])
+@for_each(("mode", "first"), [(1, True), (2, False)])
 def test_that_one_operand_has_a_scale_and_the_other_a_fixed_shift(mode, first):
     settings = {
         "IFM_PRECISION": 1 | mode << 8 | 2 << 14, "OPA_SCALE": 10 << 32 | 3 << 29,
@@ -195,7 +195,7 @@ def pooled(mode, settings, *, family="u55"):
     return Machine(blob).run([A.astype(np.int8)]).outputs[0].view(np.int8).reshape(4, 8)
 
 
-@pytest.mark.parametrize("family", ["u55", "u85"])
+@for_each("family", ["u55", "u85"])
 def test_that_pools_leave_padding_out(family):
     rows = A.reshape(4, 8)
     windows = [rows[max(0, at - 1) : at + 2] for at in range(4)]
@@ -221,7 +221,7 @@ def test_that_channels_are_added_up():
     assert found.outputs[0].view(np.int8).tolist() == sums.tolist()
 
 
-@pytest.mark.parametrize(("mode", "expected"), [(1, [0, 0, 1, 1]), (2, [0, None, 1, None])])
+@for_each(("mode", "expected"), [(1, [0, 0, 1, 1]), (2, [0, None, 1, None])])
 def test_that_the_ifm_is_doubled(mode, expected):
     rows = A.reshape(4, 8)
     stream = Stream().set(COPY, IFM_UPSCALE=mode, IFM_WIDTH0_M1=1).do("POOL", 1).do("STOP")
@@ -246,7 +246,7 @@ def test_that_the_u85_transposes_its_output(order, axes):
     assert found.tolist() == A.reshape(SHAPE).transpose(axes).reshape(-1).tolist()
 
 
-@pytest.mark.parametrize("axis", [1, 2])
+@for_each("axis", [1, 2])
 def test_that_the_u85_reverses_its_output(axis):
     settings = {name: value for name, value in U85.items() if not name.startswith("OP")}
     settings["OFM_PRECISION"] = 1 | 1 << 8 | axis + 1 << 9
@@ -318,7 +318,7 @@ def test_that_copies_that_do_not_exist_are_refused(family, settings):
     assert caught.value.codes[0] in {"npu-command", "npu-mode"}
 
 
-@pytest.mark.parametrize("family", ["u65", "u85"])
+@for_each("family", ["u65", "u85"])
 def test_that_planes_of_a_copy_have_gaps_of_their_own(family):
     if family == "u65":
         settings = dma((0, 0), (1 | 2 << 9, 64), 2) | {

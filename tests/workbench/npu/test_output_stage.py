@@ -112,8 +112,8 @@ def test_that_a_bound_only_saves_work():
         assert made.apply(values, bound).tolist() == wanted
 
 
-@pytest.mark.parametrize("family", ["ethos-u55", "ethos-u85"])
-@pytest.mark.parametrize("bits", [8, 16])
+@for_each("family", ["ethos-u55", "ethos-u85"])
+@for_each("bits", [8, 16])
 def test_that_the_clamp_holds_and_counts_what_it_changes(family, bits):
     macs = 256 if family == "ethos-u85" else 128
     made = stage(bits=bits, family=family, macs=macs, ACTIVATION_MIN=0xFFFE, ACTIVATION_MAX=5)
@@ -211,7 +211,7 @@ def test_that_what_does_not_fit_is_told_once():
 
 
 @for_each("bits", [8, 16, 32, 64])
-@pytest.mark.parametrize("signed", [True, False])
+@for_each("signed", [True, False])
 def test_that_results_at_the_ends_of_a_type_fit_and_those_beyond_are_told(bits, signed):
     u85 = {"family": "ethos-u85", "macs": 256, "ACTIVATION": 1 << 12}
     least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)

@@ -80,7 +80,7 @@ def mapped(side, precision, family="ethos-u55", macs=128):
 
 
 @for_each("side", ["IFM", "IFM2", "OFM"])
-@pytest.mark.parametrize("signed", [0, 1])
+@for_each("signed", [0, 1])
 @for_each("width", [0, 1, 2, 3])
 def test_that_a_feature_map_is_read_from_its_settings(side, signed, width):
     shift = 1 if side == "OFM" else 2
@@ -190,7 +190,7 @@ def memory(scratch=4096, constants=b"constant" * 8, limit=1 << 20, checked=False
 
 
 @for_each("dtype", ["i1", "u1", "i2", "i4", "i8"])
-@pytest.mark.parametrize("bricks", [False, True])
+@for_each("bricks", [False, True])
 @for_each("depth", [1, 16, 19, 40])
 def test_that_a_tensor_is_read_as_it_was_written(dtype, bricks, depth):
     held, shape = memory(1 << 14), (3, 5, depth)

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.files import file_digest
 from workbench.pipeline import keys
@@ -94,7 +95,7 @@ def test_that_a_memory_in_a_folder_that_is_there_is_written(file, tmp_path):
         assert (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"a": 3}', '{"a": ["x", 1, "d"]}', "\x00"])
+@for_each("text", ["", "[]", '{"a": 3}', '{"a": ["x", 1, "d"]}', "\x00"])
 def test_that_a_damaged_memory_is_forgotten(file, tmp_path, text):
     memory = tmp_path / "digests.json"
     memory.write_text(text)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.for_each import for_each
 from tests.workbench.project.builders import make_project, rule
 from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError
@@ -39,7 +40,7 @@ def test_that_the_same_project_has_the_same_keys(folder):
     assert keys(make_project(), folder) == keys(make_project(), folder)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edit", "stale"),
     [
         (lambda p: edits.set_notes(p, "hello"), set()),
@@ -62,7 +63,7 @@ def test_that_an_edit_changes_the_keys_of_exactly_what_depends_on_it(folder, edi
     assert changed(keys(project, folder), keys(edit(project), folder)) == stale
 
 
-@pytest.mark.parametrize("kind", ["module_name", "node_name"])
+@for_each("kind", ["module_name", "node_name"])
 def test_that_a_rule_that_keeps_off_is_for_the_quantizer_where_it_leaves_that_in_float(
     folder, kind
 ):
@@ -190,7 +191,7 @@ def evaluated(project, **fields):
 FROM_EVALUATION = {"evaluate", "verify", "run"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edit", "stale"),
     [
         (lambda p: evaluated(p, data=DataSource(spec="eval.npy")), FROM_EVALUATION),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.fakes.projects import MODULES, make_project, snapshot, write_project
 from tests.fakes.results import result_of, write_result
+from tests.for_each import for_each
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -217,7 +218,7 @@ def transposed(config, target="ethos-u55-128"):
 PER_TENSOR_4 = QuantConfig.model_validate({"weight": {"bits": 4, "per_channel": False}})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("config", "target", "refused"),
     [
         ("a8w8", "ethos-u55-128", False),

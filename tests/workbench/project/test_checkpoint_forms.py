@@ -92,7 +92,7 @@ def test_that_arrays_folders_and_onnx_files_are_told(tmp_path):
     assert form_of(tmp_path / "cut.zip") == "unknown"
 
 
-@pytest.mark.parametrize("is_archive", [True, False])
+@for_each("is_archive", [True, False])
 def test_that_a_pickle_of_too_many_parts_is_refused(tmp_path, monkeypatch, is_archive):
     monkeypatch.setattr(checkpoints, "_MOST_OPERATIONS", 50)
     path = tmp_path / "long.pt"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.project import project_code
@@ -110,7 +111,7 @@ def test_that_only_importable_files_outside_of_environments_are_read(folder):
     assert read_folder(folder).digest != before
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_FILES", 1), ("_MAX_ENTRIES", 1)])
+@for_each(("limit", "value"), [("MAX_FILES", 1), ("_MAX_ENTRIES", 1)])
 def test_that_a_large_folder_gives_what_its_code_imports(folder, monkeypatch, limit, value):
     (folder / "third.py").write_text("")
     (folder / "model.py").write_text("import layers\n")

@@ -46,7 +46,7 @@ def test_that_a_moved_rule_stops_at_the_ends():
     assert [r.id for r in edits.move_rule(project, "b", -5).rules] == ["b", "a"]
 
 
-@pytest.mark.parametrize("verb", [edits.remove_rule, lambda p, r: edits.move_rule(p, r, 0)])
+@for_each("verb", [edits.remove_rule, lambda p, r: edits.move_rule(p, r, 0)])
 def test_that_a_rule_nobody_has_is_named_with_those_there_are(verb):
     with refused("rule-unknown") as error:
         verb(make_project(rule("r1", "global")), "r9")

@@ -45,7 +45,7 @@ def test_that_a_model_is_a_program_or_a_callable(folder):
     assert absolute.path == folder / "model.py"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "code"),
     [
         ("net", "model-spec-invalid"), ("model.py", "model-spec-invalid"),

@@ -127,7 +127,6 @@ def test_that_a_program_cut_short_anywhere_is_told_or_refused(name):
 
 
 @given(data=st.data())
-@settings(max_examples=60)
 def test_that_damaged_programs_never_do_more_than_be_refused(data):
     damage_and_read(data)
 
@@ -159,7 +158,7 @@ def test_that_what_is_no_program_is_refused_with_what_to_choose():
         describe(b"PK\x03\x04 a zip file, say")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "code"),
     [
         ("whole.pte", None, None), ("cut.pte", lambda data: data[:900], "program-damaged"),

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.pte.flat import Data
 
@@ -77,7 +78,7 @@ def test_that_the_last_bytes_are_read_and_none_beyond():
         assert data.whole(form, 8 - size) == struct.unpack_from(f"<{form}", data.view, 8 - size)[0]
 
 
-@pytest.mark.parametrize("last", [1, 2])
+@for_each("last", [1, 2])
 def test_that_a_list_may_end_with_the_file_and_not_behind_it(last):
     data = buffer()[:70]
     struct.pack_into("<I", data, 60, 2 + last)

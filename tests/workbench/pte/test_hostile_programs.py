@@ -3,8 +3,7 @@
 import struct
 import tracemalloc
 
-import pytest
-
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.pte import npu_commands
 from workbench.pte.flat import Data
@@ -52,6 +51,6 @@ def test_that_a_command_stream_that_is_too_long_is_refused():
         npu_commands.decode(b"COP1" + bytes(8 << 20))
 
 
-@pytest.mark.parametrize("count", [0, 1])
+@for_each("count", [0, 1])
 def test_that_an_empty_stream_is_read(count):
     assert npu_commands.decode(b"COP1" + bytes(4 * count)).commands == ()

@@ -180,7 +180,7 @@ def test_that_pixels_are_taken_as_they_are(tmp_path, settings, corner):
     assert pictures(tmp_path, filter="nearest", **settings)[:, 0, 0].tolist() == corner
 
 
-@pytest.mark.parametrize("settings", [{"shape": (1, 1, 8, 8)}, {"layout": "gray"}])
+@for_each("settings", [{"shape": (1, 1, 8, 8)}, {"layout": "gray"}])
 def test_that_gray_pictures_have_one_channel(tmp_path, settings):
     settings.setdefault("shape", (1, 1, 8, 8))
     x = pictures(tmp_path, dtype="uint8", filter="nearest", **settings)

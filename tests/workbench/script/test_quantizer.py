@@ -3,8 +3,6 @@
 import dataclasses
 from types import SimpleNamespace
 
-import pytest
-
 from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from workbench.project import edits
@@ -263,7 +261,7 @@ def test_that_passes_are_configured_where_an_option_differs():
     assert "QuantizeInfConfig" not in quantizer.quantizer_part(make_project(), None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "part", "start"),
     [
         ({"integer_io": True}, quantizer.integer_borders_part, "from executorch"),

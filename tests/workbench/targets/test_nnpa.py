@@ -47,7 +47,7 @@ def test_that_the_command_line_shows_and_sets_options(path, capsys):
     assert (options["rewrite_gemm"], options["op_types"]) == (False, "Conv,MatMul")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "code"),
     [
         ("weights=float", "nnpa-option-invalid"),

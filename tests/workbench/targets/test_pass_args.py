@@ -72,7 +72,7 @@ ROUND = {
 
 
 @for_each("scheme", ROUND)
-@pytest.mark.parametrize("kind", ["node_target", "pattern"])
+@for_each("kind", ["node_target", "pattern"])
 def test_that_every_scheme_of_the_pass_comes_back_as_it_was_written(scheme, kind):
     config = FormatConfig(scheme=scheme, parameters=ROUND[scheme])
     match = "aten.linear.default" if kind == "node_target" else r'fc_\d+"\u00e9'

@@ -1,7 +1,5 @@
 """Faults that a switched-off correction would have mended, by shapes, strides and precisions."""
 
-import pytest
-
 from tests.for_each import for_each
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project.model import TargetChoice
@@ -52,7 +50,7 @@ def test_that_strides_above_three_are_told_on_the_u85(stride, told_of):
     assert one("add", stride=stride, device=U85) == []
 
 
-@pytest.mark.parametrize("device", [U55, U85])
+@for_each("device", [U55, U85])
 def test_that_a_dilation_above_two_is_told_where_a_slice_is_read(device):
     assert one("conv2d", dilation="[3, 3]", device=device) == []
     assert one("conv2d", dilation="[3, 3]", stride="[2, 2]", device=device) == ["slices_computed"]

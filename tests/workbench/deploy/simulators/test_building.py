@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_that_the_arguments_are_those_of_the_real_script(tmp_path):
     assert "-DET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE=67108864" in flags
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("how", "cause"),
     [
         ("toolchain", "The Arm GNU toolchain was not found."),
@@ -168,11 +169,11 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("name", ODD)
+@for_each("name", ODD)
 def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
     sources = checkout.make(tmp_path / name / "executorch")
-    program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
+    program = small_program()
     with refused("checkout-path-invalid"):
         build_runner(Build(sources, program), tmp_path / "t", tmp_path / "r", Watching())
     plain = checkout.make(tmp_path / "plain" / "executorch")
@@ -180,6 +181,11 @@ def test_that_a_path_that_scripts_interpret_is_refused_before(tmp_path, monkeypa
         build_runner(Build(plain, program), tmp_path / "t" / name, tmp_path / "r", Watching())
     assert not (tmp_path / "t").exists()
     assert not (tmp_path / "r").exists()
+
+
+@functools.cache
+def small_program():
+    return Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
 
 
 class Named(Program):
@@ -191,7 +197,7 @@ class Named(Program):
 
     @property
     def description(self):
-        return {**Program("x", self.data).description, "kernels": list(self.called)}
+        return {**small_program().description, "kernels": list(self.called)}
 
 
 INJECTED = (

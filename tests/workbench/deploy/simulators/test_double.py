@@ -5,15 +5,14 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from tests.for_each import for_each
 from workbench.deploy.simulators.discovery import device_of
 from workbench.deploy.simulators.process import Run, command
 
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("good", "bad", "said"),
     [
         ("ethosu.num_macs=128", "ethosu.num_macs=100", "does not take '100'"),

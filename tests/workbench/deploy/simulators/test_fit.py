@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from tests.problems import refused
 from workbench.deploy.simulators.compatibility import Program, read_runner, runner_for, setup_for
 from workbench.deploy.simulators.compatibility import check as check_fit
@@ -30,7 +31,7 @@ U55 = SIMULATORS[0]
 PROGRAMS = Path(__file__).parents[3] / "data" / "programs"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "device", "code"),
     [
         ({}, "ethos-u55-256", "runner-program-target-mismatch"),
@@ -63,7 +64,7 @@ def test_that_missing_kernels_are_named(bench):
     assert "--select_ops_list=quantized_decomposed::dequantize_per_tensor.out" in info.hint
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "code"),
     [
         (lambda data: b"PK\3\4" + data, "runner-not-elf"),

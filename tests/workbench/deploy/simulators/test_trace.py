@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from workbench.deploy.simulators.counters import Reading, command_cycles, read_trace, traced
 from workbench.pte import npu_commands, program, vela_stream
 from workbench.results import NpuCommand, VelaOperation, VelaReport
@@ -64,7 +65,7 @@ def test_that_a_functional_run_traces_nothing(bench):
     assert not any("trace" in note for note in outcome.report.notes)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("how", "said"),
     [
         ("no-trace", "The simulator wrote no trace of its operations."),
