@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes.projects import make_project
 from tests.for_each import for_each
+from tests.problems import refused
 from workbench.cli import main
 from workbench.deploy import boards
 from workbench.deploy.boards import Board, all_boards, fit, load, of_program, read, sentence
@@ -252,3 +253,21 @@ def test_that_a_release_that_is_no_version_is_refused(tmp_path):
     path = write(tmp_path, text=f'executorch = "latest"\n{text}')
     with pytest.raises(WorkbenchError):
         read(path)
+
+
+def test_that_a_board_file_has_a_size_and_must_be_there(tmp_path, monkeypatch):
+    path = write(tmp_path)
+    monkeypatch.setattr(boards, "_MOST_BYTES", path.stat().st_size)
+    assert read(path).title == "Small"
+    monkeypatch.setattr(boards, "_MOST_BYTES", path.stat().st_size - 1)
+    with refused("board-file-too-large"):
+        read(path)
+    with refused("board-unreadable"):
+        read(tmp_path / "none.toml")
+
+
+def test_that_a_project_whose_board_is_gone_has_one_problem_and_no_oddity(tmp_path):
+    project = edits.set_board(make_project(), "nobody", make_project().target)
+    (problem,) = boards.problems(project, tmp_path)
+    assert "nobody" in problem.message
+    assert list(boards.oddities(project, tmp_path)) == []

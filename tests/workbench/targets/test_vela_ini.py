@@ -149,3 +149,9 @@ def test_that_without_its_system_configuration_every_memory_mode_is_offered():
     found = parse(SYSTEM + MODES, "own.ini")
     assert found.fitting("Mine") == ["Flash", "Inside"]
     assert found.fitting("Another") == ["Flash", "Inside", "Spilling"]
+
+
+@for_each("clock", ["fast", "0", "-1", "inf", "nan", "%(x)s"])
+def test_that_a_clock_is_a_positive_number(clock):
+    with pytest.raises(WorkbenchError):
+        parse(SYSTEM.replace("400e6", clock) + MODES, "own.ini")
