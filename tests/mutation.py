@@ -181,6 +181,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "and -> or",
     ): "Accumulators of the whole tensor give the same sums as pieces, only more slowly.",
     (
+        "workbench/npu/pooling.py",
+        "_FAR = 1 << 40",
+        "1 -> (1 + 1)",
+    ): "Beyond every value of a feature map.",
+    (
+        "workbench/npu/arithmetic.py",
+        "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
+        "48 -> (48 + 1)",
+    ): "Both ways are exact for values of 49 bits.",
+    (
         "workbench/npu/weights.py",
         "runs=(count + new) if has_runs else 0,",
         "0 -> (0 + 1)",

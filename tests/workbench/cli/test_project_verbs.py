@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 
@@ -155,3 +156,29 @@ def test_that_a_script_is_written_with_the_commands_to_run(project_file, tmp_pat
     assert "aot_arm_compiler" in lines[-1]
     assert main([*words[:-1], str(tmp_path / "no" / "folder" / "x.py")]) == 2
     assert codes == ["file-not-writable"]
+
+
+@for_each(
+    "words",
+    [
+        "rules P add --kind io --config a8w8", "rules P remove none",
+        "rules P move none --position 0",
+        "rules P enable none", "rules P disable none", "rules P take-mase none.toml",
+        "ranges P set x 0 1", "ranges P free x", "ranges P choose --method mse --all",
+        "ranges P drop 0", "ranges P restore 0", "improve P --on bias",
+        "compress P --clusters 4", "plugins P --add none.py", "settings P name=x",
+        "target P optimise=Size", "preprocess P size=4",
+    ],
+)  # fmt: skip
+def test_that_a_verb_that_edits_holds_the_project(project, words):
+    held = []
+
+    @contextlib.contextmanager
+    def editing(path):
+        held.append(path)
+        yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "editing", editing)
+        main([str(project) if word == "P" else word for word in words.split()])
+    assert held == [project]

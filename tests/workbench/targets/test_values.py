@@ -81,3 +81,10 @@ def test_that_a_larger_block_keeps_less_of_a_tensor_with_tails():
 def test_that_impossible_parameters_are_refused():
     with pytest.raises(WorkbenchError):
         predicted("log", Histogram(np.ones(8), -1.0, 1.0), width=1)
+
+
+def test_that_the_levels_of_a_block_format_share_one_exponent():
+    # The largest value is 1; a block of the smaller half would have finer levels.
+    found = predicted("mxint", Histogram(np.ones(64), -0.25, 1.0), width=4)
+    steps = np.diff(found.levels)
+    assert steps.min() == steps.max()

@@ -16,7 +16,14 @@ from tests.workbench.deploy.simulators.conftest import PROGRAMS, TARGETS, sample
 from workbench.deploy.simulators.compatibility import Program, read_runner
 from workbench.deploy.simulators.discovery import Installed, device_of
 from workbench.deploy.simulators.run import Job, run
-from workbench.deploy.simulators.runner_build import SETUP, Build, Watching, arguments, build_runner
+from workbench.deploy.simulators.runner_build import (
+    SETUP,
+    Build,
+    Watching,
+    arguments,
+    build_runner,
+    known_checkouts,
+)
 from workbench.errors import Cancelled, WorkbenchError
 
 DATA = Path(__file__).parents[3] / "data" / "programs"
@@ -284,3 +291,11 @@ def test_that_a_program_without_delegates_is_built_for_the_device_that_is_named(
         arguments(plain, tmp_path, tmp_path)
     named = Build(tmp_path, Program("program.pte", data), npu="ethos-u55-128")
     assert "--target=ethos-u55-128" in arguments(named, tmp_path, tmp_path)
+
+
+def test_that_a_checkout_is_searched_where_it_is_named_or_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert known_checkouts("") == [tmp_path / "executorch"]
+    assert known_checkouts("~/mine") == [tmp_path / "mine"]
+    monkeypatch.chdir(tmp_path)
+    assert known_checkouts("other") == [tmp_path / "other"]
