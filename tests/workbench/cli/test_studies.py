@@ -194,6 +194,10 @@ def test_that_a_sweep_lists_what_cannot_be_combined_with_the_reason(asked, codes
     assert code == 0
     assert any(line.startswith("skipped: ethos-u55-128:") for line in lines)
     assert any(line.endswith("- - - -") for line in lines)
+    points = asked(
+        "sweep", "--targets", "ethos-u55-128", "--memory-modes", "Shared_Sram", "Dedicated_Sram"
+    )[1]["points"]
+    assert [bool(point["problem"]) for point in points] == [False, True]
     assert asked("sweep", "--memory-modes", "Dedicated_Sram")[0] == 2
     assert codes
 

@@ -90,7 +90,7 @@ def test_that_a_read_only_history_is_shown_and_new_runs_live_in_memory(evaluated
     history = History(path)
     history.record(evaluated(make_project(), "evaluate"))
     history.close()
-    path.chmod(0o444)
+    path.chmod(0o555)
     again = History(path)
     assert again.problem.code == "history-not-writable"
     again.record(evaluated(edits.assign(make_project(), "global", "", "a16w8"), "evaluate"))
