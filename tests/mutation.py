@@ -11,7 +11,7 @@ boolean operator, a number, a negated condition, a returned value. Limits of wha
 (constants named ``MOST``, ``MAX``, ``..._AT_MOST``) become zero: a unit more is as good a limit.
 Not changed are annotations, decorators, docstrings and messages, ``strict=True`` of ``zip``,
 durations (constants named ``..._S``: no test may measure time), versions of stages (each other
-number is as good), and what ``EQUIVALENT`` and ``WITHOUT_EFFECT`` list with a reason.
+number is as good), and what ``tests.equivalent_mutants`` lists with a reason.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
+from tests.equivalent_mutants import EQUIVALENT, WITHOUT_EFFECT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -47,218 +49,6 @@ COPIED = ("workbench", "ui", "tests", "resources", "pyproject.toml", "README.md"
 # Tested with real engines in tests/engine and tests/e2e, not by the tests of the core.
 NOT_CORE = ("workbench/engine", "workbench/engine_process.py", "workbench/__main__.py")
 
-# (file, line as written, change): why no test can notice it.
-EQUIVALENT: dict[tuple[str, str, str], str] = {
-    (
-        "workbench/npu/weights.py",
-        "bits = 8 if header & 1 else 2 if header & 2 else 4",
-        "2 -> (2 + 1)",
-    ): "The lowest bit is not set where the second is asked for.",
-    (
-        "workbench/graph/ordering.py",
-        "position = [0] * len(rows.up)",
-        "0 -> (0 + 1)",
-    ): "Each position is written before it is read.",
-    (
-        "workbench/npu/output_stage.py",
-        "bound = float(arithmetic.magnitude(accumulators)) if self._exact_below > 0 else 0.0",
-        "0 -> (0 + 1)",
-    ): "Only the exact way is left below one.",
-    (
-        "workbench/project/pt2.py",
-        "_read(file, with_weights=False)",
-        "False -> True",
-    ): "More is read than is looked at.",
-    (
-        "workbench/history/comparison.py",
-        "sram_bytes: int = 0",
-        "0 -> (0 + 1)",
-    ): "It is shown in KiB with one decimal.",
-    (
-        "workbench/npu/arithmetic.py",
-        "return np.where(values >= 0, 0, (1 << shifts) - 1)",
-        ">= -> >",
-    ): "Zero plus less than one unit is cut to zero either way.",
-    (
-        "workbench/npu/arithmetic.py",
-        "return half + np.where(values >= 0, extra, -extra)",
-        ">= -> >",
-    ): "Zero plus half a unit, a quarter more or less, is cut to zero either way.",
-    **dict.fromkeys(
-        (
-            ("workbench/npu/arithmetic.py", line, change)
-            for line, change in (
-                (
-                    "if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:",
-                    ">= -> >",
-                ),
-                (
-                    "if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:",
-                    "< -> <=",
-                ),
-                (
-                    "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
-                    "< -> <=",
-                ),
-            )
-        ),
-        "Both ways are exact at the border; the other one is slower.",
-    ),
-    (
-        "workbench/targets/formats/values.py",
-        "return np.where(x > 0, exponent - 1.0, -2000.0)",
-        "2000.0 -> (2000.0 + 1)",
-    ): "An exponent below that of every float.",
-    (
-        "workbench/npu/output_stage.py",
-        "_EXACT = float(1 << 52)",
-        "<< -> >>",
-    ): "Zero: nothing is computed in float64, only more slowly.",
-    (
-        "workbench/npu/convolution.py",
-        "return bool(state.keep_accumulators or value >> 4 & 3 or value >> 6 & 1)",
-        "& -> |",
-    ): "Accumulators of the whole tensor give the same sums as pieces, only more slowly.",
-    (
-        "workbench/npu/output_stage.py",
-        'pairs = state.memory.table(2048 * self.slot, 2048).view("<i2").reshape(512, 2)',
-        "2048 -> (2048 + 1)",
-    ): "A table of 512 pairs fills the table memory: its slot is 0, and a longer one is refused.",
-    (
-        "workbench/npu/output_stage.py",
-        "if self._table is None and least >= limits.min and most <= limits.max:",
-        "<= -> <",
-    ): "Values that fill the type are converted once more, to the same values.",
-    (
-        "workbench/npu/output_stage.py",
-        "if self._table is None and least >= limits.min and most <= limits.max:",
-        ">= -> >",
-    ): "Values that fill the type are converted once more, to the same values.",
-    (
-        "workbench/npu/program.py",
-        "size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize "
-        "if min(shape, default=1) >= 0 else -1",
-        "1 -> (1 + 1)",
-    ): "The default of a scalar is compared with zero, and no size is any number below it.",
-    (
-        "workbench/graph/layout.py",
-        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
-        "+ -> -",
-    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
-    (
-        "workbench/graph/layout.py",
-        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
-        "- -> +",
-    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
-    (
-        "workbench/graph/ordering.py",
-        "for order in (range(last - 1, first - 1, -1), range(first, last)) * 2:",
-        "2 -> (2 + 1)",
-    ): "One more time over the vertices: effort, no other rule.",
-    (
-        "workbench/graph/layout.py",
-        "down = max(down, ends[last - 1] - (ends[first - 1] if first else 0.0))",
-        "0.0 -> (0.0 + 1)",
-    ): "The height of a column: a unit less is as good.",
-    (
-        "workbench/graph/ordering.py",
-        "position = [0] * total",
-        "0 -> (0 + 1)",
-    ): "Every vertex stands in a row, and gets its position there.",
-    (
-        "workbench/graph/layout.py",
-        "return self._xs[vertex], self._band_of[vertex][0]",
-        "0 -> (0 + 1)",
-    ): "The lower border of a group has no height: both ends of its band are one.",
-    (
-        "workbench/npu/elementwise.py",
-        "_finish(state, np.where(values >= 0, values, below), None)",
-        ">= -> >",
-    ): "Zero scaled is zero.",
-    (
-        "workbench/npu/machine.py",
-        'command.name == "NPU_SET_ACC_FORMAT" and command.parameter >> 4 & 3 == _KEEP',
-        "and -> or",
-    ): "Accumulators of the whole tensor give the same sums as pieces, only more slowly.",
-    (
-        "workbench/npu/output_stage.py",
-        "identity = bool((scale == 1).all() and not shift.any())",
-        "== -> !=",
-    ): "Without a shift nothing is rounded: both ways are exact.",
-    (
-        "workbench/npu/pooling.py",
-        "_FAR = 1 << 40",
-        "1 -> (1 + 1)",
-    ): "Beyond every value of a feature map.",
-    (
-        "workbench/npu/arithmetic.py",
-        "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
-        "48 -> (48 + 1)",
-    ): "Both ways are exact for values of 49 bits.",
-    (
-        "workbench/npu/weights.py",
-        "runs=(count + new) if has_runs else 0,",
-        "0 -> (0 + 1)",
-    ): "Only slices with runs count them.",
-    (
-        "workbench/deploy/simulators/etdump.py",
-        "cycles = ended - begun if ended >= begun else (ended - begun) % (1 << 32)",
-        ">= -> >",
-    ): "The rest of zero is zero.",
-    (
-        "workbench/suggestions/accuracy.py",
-        "return 0.0",
-        "0.0 -> (0.0 + 1)",
-    ): "It is compared with the ratio of an outlier, which is larger than both.",
-    (
-        "workbench/pipeline/plan.py",
-        'return "functional"',
-        '"functional" -> None',
-    ): "A part of a key that stands for the absence of a simulator: each value does.",
-}
-
-_SPEED = "The size of the pieces that are computed at once; the results are the same."
-_EFFORT = "How long a search for a good drawing goes on: no crossing more."
-_TASTE = "A length of the drawing: a unit more is as good."
-_NOT_STORED = "The operand is a constant: nothing reads where it lies."
-# (file, line as written): why no change of this line can be noticed.
-WITHOUT_EFFECT: dict[tuple[str, str], str] = {
-    ("workbench/npu/convolution.py", "_MATRIX_BYTES = 4 << 20"): _SPEED,
-    ("workbench/npu/convolution.py", "_PIECE = 1 << 15"): _SPEED,
-    (
-        "workbench/npu/convolution.py",
-        "step = max(1, _MATRIX_BYTES // (columns * depth * matrix.itemsize))",
-    ): _SPEED,
-    ("workbench/npu/output_stage.py", "_CHUNK = 1 << 15"): _SPEED,
-    ("workbench/graph/snapshot.py", "MUCH = 20_000"): _SPEED,
-    ("workbench/graph/snapshot.py", "if gc.get_count()[0] > MUCH:"): _SPEED,
-    ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
-    ("workbench/graph/ordering.py", "if len(places) % 2:"): _EFFORT,
-    ("workbench/graph/layout.py", "HEADER = 30.0"): _TASTE,
-    ("workbench/graph/layout.py", "PADDING = 16.0"): _TASTE,
-    ("workbench/graph/layout.py", "ROW_GAP = 34.0"): _TASTE,
-    ("workbench/graph/layout.py", "PORT_GAP = 20.0"): _TASTE,
-    ("workbench/graph/layout.py", "EMPTY_WIDTH = 80.0"): _TASTE,
-    ("workbench/graph/layout.py", "COLUMN_GAP = 24.0"): _TASTE,
-    ("workbench/graph/layout.py", "BEND_ROOM = 7.0"): _TASTE,
-    ("workbench/graph/layout.py", "STUB_LENGTH = 16.0"): _TASTE,
-    ("workbench/graph/layout.py", "RIGHT_GAP = 124.0"): _TASTE,
-    ("workbench/graph/layout.py", "LANE = 12.0"): _TASTE,
-    ("workbench/graph/layout.py", "NODE_HEIGHT = 42.0"): _TASTE,
-    ("workbench/graph/layout.py", "PILL_HEIGHT = 22.0"): _TASTE,
-    ("workbench/graph/layout.py", "GROUP_HEIGHT = 50.0"): _TASTE,
-    ("workbench/graph/layout.py", "WIDEST = 300.0"): _TASTE,
-    ("workbench/graph/layout.py", "CHIP_ROOM = 50.0"): _TASTE,
-    ("workbench/graph/layout.py", "[(0.0, 0.0)] * first"): _TASTE,
-    ("workbench/graph/layout.py", "+ [(0.0, 0.0)] * len(self._exits)"): _TASTE,
-    ("workbench/npu/elementwise.py", "region=0,"): _NOT_STORED,
-    ("workbench/npu/elementwise.py", "bricks=False,"): _NOT_STORED,
-    ("workbench/npu/elementwise.py", "bases=(0, 0, 0, 0),"): _NOT_STORED,
-    ("workbench/npu/elementwise.py", "height0=1,"): _NOT_STORED,
-    ("workbench/npu/elementwise.py", "height1=1,"): _NOT_STORED,
-    ("workbench/npu/elementwise.py", "width0=1,"): _NOT_STORED,
-    ("workbench/npu/elementwise.py", "strides=(0, 0, 0),"): _NOT_STORED,
-}
 _DURATION = re.compile(r"_?[A-Z][A-Z_]*_S")
 _LIMIT = re.compile(
     r"_?(MOST|MAX|LARGEST|LONGEST|KEPT)(_[A-Z_]+)?|[A-Z_]+_(AT_MOST|AT_LEAST|LIMIT_BYTES|KEPT)"

@@ -454,3 +454,15 @@ def test_that_lrelu_of_the_u85_has_a_scale_for_each_sign():
 def test_that_modes_that_do_not_exist_are_refused(settings, u85, code):
     with refused(code):
         elementwise(1, settings, u85=u85)
+
+
+def test_that_a_gather_in_planes_has_a_list_for_each_plane():
+    settings = dma((1 << 11 | 2 << 9 | 0, 16), (1, 64), 8) | {
+        "DMA0_SIZE0": 1, "DMA0_SIZE1": 2, "DMA0_SRC_STRIDE0": 8, "DMA0_SRC_STRIDE1": 16,
+        "DMA0_DST_STRIDE0": 8, "DMA0_DST_STRIDE1": 8, "DMA0_IDX_REGION": 0, "DMA0_IDX": 0,
+        "DMA0_IDX_SKIP1": 4,
+    }  # fmt: skip
+    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
+    blob = stream.blob(np.array([1, 9, 0, 9], np.int32).tobytes() + bytes(range(32)))
+    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
+    assert found[:16] == [*range(8, 16), *range(16, 24)]

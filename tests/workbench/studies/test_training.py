@@ -88,3 +88,8 @@ def test_that_training_is_saved_and_older_files_know_none_of_it(tmp_path):
         text.replace('"trained_weights": "trained.safetensors"', '"notes": ""')
     )
     assert store.load(tmp_path / "b.qwb") == make_project()
+
+
+def test_that_the_best_sqnr_is_that_of_the_saved_weights():
+    assert result(11.0, 13.0, 12.0, best=2).best_db == 13.0
+    assert result(9.0, 8.0).best_db == 10.0

@@ -12,6 +12,7 @@ from workbench.project import edits, store
 from workbench.project.board_files import board_file
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import memory_use
 from workbench.targets.ethos_u.vela_ini import ini_path, load, parse
 
 SYSTEM = """[System_Config.Mine]
@@ -155,3 +156,18 @@ def test_that_without_its_system_configuration_every_memory_mode_is_offered():
 def test_that_a_clock_is_a_positive_number(clock):
     with pytest.raises(WorkbenchError):
         parse(SYSTEM.replace("400e6", clock) + MODES, "own.ini")
+
+
+def test_that_ports_of_an_own_file_tell_what_lies_in_sram(folder):
+    def use(mode, system="Mine"):
+        complete = TARGET.complete(choice(system_config=system, memory_mode=mode), folder)
+        options = {**complete.options, "memory_mode": mode, "system_config": system}
+        found = memory_use(complete.model_copy(update={"options": options}), folder)
+        return found.constants_in_sram, found.arena_in_sram, found.cache_bytes
+
+    assert use("Flash") == (False, True, 0)
+    assert use("Inside") == (True, True, 0)
+    assert use("Spilling")[:2] == (False, False)
+    other = SYSTEM.replace("axi1_port=OffChipFlash", "axi1_port=Sram").replace("Mine", "Both")
+    (folder / "own.ini").write_text(SYSTEM + other + MODES)
+    assert use("Flash", "Both") == (True, True, 0)

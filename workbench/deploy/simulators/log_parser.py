@@ -150,11 +150,13 @@ FAILURES: tuple[Failure, ...] = (
 )
 _ANY = re.compile("|".join(f"(?P<f{i}>{failure.pattern})" for i, failure in enumerate(FAILURES)))
 _STATUS = re.compile(r"(?:status|backend \S+:) ?0x([0-9a-fA-F]+)")
-# Source: ExecuTorch, runtime/core/error.h.
+# Source: ExecuTorch 1.5.1, runtime/core/error.h.
 ERROR_CODES = {
-    0x01: "internal error", 0x02: "invalid state", 0x10: "not supported",
-    0x12: "invalid argument", 0x14: "operator missing", 0x20: "not found",
-    0x21: "memory allocation failed", 0x22: "access failed", 0x23: "invalid program",
+    0x01: "internal error", 0x02: "invalid state", 0x03: "end of method", 0x04: "already loaded",
+    0x10: "not supported", 0x11: "not implemented", 0x12: "invalid argument", 0x13: "invalid type",
+    0x14: "operator missing", 0x15: "registration exceeding max kernels",
+    0x16: "registration already registered", 0x20: "not found", 0x21: "memory allocation failed",
+    0x22: "access failed", 0x23: "invalid program", 0x24: "invalid external data",
     0x25: "out of resources", 0x30: "delegate: invalid compatibility",
     0x31: "delegate: memory allocation failed", 0x32: "delegate: invalid handle",
 }  # fmt: skip

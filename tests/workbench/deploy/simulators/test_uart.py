@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,3 +203,26 @@ def test_that_memory_stays_bounded_whatever_is_printed():
 )  # fmt: skip
 def test_that_lines_have_levels(line, level):
     assert level_of(line) == level
+
+
+# Names in runtime/core/error.h of ExecuTorch 1.5.1.
+STATUSES = {
+    1: "Internal", 2: "InvalidState", 3: "EndOfMethod", 4: "AlreadyLoaded", 16: "NotSupported",
+    17: "NotImplemented", 18: "InvalidArgument", 19: "InvalidType", 20: "OperatorMissing",
+    21: "RegistrationExceedingMaxKernels", 22: "RegistrationAlreadyRegistered", 32: "NotFound",
+    33: "MemoryAllocationFailed", 34: "AccessFailed", 35: "InvalidProgram",
+    36: "InvalidExternalData", 37: "OutOfResources", 48: "DelegateInvalidCompatibility",
+    49: "DelegateMemoryAllocationFailed", 50: "DelegateInvalidHandle",
+}  # fmt: skip
+
+
+@for_each(("status", "name"), STATUSES.items())
+def test_that_every_status_of_the_runtime_is_told_in_words(status, name):
+    line = f"{RUNNER}Loading of method forward failed with status 0x{status:x}\r\n"
+    (diagnosis,) = read(line).diagnoses
+    words = re.findall("[A-Z][a-z]+", name)
+    assert diagnosis.cause.endswith(
+        f"The status means: {' '.join(words).lower().replace('delegate ', 'delegate: ')}."
+        if status != 1
+        else "The status means: internal error."
+    )
