@@ -142,9 +142,13 @@ class Chart(QWidget):
         self.view.setFrameShape(self.view.Shape.NoFrame)
         self.plot = self.view.getPlotItem()
         self.plot.setLogMode(x=is_log, y=is_log)
-        for side in () if is_log else ("bottom", "left"):
+        for side in ("bottom", "left", "top", "right"):
             # An axis made here would belong to Python, which may delete it before its scene.
-            self.plot.getAxis(side).tickStrings = tick_texts
+            axis = self.plot.getAxis(side)
+            # It would lay out its label again with each change of the range.
+            axis.enableAutoSIPrefix(False)
+            if not is_log:
+                axis.tickStrings = tick_texts
         self.plot.hideButtons()
         self.plot.setMenuEnabled(False)
         self.plot.disableAutoRange()
@@ -231,7 +235,7 @@ class Chart(QWidget):
             self._set_axis_label(axis, shown, axis.labelStyle)
 
     def _set_axis_label(self, axis: Any, text: str, style: dict[str, str]) -> None:
-        axis.setLabel(escape(text), siPrefixEnableRanges=(), **style)
+        axis.setLabel(escape(text), **style)
         # pyqtgraph centres a label only when the axis gets another size.
         axis.resizeEvent()
 

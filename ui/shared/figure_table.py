@@ -30,7 +30,7 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableV
 
 from ui.shared.chip import AnyIndex
 from ui.shared.labels import literal
-from ui.shared.theme import ICONS, Theme
+from ui.shared.theme import Theme
 
 ROOT = QModelIndex()
 Row = TypeVar("Row")
@@ -315,16 +315,10 @@ class FigureView(QTableView):
 
     def set_look(self, theme: Theme, *, stale: bool) -> None:
         """Apply the colours of a theme. Outdated figures are grey."""
-        self.setStyleSheet(f"QTableView {{ color: {theme.muted}; }}" if stale else "")
-        icons = ICONS.as_posix()
-        # Above the title, where it covers no text.
-        self.horizontalHeader().setStyleSheet(
-            "QHeaderView::up-arrow, QHeaderView::down-arrow"
-            " { subcontrol-origin: border; subcontrol-position: top center;"
-            " width: 9px; height: 9px; }"
-            f'QHeaderView::up-arrow {{ image: url("{icons}/chevron-up-{theme.name}.svg"); }}'
-            f'QHeaderView::down-arrow {{ image: url("{icons}/chevron-down-{theme.name}.svg"); }}'
-        )
+        look = f"QTableView {{ color: {theme.muted}; }}" if stale else ""
+        # Qt computes the style of all parts again even if the text is the same.
+        if self.styleSheet() != look:
+            self.setStyleSheet(look)
 
     def _has_texts(self, column: int) -> bool:
         side = self.model().headerData(

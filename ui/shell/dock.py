@@ -80,7 +80,7 @@ class Dock(QDockWidget):
     wanted = Signal()
 
     def __init__(
-        self, name: str, title: str, make: Callable[[], Panel], parent: QMainWindow,
+        self, name: str, title: str, make: Callable[[QWidget], Panel], parent: QMainWindow,
         theme: Callable[[], Theme], *, scrolls: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(title, parent)
@@ -92,6 +92,8 @@ class Dock(QDockWidget):
         # Whether no other dock of the workspace is shown; set by the window.
         self.is_alone = False
         self._seen = False
+        # Qt's own title bar would compute its layout with each change of the window.
+        self.setTitleBarWidget(self._none)
         self.visibilityChanged.connect(self._on_visibility_changed)
         self.topLevelChanged.connect(self.show_title)
 
@@ -100,11 +102,25 @@ class Dock(QDockWidget):
         """Whether the dock is visible and has no panel yet. A tab behind others is not visible."""
         return self._seen and self.panel is None
 
+    @property
+    def is_in_front(self) -> bool:
+        """Whether the dock is shown, and not behind others in tabs: Qt moves those outside."""
+        home = self.parentWidget()
+        if home is None or self.isFloating():
+            return self.isVisible()
+        return self.isVisible() and home.rect().intersects(self.geometry())
+
     def fill(self) -> Panel:
-        """Return the panel, and create it if needed."""
+        """Return the panel, and create it if needed.
+
+        It is created where it stays: a widget that moves gets its style again, with all its parts.
+        """
         if self.panel is None:
-            self.panel = self._make()
-            self.setWidget(_Scrolling(self.panel) if self._scrolls else self.panel)
+            area = _Scrolling(self) if self._scrolls else None
+            self.panel = self._make(self if area is None else area.viewport())
+            if area is not None:
+                area.hold(self.panel)
+            self.setWidget(area or self.panel)
         return self.panel
 
     def tab_stops(self) -> list[QWidget]:
@@ -113,7 +129,7 @@ class Dock(QDockWidget):
         The panel itself is a stop while it has the focus because it has no control. A panel behind
         others in tabs has no stops.
         """
-        if self.panel is None or self.visibleRegion().isEmpty():
+        if self.panel is None or not self.is_in_front:
             return []
         first: list[QWidget] = [self.panel] if self.panel.hasFocus() else []
         bar = self.titleBarWidget()
@@ -169,11 +185,15 @@ class _Scrolling(QScrollArea):
     wrapped text.
     """
 
-    def __init__(self, panel: QWidget) -> None:
-        super().__init__()
-        self._panel = panel
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._panel: QWidget | None = None
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def hold(self, panel: QWidget) -> None:
+        """Show a panel."""
+        self._panel = panel
         self.setWidget(panel)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -186,7 +206,9 @@ class _Scrolling(QScrollArea):
         return super().eventFilter(watched, event)
 
     def _fit(self) -> None:
-        self._panel.resize(self.viewport().size().expandedTo(self._panel.minimumSizeHint()))
+        if self._panel is not None:
+            room = self.viewport().size()
+            self._panel.resize(room.expandedTo(self._panel.minimumSizeHint()))
 
 
 def arrange(home: QMainWindow, state: QByteArray) -> None:

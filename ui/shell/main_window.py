@@ -130,9 +130,12 @@ class MainWindow(QMainWindow):
 
         self.context = context
         appearance = self.appearance
-        self.welcome = WelcomePage(lambda: appearance.theme, self)
-        self.pipeline = PipelineBar(lambda: appearance.theme, self)
-        self.scoreboard = Scoreboard(scores, context.history, lambda: appearance.theme, self)
+        # Parts are made where they stay: one that moves gets its style again.
+        self.welcome = WelcomePage(lambda: appearance.theme, self.cover)
+        self.pipeline = PipelineBar(lambda: appearance.theme, self._run_place)
+        self.scoreboard = Scoreboard(
+            scores, context.history, lambda: appearance.theme, self._scores_place
+        )
         for place, part in (
             (self.cover, self.welcome), (self._run_place, self.pipeline),
             (self._scores_place, self.scoreboard),
@@ -255,7 +258,7 @@ class MainWindow(QMainWindow):
     def toggle_drawer(self, panel_id: PanelId) -> None:
         """Show a panel of the drawer, or close the drawer if it shows the panel."""
         dock = self.docks[panel_id]
-        if dock.isVisible() and not dock.visibleRegion().isEmpty():
+        if dock.is_in_front:
             for name in DRAWER:
                 if not self.docks[name].isFloating():
                     self.docks[name].hide()
@@ -347,7 +350,7 @@ class MainWindow(QMainWindow):
         if workspace is not None:
             home = self.workspaces.homes[workspace]
         dock = Dock(
-            row.id, row.title, lambda: row.load()(self.context), home,
+            row.id, row.title, lambda parent: row.load()(self.context, parent), home,
             lambda: self.appearance.theme, scrolls=workspace is not None,
         )  # fmt: skip
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]

@@ -130,7 +130,8 @@ def forget() -> None:
 def is_of_project(module: ModuleType) -> bool:
     """Return whether a module was imported from a project's code."""
     # Not isinstance: loaders are abstract classes, which take their time for thousands of modules.
-    return type(getattr(module, "__loader__", None)) in {_SourceLoader, _LibraryLoader}
+    loader = type(getattr(module, "__loader__", None))
+    return loader is _SourceLoader or loader is _LibraryLoader
 
 
 def import_file(path: Path, name: str) -> ModuleType:

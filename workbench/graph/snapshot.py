@@ -52,16 +52,19 @@ def collection_paused() -> Iterator[None]:
     """Disable the cyclic garbage collector while hundreds of thousands of objects are created.
 
     Every full collection stops all threads for tens of milliseconds and finds nothing: the objects
-    are in use, contain no cycles, and are freed by reference counting. A large number of objects is
-    then excluded from later collections (``gc.freeze``).
+    are in use, contain no cycles, and are freed by reference counting. If the block made a large
+    number of objects, all that is there is then excluded from later collections (``gc.freeze``).
+    Not where collections are rare, as in jobs of the engine: the programs that these drop have
+    cycles, and would never be freed.
     """
     was_on = gc.isenabled()
     gc.disable()
+    before = gc.get_count()[0]
     try:
         yield
     finally:
         if was_on:
-            if gc.get_count()[0] > MUCH:
+            if gc.get_count()[0] - before > MUCH > gc.get_threshold()[0]:
                 gc.freeze()
             gc.enable()
 

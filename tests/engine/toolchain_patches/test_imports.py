@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from workbench import disk_cache
-from workbench.engine.toolchain_patches.imports import TOOLCHAIN
+from workbench.engine.toolchain_patches.imports import TOOLCHAIN, known_composites, plain_kernels
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:
@@ -141,6 +143,31 @@ def test_that_what_is_remembered_comes_back_and_damage_is_noticed(
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["thing"]
     (tmp_path / "new" / "thing").write_bytes(b"nonsense")
     assert disk_cache.recall("thing") is None
+
+
+def test_that_composite_operators_are_the_same_and_keep_the_same_kernels() -> None:
+    from torch._C import DispatchKey
+    from torch._export import utils
+    from torch.export import exported_program
+
+    every = utils._collect_all_valid_cia_ops()
+    assert len(every) > 500
+    kept = []
+    for patches in ((), (known_composites, plain_kernels)):
+        with ExitStack() as stack:
+            for patch in patches:
+                stack.enter_context(patch())
+            assert utils._collect_all_valid_cia_ops() == every
+            rules = {
+                operator: functools.partial(int, index) for index, operator in enumerate(every)
+            }
+            with exported_program._override_composite_implicit_decomp(rules):
+                kept.append({each: list(each.py_kernels) for each in every})
+                composite = DispatchKey.CompositeImplicitAutograd
+                assert all(each.py_kernels[composite] is rule for each, rule in rules.items())
+                with pytest.raises(RuntimeError, match="override"):
+                    next(iter(every)).py_impl(composite)(int)
+    assert kept[0] == kept[1]
 
 
 def test_that_a_job_on_a_big_stack_returns_its_result_and_raises_its_error() -> None:

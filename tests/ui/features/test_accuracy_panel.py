@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.shared.state_notes import LOADING
 from workbench.project import edits
@@ -120,15 +121,7 @@ def test_that_figures_without_labels_have_no_card(opened, qtbot):
     assert not [text for text in panel.cards.texts() if text.startswith("Top")]
 
 
-def test_that_a_users_metric_and_the_worst_samples_are_listed(opened, qtbot, monkeypatch):
-    metric = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
-    worst = (
-        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
-                      quantized_class=5),
-        SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
-    )  # fmt: skip
-    leave_results(monkeypatch, evaluate=evaluated(worst=worst, **metric))
-    panel = shown(opened, qtbot)
+def a_users_metric_and_the_worst_samples_are_listed(panel, opened, qtbot):
     assert "F1: 0.9 \u2192 0.8, measured on host (PyTorch)" in panel.cards.texts()
     texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
     assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
@@ -170,8 +163,29 @@ def test_that_both_themes_are_taken_live(panel, opened, qtbot):
         panel.grab()
 
 
-def test_that_the_verdict_and_tensors_inside_the_program_are_told(opened, qtbot, monkeypatch):
+def the_verdict_and_tensors_inside_the_program_are_told(panel, opened, qtbot):
     # Tensors inside the program are listed with the first divergence.
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    said = "First divergence: linear in head, 10.00 % of its elements by at most 3 LSB"
+    assert panel.comparison.divergence.text() == f"{said}, over 4 samples."
+    panel.comparison.integer_table.selectRow(1)
+    assert opened.context.selection.value.nodes == {"linear"}
+    # The verdict is shown with its limits.
+    told = panel.comparison.verdict.text().splitlines()
+    assert told[0].startswith("Verdict: right")
+    assert "\u2713 Largest difference [LSB]: 1, limit \u2264 3" in told
+    assert opened.window.pipeline.button("verify").view.differs == ""
+
+
+@pytest.fixture
+def told(opened, qtbot, monkeypatch):
+    """The panel with a metric of the user, the worst samples, and tensors inside the program."""
+    metric = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
+    worst = (
+        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
+                      quantized_class=5),
+        SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
+    )  # fmt: skip
     figures = {"op": "x", "sqnr_db": None, "cosine": 1.0, "max_abs_error": 0.0}
     tensors = (
         IntegerQuality(
@@ -184,18 +198,21 @@ def test_that_the_verdict_and_tensors_inside_the_program_are_told(opened, qtbot,
     verified = result_of("verify").model_copy(
         update={"tensors": tensors, "tensor_samples": 4, "first_divergence": "linear"}
     )
-    leave_results(monkeypatch, verify=verified)
-    panel = shown(opened, qtbot)
-    qtbot.waitUntil(lambda: panel.has("verify"))
-    said = "First divergence: linear in head, 10.00 % of its elements by at most 3 LSB"
-    assert panel.comparison.divergence.text() == f"{said}, over 4 samples."
-    panel.comparison.integer_table.selectRow(1)
-    assert opened.context.selection.value.nodes == {"linear"}
-    # The verdict is shown with its limits.
-    told = panel.comparison.verdict.text().splitlines()
-    assert told[0].startswith("Verdict: right")
-    assert "\u2713 Largest difference [LSB]: 1, limit \u2264 3" in told
-    assert opened.window.pipeline.button("verify").view.differs == ""
+    evaluation = evaluated(worst=worst, **metric)
+    leave_results(monkeypatch, evaluate=evaluation, verify=verified)
+    return shown(opened, qtbot)
+
+
+@for_each(
+    "promise",
+    [
+        the_verdict_and_tensors_inside_the_program_are_told,
+        a_users_metric_and_the_worst_samples_are_listed,
+    ],
+)
+def test_that_samples_tensors_and_the_verdict_are_told(promise, told, opened, qtbot):
+    opened.window.reveal("accuracy")
+    promise(told, opened, qtbot)
 
 
 def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(

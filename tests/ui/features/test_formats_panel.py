@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.ranges import let_calibrate, write_ranges
+from tests.for_each import for_each
 from tests.ui.shell.test_number_formats import CHOICE, choose, type_into
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
@@ -24,7 +25,7 @@ def levels(panel):
     return panel.chart.levels.tolist()
 
 
-def test_that_grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen(panel, opened, qtbot):
+def grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen(panel, opened, qtbot):
     # Grid and SQNR follow while a parameter is typed.
     assert "SQNR" in panel.summary.text()
     assert "(predicted) as data" in panel.summary.text()
@@ -71,7 +72,7 @@ def test_that_a_tensor_without_spread_says_so(panel):
     assert "All observed values are equal" in panel.summary.text()
 
 
-def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtbot):
+def a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtbot):
     assert not panel.apply.isEnabled()
     assert "only emulated" in panel.apply.toolTip()
     opened.document.apply("t", lambda p: edits.set_target(p, CHOICE))
@@ -86,3 +87,17 @@ def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtb
     assert panel.back.isEnabled()
     panel.back.click()
     assert panel.form.config.scheme == "integer"
+
+
+@for_each(
+    "promise",
+    [
+        grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen,
+        a_format_is_given_to_what_is_chosen_as_one_step,
+    ],
+)
+def test_that_a_format_is_tried_and_given(promise, panel, opened, qtbot):
+    opened.document.undo_stack.setIndex(0)
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: not panel.apply.isEnabled())
+    promise(panel, opened, qtbot)

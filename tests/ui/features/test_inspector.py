@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QUrl
 from PySide6.QtWidgets import QInputDialog, QMenu
 
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shared.config_form import ConfigDialog
@@ -32,7 +33,7 @@ def links(panel):
     return found
 
 
-def test_that_values_open_their_settings_and_long_paths_break(inspector, opened, qtbot):
+def values_open_their_settings_and_long_paths_break(inspector, opened, qtbot):
     # A value of the project opens its setting.
     cases = [
         "name", "model.spec", "model.weights", "model.input_shapes", "calibration.spec",
@@ -59,7 +60,7 @@ def test_that_values_open_their_settings_and_long_paths_break(inspector, opened,
     assert "my-|long-|folder/|data-|of-|training.|npz" in words
 
 
-def test_that_precision_channels_and_ranges_are_reached_in_the_inspector(inspector, opened, qtbot):
+def precision_channels_and_ranges_are_reached_in_the_inspector(inspector, opened, qtbot):
     # A rule is switched in the inspector.
     opened.context.selection.choose_rule("r1")
     inspector.flush()
@@ -88,7 +89,7 @@ def test_that_precision_channels_and_ranges_are_reached_in_the_inspector(inspect
     assert opened.window.docks["ranges"].isVisible()
 
 
-def test_that_channels_and_rules_are_changed_in_the_inspector(inspector, opened):
+def channels_and_rules_are_changed_in_the_inspector(inspector, opened, _):
     # The channels of a layer are set in the inspector.
     opened.context.selection.choose_modules(["stem.conv"])
     inspector.flush()
@@ -131,3 +132,21 @@ def test_that_channels_and_rules_are_changed_in_the_inspector(inspector, opened)
     form.reject()
     inspector.page.anchorClicked.emit(QUrl(f"weaker:{rule.id}"))
     assert opened.document.project.rules[0].id == rule.id
+
+
+@for_each(
+    "promise",
+    [
+        values_open_their_settings_and_long_paths_break,
+        precision_channels_and_ranges_are_reached_in_the_inspector,
+        channels_and_rules_are_changed_in_the_inspector,
+    ],
+)
+def test_that_the_inspector_leads_to_what_it_tells_and_changes_it(
+    promise, inspector, opened, qtbot
+):
+    opened.document.undo_stack.setIndex(0)
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: opened.session.stage("evaluate").state == "cached")
+    inspector.flush()
+    promise(inspector, opened, qtbot)

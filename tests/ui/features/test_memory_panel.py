@@ -3,6 +3,7 @@
 import pytest
 from PySide6.QtCore import Qt
 
+from tests.for_each import for_each
 from workbench.results import LowerResult, load_result
 
 
@@ -19,7 +20,7 @@ def texts(panel, column):
     return [panel.model.index(row, column).data() for row in range(panel.model.rowCount())]
 
 
-def test_that_the_peak_and_every_tensor_are_told_and_chosen(memory, opened, qtbot):
+def the_peak_and_every_tensor_are_told_and_chosen(memory, opened, qtbot, _):
     # The peak is told with who makes it.
     assert "Peak 4.0 KiB" in memory.note.text()
     assert "step 1; largest: stem.conv (3.0 KiB), x (1.0 KiB)" in memory.note.text()
@@ -73,7 +74,7 @@ def test_that_a_smaller_program_replaces_the_picture_of_a_larger_one(memory):
     memory.plot.choose([0])
 
 
-def test_that_figures_picture_and_table_are_of_one_program_after_an_edit_and_a_new_theme(
+def figures_picture_and_table_are_of_one_program_after_an_edit_and_a_new_theme(
     memory, opened, qtbot, monkeypatch
 ):
     memory.context.selection.choose_modules(["head"], "modules")
@@ -91,3 +92,14 @@ def test_that_figures_picture_and_table_are_of_one_program_after_an_edit_and_a_n
     qtbot.waitUntil(lambda: len(memory.plot.tensors) == 1)
     assert texts(memory, 2) == ["stem"]
     assert "stem" in memory.note.text()
+
+
+@for_each(
+    "promise",
+    [
+        the_peak_and_every_tensor_are_told_and_chosen,
+        figures_picture_and_table_are_of_one_program_after_an_edit_and_a_new_theme,
+    ],
+)
+def test_that_tensors_are_told_chosen_and_replaced(promise, memory, opened, qtbot, monkeypatch):
+    promise(memory, opened, qtbot, monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, Qt
 
+from tests.for_each import for_each
 from ui.shared.chip import WISH_ROLE
 from ui.shared.module_tree import Column
 
@@ -44,8 +45,8 @@ class Paints(QObject):
         return False
 
 
-def test_that_other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(
-    panel, qtbot, notices
+def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(
+    panel, qtbot, _, notices
 ):
     # Results of other stages do not paint the modules again.
     qtbot.wait(200)
@@ -79,7 +80,7 @@ def test_that_other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_g
     assert chip(panel, "head").startswith("a16w8")
 
 
-def test_that_the_tree_finds_marks_and_shows_what_is_chosen(panel, qtbot, opened):
+def the_tree_finds_marks_and_shows_what_is_chosen(panel, qtbot, opened, _):
     # What the quantizer left alone is marked with the reason.
     def reason() -> str:
         return panel.model.index_of("head").data(Qt.ItemDataRole.ToolTipRole) or ""
@@ -111,3 +112,18 @@ def test_that_the_tree_finds_marks_and_shows_what_is_chosen(panel, qtbot, opened
     root = panel.proxy.index(0, 0)
     assert panel.proxy.rowCount(root) == 1
     assert panel.proxy.index(0, 0, root).data() == "stem"
+
+
+@for_each(
+    "promise",
+    [
+        other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group,
+        the_tree_finds_marks_and_shows_what_is_chosen,
+    ],
+)
+def test_that_the_tree_shows_and_sets_what_is_chosen(promise, panel, qtbot, opened, notices):
+    opened.document.undo_stack.setIndex(0)
+    panel.filter.clear()
+    opened.context.selection.clear()
+    panel.flush()
+    promise(panel, qtbot, opened, notices)

@@ -7,6 +7,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtWidgets import QDialogButtonBox
 
+from tests.for_each import for_each
 from ui.features.project.data_preview import summary_of
 from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shared.problem_list import Problem
@@ -64,7 +65,7 @@ def test_that_settings_are_one_undo_step_with_a_target_and_a_board(ask, opened, 
     assert opened.document.undo_stack.count() == 1
 
 
-def test_that_wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):
+def wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):
     # A wrong value is told with its setting and not taken.
     cases = [
         ("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
@@ -96,7 +97,7 @@ def test_that_wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, o
     assert opened.document.project.calibration is None
 
 
-def test_that_problems_of_the_project_and_of_the_settings_lead_to_their_field(opened, qtbot):
+def problems_of_the_project_and_of_the_settings_lead_to_their_field(_, opened, qtbot):
     # A problem leads to its field.
     cases = [("model.input_shapes", "model.input_shapes"), ("calibration", "calibration.spec"),
      ("evaluation.data.labels", "evaluation.data.labels"), ("gate", "gate.lsb")]  # fmt: skip
@@ -130,6 +131,17 @@ def test_that_problems_of_the_project_and_of_the_settings_lead_to_their_field(op
     field = dialog.fields["calibration.spec"]
     qtbot.waitUntil(lambda: dialog.focusWidget() in {field, field.focusProxy()})
     dialog.reject()
+
+
+@for_each(
+    "promise",
+    [
+        problems_of_the_project_and_of_the_settings_lead_to_their_field,
+        wrong_values_are_told_and_preprocessing_is_set_part_by_part,
+    ],
+)
+def test_that_fields_are_found_and_wrong_values_told(promise, ask, opened, qtbot):
+    promise(ask, opened, qtbot)
 
 
 def test_that_arrays_tell_samples_shapes_labels_and_pictures(tmp_path):

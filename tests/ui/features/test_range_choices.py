@@ -7,6 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes.ranges import click, let_calibrate, shown, write_ranges
+from tests.for_each import for_each
 from workbench.analysis.ranges import choices, histogram_of
 from workbench.errors import Place
 from workbench.project import edits
@@ -37,7 +38,7 @@ def conv(panel, opened, qtbot):
     return panel
 
 
-def test_that_dragged_lines_tell_what_they_do_and_go_back(conv, opened, qtbot):
+def dragged_lines_tell_what_they_do_and_go_back(conv, opened, qtbot):
     # Dragged lines tell clipping, step and SQNR before they are applied.
     drag(conv, -0.5, 0.5)
     told = conv.side.editor.summary.text()
@@ -62,7 +63,7 @@ def test_that_dragged_lines_tell_what_they_do_and_go_back(conv, opened, qtbot):
     assert opened.document.project.ranges == ()
 
 
-def test_that_an_applied_range_is_one_undoable_step_and_can_be_typed(conv, opened, qtbot):
+def an_applied_range_is_one_undoable_step_and_can_be_typed(conv, opened, qtbot):
     # An applied range is one undoable step and is listed.
     drag(conv, -0.5, 1.0)
     qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
@@ -126,7 +127,7 @@ def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     assert not panel.side.methods.use.isVisible()
 
 
-def test_that_a_method_is_taken_once_it_is_known(conv, opened, qtbot):
+def a_method_is_taken_once_it_is_known(conv, opened, qtbot):
     # A method waits until it is known and is never shown wrong.
     before = conv.model.row_at(0).effective
     opened.document.apply("Choose", lambda p: edits.choose_method(p, "tensor", "conv2d", "mse"))
@@ -160,6 +161,23 @@ def test_that_a_method_is_taken_once_it_is_known(conv, opened, qtbot):
     qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.summary.text())
     assert not conv.side.editor.free.isEnabled()
     assert opened.window.reveal("rules").ranges.text() == "1 range method: see Ranges"
+
+
+@for_each(
+    "promise",
+    [
+        dragged_lines_tell_what_they_do_and_go_back,
+        an_applied_range_is_one_undoable_step_and_can_be_typed,
+        a_method_is_taken_once_it_is_known,
+    ],
+)
+def test_that_ranges_and_methods_are_chosen_told_and_taken_back(promise, conv, opened, qtbot):
+    opened.window.reveal("ranges")
+    promise(conv, opened, qtbot)
+    opened.document.undo_stack.setIndex(0)
+    qtbot.waitUntil(lambda: conv.model.row_at(0).decided is None)
+    qtbot.waitUntil(lambda: conv.side.methods.model.rowCount() == 5)
+    qtbot.waitUntil(lambda: "by hand" not in conv.side.editor.summary.text())
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes.projects import make_project, write_project
+from tests.for_each import for_each
 from ui.features.rules.rule_stack import Role
 from workbench.project.model import RULE_CALLS, Rule
 
@@ -36,7 +37,7 @@ def project_of(panel):
     return panel.context.document.project
 
 
-def test_that_rows_say_what_rules_do_and_keys_switch_move_and_delete_them(panel, qtbot):
+def rows_say_what_rules_do_and_keys_switch_move_and_delete_them(panel, qtbot):
     # Rows say what rules win, lose and miss.
     said = [panel.model.index(row).data(Role.COUNT_TEXT) for row in range(3)]
     assert said[0] == "matches nothing \u00b7 set_module_name"
@@ -80,7 +81,7 @@ def test_that_rows_say_what_rules_do_and_keys_switch_move_and_delete_them(panel,
     assert panel.context.document.undo_stack.undoText() == "Delete rule nowhere"
 
 
-def test_that_the_form_adds_rules_of_every_kind_and_offers_what_fits(panel, qtbot):
+def the_form_adds_rules_of_every_kind_and_offers_what_fits(panel, qtbot):
     # The precision uint8 is offered for inputs and outputs only.
     panel.form.prefill("module_name", "")
     assert panel.form.config.findData("uint8") == -1
@@ -117,3 +118,16 @@ def test_that_the_form_adds_rules_of_every_kind_and_offers_what_fits(panel, qtbo
         qtbot.mouseClick(panel.form.add, Qt.MouseButton.LeftButton)
         assert panel.context.document.undo_stack.undoText() == text
         assert any((r.kind, r.match) == (kind, match) for r in project_of(panel).rules)
+
+
+@for_each(
+    "promise",
+    [
+        rows_say_what_rules_do_and_keys_switch_move_and_delete_them,
+        the_form_adds_rules_of_every_kind_and_offers_what_fits,
+    ],
+)
+def test_that_rules_are_told_edited_and_added(promise, panel, qtbot):
+    panel.context.document.undo_stack.setIndex(0)
+    panel.flush()
+    promise(panel, qtbot)

@@ -23,6 +23,9 @@ def evaluated(workbench, qtbot, count):
 
 @pytest.fixture
 def two_runs(opened, panel, qtbot):
+    # Without runs the panel says how they come.
+    assert "No runs yet" in panel.none.label.text()
+    assert not panel.restore.isEnabled()
     evaluated(opened, qtbot, 1)
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "float"))
@@ -40,11 +43,6 @@ def titles(table):
     model = table.model()
     horizontal = Qt.Orientation.Horizontal
     return [model.headerData(column, horizontal) for column in range(model.columnCount())]
-
-
-def test_that_without_runs_the_panel_says_how_they_come(panel):
-    assert "No runs yet" in panel.none.label.text()
-    assert not panel.restore.isEnabled()
 
 
 def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(

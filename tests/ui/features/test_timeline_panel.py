@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit
 from tests.fakes import fvp, runner_elf
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.ui.features.test_cost_panel import lowered
 from tests.ui.shell.test_window import run_to
 from ui.features.timeline.timeline_plot import CPU, NPU
@@ -67,7 +68,7 @@ def drag(panel, qtbot, low, high):
     qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=end)
 
 
-def test_that_the_origin_of_figures_is_said_and_clicks_choose_modules(panel, opened, qtbot):
+def the_origin_of_figures_is_said_and_clicks_choose_modules(panel, opened, qtbot):
     # The panel says where the figures come from and what nobody knows.
     assert "Estimated (Vela 5.1.0) for ethos-u55-128" in panel.origin.text()
     assert "not in the cycle estimate" in panel.origin.text()
@@ -135,7 +136,7 @@ def test_that_a_box_tells_the_sums_of_what_runs_in_it(panel, opened, qtbot):
     assert "1 operator on the CPU, duration unknown: linear" in panel.sums.text()
 
 
-def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot, opened):
+def the_keys_zoom_at_the_pointer_move_and_fit(panel, opened, qtbot):
     # The keys zoom at the pointer, move and fit.
     view = panel.plot.view
     qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(20, 20))
@@ -175,6 +176,17 @@ def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot, opened):
     QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Leave))
     qtbot.keyClick(opened.window, Qt.Key.Key_W)
     assert panel.plot.reach()[:2] == near
+
+
+@for_each(
+    "promise",
+    [
+        the_origin_of_figures_is_said_and_clicks_choose_modules,
+        the_keys_zoom_at_the_pointer_move_and_fit,
+    ],
+)
+def test_that_the_timeline_is_read_chosen_from_and_zoomed(promise, panel, opened, qtbot):
+    promise(panel, opened, qtbot)
 
 
 def test_that_measured_cycles_are_offered_and_lay_the_operations_out(opened, qtbot, tmp_path):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -193,15 +190,6 @@ def test_that_a_name_too_long_for_its_bar_is_cut_in_the_middle(qtbot):
     assert shown.endswith(".first")
     font = axis.style["tickFont"] or modules.font()
     assert QFontMetricsF(font).horizontalAdvance(shown) < axis.fixedWidth
-
-
-def test_that_panels_are_there_before_pyqtgraph_is_read():
-    code = (
-        "import sys, ui.features.ranges.ranges_panel, ui.features.cost.cost_panel,"
-        "ui.features.accuracy.accuracy_panel;"
-        "sys.exit('pyqtgraph' in sys.modules or 'torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_that_the_label_of_an_axis_is_in_its_middle_whatever_fits(qtbot):

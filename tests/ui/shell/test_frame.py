@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QTabBar
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.shared.tab_order import reading_order
 from ui.shell.panels import WORKSPACES
@@ -38,7 +39,7 @@ def click(qtbot, widget):
     qtbot.mouseClick(widget, Qt.MouseButton.LeftButton)
 
 
-def test_that_workspaces_and_figures_lead_to_panels_and_a_layout_keeps_them(done, qtbot):
+def workspaces_and_figures_lead_to_panels_and_a_layout_keeps_them(done, qtbot, *_):
     # Every workspace shows its panels and no others.
     for row in WORKSPACES:
         click(qtbot, done.window.rail.buttons[row.id])
@@ -95,7 +96,7 @@ def let_cycles(monkeypatch, cycles):
     leave_results(monkeypatch, lower=lowered.model_copy(update={"vela": (report,)}))
 
 
-def test_that_the_scoreboard_shows_values_origins_and_differences(done, qtbot, monkeypatch):
+def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypatch):
     # Any run or none can be pinned.
     qtbot.waitUntil(lambda: done.context.pin.run is not None)
     assert done.context.pin.run.number == 1
@@ -132,7 +133,7 @@ def test_that_the_scoreboard_shows_values_origins_and_differences(done, qtbot, m
     assert not done.window.rail.buttons["performance"].isVisible()
 
 
-def test_that_the_drawer_opens_on_demand_and_the_workspace_has_most_of_a_narrow_window(done, qtbot):
+def the_drawer_opens_on_demand_and_the_workspace_has_most_of_a_narrow_window(done, qtbot, *_):
     # The drawer opens and closes with its button.
     window = done.window
     assert not window.docks["log"].isVisible()
@@ -202,7 +203,7 @@ def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
     assert any("Wrote the report." in line for line in lines)
 
 
-def test_that_toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, qtbot, notices):
+def toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, qtbot, notices, _):
     # A notice that is taken back at once is not shown.
     done.notices.info("Gone before it was seen.")
     close_all(done)
@@ -245,6 +246,24 @@ def test_that_toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, 
         done.notices.info(f"Notice {number}.")
     qtbot.waitUntil(lambda: toasts(done)[-1].notice.text == "Notice 4.")
     assert len(toasts(done)) == SHOWN == 3
+
+
+@for_each(
+    "promise",
+    [
+        workspaces_and_figures_lead_to_panels_and_a_layout_keeps_them,
+        toasts_are_few_leave_and_cover_neither_buttons_nor_problems,
+        the_drawer_opens_on_demand_and_the_workspace_has_most_of_a_narrow_window,
+        the_scoreboard_shows_values_origins_and_differences,
+    ],
+)
+def test_that_the_frame_leads_tells_and_leaves_room(promise, done, qtbot, notices, monkeypatch):
+    close_all(done)
+    done.document.undo_stack.setIndex(0)
+    done.window.resize(1040, 800)
+    done.window.reset_layout()
+    qtbot.waitUntil(lambda: done.session.stage("package").state == "cached")
+    promise(done, qtbot, notices, monkeypatch)
 
 
 def place_of(widget, window):

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLabel
 
 from tests.fakes.ranges import let_calibrate
 from tests.fakes.results import result_of, write_result
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.shared.config_form import ConfigDialog
 from ui.shared.explanations import applied, applied_to_modules, differences, why
@@ -105,7 +106,7 @@ def test_that_presets_and_options_of_the_target_are_said_in_words(opened, qtbot)
     assert not refused.form.reason.isHidden()
 
 
-def test_that_readings_products_commands_and_files_are_shown(nnpa, qtbot):
+def readings_products_commands_and_files_are_shown(nnpa, qtbot):
     # Both readings stand side by side and are marked.
     nnpa.window.resize(1900, 1000)
     panel = nnpa.window.reveal("accuracy")
@@ -137,7 +138,7 @@ def test_that_readings_products_commands_and_files_are_shown(nnpa, qtbot):
     assert not files.deliverables.cards.isVisible()
 
 
-def test_that_panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):
+def panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):
     # Panels without a use for the target are not shown.
     docks = nnpa.window.docks
     gone = {"memory", "timeline", "simulator", "devices", "formats"}
@@ -160,6 +161,18 @@ def test_that_panels_without_a_use_are_hidden_and_those_without_figures_say_so(n
         panel = nnpa.window.reveal(panel_id)
         qtbot.waitUntil(lambda: "No cost estimates" in panel.note.text())
         assert not panel.start.isEnabled()
+
+
+@for_each(
+    "promise",
+    [
+        panels_without_a_use_are_hidden_and_those_without_figures_say_so,
+        readings_products_commands_and_files_are_shown,
+    ],
+)
+def test_that_a_target_without_estimates_shows_what_it_has(promise, nnpa, qtbot):
+    qtbot.waitUntil(lambda: nnpa.session.stage("package").state == "cached")
+    promise(nnpa, qtbot)
 
 
 def test_that_runs_have_no_cost():

@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtWidgets import QMenu
 
 from tests.fakes.projects import make_project, write_project
+from tests.for_each import for_each
 from ui.features.graph.graph_view import context_menu
 from ui.features.rules.rule_form import KINDS
 from ui.features.rules.rule_stack import Role
@@ -89,7 +90,7 @@ def test_that_a_plugin_is_added_listed_and_taken_away(rules, workbench, qtbot, t
     dialog.reject()
 
 
-def test_that_the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtbot):
+def the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtbot):
     choose_kind(rules.form, "quantizer")
     assert offered(rules.form) == []
     assert not rules.form.add.isEnabled()
@@ -111,7 +112,7 @@ def test_that_the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtb
     assert said == ["3  Quantizer", "2  Node matcher First", "1  Whole model"]
 
 
-def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbot):
+def a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbot):
     workbench.document.apply("add", lambda p: edits.offer_plugin(p, "own.py"))
     choose_kind(rules.form, "global")
     rules.form.config.setCurrentIndex(rules.form.config.count() - 1)
@@ -126,8 +127,17 @@ def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbo
     assert workbench.document.project.label_of(rule) == "a8w8 (Wide)"
 
 
-def test_that_tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key(
-    exported, workbench, qtbot
+@for_each(
+    "promise",
+    [the_form_for_rules_offers_what_a_plugin_adds, a_custom_config_can_have_a_plugins_observer],
+)
+def test_that_forms_offer_what_a_plugin_adds(promise, rules, workbench, qtbot):
+    workbench.document.undo_stack.setIndex(0)
+    promise(rules, workbench, qtbot)
+
+
+def tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key(
+    exported, workbench, qtbot, _
 ):
     document = workbench.document
     tree, graph = workbench.window.reveal("modules"), workbench.window.reveal("graph")
@@ -164,9 +174,7 @@ def test_that_tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its
     assert document.undo_stack.undoText() == "Set linear to narrow"
 
 
-def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
-    exported, workbench, qtbot, notices
-):
+def rules_of_plugins_say_what_they_win_once_it_is_known(exported, workbench, qtbot, notices):
     workbench.context.assigner.rule("finder", "own.py:First", "own.py:narrow")
     workbench.context.assigner.rule("quantizer", "", "own.py:Rows")
     qtbot.waitUntil(lambda: exported.model.rowCount() == 3)
@@ -182,3 +190,16 @@ def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
     qtbot.waitUntil(lambda: "rule-unmatched" in {
         problems.row_at(row).code for row in range(problems.rowCount())
     })  # fmt: skip
+
+
+@for_each(
+    "promise",
+    [
+        tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key,
+        rules_of_plugins_say_what_they_win_once_it_is_known,
+    ],
+)
+def test_that_configs_and_rules_of_plugins_are_used(promise, exported, workbench, qtbot, notices):
+    # What the fixture did stays.
+    workbench.document.undo_stack.setIndex(1)
+    promise(exported, workbench, qtbot, notices)

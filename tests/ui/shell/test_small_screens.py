@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QLabel, QTabBar, QTableView, QVBoxLayout, QWidget
 
 from tests.fakes.engine import Play
+from tests.for_each import for_each
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
 from ui.shared.appearance import Appearance
 from ui.shared.forms import WrappedLabel
@@ -31,7 +32,7 @@ def small(opened, qtbot):
     return opened
 
 
-def test_that_sides_are_stacked_and_results_need_no_scrolling_in_a_small_window(small, qtbot):
+def sides_are_stacked_and_results_need_no_scrolling_in_a_small_window(small, qtbot):
     # Panels at the sides are stacked in a low and narrow window.
     docks = small.window.docks
     area = small.window.dockWidgetArea
@@ -119,7 +120,7 @@ def test_that_bars_of_the_cost_have_a_tab_where_the_panel_is_low(small, qtbot):
     assert cost.operation_table.isVisible()
 
 
-def test_that_panels_fit_and_are_named_in_full_in_every_size(small, qtbot):
+def panels_fit_and_are_named_in_full_in_every_size(small, qtbot):
     # Plots stay high enough to be read.
     numerics = small.window.reveal("accuracy")
     qtbot.waitUntil(lambda: numerics.has("evaluate"))
@@ -157,6 +158,19 @@ def test_that_panels_fit_and_are_named_in_full_in_every_size(small, qtbot):
     tree = small.window.reveal("modules").tree
     tree.resize(260, 300)
     assert tree.columnWidth(Column.MODULE) >= 104
+
+
+@for_each(
+    "promise",
+    [
+        panels_fit_and_are_named_in_full_in_every_size,
+        sides_are_stacked_and_results_need_no_scrolling_in_a_small_window,
+    ],
+)
+def test_that_a_small_window_shows_panels_in_full(promise, small, qtbot):
+    small.window.resize(1280, 720)
+    small.window.reset_layout()
+    promise(small, qtbot)
 
 
 def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_path, engines):

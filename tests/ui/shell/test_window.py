@@ -308,14 +308,17 @@ def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
     other.close()
 
 
-def test_that_the_window_never_imports_torch():
+def test_that_the_window_never_imports_torch_and_panels_are_there_before_pyqtgraph_is_read():
     code = (
         "import ui.shell.app, sys;"
         "heavy = {'torch', 'torchao', 'executorch', 'numpy', 'pyqtgraph'};"
-        "print(sorted(heavy & set(sys.modules)))"
+        "print(sorted(heavy & set(sys.modules)));"
+        "import ui.features.ranges.ranges_panel, ui.features.cost.cost_panel;"
+        "import ui.features.accuracy.accuracy_panel;"
+        "print(sorted({'torch', 'pyqtgraph'} & set(sys.modules)))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert said.stdout.strip() == "[]"
+    assert said.stdout.splitlines() == ["[]", "[]"]
 
 
 def test_that_a_machine_without_a_screen_gets_a_sentence(monkeypatch, capsys):

@@ -1,11 +1,21 @@
 """The file form of a graph: what goes in comes out, and bad files are refused with a sentence."""
 
+import gc
 import json
 from pathlib import Path
 
 from tests.for_each import for_each
 from tests.problems import refused
-from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo, packed
+from workbench.graph.snapshot import (
+    Edge,
+    GraphSnapshot,
+    Module,
+    Node,
+    QParams,
+    TensorInfo,
+    collection_paused,
+    packed,
+)
 
 QPARAMS = QParams("torch.int8", (0.5, 0.25), (0, 0), -127, 127, 0)
 IMAGE = TensorInfo((1, 3, "s0", 8), "float32")
@@ -109,3 +119,24 @@ def test_that_a_grid_cut_short_is_damage(tmp_path):
     path.write_text(path.read_text().replace(word, word[:12]))
     with refused("graph-damaged"):
         GraphSnapshot.load(path)
+
+
+@for_each(
+    ("threshold", "before", "inside", "frozen"),
+    [(700, 0, 30_000, True), (10**6, 30_000, 0, False), (10**6, 0, 30_000, False)],
+)
+def test_that_only_many_new_objects_are_left_out_where_collections_are_frequent(
+    threshold, before, inside, frozen
+):
+    """A program that a job of the engine drops has cycles, and must be freed."""
+    stock = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(threshold)
+    try:
+        kept = [[] for _ in range(before)]
+        earlier = gc.get_freeze_count()
+        with collection_paused():
+            kept += [[] for _ in range(inside)]
+        assert (gc.get_freeze_count() > earlier + inside // 2) == frozen
+    finally:
+        gc.set_threshold(*stock)

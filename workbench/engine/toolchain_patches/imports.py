@@ -236,7 +236,8 @@ def _module_of(frame: Any) -> ModuleType | None:
 def known_composites() -> Iterator[None]:
     """Walk the composite operators again only when one has been registered since.
 
-    That is asked once for all namespaces, whose operators are then collected one after the other.
+    That is asked once for all namespaces, whose operators are then collected one after the other:
+    whether one is composite is asked before its schema is read.
     """
     import torch
     from torch._export import utils
@@ -264,10 +265,42 @@ def known_composites() -> Iterator[None]:
             stock()
             walked[:] = registered
 
+    def is_preservable(op: Any) -> bool:
+        known = torch._C._dispatch_has_kernel(op.name())
+        return known and utils._is_cia_op(op) and utils._check_valid_to_preserve(op)
+
     with (
+        replaced(utils, "_is_preservable_cia_op", is_preservable),
         replaced(utils, "_materialize_cpp_cia_ops", materialize),
         replaced(utils, "_collect_all_valid_cia_ops", collect),
         replaced(decomp_utils, "_collect_all_valid_cia_ops", collect),
         replaced(exported_program, "_collect_all_valid_cia_ops", collect),
     ):
+        yield
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Keep kernels of operators without the annotations of stock ``py_impl``.
+
+    These are evaluated for each of the 10 000 kernels that a decomposition keeps for a while.
+    """
+    import torch
+    from torch._ops import OpOverload
+
+    stock, kinds = OpOverload.py_impl, torch._C.DispatchKey
+
+    def py_impl(self: Any, key: Any) -> Any:
+        kernels = self.py_kernels
+        if type(key) is not kinds or key == kinds.Python or key in kernels:
+            return stock(self, key)
+
+        def keep(kernel: Any) -> Any:
+            kernels[key] = kernel
+            self._dispatch_cache.clear()
+            return kernel
+
+        return keep
+
+    with replaced(OpOverload, "py_impl", py_impl):
         yield

@@ -17,7 +17,7 @@ from workbench.engine.toolchain_patches.fx_graphs import (
     short_stacks,
 )
 from workbench.engine.toolchain_patches.idle_retraces import idle_retraces
-from workbench.engine.toolchain_patches.imports import known_composites
+from workbench.engine.toolchain_patches.imports import known_composites, plain_kernels
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.engine.toolchain_patches.lean_retrace import lean_retrace
 from workbench.engine.toolchain_patches.norm_fusion import FUSION
@@ -33,6 +33,7 @@ from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 
 _VELA = {"ethos-u-vela": "5.1.0", "executorch": "1.5.1"}
 _FX = "torch.fx"
+_FAKE = "torch._subclasses.fake_tensor:FakeTensorMode"
 _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
 _SIGNATURE = "torch.export.graph_signature"
@@ -130,13 +131,10 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "short-stacks", "Format the frames that are noted", "acceleration",
-        tuple(
-            f"{name}:traceback"
-            for name in (
-                "executorch.backends.arm._passes.arm_pass",
-                "executorch.backends.arm._passes.arm_pass_utils",
-                "executorch.backends.transforms.aten_to_dialect_pass",
-            )
+        (
+            "executorch.backends.arm._passes.arm_pass:traceback",
+            "executorch.backends.arm._passes.arm_pass_utils:traceback",
+            "executorch.backends.transforms.aten_to_dialect_pass:traceback",
         ),
         "A pass that notes its caller in a node does not format the rest of the stack.",
         "The entry that is noted is the same; the others were thrown away.",
@@ -151,10 +149,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "cached-shapes", "Remember shapes of quantized values", "acceleration",
-        (
-            "torch._subclasses.fake_tensor:FakeTensorMode._validate_cache_key",
-            "torch._subclasses.fake_tensor:FakeTensorMode._cache_key",
-        ),
+        tuple(f"{_FAKE}.{n}" for n in ("_validate_cache_key", "_cache_key")),
         "The cache of fake tensors takes in the quantize and dequantize operators.",
         "Shape and type of their results follow from the arguments, which are the cache's key.",
         apply=cached_shapes,
@@ -166,10 +161,18 @@ PATCHES: tuple[Patch, ...] = (
             "torch._export.utils:_collect_all_valid_cia_ops",
             "torch.export.decomp_utils:_collect_all_valid_cia_ops",
             "torch.export.exported_program:_collect_all_valid_cia_ops",
+            "torch._export.utils:_is_preservable_cia_op",
         ),
         "The composite operators are made known again only after a new one was registered.",
         "Making a known operator known has no effect.",
         apply=known_composites,
+    ),
+    Patch(
+        "plain-kernels", "Keep kernels of operators in less time", "acceleration",
+        ("torch._ops:OpOverload.py_impl",),
+        "A kernel of an operator is kept without evaluating annotations.",
+        "The same kernel is kept under the same key; every other case is stock.",
+        apply=plain_kernels,
     ),
     Patch(
         "operator-memory", "Remember results of operators", "acceleration",

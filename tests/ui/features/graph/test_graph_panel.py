@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QToolButton
 
 from tests.fakes.results import result_of, write_result
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_panel import save_picture
@@ -103,7 +104,7 @@ def overlay(panel, name):
     panel.overlay.combo.activated.emit(index)
 
 
-def test_that_what_a_search_finds_is_stepped_through_and_configured(graph, qtbot, opened, notices):
+def what_a_search_finds_is_stepped_through_and_configured(graph, qtbot, opened, notices, _):
     # A search counts and steps in both directions.
     assert typed(qtbot, graph, "module:stem.*") == "3 found"
     qtbot.keyClick(graph.search.box, Qt.Key.Key_Return)
@@ -144,8 +145,8 @@ def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
     assert typed(qtbot, graph, "no such thing") == "no hits"
 
 
-def test_that_overlays_say_how_they_came_about_and_pictures_are_saved(
-    graph, qtbot, tmp_path, notices, opened
+def overlays_say_how_they_came_about_and_pictures_are_saved(
+    graph, qtbot, opened, notices, tmp_path
 ):
     # An overlay says how its number came about.
     # The run on the simulator is told last.
@@ -203,7 +204,7 @@ def test_that_an_overlay_follows_to_other_levels(graph, qtbot):
     assert graph.view.surface.marks.overlay.values == {"aten_convolution_default": 900.0}
 
 
-def test_that_chosen_operations_and_reasons_are_the_same_at_every_level(graph, qtbot, opened):
+def chosen_operations_and_reasons_are_the_same_at_every_level(graph, qtbot, opened, *_):
     # What was chosen stays chosen at every level.
     opened.context.selection.choose_nodes(["conv2d"])
     to_level(qtbot, graph, 3)
@@ -228,7 +229,7 @@ def test_that_chosen_operations_and_reasons_are_the_same_at_every_level(graph, q
     assert opened.context.selection.value.nodes == {"conv2d"}
 
 
-def test_that_the_rail_shows_a_chain_and_a_part_shows_alone(graph, qtbot, opened):
+def the_rail_shows_a_chain_and_a_part_shows_alone(graph, qtbot, opened, *_):
     # The rail shows the chain and moves along it.
     opened.context.selection.choose_nodes(["conv2d"])
     qtbot.waitUntil(lambda: bool(graph.rail.texts()))
@@ -349,7 +350,7 @@ def test_that_an_earlier_run_of_a_level_can_stand_beside_it(graph, qtbot, opened
     assert set(graph.view.surface.marks.overlay.values.values()) == {0.0}
 
 
-def test_that_two_levels_stand_side_by_side_and_places_are_bookmarked(graph, qtbot, opened):
+def two_levels_stand_side_by_side_and_places_are_bookmarked(graph, qtbot, opened, *_):
     # Two levels stand side by side with one selection.
     pane = beside(qtbot, graph, "Edge level")
     assert pane.counts.text() == "+ 1 only right   \u2212 1 only left"
@@ -385,6 +386,27 @@ def test_that_two_levels_stand_side_by_side_and_places_are_bookmarked(graph, qtb
     qtbot.waitUntil(lambda: (graph.view.surface.middle() - middle).manhattanLength() < 3)
     opened.document.undo_stack.undo()
     assert opened.document.project.graph.bookmarks == ()
+
+
+@for_each(
+    "promise",
+    [
+        the_rail_shows_a_chain_and_a_part_shows_alone,
+        what_a_search_finds_is_stepped_through_and_configured,
+        chosen_operations_and_reasons_are_the_same_at_every_level,
+        two_levels_stand_side_by_side_and_places_are_bookmarked,
+        overlays_say_how_they_came_about_and_pictures_are_saved,
+    ],
+)
+def test_that_the_graph_tells_results_and_follows_what_is_chosen(
+    promise, graph, qtbot, opened, notices, tmp_path
+):
+    opened.document.undo_stack.setIndex(0)
+    opened.context.selection.clear()
+    graph.search.box.clear()
+    overlay(graph, "")
+    to_level(qtbot, graph, 0)
+    promise(graph, qtbot, opened, notices, tmp_path)
 
 
 @pytest.mark.slow
