@@ -170,6 +170,36 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return self._xs[vertex], self._band_of[vertex][0]",
         "0 -> (0 + 1)",
     ): "The lower border of a group has no height: both ends of its band are one.",
+    (
+        "workbench/npu/elementwise.py",
+        "_finish(state, np.where(values >= 0, values, below), None)",
+        ">= -> >",
+    ): "Zero scaled is zero.",
+    (
+        "workbench/npu/machine.py",
+        'command.name == "NPU_SET_ACC_FORMAT" and command.parameter >> 4 & 3 == _KEEP',
+        "and -> or",
+    ): "Accumulators of the whole tensor give the same sums as pieces, only more slowly.",
+    (
+        "workbench/npu/weights.py",
+        "runs=(count + new) if has_runs else 0,",
+        "0 -> (0 + 1)",
+    ): "Only slices with runs count them.",
+    (
+        "workbench/deploy/simulators/etdump.py",
+        "cycles = ended - begun if ended >= begun else (ended - begun) % (1 << 32)",
+        ">= -> >",
+    ): "The rest of zero is zero.",
+    (
+        "workbench/suggestions/accuracy.py",
+        "return 0.0",
+        "0.0 -> (0.0 + 1)",
+    ): "It is compared with the ratio of an outlier, which is larger than both.",
+    (
+        "workbench/pipeline/plan.py",
+        'return "functional"',
+        '"functional" -> None',
+    ): "A part of a key that stands for the absence of a simulator: each value does.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."

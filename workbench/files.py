@@ -85,14 +85,6 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def is_regular(path: Path) -> bool:
-    """Return whether a path names a regular file, or a link to one."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def make_private_folder(folder: Path) -> None:
     """Make a folder that only the user can read, with its parents; one that exists stays as it is.
 

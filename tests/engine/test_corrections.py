@@ -40,21 +40,24 @@ from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 pytestmark = pytest.mark.engine
 
-NETWORKS = Path(__file__).with_name("corrected_networks.py")
+FOLDER = Path(__file__).parent
+BESIDE = "beside_networks.py"
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     made = Engine(tmp_path_factory.mktemp("corrections"))
-    shutil.copy(NETWORKS, made.folder)
+    for name in ("corrected_networks.py", "delegate_networks.py", BESIDE):
+        shutil.copy(FOLDER / name, made.folder)
     yield made
     made.close()
 
 
 def network(name, config="a8w8", device=U55, data="", **options):
     source = DataSource(spec=f"corrected_networks.py:{data}") if data else None
-    made = project(f"corrected_networks.py:{name}", config, device, calibration=source)
+    spec = name if ":" in name else f"corrected_networks.py:{name}"
+    made = project(spec, config, device, calibration=source)
     return edits.set_target(made, TargetChoice(id=device, options=options))
 
 
@@ -162,11 +165,17 @@ def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(en
     assert "aten::constant_pad_nd.out" in engine.result(made, "lower").kernels
 
 
+def test_that_what_vela_refuses_in_16_bits_is_right_with_its_corrections(engine):
+    name = f"{BESIDE}:corrected_in_16_bits"
+    assert worst(engine, name, "a16w8") <= 32
+    for correction in (ROUNDED, TRANSPOSED, SUMS, RELEASED):
+        assert places(engine, network(name, "a16w8"), correction)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    ["residual", "transposed", "cumulated", "passed_through",
-     pytest.param("softmax_of_convolution", marks=pytest.mark.slow)],
-)  # fmt: skip
+    "name", ["residual", "transposed", "cumulated", "passed_through", "softmax_of_convolution"]
+)
 def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(engine, name):
     assert worst(engine, name, "a16w8") <= 32
 
@@ -196,14 +205,15 @@ def test_that_quantizing_fails_without_a_correction_with_its_switch_as_the_place
 
 
 def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
-    nodes = engine.lowered(network("passed_through", "a16w8")).cpu_nodes
+    nodes = engine.lowered(network(f"{BESIDE}:corrected_in_16_bits", "a16w8")).cpu_nodes
     moved = [node for node in nodes if "permute" in node.op or "view" in node.op]
     assert moved
     assert {node.cause for node in moved} == {"empty"}
 
 
 def test_that_check_foretells_nothing_that_a_correction_mends(engine):
-    assert engine.lowered(network("residual", "a16w8")).warnings == ()
+    made = network(f"{BESIDE}:corrected_in_16_bits", "a16w8")
+    assert engine.lowered(made).warnings == ()
 
 
 @pytest.mark.slow
@@ -322,12 +332,21 @@ def test_that_a_quantized_index_fails_without_the_correction(engine):
 COMPILED_WRONGLY = [
     ("least", "a8w8", U55, MINIMA),
     ("most_of_one", "a8w8", U55, ONES),
-    pytest.param("most_of_rows_of_one", "a8w8", U85, ONES, marks=pytest.mark.slow),
-    pytest.param("least", "a16w8", U55, MINIMA, marks=pytest.mark.slow),
-    pytest.param("two_tables", "a16w8", U85, ONE_TABLE, marks=pytest.mark.slow),
+    ("most_of_rows_of_one", "a8w8", U85, ONES),
+    ("least", "a16w8", U55, MINIMA),
+    ("two_tables", "a16w8", U85, ONE_TABLE),
 ]
 
 
+def test_that_operators_on_images_are_right_with_their_corrections(engine):
+    made = network(f"{BESIDE}:corrected_images")
+    assert_right(engine, made)
+    assert engine.result(made, "verify").max_lsb <= 1
+    for correction, times in ((MINIMA, 1), (ONES, 1), (TURNED, 1), (PLAIN, 2)):
+        assert len(places(engine, made, correction)) == times
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "config", "device", "correction"), COMPILED_WRONGLY)
 def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
     engine, name, config, device, correction
@@ -397,9 +416,10 @@ def test_that_an_operator_reads_a_slice_elsewhere_without_the_correction(engine,
 
 
 # On U85 the clamp is computed before the change of layout, so nothing is left to turn.
-CLAMPED = [(U55, TURNED), pytest.param(U85, LAYOUTS, marks=pytest.mark.slow)]
+CLAMPED = [(U55, TURNED), (U85, LAYOUTS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "correction"), CLAMPED)
 def test_that_a_clamp_is_joined_in_its_place(engine, device, correction):
     made = network("clamped_and_joined", "a8w8", device)
@@ -463,6 +483,7 @@ def test_that_paddings_by_less_than_nothing_are_slices(engine, name, config, dev
     assert worst(engine, name, config, device) <= (3 if config == "a16w8" else 1)
 
 
+@pytest.mark.slow
 def test_that_an_even_kernel_is_padded_before_it_is_quantized(engine):
     assert worst(engine, "even_kernel") <= 1
 
@@ -479,6 +500,7 @@ def test_that_a_batch_norm_without_statistics_is_refused_by_name(engine):
     assert engine.failure.where.id == "batch_norm"
 
 
+@pytest.mark.slow
 def test_that_a_padding_by_nothing_is_left_out(engine):
     assert worst(engine, "padded_by_nothing") <= 1
 

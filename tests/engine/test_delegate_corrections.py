@@ -28,19 +28,21 @@ from workbench.targets.ethos_u.correction import (
 
 pytestmark = pytest.mark.engine
 NETWORKS = Path(__file__).with_name("delegate_networks.py")
+BESIDE = "beside_networks.py"
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     made = Engine(tmp_path_factory.mktemp("delegates"))
-    shutil.copy(NETWORKS, made.folder)
+    for name in (NETWORKS.name, "corrected_networks.py", BESIDE):
+        shutil.copy(NETWORKS.with_name(name), made.folder)
     yield made
     made.close()
 
 
 def network(name, config, device, **options):
-    made = project(f"{NETWORKS.name}:{name}", config, device)
+    made = project(name if ":" in name else f"{NETWORKS.name}:{name}", config, device)
     return edits.set_target(made, TargetChoice(id=device, options=options))
 
 
@@ -68,19 +70,20 @@ def foretold(engine, made):
     return {info.where.id for info in infos}
 
 
-# One for each correction; the slow ones are other networks, widths and devices of the same.
+# One for each correction that no other quick test shows; the slow ones are other networks, widths
+# and devices of the same.
 QUICK = [
-    ("mean_of_part", "a16w8", U85, SLICES),
-    ("multiplied_and_joined", "a8w8", U55, JOINED),
     ("function_of_flipped", "a8w8", U85, LAYOUTS),
-    ("negated_largest", "a8w8", U55, NEGATED),
     ("rows_compared", "a16w8", U65, RESCALED),
     ("wide_padded_pool", "a8w8", U85, POOLS),
     ("clamped_batch", "a8w8", U65, ROWS),
     ("products_of_parts", "a16w8", U55, QUANTIZED),
-    ("number_minus_value", "a8w8", U55, MOVED),
 ]
 SLOW = [
+    ("mean_of_part", "a16w8", U85, SLICES),
+    ("number_minus_value", "a8w8", U55, MOVED),
+    ("negated_largest", "a8w8", U55, NEGATED),
+    ("multiplied_and_joined", "a8w8", U55, JOINED),
     ("largest_of_part", "a8w8", U55, SLICES),
     ("largest_of_part", "a16w8", U85, SLICES),
     ("dilated_parts", "a8w8", U55, SLICES),
@@ -116,6 +119,19 @@ def test_that_a_program_is_right_with_its_correction_and_foretold_without(
     assert foretold(engine, made) == set()
     wrong = network(name, config, device, **{correction: False})
     assert foretold(engine, wrong) == {f"target.options.{correction}"}
+
+
+def test_that_networks_beside_each_other_are_right_with_their_corrections(engine):
+    made, corrections = (
+        network(f"{BESIDE}:corrected_delegates", "a8w8", U55),
+        (JOINED, NEGATED, MOVED),
+    )
+    assert is_right(engine, made)
+    assert all(places(engine, made, correction) for correction in corrections)
+    assert foretold(engine, made) == set()
+    options = dict.fromkeys(corrections, False)
+    wrong = network(f"{BESIDE}:corrected_delegates", "a8w8", U55, **options)
+    assert foretold(engine, wrong) == {f"target.options.{each}" for each in corrections}
 
 
 @pytest.mark.slow
@@ -168,6 +184,7 @@ def test_that_a_transposed_convolution_of_a_part_of_the_input_goes_in_16_bits(en
     assert is_right(engine, network("grown_part_of_input", "a16w8", U55))
 
 
+@pytest.mark.slow
 def test_that_a_clamp_of_columns_that_become_a_batch_is_right(engine):
     made = network("clamped_columns", "a16w8", U55)
     assert is_right(engine, made)

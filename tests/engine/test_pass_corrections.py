@@ -20,10 +20,10 @@ pytestmark = pytest.mark.engine
 NETWORKS = Path(__file__).with_name("pass_networks.py")
 
 
-@pytest.fixture
-def engine(tmp_path):
-    made = Engine(tmp_path)
-    shutil.copy(NETWORKS, tmp_path)
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = Engine(tmp_path_factory.mktemp("passes"))
+    shutil.copy(NETWORKS, made.folder)
     yield made
     made.close()
 

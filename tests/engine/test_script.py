@@ -13,6 +13,7 @@ import torch
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from workbench.analysis.ranges import RangeTaker, read_chosen
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization
@@ -192,14 +193,15 @@ def write_script(engine, wanted):
 
 
 def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeypatch):
-    """In this process, which has imported the toolchain; the slow ones are of their own."""
+    """In this process, with the accelerated toolchain; the slow ones take the plain one."""
     wanted = project("small", **CALIBRATED)
     path, program = write_script(engine, wanted), engine.folder / "script.pte"
     monkeypatch.setattr(sys, "argv", [str(path), str(program)])
     monkeypatch.setattr(sys, "path", list(sys.path))
     # The script imports a module of this name; it is gone after the test.
     monkeypatch.setitem(sys.modules, "networks", networks)
-    runpy.run_path(str(path), run_name="__main__")
+    with accelerated():
+        runpy.run_path(str(path), run_name="__main__")
     assert program.read_bytes() == (engine.path(wanted, "lower") / "program.pte").read_bytes()
 
 

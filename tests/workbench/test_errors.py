@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import BaseModel, ValidationError, field_validator
 
 from tests.for_each import for_each
 from workbench.cli import main
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, invalid_values
 from workbench.project import store
 
 PROJECT = {
@@ -67,3 +68,30 @@ def test_that_every_wrong_field_of_a_config_is_named(capsys, tmp_path):
     assert {p["code"] for p in found} == {"config-invalid"}
     assert len(found) > 1
     assert not [word for word in FOREIGN if any(word in p["message"] for p in found)]
+
+
+class _Asked(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _is_short(cls, value):
+        if len(value) > 3:
+            raise ValueError("a name has three letters.")
+        return value
+
+
+@for_each(
+    ("given", "field", "kind", "message"),
+    [
+        ({"name": "long"}, "name", "value_error", "A name has three letters."),
+        ({}, "name", "missing", None), ({"name": "a", "b": 1}, "b", "extra_forbidden", None),
+    ],
+)  # fmt: skip
+def test_that_the_words_of_a_check_become_a_sentence(given, field, kind, message):
+    with pytest.raises(ValidationError) as caught:
+        _Asked.model_validate(given, extra="forbid")
+    (found,) = invalid_values(caught.value)
+    assert (found.field, found.kind) == (field, kind)
+    assert found.message == message or message is None
+    assert found.message.endswith(".")

@@ -135,14 +135,6 @@ def test_that_the_digest_of_a_file_is_the_sha256_of_its_bytes(tmp_path):
     assert files.file_digest(tmp_path / "a") == hashlib.sha256(content).hexdigest()
 
 
-def test_that_a_regular_file_is_one_also_behind_a_link(tmp_path):
-    (tmp_path / "a").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "a")
-    os.mkfifo(tmp_path / "pipe")
-    names = ("a", "link", "pipe", "missing", "a\0b", ".")
-    assert [files.is_regular(tmp_path / name) for name in names] == [True, True, *[False] * 4]
-
-
 def test_that_a_part_of_a_process_number_that_cannot_exist_stays(tmp_path):
     part = tmp_path / ".a.99999999999999999999-0123456789ab.part"
     part.touch()

@@ -29,6 +29,7 @@ from workbench.protocol import (
     decode_event,
     encode_command,
     encode_event,
+    protocol_of,
     read_lines,
 )
 
@@ -146,3 +147,27 @@ def test_that_an_event_over_the_limit_is_skipped_with_a_warning(monkeypatch):
     assert [event.event for event in events] == ["ready", "log", "log", "engine_exit"]
     assert events[1].level == "warning"
     assert str(len(long)) in events[1].text
+
+
+def test_that_the_problem_of_an_end_names_the_stage_or_what_was_asked_for():
+    ended = EngineExit(expected=False, sentence="The engine ended.", stage="lower")
+    problem = ended.problem("sweep", "last lines")
+    assert (problem.message, problem.details) == ("The engine ended.", "last lines")
+    assert (problem.code, problem.where) == ("engine-ended", Place(kind="stage", id="lower"))
+    crashed = EngineExit(expected=False, sentence="Killed.", crashed=True)
+    assert crashed.problem("sweep").where == Place(kind="stage", id="sweep")
+    assert crashed.problem().where is None
+    assert crashed.problem().code == "toolchain-crashed"
+    assert crashed.problem().hint != ended.problem().hint
+
+
+@for_each(
+    ("line", "version"),
+    [
+        (b'{"event": "ready", "protocol": 3}', 3), (b'{"event": "ready"}', 0),
+        (b'{"event": "ready", "protocol": "3"}', 0), (b'{"event": "log_line"}', None),
+        (b"[1]", None), (b"", None), (b"Loading torch ...", None),
+    ],
+)  # fmt: skip
+def test_that_only_a_ready_line_tells_a_version(line, version):
+    assert protocol_of(line) == version

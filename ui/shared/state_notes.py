@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _RUNNABLE = {"stale", "failed"}
 LOADING = "Loading the result\u2026"
-PLANNING = "Reading the project\u2026"
 _BAR_PX = 220
 # Texts of the button that leads to a place, by the kind of place.
 _LINKS = {"option": "Show setting", "rule": "Show rule", "sample": "Show sample"}

@@ -55,12 +55,6 @@ class ResultCache:
         graph: GraphSnapshot = self._get(path, GraphSnapshot, lambda: GraphSnapshot.load(path))
         return graph
 
-    @property
-    def size_bytes(self) -> int:
-        """The size of the files whose values are kept."""
-        with self._lock:
-            return self._size()
-
     def _get(self, path: Path, kind: object, read: Callable[[], Any]) -> Any:
         state = _state(path)
         with self._lock:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _KEPT_LINES = 40
+# How long the last lines of an engine that has ended are waited for [s].
+_OUTPUT_S = 1.0
 
 
 class JobFailedError(WorkbenchError):
@@ -94,7 +96,7 @@ def run_job(
                     on_event(event)
         finally:
             engine.stop()
-            output.join(1.0)
+            output.join(_OUTPUT_S)
     if interrupted.is_set() or result.outcome == "cancelled":
         raise Cancelled
     return result

@@ -16,13 +16,9 @@ from workbench.api import JSON_VERSION
 from workbench.errors import ErrorInfo
 from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
-from workbench.project import store
-from workbench.project.trust import TrustStore, demand, named_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from workbench.project.model import Project
 
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_DIFFERS = 0, 1, 2, 3, 4
@@ -148,23 +144,6 @@ def add_engine(verb: argparse.ArgumentParser) -> None:
         action="store_true",
         help="disable the toolchain patches (slower, same bytes)",
     )
-
-
-def open_project(options: argparse.Namespace) -> tuple[Project, Path]:
-    """Return the project and the base folder of its relative paths."""
-    path: Path = options.project
-    return store.load(path), path.absolute().parent
-
-
-def allowed_code(options: argparse.Namespace, project: Project, folder: Path) -> str:
-    """Return the digest of the project's code, which may run; ``--trust`` allows it this time.
-
-    Raises:
-        TrustRequiredError: it may not.
-    """
-    if options.trust:
-        return named_code(project, folder).digest
-    return demand(project, folder, TrustStore()).digest
 
 
 @contextmanager

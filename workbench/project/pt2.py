@@ -45,7 +45,7 @@ _SCHEMA_MAJOR = 8
 _MAX_JSON_BYTES = 48 << 20
 _MAX_JSON_ITEMS = 6_000_000
 _MAX_PICKLE_BYTES = 1 << 20
-_MAXRECORDS = 100_000
+_MAX_RECORDS = 100_000
 _MAX_ELEMENTS = 1 << 31
 _SMALL_TENSOR_BYTES = 1 << 20
 # Of the first local file and of the end of a ZIP archive without a comment.
@@ -185,7 +185,7 @@ def _known_record(name: str, size: int) -> None:
 def _sizes(archive: zipfile.ZipFile, check: Any) -> dict[str, int]:
     """Return the size of every record; all are below one folder, stored, and named once."""
     entries = archive.infolist()
-    if not entries or len(entries) > _MAXRECORDS:
+    if not entries or len(entries) > _MAX_RECORDS:
         raise DoubtfulArchiveError(f"contains {len(entries)} records")
     root = entries[0].filename.partition("/")[0]
     sizes: dict[str, int] = {}

@@ -93,8 +93,9 @@ def test_that_numbers_of_edits_and_other_samples_equal_those_of_a_fresh_run_with
 ):
     base = project("small", **CALIBRATED)
     assert engine.run(base, "evaluate") == "done"
-    assert_same_numbers(edits.assign(base, "module_name", "conv", "float"), engine, fresh)
-    fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=3))
+    edited = edits.assign(base, "module_name", "conv", "float")
+    assert engine.run(edited, "evaluate") == "done"
+    fewer = edits.set_calibration(edited, DataSource(spec="networks.py:samples", limit=3))
     assert_same_numbers(fewer, engine, fresh)
     assert engine.result(fewer, "evaluate").samples == 3
 
@@ -105,6 +106,9 @@ def test_that_the_numbers_of_other_edits_equal_those_of_a_fresh_run_too(engine, 
     assert engine.run(base, "evaluate") == "done"
     assert_same_numbers(per_tensor(base, "conv"), engine, fresh)
     assert_same_numbers(edits.assign(base, "module_name", "fc", "a16w8"), engine, fresh)
+    assert_same_numbers(edits.assign(base, "module_name", "conv", "float"), engine, fresh)
+    fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=3))
+    assert_same_numbers(fewer, engine, fresh)
 
 
 @pytest.mark.slow

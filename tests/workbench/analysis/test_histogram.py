@@ -151,3 +151,18 @@ def test_that_a_scheme_makes_a_grid_of_a_range(scheme, ends, scale, zero_point):
     grid = scheme.grid(*ends)
     assert grid.scale == pytest.approx(scale)
     assert (grid.zero_point, grid.qmin, grid.qmax) == (zero_point, scheme.qmin, scheme.qmax)
+
+
+def test_that_nothing_known_is_nothing_clipped():
+    grid = Grid(1.0, 0, -1, 1)
+    assert Histogram(np.zeros(4), -100.0, 100.0).clipped(grid) == 0.0
+    assert Histogram(np.ones(4), 3.0, 3.0).clipped(grid) == 0.0
+    assert Histogram(np.ones(4), -100.0, 100.0).clipped(grid) > 0.9
+
+
+def test_that_zeros_at_an_end_are_taken_from_the_bins_beside():
+    # Ten of twelve are zeros, of which the first two bins hold six.
+    found = Histogram(np.array([1.0, 5.0, 0.0, 6.0]), 0.0, 4.0, zeros=10 / 12).draws(1200)
+    values = found[found != 0.0]
+    assert values.size == 200
+    assert values.min() >= 3.0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.for_each import for_each
+from workbench.cli import main, nnpa
 from workbench.cli.question import perform, read_jobs
 from workbench.errors import WorkbenchError
 
@@ -118,3 +119,31 @@ def test_that_a_file_that_cannot_be_read_is_named(tmp_path):
         read_jobs(tmp_path / "absent.json")
     assert caught.value.infos[0].code == "file-unreadable"
     assert read_jobs(jobs_in(tmp_path, [])) == []
+
+
+@for_each(
+    ("words", "asked"),
+    [
+        (
+            ("quantize", "--in", "x.npy", "--out", "q.npz", "--mode", "sym", "--role", "weight"),
+            {"in": "x.npy", "out": "q.npz", "mode": "sym", "role": "weight"},
+        ),
+        (
+            ("matmul", "--a", "a.npy", "--b", "b.npy", "--bias", "c.npy", "--out", "y.npy",
+             "--mode", "asym", "--numerics", "nnpa"),
+            {"a": "a.npy", "b": "b.npy", "bias": "c.npy", "out": "y.npy", "mode": "asym",
+             "numerics": "nnpa"},
+        ),
+    ],
+)  # fmt: skip
+def test_that_the_arithmetic_of_nnpa_is_asked_with_the_options_that_were_given(words, asked):
+    given = []
+
+    def answer(name, arguments):
+        given.append((name, arguments))
+        return {"results": [{"index": 0, "out": "out"}]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nnpa, "ask", answer)
+        assert main(["nnpa", *words]) == 0
+    assert given == [("nnpa", {"operation": words[0], "jobs": [asked]})]

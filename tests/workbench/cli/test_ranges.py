@@ -90,6 +90,14 @@ def test_that_methods_are_compared_by_predicted_sqnr(calibrated, capsys):
     assert found["mse"]["sqnr_db"] >= max(c["sqnr_db"] for c in found.values()) - 0.05
     assert found["minmax"]["clipped"] == 0.0
     assert found["percentile"]["maximum"] < found["minmax"]["maximum"]
+    assert main(["ranges", str(calibrated), "compare", "conv2d"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    lines = {row[0]: row for row in rows if row and row[0] in found}
+    assert lines.keys() == found.keys()
+    for method, choice in found.items():
+        assert lines[method][1:3] == [f"{choice['minimum']:.6g}", f"{choice['maximum']:.6g}"]
+        assert lines[method][4:6] == [f"{100 * choice['clipped']:.3g}", "%"]
+        assert lines[method][6:] == [f"{choice['sqnr_db']:.2f}", "dB"]
 
 
 def chosen_numbers(path, capsys):

@@ -33,3 +33,11 @@ def test_that_a_trained_sample_has_its_script_its_data_and_less_than_a_megabyte(
         files = list((resources() / "samples" / folder).iterdir())
         assert any(path.name == "train.py" for path in files)
         assert all(path.stat().st_size < 1_000_000 for path in files)
+
+
+def test_that_samples_are_listed_and_copied_without_json_as_well(tmp_path, capsys):
+    assert main(["samples"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[-len(SAMPLES) :]] == [s.name for s in SAMPLES]
+    assert main(["samples", SAMPLES[0].name, "--to", str(tmp_path)]) == 0
+    assert store.load(Path(capsys.readouterr().out.strip())).name == SAMPLES[0].name

@@ -10,7 +10,7 @@ from tests.workbench.targets.test_vela_ini import MODES, SYSTEM
 from workbench.cli import main
 from workbench.errors import ErrorInfo
 from workbench.history.store import History, history_path
-from workbench.project import store
+from workbench.project import edits, store
 
 
 @pytest.fixture
@@ -345,7 +345,9 @@ def test_that_rules_that_need_an_export_that_fails_end_with_1(asked, played):
     assert (code, document["error"]["code"], document["exit_code"]) == (1, "no", 1)
 
 
-def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
+def test_that_a_matrix_runs_each_project_also_when_one_fails(
+    asked, played, project_file, monkeypatch
+):
     from tests.fakes import studies
     from workbench.pipeline.cache import Cache
     from workbench.protocol import JobFinished
@@ -355,6 +357,9 @@ def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
     def play(command, held_at=0):
         from pathlib import Path
 
+        if command.project.name == "broken":
+            yield JobFinished(job=command.job, outcome="failed", elapsed_s=0.1)
+            return
         cache = Cache(Path(command.cache_root))
         key = study_key("matrix", command.project, Path(command.folder), cache, command.options,
                         command.plan)  # fmt: skip
@@ -380,6 +385,10 @@ def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
     assert lines[5].endswith("- equal, at most 0 LSB, 0 cycles, trained: no gain")
     assert asked("matrix")[1]["net"]["total"] == 4
     assert asked("matrix", "--markdown", as_json=False)[1][0].startswith("| model |")
+    broken = project_file.with_name("broken.qwb")
+    store.save(edits.rename(store.load(project_file), "broken"), broken)
+    code, document = asked("matrix", str(broken))
+    assert (code, list(document)) == (1, ["version", "net"])
 
 
 def test_that_a_sweep_takes_configurations_of_another_file(asked, played, tmp_path, codes):
@@ -390,3 +399,15 @@ def test_that_a_sweep_takes_configurations_of_another_file(asked, played, tmp_pa
     assert (options["config_ini"], options["system_config"]) == (str(ini), "Mine")
     assert main(["sweep", "net.qwb", "--ini", str(tmp_path / "gone.ini")]) == 2
     assert len(codes) == 1
+
+
+def test_that_training_in_a_search_needs_widths(asked, codes):
+    for words in (("--train", "3"), ("--train", "-1", "--widths")):
+        assert asked("search", *words)[0] == 2
+    assert codes == ["search-training-without-widths"] * 2
+
+
+def test_that_training_may_take_the_function_of_the_user(asked, played, project_file):
+    (project_file.parent / "mine.py").write_text("def train(model, data): ...\n")
+    assert asked("train", "--function", "mine.py:train", "--trust")[0] == 0
+    assert played.commands[-1].project.training_function == "mine.py:train"

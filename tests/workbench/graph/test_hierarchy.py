@@ -188,3 +188,11 @@ def test_that_a_title_names_the_size_of_a_constant_that_is_the_second_operand() 
     assert linear((3, 4)) == "linear 4→3"
     assert linear() == "linear"
     assert linear((3,)) == "linear"
+
+
+def test_that_words_are_elided_to_forty_letters() -> None:
+    tree = Hierarchy(graph({"x": "", "a": "net/" + "f" * 90, "b": "net/c", "y": ""}, []))
+    assert tree.subtitle("a") == "f" * 90
+    _, subtitle = tree.words("a")
+    assert len(subtitle) == 40
+    assert subtitle[:20] == "f" * 20

@@ -2,6 +2,7 @@
 
 from tests.for_each import for_each
 from tests.problems import refused
+from workbench.graph import numbers_file
 from workbench.graph.numbers_file import read_numbers
 
 
@@ -34,6 +35,9 @@ def test_that_json_and_csv_are_read(tmp_path, name, text, columns):
         ("a.csv", "conv", "numbers-file-no-header"),
         ("a.csv", "node,ms\nconv,fast", "numbers-file-empty"),
         ("a.csv", b"\xff\xfe\x00", "numbers-file-not-utf8"),
+        ("a.csv", "node\nconv", "numbers-file-no-header"),
+        ("a.csv", "node,ms\n" + "c" * 140_000, "numbers-file-invalid"),
+        ("a.json", '{"conv": [1], "relu": true}', "numbers-file-empty"),
     ],
 )
 def test_that_a_file_without_numbers_is_told(tmp_path, name, text, code):
@@ -42,5 +46,16 @@ def test_that_a_file_without_numbers_is_told(tmp_path, name, text, code):
 
 
 def test_that_a_missing_file_is_told(tmp_path):
+    with refused("numbers-file-unreadable"):
+        read_numbers(tmp_path / "none.csv")
+
+
+def test_that_operations_of_all_columns_are_known_and_large_files_refused(tmp_path, monkeypatch):
+    file = read_numbers(write(tmp_path, "a.csv", "node,ms,mW\nconv,1,\nrelu,,4\n"))
+    assert file.operations == {"conv", "relu"}
+    monkeypatch.setattr(numbers_file, "LARGEST_BYTES", 24)
+    assert read_numbers(write(tmp_path, "a.csv", "node,ms\nconvolution,100\n"))
+    with refused("numbers-file-too-large"):
+        read_numbers(write(tmp_path, "a.csv", "node,ms\nconvolution,1000\n"))
     with refused("numbers-file-unreadable"):
         read_numbers(tmp_path / "none.csv")

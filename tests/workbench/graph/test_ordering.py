@@ -163,3 +163,9 @@ def test_that_a_vertex_between_two_stands_in_the_middle():
     rows = build_rows(3, [(0, 2), (1, 2)])
     xs = place_columns(rows, [10.0, 10.0, 10.0])
     assert xs == pytest.approx([10.0, 30.0, 20.0])
+
+
+def test_that_outputs_stand_right_below_what_is_computed_last():
+    # 1 and 2 have the same row: an output that reads one of them does not push it down.
+    assert assign_ranks(4, [(0, 1), (0, 2), (2, 3)], exits=1) == [0, 1, 1, 2]
+    assert assign_ranks(1, [], exits=1) == [0]

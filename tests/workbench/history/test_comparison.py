@@ -16,11 +16,12 @@ from workbench.history.comparison import (
     point_of,
     rule_name,
     rules_line,
+    size_line,
 )
 from workbench.history.runs import Cost, Quality, Run, Simulated, quality_of
 from workbench.pipeline.cache import Cache
 from workbench.project import edits
-from workbench.project.model import Rule
+from workbench.project.model import Compression, Rule
 from workbench.results import CpuNode, TensorQuality
 
 
@@ -206,3 +207,25 @@ def test_that_runs_of_equal_results_are_one(first):
     digests = {"evaluate": "a", "lower": "b"}
     assert run(1, digests=digests).key == run(2, digests={**digests, "verify": "c"}).key
     assert run(digests=digests).key != run(digests={**digests, first: "x"}).key
+
+
+@for_each(
+    ("entry", "line"),
+    [
+        (Compression(module="stem", channels=12, clusters=16), "stem: 12 channels, 16 weights"),
+        (Compression(module="stem", channels=12), "stem: 12 channels"),
+        (Compression(clusters=16), "all: 16 weights"),
+    ],
+)
+def test_that_a_compression_is_told_with_its_sizes(entry, line):
+    assert size_line(entry) == line
+    assert rules_line(run(compressions=(entry,))).endswith(line)
+
+
+def test_that_the_parts_of_a_difference_are_named():
+    found = difference(run(), run(2, versions={"torch": "9"}))
+    assert found.parts == {
+        "rules": found.rules, "figures": found.figures, "layers": found.layers,
+        "versions": found.versions,
+    }  # fmt: skip
+    assert [change.what for change in found.parts["versions"]] == ["torch"]

@@ -75,6 +75,14 @@ def test_that_a_huge_history_is_read_as_far_as_the_limit(path, monkeypatch):
     assert refused(path) == "history-too-large"
 
 
+def test_that_a_history_may_be_as_large_as_the_limit(path, monkeypatch):
+    History(path).close()
+    monkeypatch.setattr("workbench.history.store._MAX_BYTES", path.stat().st_size)
+    assert refused(path) == ""
+    monkeypatch.setattr("workbench.history.store._MAX_BYTES", path.stat().st_size - 1)
+    assert refused(path) == "history-damaged"
+
+
 def test_that_an_own_history_is_used(path):
     assert refused(path) == ""
     assert refused(path) == ""

@@ -9,6 +9,7 @@ from tests.problems import refused
 from tests.workbench.history.test_comparison import COST, QUALITY, run
 from workbench.analysis.gate import GateResult, Limit
 from workbench.history.outcomes import Outcome, outcome_changes, outcome_of, read_outcome
+from workbench.history.runs import cost_of, simulated_of
 from workbench.project.gate import FIGURES
 from workbench.results import TensorQuality, save_result
 
@@ -102,3 +103,25 @@ def test_that_changes_are_told_by_what_they_concern():
         ("a", "float", ""), ("b", "", "a16w8")
     }  # fmt: skip
     assert found["versions"] == ()
+
+
+def test_that_a_simulation_is_kept_with_its_cycles_and_its_agreement():
+    result = result_of("run")
+    made = simulated_of(result)
+    assert (made.simulator, made.version) == (result.report.simulator, result.report.version)
+    assert (made.runner, made.samples) == (result.runner, result.samples)
+    assert (made.cycles, made.estimated_cycles) == (result.cycles, result.estimated_cycles)
+    against = result.against_reference
+    assert made.exact == against.exact / against.elements
+    assert made.max_lsb == result.against_quantized.max_lsb
+    assert made.argmax_equal == result.against_quantized.argmax_equal
+    empty = against.model_copy(update={"elements": 0, "exact": 0})
+    assert simulated_of(result.model_copy(update={"against_reference": empty})).exact is None
+
+
+def test_that_a_program_that_is_compiled_elsewhere_has_no_cost_here():
+    lowered = result_of("lower")
+    assert cost_of(lowered).cycles == sum(report.cycles_total for report in lowered.vela)
+    assert cost_of(lowered).pte_bytes == lowered.pte_bytes
+    none = cost_of(lowered.model_copy(update={"vela": ()}))
+    assert (none.cycles, none.sram_bytes) == (0, 0)

@@ -354,3 +354,46 @@ def test_that_the_first_wait_of_a_copy_in_table_memory_is_named():
     assert "table memory" in found.message
     (other,) = run(copied_then_used(wait=False), CHECKED, weights=bytes(32)).findings
     assert "region 1" in other.message
+
+
+def test_that_a_program_may_take_as_many_steps_as_it_has_commands():
+    stream = Stream().set(COPY).do("POOL", 1).do("STOP")
+    steps = len(COPY) + 2
+    assert np.array_equal(
+        run(stream, Options(limits=Limits(steps=steps))).outputs[0].view(np.int8), INPUT
+    )
+    assert fault(stream, Options(limits=Limits(steps=steps - 1))).code == "npu-limit"
+
+
+def test_that_memory_may_be_as_large_as_the_limit():
+    stream = Stream().set(COPY).do("POOL", 1).do("STOP")
+    needed = 4096 + 16
+    assert run(stream, Options(limits=Limits(memory_bytes=needed)), scratch=4096).outputs
+    small = Options(limits=Limits(memory_bytes=needed - 1))
+    assert fault(stream, small, scratch=4096).code == "npu-limit"
+
+
+@for_each("inputs", [[], [INPUT, INPUT], [INPUT[:31]], [np.append(INPUT, INPUT[:1])]])
+def test_that_a_delegate_takes_its_inputs_and_no_others(inputs):
+    machine = Machine(Stream().set(COPY).do("POOL", 1).do("STOP").blob())
+    with pytest.raises(WorkbenchError) as raised:
+        machine.run(inputs)
+    assert raised.value.codes == ("npu-command",)
+
+
+def test_that_the_u55_resizes_nothing():
+    # The code of an operation that only the U85 has.
+    code = Stream("u85", 256)._codes["NPU_OP_RESIZE"]
+    stream = Stream().set(COPY)
+    stream.words.append(code)
+    assert fault(stream.do("STOP")).code.startswith("npu-")
+
+
+def test_that_a_value_of_fast_scratch_that_nothing_wrote_is_reported():
+    settings = COPY | {
+        "IFM_REGION": 2, "IFM_WIDTH0_M1": 0, "IFM_DEPTH_M1": 0, "OFM_WIDTH_M1": 0,
+        "OFM_WIDTH0_M1": 0, "OFM_DEPTH_M1": 0, "OFM_BASE0": 64,
+    }  # fmt: skip
+    result = run(Stream().set(settings).do("POOL", 1).do("STOP"), CHECKED)
+    assert "uninitialised-read" in codes(result)
+    assert result.peak[2] == 1

@@ -434,3 +434,23 @@ def test_that_two_cores_share_channels_only_where_they_run_in_parallel():
         held = state("ethos-u65", 512, first + bytes(6), SCALE_REGION=0, SCALE_BASE=0,
                      SCALE1_BASE=20, PARALLEL_MODE=parallel)  # fmt: skip
         assert channel_scales(held, 3).bias.tolist() == [5, -7, 9]
+
+
+def test_that_lrelu_of_the_u85_has_a_scale_for_each_sign():
+    half = (1 << 13 | 1) << 32 | 1
+    found = elementwise(5, {"IFM2_SCALE": half}, u85=True)
+    halves = np.where(A >= 0, A, np.floor(A / 2 + 0.5))
+    assert found == clipped(halves)
+
+
+@for_each(
+    ("settings", "u85", "code"),
+    [
+        ({"IFM_PRECISION": 1 | 3 << 8}, False, "npu-mode"),
+        ({"OFM_PRECISION": U85["OFM_PRECISION"] | 4 << 11}, True, "npu-mode"),
+        ({"ACC_FORMAT": 1 << 6}, True, "npu-command"),
+    ],
+)
+def test_that_modes_that_do_not_exist_are_refused(settings, u85, code):
+    with refused(code):
+        elementwise(1, settings, u85=u85)

@@ -12,6 +12,7 @@ from tests.workbench.npu.streams import DATA, compiled
 from workbench.errors import WorkbenchError
 from workbench.npu.faults import Fault, WeightFault
 from workbench.npu.machine import Machine
+from workbench.npu.state import WeightCache
 from workbench.npu.weight_order import Geometry, microblock_depth, order_u55, order_u85, placed
 from workbench.npu.weights import decode, decode_fast
 
@@ -337,3 +338,19 @@ def test_that_a_microblock_has_an_eighth_of_the_macs_as_elements():
 def test_that_a_microblock_of_another_npu_is_refused(macs, kind):
     with pytest.raises(Fault):
         microblock_depth(macs, kind)
+
+
+def test_that_decoded_weights_are_kept_until_there_are_too_many():
+    kept = WeightCache()
+    for key in "ab":
+        kept.put(key, key.upper(), 1 << 20)
+    assert [kept.get(key) for key in "abc"] == ["A", "B", None]
+    small = WeightCache(limit=10)
+    small.put("a", "A", 5)
+    small.put("b", "B", 5)
+    assert small.get("a") == "A"
+    # The one that was used longest ago goes.
+    small.put("c", "C", 1)
+    assert [small.get(key) for key in "abc"] == ["A", None, "C"]
+    small.put("d", "D", 11)
+    assert [small.get(key) for key in "acd"] == [None, None, "D"]

@@ -6,12 +6,15 @@ import os
 
 import pytest
 
+from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.files import file_digest
 from workbench.pipeline import keys
 from workbench.pipeline.keys import Digests, Reading
-from workbench.project.model import DataSource
+from workbench.pipeline.plan import READERS
+from workbench.project import edits
+from workbench.project.model import DataSource, TargetChoice
 
 
 @pytest.fixture
@@ -131,3 +134,16 @@ def test_that_code_means_its_files_and_the_name_in_it(tmp_path):
     found = Reading(None, tmp_path, Digests()).code("mine.py:f", "training")
     assert found["attribute"] == "f"
     assert ["mine.py", digest(b"def f(): pass\n")] in found["files"]
+
+
+def test_that_the_content_of_a_file_of_the_target_stands_for_its_name(tmp_path):
+    def facet(content):
+        (tmp_path / "own.ini").write_text(content)
+        target = TargetChoice(id="ethos-u55-128", options={"config_ini": "own.ini"})
+        project = edits.set_target(make_project(), target)
+        return READERS["target.compile"](Reading(project, tmp_path, Digests()))
+
+    one, other = facet("[System_Config.A]\n"), facet("[System_Config.B]\n")
+    assert one != other
+    assert "own.ini" not in json.dumps(one)
+    assert one == facet("[System_Config.A]\n")

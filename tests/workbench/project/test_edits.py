@@ -7,7 +7,8 @@ from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.project import edits, store
-from workbench.project.model import DataSource
+from workbench.project.configs import QuantConfig
+from workbench.project.model import DataSource, ModelSource, TargetChoice
 
 
 def kinds(project):
@@ -160,3 +161,18 @@ def test_that_weaker_rules_stand_before_stronger_ones():
     kinds = [r.kind for r in project.rules]
     assert kinds[0] == "global"
     assert kinds.index("module_type") < kinds.index("module_name")
+
+
+def test_that_an_edit_of_one_field_changes_that_field():
+    project = make_project()
+    target, model = TargetChoice(id="ethos-u85-256"), ModelSource(spec="other.pt2")
+    for edited, name, value in (
+        (edits.set_target(project, target), "target", target),
+        (edits.set_model(project, model), "model", model),
+        (edits.use_trained(project, "trained.pt"), "trained_weights", "trained.pt"),
+        (edits.save_preset(project, "mine", QuantConfig()), "presets", {"mine": QuantConfig()}),
+    ):
+        assert getattr(edited, name) == value
+        assert edited.model_copy(update={name: getattr(project, name)}) == project
+    trained = edits.use_trained(project, "trained.pt")
+    assert edits.use_trained(trained, None) == project

@@ -117,3 +117,12 @@ def test_that_a_figure_that_a_baseline_lacks_is_no_number():
     for wrong in ("cycles>++5%", "speed>baseline", "cycles>baseline*2", "cycles"):
         with refused("gate-condition-invalid"):
             condition_against(wrong, {})
+
+
+def test_that_a_name_without_a_value_is_told_otherwise_than_an_empty_value():
+    told = []
+    for text in ("size", "size=", "layout", "layout="):
+        with pytest.raises(WorkbenchError) as caught:
+            preprocess_of(text)
+        told.append(caught.value.infos[0].message)
+    assert len(set(told)) == 4

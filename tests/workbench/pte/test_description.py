@@ -179,3 +179,14 @@ def test_that_a_large_file_is_decoded_before_it_is_read(tmp_path, monkeypatch, n
     else:
         with refused(code):
             description.program_bytes(tmp_path / name)
+
+
+def test_that_the_blocks_of_a_delegate_are_listed_with_their_sizes():
+    data = BYTES["u55.pte"]
+    (delegate,) = decode(data).methods[0].delegates
+    blocks = vela_stream.blocks(delegate.data)
+    (told,) = describe(data)["delegates"]
+    assert told["vela_blocks"] == {
+        name: len(blocks[name].data) for name in blocks if not name.startswith("vela_")
+    }
+    assert {"cmd_data", "weight_data", "inputs", "outputs"} <= told["vela_blocks"].keys()

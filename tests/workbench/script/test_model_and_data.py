@@ -1,6 +1,8 @@
 """The part of a script that loads model and data, executed with doubles of torch and of files."""
 
 import importlib
+import json
+import pickle
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Preprocess, Tokenization
 from workbench.results import WeightsTaken
-from workbench.script.model_and_data import data_part, model_part, steps_part
+from workbench.script.model_and_data import data_part, load_callable, model_part, steps_part
 
 
 class Tensor(np.ndarray):
@@ -315,3 +317,35 @@ def test_that_a_tokenizer_of_the_user_is_called(tmp_path):
     (tmp_path / "tok.py").write_text("def encode(text): ...\n")
     found = steps(tmp_path, t={"tokenizer": "tok.py:encode"}, loaded=lambda text: [7, 8, len(text)])
     assert [s[1][0] for s in found] == [7, 8]
+
+
+def test_that_a_callable_of_an_installed_package_is_imported_from_it(tmp_path):
+    text = load_callable("json.decoder:JSONDecoder", tmp_path, "model.spec")
+    assert eval(text, {"importlib": importlib}) is json.JSONDecoder
+
+
+@for_each("entry", [(), ("ema",), ("ema", "model")])
+def test_that_a_pickled_module_gives_its_weights_also_below_a_key(tmp_path, entry):
+    fields = {"_parameters": 1, "_buffers": 2, "_modules": 3}
+    (tmp_path / "w.pt").write_bytes(pickle.dumps(SimpleNamespace(**fields)))
+    content = SimpleNamespace(state_dict=lambda: STATE)
+    for key in reversed(entry):
+        content = {key: content}
+    asked = []
+
+    def loaded(file, options):
+        asked.append(options["weights_only"])
+        return content
+
+    taken = WeightsTaken(form="module", entry=entry)
+    assert model(mine(weights="w.pt"), tmp_path, loaded, taken=taken)[0].state == STATE
+    assert asked == [False]
+
+
+def test_that_tensors_of_safetensors_are_read_as_weights(tmp_path):
+    header = b'{"a": 1}'
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"0")
+    reader = SimpleNamespace(load_file=lambda path: {path.name: 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "safetensors.torch", reader)
+        assert model(mine(weights="w.safetensors"), tmp_path)[0].state == {"w.safetensors": 1}

@@ -8,6 +8,7 @@ from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench import targets
+from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project import edits
 from workbench.project.configs import (
@@ -21,7 +22,13 @@ from workbench.project.configs import (
 from workbench.project.model import TargetChoice
 from workbench.results import AppliedCorrection
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CORRECTIONS, described, switched_off
+from workbench.targets.ethos_u.corrections import (
+    CORRECTIONS,
+    described,
+    switched_off,
+    wanted_corrections,
+    with_switches,
+)
 from workbench.targets.ethos_u.devices import (
     FAMILIES,
     MEMORY_MODES,
@@ -332,3 +339,34 @@ def test_that_a_target_without_a_simulator_has_no_run_and_an_unknown_one_has_all
     project = edits.set_target(make_project(), TargetChoice(id=target))
     assert targets.has_stage(project, "run") is runs
     assert targets.has_stage(project, "evaluate")
+
+
+def test_that_corrections_are_wanted_unless_an_option_switches_them_off():
+    first = CORRECTIONS[0]
+    everything = wanted_corrections({})
+    assert everything == CORRECTIONS
+    left = wanted_corrections({first.id: False, "softmax": ""})
+    assert left == CORRECTIONS[1:]
+    for facet in ("quantizer", "compile"):
+        assert {row.facet for row in wanted_corrections({}, facet)} == {facet}
+
+
+def test_that_a_failure_of_the_tools_names_the_corrections_that_are_off():
+    one, two = CORRECTIONS[:2]
+    failed = ErrorInfo(message="KeyError: 'x'", code="unexpected")
+    refused = ErrorInfo(message="Vela ended.", code="vela-compile-failed")
+    own = ErrorInfo(message="No data.", code="data-missing")
+    assert with_switches((failed, own), {}) == (failed, own)
+    found, vela, kept = with_switches((failed, refused, own), {one.id: False})
+    assert kept == own
+    assert found.code == vela.code == "correction-switched-off"
+    assert found.where == Place(kind="option", id=f"target.options.{one.id}")
+    # What the tools say is kept; a failure that nobody expected is said to be one.
+    assert vela.message == refused.message
+    assert found.message.endswith(failed.message)
+    assert found.message != failed.message
+    assert one.title in found.hint
+    (both,) = with_switches((refused,), {one.id: False, two.id: False})
+    assert one.id in both.hint
+    assert two.id in both.hint
+    assert with_switches((refused, found), {one.id: False}) == (refused, found)

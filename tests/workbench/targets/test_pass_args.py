@@ -10,7 +10,7 @@ from workbench.project import edits, store
 from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
 from workbench.project.rules import ModuleRef, NodeRef, resolve
-from workbench.targets.formats.pass_args import parse, pass_args_of, taken, toml_of
+from workbench.targets.formats.pass_args import parse, pass_args_of, read_args, taken, toml_of
 
 INTEGER = {
     "name": "integer", "data_in_width": 8, "data_in_frac_width": 3, "weight_width": 8,
@@ -202,3 +202,32 @@ def test_that_the_command_line_takes_and_writes_pass_args(tmp_path, capsys):
     assert main(["rules", str(path), "write-mase", str(tmp_path / "out.json")]) == 0
     assert json.loads((tmp_path / "out.json").read_text()) == BY_TYPE
     assert main(["rules", str(path), "take-mase", str(tmp_path / "none")]) == 2
+
+
+def test_that_operators_that_mase_does_not_tell_apart_or_know_are_named():
+    made = imported(BY_TYPE).project
+    for target, config, code in (
+        ("aten.nothing.default", "integer-8", "mase-operation-unknown"),
+        ("aten.relu_.default", "integer-8", "mase-operators-differ"),
+    ):
+        with pytest.raises(WorkbenchError) as caught:
+            pass_args_of(edits.assign(made, "node_target", target, config))
+        assert set(caught.value.codes) == {code}
+
+
+def test_that_names_of_modules_and_nodes_are_written_as_patterns():
+    made = edits.assign(project(), "module_name", "blk.0", "integer-8")
+    made = edits.assign(made, "node_name", "add_1", "integer-8")
+    args = pass_args_of(made)
+    assert args["by"] == "regex_name"
+    assert list(args)[2:] == ["add_1", "blk_0(_.*)?"]
+
+
+def test_that_a_file_of_bytes_is_no_text(tmp_path):
+    (tmp_path / "args.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(WorkbenchError) as caught:
+        read_args(tmp_path / "args.toml")
+    assert caught.value.codes == ("pass-args-not-text",)
+    with pytest.raises(WorkbenchError) as caught:
+        read_args(tmp_path / "none.toml")
+    assert caught.value.codes == ("pass-args-unreadable",)

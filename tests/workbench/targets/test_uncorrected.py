@@ -218,3 +218,14 @@ def test_that_attention_to_a_part_is_told_without_another_product():
     links = [("x", "chunk"), ("chunk", name)]
     assert ("quantized_where_computed", name) in told(made, links, wide={name})
     assert ("quantized_where_computed", name) not in told(made, [("x", name)], wide={name})
+
+
+@for_each(("batch", "told_of"), [(2, True), (1, False)])
+def test_that_a_convolution_of_a_part_of_each_image_of_a_batch_is_told(batch, told_of):
+    shape = (batch, 4, 8, 8)
+    parts = [node("slice", shape), node("conv2d", shape)]
+    found = told(parts, [("x", "slice"), ("slice", "conv2d")])
+    assert found == [("slices_computed", "conv2d")] * told_of
+    parts = [node("relu", shape), node("conv2d", shape, groups="2")]
+    found = told(parts, [("x", "relu"), ("relu", "conv2d")])
+    assert found == [("slices_computed", "conv2d")] * told_of

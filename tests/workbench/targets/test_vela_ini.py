@@ -4,13 +4,15 @@ import pytest
 
 from tests.fakes.projects import write_project
 from tests.for_each import for_each
+from workbench.deploy.boards import all_boards
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
+from workbench.project.board_files import board_file
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
-from workbench.targets.ethos_u.vela_ini import load, parse
+from workbench.targets.ethos_u.vela_ini import ini_path, load, parse
 
 SYSTEM = """[System_Config.Mine]
 core_clock=400e6
@@ -132,3 +134,18 @@ def test_that_inherited_sizes_of_a_cache_are_read(folder):
     sized = MODES + "arena_cache_size=65536\n[Memory_Mode.Heir]\ninherit=Memory_Mode.Spilling\n"
     (folder / "own.ini").write_text(SYSTEM + sized)
     assert load(folder / "own.ini").modes["Heir"].cache_bytes == 65536
+
+
+def test_that_a_file_may_lie_beside_a_board(folder, tmp_path):
+    assert ini_path("own.ini", tmp_path) == tmp_path / "own.ini"
+    board = next(name for name in all_boards() if board_file(name, tmp_path))
+    assert ini_path(f"board:{board}/own.ini", tmp_path).name == "own.ini"
+    assert ini_path(f"board:{board}/own.ini", tmp_path).parent == board_file(board, tmp_path).parent
+    with pytest.raises(WorkbenchError):
+        ini_path("board:nobody/own.ini", tmp_path)
+
+
+def test_that_without_its_system_configuration_every_memory_mode_is_offered():
+    found = parse(SYSTEM + MODES, "own.ini")
+    assert found.fitting("Mine") == ["Flash", "Inside"]
+    assert found.fitting("Another") == ["Flash", "Inside", "Spilling"]

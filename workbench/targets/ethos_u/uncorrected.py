@@ -202,8 +202,9 @@ def _reads_slices(reading: _Reading, node: Node) -> bool:
 
 def _convolves_part_of_batch(reading: _Reading, node: Node) -> bool:
     """Return whether a convolution reads a part of each image of a batch."""
-    sizes = [source.outputs[0].shape for source in reading.inputs(node)[:1] if source.outputs]
-    if reading.name(node) not in _CONVOLUTIONS or not sizes or sizes[0][:1] in {(), (1,)}:
+    source = next(iter(reading.inputs(node)), None)
+    shape = source.outputs[0].shape if source is not None and source.outputs else ()
+    if reading.name(node) not in _CONVOLUTIONS or shape[:1] in {(), (1,)}:
         return False
     return _is_in_groups(reading, node) or reading.comes_from(node, _SLICING)
 

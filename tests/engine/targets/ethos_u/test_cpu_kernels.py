@@ -55,7 +55,7 @@ def test_that_cmsis_nn_computes_what_the_npu_lacks(engine, kernels):
 
 
 def test_that_the_program_carries_the_scratch_of_cmsis_nn_and_the_lines_to_build_it(engine):
-    plain, made = with_kernels("strided", ""), with_kernels("strided", "cmsis_nn")
+    plain, made = with_kernels("strided", ""), with_kernels("strided", "cmsis_nn", integer_io=True)
     for wanted in (plain, made):
         assert engine.run(wanted, "package", "evaluate", "verify") == "done", engine.failure
     folder = engine.path(made, "package")

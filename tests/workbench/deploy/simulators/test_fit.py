@@ -145,9 +145,11 @@ def test_that_a_simulator_that_cannot_start_says_why(bench):
     with refused("simulator-not-executable"):
         check(found)
     path.chmod(0o755)
-    path.write_bytes(b"\x7fELF\1\1\1" + bytes(11) + b"\xf3\0")
-    with refused("simulator-wrong-architecture"):
-        check(found)
+    for machine, named in ((3, "x86;"), (40, "32-bit Arm;"), (243, "machine 243;")):
+        path.write_bytes(b"\x7fELF\1\1\1" + bytes(11) + machine.to_bytes(2, "little"))
+        with refused("simulator-wrong-architecture") as error:
+            check(found)
+        assert named in error.value.infos[0].message
     path.write_bytes(b"text")
     with refused("simulator-not-a-program"):
         check(found)
