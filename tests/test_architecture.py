@@ -218,11 +218,45 @@ def test_that_a_target_is_named_only_in_its_own_files():
     assert found == []
 
 
+HEAVY = {"torch", "executorch"}
+OUTSIDE = ("ui.shell.app", "workbench.cli", "workbench.engine_process")
+
+
+def _imported_at_once(path: Path) -> set[str]:
+    """Return the modules that a file imports when it is imported itself."""
+    found, left = set(), list[ast.AST](tree(path).body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            left += node.orelse
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
+            left += ast.iter_child_nodes(node)
+    return found
+
+
+def test_that_files_outside_the_engine_import_no_torch():
+    """What other packages import only shows when they are imported, as the slow test does."""
+    seen, left = set(), list(OUTSIDE)
+    while left:
+        dotted = left.pop()
+        if dotted in seen or dotted not in MODULES:
+            continue
+        seen.add(dotted)
+        stated = _imported_at_once(MODULES[dotted])
+        assert not HEAVY & {each.split(".")[0] for each in stated}, dotted
+        left += [*stated, *(dotted[:at] for at, letter in enumerate(dotted) if letter == ".")]
+    assert len(seen) > 200
+
+
+@pytest.mark.slow
 def test_that_torch_is_not_imported_outside_the_engine():
-    outside = ("ui.shell.app", "workbench.cli", "workbench.engine_process")
     code = "".join(
-        f"import {dotted}\nassert not {{'torch', 'executorch'}} & set(sys.modules), {dotted!r}\n"
-        for dotted in outside
+        f"import {dotted}\nassert not {HEAVY} & set(sys.modules), {dotted!r}\n"
+        for dotted in OUTSIDE
     )
     environment = {"QT_QPA_PLATFORM": "offscreen", "PATH": "", "HOME": str(ROOT)}
     if "PYTHONPATH" in os.environ:

@@ -97,6 +97,7 @@ def test_that_a_relu_into_a_shared_range_loses_its_clamp_without_the_correction(
 def test_that_the_result_names_what_was_corrected(engine):
     made = network("joined_and_scaled")
     found = (*engine.lowered(made).corrections, *engine.result(made, "prepare").corrections)
+    assert engine.result(made, "lower").warnings == ()
     assert {row.id: len(row.places) for row in found if row.places} == {CLAMPS: 1, FACTORS: 1}
     assert {row.state for row in found} == {"on"}
     assert {row.id for row in found} == {row.id for row in CORRECTIONS}

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.fakes.projects import make_project
 from tests.for_each import for_each
-from workbench import engine_process
+from workbench import engine_process, protocol
 from workbench.engine_process import EngineProcess
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project.model import ModelSource
 from workbench.protocol import (
-    MAX_COMMAND_BYTES,
     MAX_EVENT_BYTES,
     PROTOCOL_VERSION,
     EngineExit,
@@ -83,14 +82,15 @@ def test_that_a_command_may_be_longer_than_an_event():
     assert decode_command(encode_command(large)) == large
 
 
-def test_that_a_command_over_its_limit_is_refused():
-    with pytest.raises(WorkbenchError) as caught:
-        encode_command(command("a" * MAX_COMMAND_BYTES))
-    assert caught.value.codes == ("command-too-large",)
-    room = MAX_COMMAND_BYTES - len(encode_command(command("a"))) + 1
-    assert len(encode_command(command("a" * room))) == MAX_COMMAND_BYTES
-    with pytest.raises(WorkbenchError):
-        encode_command(command("a" * (room + 1)))
+def test_that_a_command_over_its_limit_is_refused(monkeypatch):
+    limit = 100_000
+    monkeypatch.setattr(protocol, "MAX_COMMAND_BYTES", limit)
+    room = limit - len(encode_command(command("a"))) + 1
+    assert len(encode_command(command("a" * room))) == limit
+    for length in (room + 1, 2 * limit):
+        with pytest.raises(WorkbenchError) as caught:
+            encode_command(command("a" * length))
+        assert caught.value.codes == ("command-too-large",)
 
 
 def test_that_a_line_over_the_limit_is_skipped_and_the_next_is_read():

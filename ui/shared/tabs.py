@@ -69,11 +69,12 @@ class SplitOrTabs(QWidget):
         self.tabs = Tabs(self)
         self.tabs.hide()
         self.tabs.currentChanged.connect(self.updateGeometry)
-        for number, (_, part) in enumerate(self._parts):
-            self._split.addWidget(part)
-            self._split.setStretchFactor(number, widths[number])
-            self._split.setCollapsible(number, False)
-        self._split.setSizes([100 * width for width in widths])
+        self._split.setChildrenCollapsible(False)
+        for (_, part), width in zip(self._parts, widths, strict=True):
+            # The stretch factor of a splitter, in which the part may not be yet.
+            policy = part.sizePolicy()
+            policy.setHorizontalStretch(width)
+            part.setSizePolicy(policy)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._split)
@@ -82,8 +83,10 @@ class SplitOrTabs(QWidget):
         above: QWidget | None = parent
         while above is not None and not above.isVisible():
             above = above.parentWidget()
-        if above is not None and above.width() < wide_px:
-            self._arrange(is_split=False)
+        # A part that moves gets its style again, with all that is in it.
+        self._arrange(is_split=above is None or above.width() >= wide_px)
+        if self.is_split:
+            self._split.setSizes([100 * width for width in widths])
 
     @property
     def is_split(self) -> bool:

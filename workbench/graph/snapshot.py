@@ -10,6 +10,7 @@ import base64
 import gc
 import json
 import struct
+import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,8 +55,8 @@ def collection_paused() -> Iterator[None]:
     Every full collection stops all threads for tens of milliseconds and finds nothing: the objects
     are in use, contain no cycles, and are freed by reference counting. If the block made a large
     number of objects, all that is there is then excluded from later collections (``gc.freeze``).
-    Not where collections are rare, as in jobs of the engine: the programs that these drop have
-    cycles, and would never be freed.
+    Not in an engine, which has torch: the programs that its jobs drop have cycles, and would never
+    be freed.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -64,7 +65,7 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if gc.get_count()[0] - before > MUCH > gc.get_threshold()[0]:
+            if gc.get_count()[0] - before > MUCH and "torch" not in sys.modules:
                 gc.freeze()
             gc.enable()
 

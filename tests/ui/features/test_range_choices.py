@@ -22,6 +22,33 @@ def panel(opened, qtbot, monkeypatch):
     return shown(opened, qtbot)
 
 
+def ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbot):
+    # Ranges say where they come from.
+    assert "8 samples of data.npz" in panel.origin.text()
+    assert "measured on host" in panel.origin.text()
+    assert not panel.warning.isVisible()
+    # A clicked row is chosen everywhere.
+    click(panel, qtbot, 0)
+    selected = opened.context.selection.value
+    assert selected.tensors == {"obs_0"}
+    assert selected.nodes == {"conv2d"}
+    qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
+    assert "grid" in panel.side.title.text()
+    # A module chosen elsewhere chooses its tensors.
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
+    # Former ranges are marked after an edit.
+    opened.context.assigner.modules(["stem"], "a16w8")
+    banner = panel.frames["calibrate"].banner
+    qtbot.waitUntil(banner.isVisible)
+    assert "outdated" in banner.label.text()
+    assert banner.button.text() == "Run Calibrate"
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: not banner.isVisible())
+
+
 def drag(panel, low, high):
     """Move both lines, as the pointer does."""
     for line, value in zip(panel.side.editor.tensor.histogram.limits, (low, high), strict=True):
@@ -169,9 +196,10 @@ def a_method_is_taken_once_it_is_known(conv, opened, qtbot):
         dragged_lines_tell_what_they_do_and_go_back,
         an_applied_range_is_one_undoable_step_and_can_be_typed,
         a_method_is_taken_once_it_is_known,
+        ranges_say_where_they_come_from_and_follow_the_selection,
     ],
 )
-def test_that_ranges_and_methods_are_chosen_told_and_taken_back(promise, conv, opened, qtbot):
+def test_that_ranges_and_methods_are_told_chosen_and_taken_back(promise, conv, opened, qtbot):
     opened.window.reveal("ranges")
     promise(conv, opened, qtbot)
     opened.document.undo_stack.setIndex(0)

@@ -42,33 +42,6 @@ def test_that_an_empty_panel_offers_to_calibrate_and_tells_how_far_it_is(opened,
     assert panel.model.rowCount() == 2
 
 
-def test_that_ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbot):
-    # Ranges say where they come from.
-    assert "8 samples of data.npz" in panel.origin.text()
-    assert "measured on host" in panel.origin.text()
-    assert not panel.warning.isVisible()
-    # A clicked row is chosen everywhere.
-    click(panel, qtbot, 0)
-    selected = opened.context.selection.value
-    assert selected.tensors == {"obs_0"}
-    assert selected.nodes == {"conv2d"}
-    qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
-    assert "grid" in panel.side.title.text()
-    # A module chosen elsewhere chooses its tensors.
-    opened.context.selection.choose_modules(["stem"])
-    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
-    opened.context.selection.choose_nodes(["linear"])
-    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
-    # Former ranges are marked after an edit.
-    opened.context.assigner.modules(["stem"], "a16w8")
-    banner = panel.frames["calibrate"].banner
-    qtbot.waitUntil(banner.isVisible)
-    assert "outdated" in banner.label.text()
-    assert banner.button.text() == "Run Calibrate"
-    opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: not banner.isVisible())
-
-
 @pytest.mark.slow
 def test_that_a_weight_chooses_the_node_that_uses_it(panel, opened, qtbot):
     click(panel, qtbot, 1)

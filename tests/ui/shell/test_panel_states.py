@@ -187,7 +187,7 @@ def studied(opened, qtbot, engines):
 @pytest.mark.parametrize(
     "names",
     [
-        ["sensitivity", "weight_transforms"],
+        ["sensitivity"],
         pytest.param(sorted(STUDIES), marks=pytest.mark.slow),
     ],
 )

@@ -160,10 +160,41 @@ def panels_fit_and_are_named_in_full_in_every_size(small, qtbot):
     assert tree.columnWidth(Column.MODULE) >= 104
 
 
+def unexplained(workbench):
+    """Open every panel, and return its buttons that are off without saying why."""
+    found = []
+    for row in PANELS:
+        panel = workbench.window.reveal(row.id)
+        panel.flush()
+        buttons = panel.findChildren(QAbstractButton)
+        off = [b for b in buttons if b.isVisible() and not b.isEnabled() and not b.toolTip()]
+        found += [(row.id, button.text()) for button in off]
+    return found
+
+
+def every_button_that_is_off_says_why_and_no_table_holds_the_tab_key(small, _qtbot):
+    assert unexplained(small) == []
+    tables = small.window.findChildren(QTableView)
+    assert len(tables) >= 5
+    assert not [table.accessibleName() for table in tables if table.tabKeyNavigation()]
+
+
+@pytest.fixture
+def looked_at(opened):
+    """The window in which every panel was looked at before anything has run."""
+    # Of a target without a program.
+    choice = TargetChoice(id="nnpa")
+    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    assert unexplained(opened) == []
+    opened.document.undo_stack.undo()
+
+
+@pytest.mark.usefixtures("looked_at")
 @for_each(
     "promise",
     [
         panels_fit_and_are_named_in_full_in_every_size,
+        every_button_that_is_off_says_why_and_no_table_holds_the_tab_key,
         sides_are_stacked_and_results_need_no_scrolling_in_a_small_window,
     ],
 )
@@ -203,30 +234,6 @@ def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_pa
     opened.window.resize(1400, 800)
     qtbot.waitUntil(lambda: bar.cancel.text() == "Cancel")
     qtbot.waitUntil(lambda: "Calibrat" in bar.status.text())
-
-
-def test_that_every_button_that_is_off_says_why_and_no_table_holds_the_tab_key(opened, qtbot):
-    def silent():
-        found = []
-        for row in PANELS:
-            panel = opened.window.reveal(row.id)
-            panel.flush()
-            buttons = panel.findChildren(QAbstractButton)
-            off = [b for b in buttons if b.isVisible() and not b.isEnabled() and not b.toolTip()]
-            found += [(row.id, button.text()) for button in off]
-        return found
-
-    # Of a target without a program, and before anything has run.
-    choice = TargetChoice(id="nnpa")
-    opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
-    assert silent() == []
-    opened.document.undo_stack.undo()
-    opened.runs.run_to("")
-    qtbot.waitUntil(lambda: not opened.runner.running)
-    assert silent() == []
-    tables = opened.window.findChildren(QTableView)
-    assert len(tables) >= 5
-    assert not [table.accessibleName() for table in tables if table.tabKeyNavigation()]
 
 
 @pytest.mark.parametrize("name", ["graph", pytest.param("modules", marks=pytest.mark.slow)])

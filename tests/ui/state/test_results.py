@@ -43,8 +43,8 @@ def test_that_what_was_used_longest_ago_goes_first(folder):
     sizes = {s: (folder / s / "result.json").stat().st_size for s in ("prepare", "evaluate")}
     parsed = ResultCache(limit_bytes=max(sizes.values()))
     first = parsed.load(PrepareResult, folder / "prepare")
-    parsed.load(EvaluateResult, folder / "evaluate")
-    assert parsed.size_bytes == sizes["evaluate"]
+    second = parsed.load(EvaluateResult, folder / "evaluate")
+    assert parsed.load(EvaluateResult, folder / "evaluate") is second
     assert parsed.load(PrepareResult, folder / "prepare") is not first
 
 

@@ -128,14 +128,15 @@ def test_that_every_kind_of_operand_is_read(measured, tmp_path):
     first, second = (run_of_history(measured, number) for number in (1, 2))
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"outcome": outcome_of(first).document()}))
-    for before in (f"{measured}@1", first, file, str(file)):
-        for after in (measured, opened, second, str(measured)):
-            found = wb.compare(before, after)
-            cycles = next(figure for figure in found.figures if figure.name == "cycles")
-            assert (cycles.baseline, cycles.value) == (2000, 1000)
-            changed = next(change for change in found.parts["figures"] if "ycles" in change.what)
-            assert changed.before != changed.after
-            assert [(c.before, c.after) for c in found.parts["rules"]] == [("a16w8", "a8w8")]
+    befores = (f"{measured}@1", first, file, str(file))
+    afters = (measured, opened, second, str(measured))
+    for before, after in zip(befores, afters, strict=True):
+        found = wb.compare(before, after)
+        cycles = next(figure for figure in found.figures if figure.name == "cycles")
+        assert (cycles.baseline, cycles.value) == (2000, 1000)
+        changed = next(change for change in found.parts["figures"] if "ycles" in change.what)
+        assert changed.before != changed.after
+        assert [(c.before, c.after) for c in found.parts["rules"]] == [("a16w8", "a8w8")]
     assert "<table" in wb.compare(first, second)._repr_html_()
     same = wb.compare(file, file)
     assert same.equal

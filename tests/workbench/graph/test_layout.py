@@ -110,7 +110,7 @@ def contents(placement: Placement) -> object:
 
 
 def test_that_opening_step_by_step_gives_the_same_drawing_as_at_once() -> None:
-    tree = Hierarchy(nested(120))
+    tree = Hierarchy(nested(72))
     groups = list(tree.groups)
     random.Random(3).shuffle(groups)
     layout, opened = Layout(tree), set[str]()
@@ -125,7 +125,7 @@ def test_that_opening_step_by_step_gives_the_same_drawing_as_at_once() -> None:
 
 @for_each("flow", FLOWS)
 def test_that_children_lie_inside_of_their_group(flow: Flow) -> None:
-    tree = Hierarchy(nested(120))
+    tree = Hierarchy(nested(72))
     placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))
     assert overlaps([placement.boxes[node.id] for node in tree.snapshot.nodes]) == 0
     for item, (x, y, width, height) in placement.boxes.items():
@@ -211,7 +211,7 @@ def test_that_no_line_runs_through_a_box_that_it_does_not_join(seed: int, flow: 
 
 @for_each("flow", FLOWS)
 def test_that_lines_meet_at_the_borders_of_open_groups(flow: Flow) -> None:
-    tree = Hierarchy(nested(120))
+    tree = Hierarchy(nested(72))
     placement = Layout(tree, flow=flow).arrange(frozenset(tree.groups))
     boxes, met, axis = placement.boxes, 0, int(flow == "right")
     for key, inside in placement.insides.items():

@@ -106,7 +106,9 @@ TRANSPOSED_CONVOLUTION = ("node_target", "aten.conv_transpose2d.input")
 PER_TENSOR = QuantConfig(weight=Weight(bits=4, per_channel=False))
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize(
+    "target", ["ethos-u55-128", pytest.param("ethos-u85-256", marks=pytest.mark.slow)]
+)
 def test_that_4_bits_a_channel_are_warned_of_where_executorch_takes_the_wrong_axis(engine, target):
     made = uncorrected("wide_networks.py:growing", "a8w4", target)
     assert foreseen(engine, made) == ["conv_transpose2d"]
@@ -115,15 +117,9 @@ def test_that_4_bits_a_channel_are_warned_of_where_executorch_takes_the_wrong_ax
         assert foreseen(engine, edits.assign(made, *TRANSPOSED_CONVOLUTION, config)) == []
 
 
-@pytest.mark.parametrize(
-    ("target", "config"),
-    [
-        pytest.param("ethos-u55-128", "a8w8", marks=pytest.mark.slow),
-        pytest.param("ethos-u55-128", PER_TENSOR, marks=pytest.mark.slow),
-        pytest.param("ethos-u85-256", "a8w8", marks=pytest.mark.slow),
-        ("ethos-u85-256", PER_TENSOR),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ["a8w8", PER_TENSOR])
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
 def test_that_8_bits_or_one_grid_for_the_tensor_help_there(engine, target, config):
     made = uncorrected("wide_networks.py:growing", "a8w4", target)
     helped = edits.assign(made, *TRANSPOSED_CONVOLUTION, config)
@@ -182,13 +178,11 @@ def joined(engine):
 
 
 def test_that_a_lost_clamp_is_foretold(engine):
-    corrected, plain = joined(engine)
+    _, plain = joined(engine)
     assert engine.run(plain, "lower", "evaluate") == "done", engine.failure
     (warning,) = engine.result(plain, "lower").warnings
     assert "lets negative values pass" in warning
     assert "keep_relu_clamps=true" in warning
-    assert engine.run(corrected, "lower", "evaluate") == "done", engine.failure
-    assert engine.result(corrected, "lower").warnings == ()
 
 
 @pytest.mark.slow
@@ -198,3 +192,4 @@ def test_that_a_lost_clamp_comes_true_and_the_remedy_brings_it_back(engine):
     assert engine.result(plain, "verify").max_lsb > 3
     assert engine.run(corrected, "verify", "evaluate") == "done", engine.failure
     assert engine.result(corrected, "verify").max_lsb <= 1
+    assert engine.result(corrected, "lower").warnings == ()

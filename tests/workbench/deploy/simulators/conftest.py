@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,12 @@ ONES = (np.ones((1, 2, 6, 6), np.int8),)
 def samples(count=1):
     rng = np.random.default_rng(7)
     return [(rng.integers(-128, 128, (1, 2, 6, 6), np.int8),) for _ in range(count)]
+
+
+@functools.cache
+def program_of(path):
+    """Return a program, which is described once for all tests."""
+    return Program(path.name, path.read_bytes())
 
 
 class Bench:
@@ -59,7 +66,7 @@ class Bench:
         return Job(
             Installed(device.simulator, self.simulator(device.family), "named"),
             read_runner(runner or self.runner(family)),
-            Program(program.name, program.read_bytes()),
+            program_of(program),
             device,
             samples(count),
             **{"timeout_s": 30.0, **options},
