@@ -1,6 +1,5 @@
 """Real stages in the test's process, which has imported the toolchain as an engine does."""
 
-import builtins
 import json
 import warnings
 from pathlib import Path
@@ -24,8 +23,6 @@ def pytest_collection(session):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import_toolchain()
-        # PySide's own function for imports takes ten times as long, and no engine has PySide.
-        builtins.__import__ = vars(builtins).get("__orig_import__", builtins.__import__)
 
 
 def pytest_collection_modifyitems(items):
