@@ -1,8 +1,10 @@
-"""Number and list formatting for messages, and TOML of others."""
+"""Number and list formatting for messages, and TOML and Python of others."""
 
 from __future__ import annotations
 
+import ast
 import re
+import threading
 import tomllib
 from typing import Any
 
@@ -20,6 +22,23 @@ def read_toml(text: str) -> dict[str, Any]:
     if _LONG_NAME.search(text):
         raise tomllib.TOMLDecodeError("a name has more than 40 parts")
     return tomllib.loads(text)
+
+
+# Python up to 3.11.4 counts the depth of a tree for all threads together: trees that two threads
+# make at once end in SystemError (github.com/python/cpython/issues/106905).
+_PARSING = threading.Lock()
+
+
+def parse_python(source: str | bytes) -> ast.Module:
+    """Return the tree of a Python file, made by one thread at a time; raises as ``ast.parse``."""
+    with _PARSING:
+        return ast.parse(source)
+
+
+def parse_expression(text: str) -> ast.Expression:
+    """Return the tree of a Python expression, made by one thread at a time; as ``ast.parse``."""
+    with _PARSING:
+        return ast.parse(text, mode="eval")
 
 
 def plural(number: int, noun: str) -> str:

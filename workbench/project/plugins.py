@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_SOURCE_BYTES, read_limited
 from workbench.project import sources
+from workbench.text import parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +146,7 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
     """Return role, name and title of every item in a file, or an error message."""
     del modified_ns, size
     try:
-        tree = ast.parse(read_limited(path, MAX_SOURCE_BYTES))
+        tree = parse_python(read_limited(path, MAX_SOURCE_BYTES))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}."
     except (OSError, ValueError, RecursionError, MemoryError) as error:

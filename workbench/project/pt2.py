@@ -27,6 +27,7 @@ from typing import Any
 
 from workbench.files import open_regular
 from workbench.project.pt2_schema import OPTIONAL, RECORDS, UNIONS, words
+from workbench.text import parse_expression
 
 MODEL = "models/model.json"
 SAMPLE_INPUTS = "data/sample_inputs/model.pt"
@@ -323,7 +324,7 @@ def _is_expression(text: Any) -> bool:
     if len(text) > 10_000 or not text.isascii():
         return False
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parse_expression(text.strip())
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
     return _is_term(tree.body)

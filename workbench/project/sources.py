@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_SOURCE_BYTES, MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
+from workbench.text import parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -332,7 +333,7 @@ def _imported_names(path: Path, state: tuple[int, ...]) -> tuple[str, ...]:
         source = read_limited(path, MAX_TEXT_BYTES)
         if len(source) > MAX_SOURCE_BYTES:
             return tuple(dict.fromkeys(_words_of_imports(source)))
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     names: list[str] = []

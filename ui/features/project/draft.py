@@ -28,6 +28,7 @@ from workbench.project.model import (
 from workbench.project.preprocessing import preprocess_of
 from workbench.project.sources import LABELS_OF_FOLDERS, missing
 from workbench.targets import target_of
+from workbench.text import parse_python
 
 # Longest chain of base classes that is followed in one file.
 _DEEPEST = 8
@@ -66,7 +67,7 @@ def callables_of(path: Path) -> list[str]:
     uses, other classes with one, functions. Then the rest in the same order.
     """
     try:
-        tree = ast.parse(read_limited(path, MAX_SOURCE_BYTES))
+        tree = parse_python(read_limited(path, MAX_SOURCE_BYTES))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -24,7 +24,7 @@ from workbench.targets.formats import Formats
 from workbench.targets.formats.operators import OPERATIONS, OPERATORS, operators_of
 from workbench.targets.formats.parameters import PREFIXES, ROLES, SILENT, read
 from workbench.targets.formats.schemes import spec_of
-from workbench.text import read_toml
+from workbench.text import parse_expression, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     """
     place = Place(kind="file", id=name)
     parsed: Any = None
-    for reading in (read_toml, json.loads, ast.literal_eval):
+    for reading in (read_toml, json.loads, _read_literal):
         try:
             parsed = reading(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -82,6 +82,10 @@ def parse(text: str, name: str) -> dict[str, Any]:
             'The pass_args have no "by".', 'Add by = "type".', place, code="pass-args-by-missing"
         )
     return dict(args)
+
+
+def _read_literal(text: str) -> Any:
+    return ast.literal_eval(parse_expression(text.lstrip(" \t")))
 
 
 def read_args(path: Path) -> dict[str, Any]:

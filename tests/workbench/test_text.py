@@ -1,0 +1,33 @@
+"""Files of others are read by one thread at a time where Python needs it."""
+
+import ast
+import threading
+import time
+
+from tests.for_each import for_each
+from workbench.text import parse_expression, parse_python
+
+
+@for_each("parse", [parse_python, parse_expression])
+def test_that_no_two_threads_make_a_tree_at_once(parse, monkeypatch):
+    stock, inside, together = ast.parse, [], []
+
+    def slow(*arguments, **options):
+        inside.append(1)
+        time.sleep(0.002)
+        together.append(len(inside))
+        inside.pop()
+        return stock(*arguments, **options)
+
+    monkeypatch.setattr(ast, "parse", slow)
+    threads = [threading.Thread(target=parse, args=("a + 1",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == [1] * 4
+
+
+def test_that_a_tree_is_that_of_python():
+    assert ast.dump(parse_python(b"import a")) == ast.dump(ast.parse("import a"))
+    assert isinstance(parse_expression("a + 1").body, ast.BinOp)
