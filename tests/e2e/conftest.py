@@ -100,13 +100,6 @@ class Workbench:
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments: object) -> subprocess.Popen:
-        command = [sys.executable, "-m", "workbench", *map(str, arguments)]
-        return subprocess.Popen(
-            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
     def project(self, model: str, *options: object, target: str = "ethos-u55-128") -> Path:
         """Write a project for a network of ``networks.py``."""
         shutil.copy(NETWORKS, self.folder)

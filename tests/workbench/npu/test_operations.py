@@ -294,15 +294,19 @@ def test_that_an_index_of_a_gather_may_be_any_of_the_rows():
                 Machine(blob).run([A.astype(np.int8)])
 
 
+def gathered(settings, indices):
+    """Return what a copy with four indices, and rows of the bytes 0 to 31 behind them, leaves."""
+    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
+    blob = stream.blob(np.array(indices, np.int32).tobytes() + bytes(range(32)))
+    return Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
+
+
 def test_that_any_row_may_be_gathered_where_no_largest_index_is_given():
     settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
         "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
         "DMA0_IDX": 0,
     }  # fmt: skip
-    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
-    blob = stream.blob(np.array([3, 0, 0, 0], np.int32).tobytes() + bytes(range(32)))
-    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
-    assert found[:8] == [*range(24, 32)]
+    assert gathered(settings, [3, 0, 0, 0])[:8] == [*range(24, 32)]
 
 
 @for_each(
@@ -462,7 +466,4 @@ def test_that_a_gather_in_planes_has_a_list_for_each_plane():
         "DMA0_DST_STRIDE0": 8, "DMA0_DST_STRIDE1": 8, "DMA0_IDX_REGION": 0, "DMA0_IDX": 0,
         "DMA0_IDX_SKIP1": 4,
     }  # fmt: skip
-    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
-    blob = stream.blob(np.array([1, 9, 0, 9], np.int32).tobytes() + bytes(range(32)))
-    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
-    assert found[:16] == [*range(8, 16), *range(16, 24)]
+    assert gathered(settings, [1, 9, 0, 9])[:16] == [*range(8, 16), *range(16, 24)]
