@@ -178,16 +178,16 @@ def test_calibration_pass(kind: str, measured: Measured) -> None:
     import torch
 
     from workbench.engine.quantization import ranges
-    from workbench.engine.quantization.sample_extrema import Witnesses
+    from workbench.engine.quantization.sample_extrema import SampleExtrema
     from workbench.engine.toolchain_patches.calibration import quick_calibration
 
     _, prepared, _, sample = exported(kind)
     with torch.inference_mode():
         prepared(sample)
         stock_s, _ = cpu_s(lambda: prepared(sample), repeats=15)
-        witnesses = Witnesses(ranges.activations(prepared))
-        witnesses.begin(0)
-        with quick_calibration(prepared), witnesses.watching():
+        extrema = SampleExtrema(ranges.activations(prepared))
+        extrema.begin(0)
+        with quick_calibration(prepared), extrema.watching():
             prepared(sample)
             quick_s, _ = cpu_s(lambda: prepared(sample), repeats=15)
     what = "MobileNetV2 96²" if kind == "CNN" else kind

@@ -205,10 +205,10 @@ def test_that_estimates_of_a_wrong_form_are_refused(connect, tmp_path):
     (tmp_path / "a.tosa").write_bytes(b"program")
     point = Point("x:y", (tmp_path / "a.tosa",), "ethos-u55-128", {}, {})
     client = connect("[]", '{"totals": 3}')
-    with estimators(1, "tcp://x:1") as crew:
+    with estimators(1, "tcp://x:1") as workers:
         with refused("worker-answer-wrong"):
-            crew.submit(point).result(10)
-        assert crew.submit(point).result(10) == {"totals": 3}
+            workers.submit(point).result(10)
+        assert workers.submit(point).result(10) == {"totals": 3}
     assert client.asked[0][2]["programs"] == [b"program"]
 
 

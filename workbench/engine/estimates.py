@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.engine.cluster import Answer, Cluster
-from workbench.engine.worker_processes import Crew, serve
+from workbench.engine.worker_processes import WorkerProcesses, serve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,8 +72,8 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
         WorkbenchError: the scheduler is unreachable, or Dask is not installed.
     """
     if not scheduler:
-        with Crew(__name__, count) as crew:
-            yield _Local(crew)
+        with WorkerProcesses(__name__, count) as workers:
+            yield _Local(workers)
         return
     cluster = Cluster(scheduler)
     try:
@@ -85,11 +85,11 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
 class _Local:
     """Local processes, which read the programs from files."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, workers: WorkerProcesses) -> None:
+        self._workers = workers
 
     def submit(self, point: Point) -> Future[Answer]:
-        return self._crew.submit(_asked(point, [str(path) for path in point.programs]))
+        return self._workers.submit(_asked(point, [str(path) for path in point.programs]))
 
 
 class _Remote:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 2
 
 
-class Crew:
+class WorkerProcesses:
     """Worker processes of one program; the context manager ends them.
 
     A worker that ends unexpectedly, e.g. by a crash, is replaced, and its request is repeated once.
@@ -52,7 +52,7 @@ class Crew:
 
     def __init__(self, module: str, count: int) -> None:
         self._module = module
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="crew")
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
         self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
         self._lock = Lock()
         self._processes: list[subprocess.Popen[str]] = []
@@ -161,23 +161,23 @@ class Workers:
             "folder": str(folder), "root": str(cache.root), "accelerate": accelerate,
             "allowed": code_import.allowed(),
         }  # fmt: skip
-        self._crew: Crew | _ClusterWorkers
+        self._workers: WorkerProcesses | _ClusterWorkers
         if scheduler:
-            self._crew = _ClusterWorkers(scheduler, (str(folder), str(cache.root)))
-            self.count = self._crew.count
+            self._workers = _ClusterWorkers(scheduler, (str(folder), str(cache.root)))
+            self.count = self._workers.count
         else:
-            self._crew, self.count = Crew(__name__, count), count
+            self._workers, self.count = WorkerProcesses(__name__, count), count
 
     def __enter__(self) -> Self:
-        self._crew.__enter__()
+        self._workers.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._crew.__exit__(*error)
+        self._workers.__exit__(*error)
 
     def submit(self, project: Project) -> Future[Run]:
         """Evaluate a project; the future raises ``WorkbenchError`` on failure."""
-        asked = self._crew.submit({**self._settings, "project": project.model_dump(mode="json")})
+        asked = self._workers.submit({**self._settings, "project": project.model_dump(mode="json")})
         return _mapped(asked, project)
 
 

@@ -46,12 +46,12 @@ def trained(engine, made, **options):
     return result, edits.use_trained(made, name)
 
 
-def student_of(model, inputs):
+def qat_model_of(model, inputs):
     from workbench.engine.targets.ethos_u import training_quantizer
-    from workbench.engine.training.model import Student
+    from workbench.engine.training.model import QatModel
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
-    return Student(floating, training_quantizer(project(model), Path()))
+    return QatModel(floating, training_quantizer(project(model), Path()))
 
 
 def sqnr(engine, made):
@@ -91,11 +91,11 @@ def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(e
 @pytest.mark.slow
 def test_that_batch_norms_learn_only_while_they_may():
     made, inputs = networks.careful()
-    student = student_of("careful", inputs)
+    qat_model = qat_model_of("careful", inputs)
     for learns in (False, True):
-        student.switch(observes=True, normalizes=learns)
-        student.module(*inputs)
-        unchanged = torch.equal(student.weights()["bn.running_mean"], made.bn.running_mean)
+        qat_model.switch(observes=True, normalizes=learns)
+        qat_model.module(*inputs)
+        unchanged = torch.equal(qat_model.weights()["bn.running_mean"], made.bn.running_mean)
         assert unchanged != learns
 
 
@@ -103,10 +103,10 @@ def test_that_batch_norms_learn_only_while_they_may():
 def test_that_the_student_without_rounding_is_the_float_model(model):
     made, inputs = getattr(networks, model)()
     told = torch.export.export(made, inputs).module()(*inputs)
-    student = student_of(model, inputs)
+    qat_model = qat_model_of(model, inputs)
     with torch.no_grad():
-        assert torch.allclose(student.run_in_float(*inputs), told, rtol=1e-4, atol=1e-4)
-    assert set(student.parameters) == set(dict(made.named_parameters()))
+        assert torch.allclose(qat_model.run_in_float(*inputs), told, rtol=1e-4, atol=1e-4)
+    assert set(qat_model.parameters) == set(dict(made.named_parameters()))
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from workbench.protocol import RunStudy
 @pytest.fixture
 def panel(opened):
     devices = opened.window.reveal("devices")
-    devices.pages.setCurrentWidget(devices.foreseen)
-    return devices.foreseen
+    devices.pages.setCurrentWidget(devices.operator_support)
+    return devices.operator_support
 
 
 def said(panel):

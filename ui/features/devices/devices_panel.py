@@ -193,7 +193,7 @@ class DevicesPanel(Panel):
         )
 
     def refresh(self) -> None:
-        self.foreseen.refresh()
+        self.operator_support.refresh()
         self.study.options = self._options() or {}
         self.study.look()
         self._show_found()
@@ -201,11 +201,11 @@ class DevicesPanel(Panel):
     def set_theme(self, theme: Theme) -> None:
         self.plot.set_theme(theme)
         self._show_look()
-        self.foreseen.refresh()
+        self.operator_support.refresh()
 
     def _make_pages(self) -> None:
-        self.foreseen = OperatorSupportView(self.context, self)
-        self.foreseen.modules_chosen.connect(
+        self.operator_support = OperatorSupportView(self.context, self)
+        self.operator_support.modules_chosen.connect(
             lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
         )
         cost = QWidget(self)
@@ -217,7 +217,7 @@ class DevicesPanel(Panel):
         above.addWidget(self.views, 1)
         self.pages = Tabs(self)
         self.pages.addTab(cost, "Cost")
-        self.pages.addTab(self.foreseen, "Operator support")
+        self.pages.addTab(self.operator_support, "Operator support")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 2, 8, 4)
         layout.addWidget(self.pages)

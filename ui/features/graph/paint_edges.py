@@ -147,7 +147,7 @@ class EdgePainter:
             left = x - 5 - static.size().width() if goes_right else x + 5
             labels.append((QPointF(left, y + 3), static))
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._palette.veil)
+        painter.setBrush(self._palette.scrim)
         painter.drawRects([QRectF(place, static.size()) for place, static in labels])
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setFont(self._palette.small_font)

@@ -128,10 +128,10 @@ class ChromePainter:
     def _brush(self, painter: QPainter, bar: QRectF, part: tuple[float, float]) -> None:
         """Dim the scale outside the brush, and outline the brush."""
         left, right = (bar.x() + bar.width() * level for level in part)
-        veil = QColor(self._palette.theme.surface)
-        veil.setAlpha(200)
-        painter.fillRect(QRectF(bar.x(), bar.y(), left - bar.x(), bar.height()), veil)
-        painter.fillRect(QRectF(right, bar.y(), bar.right() - right, bar.height()), veil)
+        scrim = QColor(self._palette.theme.surface)
+        scrim.setAlpha(200)
+        painter.fillRect(QRectF(bar.x(), bar.y(), left - bar.x(), bar.height()), scrim)
+        painter.fillRect(QRectF(right, bar.y(), bar.right() - right, bar.height()), scrim)
         painter.setPen(QPen(QColor(self._palette.theme.accent), 1.5))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(QRectF(left, bar.y() - 2, right - left, bar.height() + 4))

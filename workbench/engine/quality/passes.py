@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.quality.references import FloatReference
-    from workbench.engine.quantization.sample_extrema import Witnesses
+    from workbench.engine.quantization.sample_extrema import SampleExtrema
     from workbench.engine.quantization.statistics_cache import StatisticsMemory
 
 _MEMORY = "range memory"
@@ -136,10 +136,10 @@ class Calibration:
     """
 
     def __init__(
-        self, context: StageContext, prepared: torch.fx.GraphModule, witnesses: Witnesses
+        self, context: StageContext, prepared: torch.fx.GraphModule, extrema: SampleExtrema
     ) -> None:
         self.module = prepared
-        self.witnesses = witnesses
+        self.extrema = extrema
         self.is_answered = False
         self._keys: dict[str, str] = {}
         self._memory: StatisticsMemory | None = None
@@ -153,10 +153,10 @@ class Calibration:
         statistics.replay(prepared, known, keys)
         for name, key in keys.items():
             if key in known:
-                witnesses.recall(name, known[key])
+                extrema.recall(name, known[key])
         self.is_answered = bool(self._memory.samples) and not unanswered
         if self.is_answered:
-            witnesses.samples = list(self._memory.samples)
+            extrema.samples = list(self._memory.samples)
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -179,12 +179,12 @@ class Calibration:
         entry = {
             self._keys[name]: {
                 **statistics.statistics(self.module, name),
-                **self.witnesses.account(name),
+                **self.extrema.account(name),
             }
             for name in missing
         }
         if entry:
-            self._memory.add(entry, self.witnesses.samples)
+            self._memory.add(entry, self.extrema.samples)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workbench.engine.context import StageContext
-    from workbench.engine.quantization.sample_extrema import Witness, Witnesses
+    from workbench.engine.quantization.sample_extrema import SampleExtrema, TensorExtrema
     from workbench.project.configs import RangeMethod
 
 
@@ -56,7 +56,7 @@ def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
 
 
 def collect(
-    module: torch.fx.GraphModule, witnesses: Witnesses
+    module: torch.fx.GraphModule, recorded: SampleExtrema
 ) -> tuple[list[TensorRange], dict[str, np.ndarray[Any, Any]]]:
     """Return the ranges of all observed tensors in execution order, with arrays.
 
@@ -75,12 +75,12 @@ def collect(
             continue
         seen.add(id(observer))
         source = node.args[0]
-        witness, weight = witnesses.by_name.get(name), _weight_of(module, source)
-        counts, low, high = _histogram(observer, weight, witness)
+        extrema, weight = recorded.by_name.get(name), _weight_of(module, source)
+        counts, low, high = _histogram(observer, weight, extrema)
         row = _row(name, len(rows), source, observer, counts, (low, high))
         fields = {
-            "node": f"{inside}{row.node}", **_of_values(observer, weight, witness),
-            **_of_format(observer), **_of_calls(observer, witness),
+            "node": f"{inside}{row.node}", **_of_values(observer, weight, extrema),
+            **_of_format(observer), **_of_calls(observer, extrema),
         }  # fmt: skip
         rows.append(row.model_copy(update=fields))
         histograms.append(counts)
@@ -90,7 +90,7 @@ def collect(
             arrays[f"channel_max/{name}"] = observer.max_val.detach().numpy()
     arrays["histogram"] = np.asarray(histograms, np.float32).reshape(-1, BINS)
     arrays["edges"] = np.asarray(edges, np.float64).reshape(-1, 2)
-    return rows, arrays | witnesses.arrays([row.id for row in rows])
+    return rows, arrays | recorded.arrays([row.id for row in rows])
 
 
 def _in_order(graph: torch.fx.Graph) -> list[torch.fx.Node]:
@@ -136,7 +136,7 @@ def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Ten
 
 
 def _of_values(
-    observer: Any, weight: torch.Tensor | None, witness: Witness | None
+    observer: Any, weight: torch.Tensor | None, extrema: TensorExtrema | None
 ) -> dict[str, Any]:
     """Return the fields of a range about single values, where known."""
     if weight is not None:
@@ -148,16 +148,16 @@ def _of_values(
             "dead": int((observer.min_val == 0).logical_and(observer.max_val == 0).sum())
             if channels.shape[0] > 1 else 0,
         }  # fmt: skip
-    if witness is None or not witness.values:
+    if extrema is None or not extrema.values:
         return {}
     fields: dict[str, Any] = {
-        "zeros": witness.zeros / witness.values,
-        "mean_square": witness.squares / witness.values,
+        "zeros": extrema.zeros / extrema.values,
+        "mean_square": extrema.squares / extrema.values,
     }
-    if witness.infinite is not None:
-        fields["problem"] = f"infinite in sample {witness.infinite}; such values were ignored"
+    if extrema.infinite is not None:
+        fields["problem"] = f"infinite in sample {extrema.infinite}; such values were ignored"
     if type(observer) is not HistogramObserver:
-        searched = witness.shadow or observer
+        searched = extrema.shadow or observer
         grid = HistogramObserver.calculate_qparams(searched)
         if isinstance(observer, HistogramObserver):
             ends = HistogramObserver._non_linear_param_search(observer)  # noqa: SLF001
@@ -177,18 +177,18 @@ def _of_format(observer: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _of_calls(observer: Any, witness: Witness | None) -> dict[str, Any]:
+def _of_calls(observer: Any, extrema: TensorExtrema | None) -> dict[str, Any]:
     """Return the fields of a dynamic range."""
     mode = getattr(observer, "dynamic", "")
     if not mode:
         return {}
-    ends = np.asarray([*(witness.extremes.values() if witness else ())], np.float32)
+    ends = np.asarray([*(extrema.extremes.values() if extrema else ())], np.float32)
     ranges = call_ranges(mode, *ends.reshape(-1, 2).T)
     return {"dynamic": mode, "problem": ranges.warning, "searched": None}
 
 
 def _histogram(
-    observer: Any, weight: torch.Tensor | None, witness: Witness | None
+    observer: Any, weight: torch.Tensor | None, extrema: TensorExtrema | None
 ) -> tuple[np.ndarray[Any, Any], float, float]:
     """Return counts [2048] and the two outer edges; zeros without a histogram."""
     low, high = _extremes(observer)
@@ -198,7 +198,7 @@ def _histogram(
         counts = torch.histc(weight.detach().float(), BINS, low, high) if low < high else None
         filled = counts.numpy() if counts is not None else np.eye(1, BINS)[0] * weight.numel()
         return np.asarray(filled, np.float32), low, high
-    keeper = witness.shadow if witness is not None and witness.shadow is not None else observer
+    keeper = extrema.shadow if extrema is not None and extrema.shadow is not None else observer
     if isinstance(keeper, HistogramObserver) and np.isfinite(float(keeper.min_val)):
         counts = keeper.histogram.detach().double().reshape(BINS, -1).sum(1)
         return counts.numpy().astype(np.float32), float(keeper.min_val), float(keeper.max_val)

@@ -24,7 +24,7 @@ _SHADOW = ("histogram", "min_val", "max_val")
 
 
 @dataclass
-class Witness:
+class TensorExtrema:
     """Extremes per sample, and sums over all values, of one observer's tensors.
 
     ``shadow`` is a histogram for an observer without one.
@@ -83,8 +83,8 @@ class Witness:
         infinite = -1 if self.infinite is None else self.infinite
         sums = [float(self.values), float(self.zeros), self.squares, float(infinite)]
         arrays = {
-            "witness_samples": samples, "witness_ends": ends,
-            "witness_sums": torch.tensor(sums, dtype=torch.float64),
+            "extrema_samples": samples, "extrema": ends,
+            "sums": torch.tensor(sums, dtype=torch.float64),
         }  # fmt: skip
         if self.shadow is not None:
             for name in _SHADOW:
@@ -93,9 +93,9 @@ class Witness:
 
     def recall(self, stored: Mapping[str, torch.Tensor]) -> None:
         """Use the statistics of another recorder of the same tensors."""
-        ends = [(low, high) for low, high in stored["witness_ends"].tolist()]
-        self.extremes = dict(zip(stored["witness_samples"].tolist(), ends, strict=True))
-        values, zeros, self.squares, infinite = stored["witness_sums"].tolist()
+        ends = [(low, high) for low, high in stored["extrema"].tolist()]
+        self.extremes = dict(zip(stored["extrema_samples"].tolist(), ends, strict=True))
+        values, zeros, self.squares, infinite = stored["sums"].tolist()
         self.values, self.zeros = int(values), int(zeros)
         self.infinite = None if infinite < 0 else int(infinite)
         if self.shadow is not None:
@@ -103,13 +103,13 @@ class Witness:
                 self.shadow._buffers[name] = stored[f"shadow_{name}"].clone()  # noqa: SLF001
 
 
-class Witnesses:
+class SampleExtrema:
     """A recorder for every activation observer while samples run."""
 
     def __init__(self, activations: Mapping[str, tuple[str, Any]]) -> None:
         """``observers`` by name, each with the node it observes."""
         self.by_name = {
-            name: Witness(tensor, _shadow(observer))
+            name: TensorExtrema(tensor, _shadow(observer))
             for name, (tensor, observer) in activations.items()
         }
         self._observers = {name: observer for name, (_, observer) in activations.items()}
@@ -157,11 +157,11 @@ class Witnesses:
             "samples": np.asarray(self.samples, np.int64), "sample_min": low, "sample_max": high,
         }  # fmt: skip
 
-    def _watched(self, witness: Witness, observe: Any) -> Any:
+    def _watched(self, extrema: TensorExtrema, observe: Any) -> Any:
         samples = self.samples
 
         def forward(x: torch.Tensor) -> Any:
-            witness.see(samples[-1], x)
+            extrema.see(samples[-1], x)
             return observe(x)
 
         return forward

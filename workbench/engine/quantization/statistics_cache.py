@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _KEPT_BYTES = 512 << 20
 # Raised when the stored statistics of a tensor change.
-_VERSION = 1
+_VERSION = 2
 _NAME = "statistics memory"
 
 

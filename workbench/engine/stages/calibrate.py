@@ -15,7 +15,7 @@ from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.passes import Calibration, searching_ranges
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization import ranges
-from workbench.engine.quantization.sample_extrema import Witnesses
+from workbench.engine.quantization.sample_extrema import SampleExtrema
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.errors import Place, failure
 from workbench.results import (
@@ -44,8 +44,8 @@ def run(context: StageContext) -> None:
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
-    witnesses = Witnesses(ranges.activations(calibrated.module))
-    calibration = Calibration(context, calibrated.module, witnesses)
+    extrema = SampleExtrema(ranges.activations(calibrated.module))
+    calibration = Calibration(context, calibrated.module, extrema)
     warnings = list[str]()
     if calibration.is_answered:
         context.log("No samples needed: the statistics of all tensors are cached.")
@@ -55,9 +55,9 @@ def run(context: StageContext) -> None:
             warnings.append(_NOT_REPEATABLE)
     _observe_constants(calibrated.module)
     with searching_ranges(context):
-        rows, arrays = ranges.collect(calibrated.module, witnesses)
+        rows, arrays = ranges.collect(calibrated.module, extrema)
     result = CalibrateResult(
-        samples=len(witnesses.samples),
+        samples=len(extrema.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, rows),
         warnings=(
@@ -87,16 +87,16 @@ def load(context: StageContext) -> Any:
 
 def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> None:
     """Run all samples."""
-    witnesses = calibration.witnesses
+    extrema = calibration.extrema
     with (
-        torch.inference_mode(), calibration.observing(), witnesses.watching(),
+        torch.inference_mode(), calibration.observing(), extrema.watching(),
         stepping(calibration.module) as steps,
     ):  # fmt: skip
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
-            witnesses.begin(sample.index)
+            extrema.begin(sample.index)
             steps(sample)
-    if not witnesses.samples:
+    if not extrema.samples:
         raise failure(
             f"{samples.name} contains no samples.",
             "Calibration needs at least one sample.",

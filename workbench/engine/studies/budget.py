@@ -21,10 +21,10 @@ def run(study: StudyContext) -> None:
     """
     base = TargetChoice.model_validate(study.options["base"])
     known = known_points(study)
-    with estimators(worker_count(study.options), "") as crew:
+    with estimators(worker_count(study.options), "") as workers:
         outer = Sweep(study, ends(base), known)
-        outer.run(crew)
+        outer.run(workers)
         sizes = [point.totals.sram_bytes for point in outer.points if point.totals]
         if len(sizes) == len(outer.points):
             inner = between(base, min(sizes), max(sizes))
-            Sweep(study, [*outer.points, *inner], known).run(crew)
+            Sweep(study, [*outer.points, *inner], known).run(workers)

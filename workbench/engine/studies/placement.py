@@ -29,7 +29,7 @@ def run(study: StudyContext) -> None:
 
 def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePlacement:
     try:
-        npu, cpu = device_of(study.stage).foreseen(study.stage, choice)
+        npu, cpu = device_of(study.stage).preview_placement(study.stage, choice)
     except WorkbenchError as error:
         reason = " ".join(info.message for info in error.infos)
         return DevicePlacement(kind=kind, target=choice.id, problem=reason)

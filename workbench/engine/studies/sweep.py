@@ -49,8 +49,8 @@ def run(study: StudyContext) -> None:
         raise refused(asked)
     sweep = Sweep(study, asked, known_points(study))
     if sweep.missing:
-        with estimators(worker_count(options), str(options.get("scheduler") or "")) as crew:
-            sweep.run(crew)
+        with estimators(worker_count(options), str(options.get("scheduler") or "")) as workers:
+            sweep.run(workers)
     else:
         sweep.tell("", at_once=True)
 
@@ -105,12 +105,12 @@ class Sweep:
         """The indices of the points to estimate."""
         return [i for i, p in enumerate(self._points) if p.totals is None and not p.problem]
 
-    def run(self, crew: Estimators) -> None:
+    def run(self, workers: Estimators) -> None:
         """Submit missing points and collect results; results are stored in any case."""
         self.tell("", at_once=True)
         try:
             for place in self.missing:
-                self._submit(crew, place)
+                self._submit(workers, place)
                 self._collect(0)
             while self._running:
                 self._collect(_POLL_S)
@@ -118,7 +118,7 @@ class Sweep:
             save_study(self._result(), self._study.folder)
         self.tell("", at_once=True)
 
-    def _submit(self, crew: Estimators, place: int) -> None:
+    def _submit(self, workers: Estimators, place: int) -> None:
         choice = self._points[place].target
         try:
             programs = self._programs_for(choice)
@@ -130,7 +130,7 @@ class Sweep:
             self._settle(place, None, _NO_DELEGATE)
             return
         point = Point(self._target.estimator, programs, choice.id, choice.options, files)
-        self._running[crew.submit(point)] = place
+        self._running[workers.submit(point)] = place
 
     def _collect(self, seconds: float) -> None:
         self._study.stage.check_cancelled()

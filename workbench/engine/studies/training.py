@@ -17,13 +17,13 @@ from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import refuse_memory
 from workbench.engine.stages.prepare import improved, pruned
 from workbench.engine.targets.base import toolchain_of
-from workbench.engine.training.dataset import Lessons
+from workbench.engine.training.dataset import TrainingDataset
 from workbench.engine.training.model import take_batches
 from workbench.engine.training.trainer import (
     load_checkpoint,
     optimizer_of,
     save_checkpoint,
-    teaching_of,
+    training_function_of,
 )
 from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, failure
@@ -84,15 +84,17 @@ class _Training:
     def __init__(self, study: StudyContext, options: TrainingOptions) -> None:
         context = study.stage
         self._study, self._options = study, options
-        self._teach = teaching_of(context.project.training_function, context.folder, options)
+        self._train = training_function_of(
+            context.project.training_function, context.folder, options
+        )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
         refuse_memory(teacher, calibration_samples(context), "Training", "training")
-        self._student = toolchain_of(context).student(
+        self._qat_model = toolchain_of(context).qat_model(
             _start(context, device), context.project, context.folder
         )
-        if not self._student.parameters:
+        if not self._qat_model.parameters:
             raise failure(
                 "The model has no weights to train.",
                 "Training needs a model with weights.",
@@ -100,15 +102,15 @@ class _Training:
                 code="training-without-weights",
             )
         if clusters := context.project.clusters():
-            self._student.cluster(clusters)
+            self._qat_model.cluster(clusters)
         study.report(0, options.epochs, "running the float model")
-        self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
+        self._dataset = TrainingDataset(context, teacher, self._qat_model.run_in_float, device)
         self._optimizer = optimizer_of(
-            options.optimizer, list(self._student.parameters.values()), options.learning_rate
+            options.optimizer, list(self._qat_model.parameters.values()), options.learning_rate
         )
-        weights = self._student.weights()
+        weights = self._qat_model.weights()
         self._untrained = {name: tensor.detach().clone() for name, tensor in weights.items()}
-        checkpoint = load_checkpoint(study.folder, self._student, self._optimizer)
+        checkpoint = load_checkpoint(study.folder, self._qat_model, self._optimizer)
         self._found = checkpoint or self._first(device)
         self._said = 0.0
 
@@ -122,39 +124,39 @@ class _Training:
 
     def _first(self, device: str) -> TrainingResult:
         """Return the result before the first epoch."""
-        lessons = self._lessons
+        dataset = self._dataset
         self._see()
         return TrainingResult(
-            data=lessons.name, device=device, samples=len(lessons.used),
-            held_out=lessons.held_out, one_by_one=lessons.one_by_one,
+            data=dataset.name, device=device, samples=len(dataset.used),
+            held_out=dataset.held_out, one_by_one=dataset.one_by_one,
             total=self._options.epochs, start_db=self._sqnr(),
         )  # fmt: skip
 
     def _go_back(self) -> None:
         """Restore the best weights, and reset the optimiser's state."""
-        result, student = self._found, self._student
+        result, qat_model = self._found, self._qat_model
         best = read_weights(self._study.folder / result.weights) if result.best else self._untrained
-        student.take(best)
+        qat_model.take(best)
         self._optimizer.state.clear()
         self._see()
 
     def _see(self) -> None:
-        lessons = self._lessons
-        self._student.see(b.inputs for b in lessons.together(lessons.used, self._options.batch))
+        dataset = self._dataset
+        self._qat_model.see(b.inputs for b in dataset.together(dataset.used, self._options.batch))
 
     def _epoch(self, number: int) -> None:
-        options, student = self._options, self._student
+        options, qat_model = self._options, self._qat_model
         rate, goes_back = next_step(self._found, options)
         if goes_back:
             self._go_back()
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        student.switch(
+        qat_model.switch(
             observes=number <= options.observe,
-            normalizes=number <= options.batch_norm and not self._lessons.one_by_one,
+            normalizes=number <= options.batch_norm and not self._dataset.one_by_one,
         )
         with torch.enable_grad():
-            loss = self._teach(student.module, self._batches(number), self._optimizer)
+            loss = self._train(qat_model.module, self._batches(number), self._optimizer)
         sqnr = self._sqnr() if math.isfinite(loss) else math.nan
         if not math.isfinite(sqnr):
             raise self._not_a_number(number)
@@ -162,7 +164,7 @@ class _Training:
         result = self._found.model_copy(update={"epochs": (*self._found.epochs, epoch)})
         if sqnr > self._found.best_db:
             result = self._keep_best(result, number)
-        save_checkpoint(self._study.folder, student, self._optimizer, result)
+        save_checkpoint(self._study.folder, qat_model, self._optimizer, result)
         self._found = result
         save_study(result, self._study.folder)
         # Not before, because the former document names the former weights.
@@ -173,7 +175,7 @@ class _Training:
 
     def _batches(self, number: int) -> Iterator[Batch]:
         options = self._options
-        for place, batch in enumerate(self._lessons.batches(options.batch, options.seed, number)):
+        for place, batch in enumerate(self._dataset.batches(options.batch, options.seed, number)):
             self._study.stage.check_cancelled()
             if time.monotonic() - self._said > _SAID_EVERY_S:
                 self._said = time.monotonic()
@@ -182,13 +184,13 @@ class _Training:
 
     def _sqnr(self) -> float:
         """Return the SQNR [dB] of the model's outputs against the float model's."""
-        self._student.switch(observes=False, normalizes=False)
+        self._qat_model.switch(observes=False, normalizes=False)
         sums = Noise()
         with torch.no_grad():
-            for batch in self._lessons.together(self._lessons.kept, self._options.batch):
+            for batch in self._dataset.together(self._dataset.kept, self._options.batch):
                 self._study.stage.check_cancelled()
                 for mine, target in zip(
-                    tensors_of(self._student.module(*batch.inputs)), batch.targets, strict=True
+                    tensors_of(self._qat_model.module(*batch.inputs)), batch.targets, strict=True
                 ):
                     wide = target.to(torch.float64)
                     error = wide - mine.to(torch.float64)
@@ -203,7 +205,7 @@ class _Training:
         folder = self._study.folder
         folder.mkdir(parents=True, exist_ok=True)
         name = f"best-{number}.safetensors"
-        write_tensors(self._student.weights(), folder / name)
+        write_tensors(self._qat_model.weights(), folder / name)
         digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         return result.model_copy(update={"best": number, "weights": name, "digest": digest})
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample
     from workbench.engine.quality.arithmetic_models import ReadingTally
-    from workbench.engine.training.model import Student
+    from workbench.engine.training.model import QatModel
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project, TargetChoice
     from workbench.results import (
@@ -57,7 +57,7 @@ class Toolchain(Protocol):
         """Return a quantizer with the rules of a project in ``folder``, for ``prepare``."""
         ...
 
-    def student(self, floating: torch.fx.GraphModule, project: Project, folder: Path, /) -> Student:
+    def qat_model(self, floating: torch.fx.GraphModule, project: Project, folder: Path, /) -> QatModel:
         """Return the float program, which is changed, with fake quantization, for training.
 
         Raises:
@@ -124,7 +124,7 @@ class CompilingToolchain(Toolchain, Protocol):
 class DeviceToolchain(CompilingToolchain, Protocol):
     """What a target whose device can be simulated here, in the stage ``run``, offers."""
 
-    def foreseen(
+    def preview_placement(
         self, context: StageContext, choice: TargetChoice, /
     ) -> tuple[int, tuple[CpuNode, ...]]:
         """Return the number of operators supported by a device, and the others; without compiling.

@@ -37,7 +37,7 @@ class Batch:
     labels: torch.Tensor | None
 
 
-class Lessons:
+class TrainingDataset:
     """The calibration samples with the float model's outputs, in memory, on one device.
 
     ``kept`` samples are held out for measurement, if there are enough. ``one_by_one`` means that
@@ -84,30 +84,30 @@ class Lessons:
         order = torch.randperm(len(self.used), generator=generator).tolist()
         return self.together([self.used[i] for i in order], size)
 
-    def together(self, lessons: Sequence[Batch], size: int) -> Iterator[Batch]:
+    def together(self, batches: Sequence[Batch], size: int) -> Iterator[Batch]:
         """Yield batches of the requested size, or of one sample without batch support."""
         step = 1 if self.one_by_one else size
-        for start in range(0, len(lessons), step):
-            yield _joined(lessons[start : start + step])
+        for start in range(0, len(batches), step):
+            yield _joined(batches[start : start + step])
 
 
-def _joined(lessons: Sequence[Batch]) -> Batch:
-    labels = [lesson.labels for lesson in lessons if lesson.labels is not None]
+def _joined(batches: Sequence[Batch]) -> Batch:
+    labels = [batch.labels for batch in batches if batch.labels is not None]
     return Batch(
-        tuple(torch.cat(inputs) for inputs in zip(*(b.inputs for b in lessons), strict=True)),
-        tuple(torch.cat(targets) for targets in zip(*(b.targets for b in lessons), strict=True)),
-        torch.cat(labels) if len(labels) == len(lessons) else None,
+        tuple(torch.cat(inputs) for inputs in zip(*(b.inputs for b in batches), strict=True)),
+        tuple(torch.cat(targets) for targets in zip(*(b.targets for b in batches), strict=True)),
+        torch.cat(labels) if len(labels) == len(batches) else None,
     )
 
 
-def _takes_batches(program: Program, lessons: Sequence[Batch]) -> bool:
+def _takes_batches(program: Program, batches: Sequence[Batch]) -> bool:
     """Return whether a batch of two samples gives the same results as each sample alone."""
-    if len(lessons) < 2:
+    if len(batches) < 2:
         return False
     try:
         with torch.no_grad():
-            together = tensors_of(program(*_joined(lessons[:2]).inputs))
-            alone = [tensors_of(program(*lesson.inputs)) for lesson in lessons[:2]]
+            together = tensors_of(program(*_joined(batches[:2]).inputs))
+            alone = [tensors_of(program(*batch.inputs)) for batch in batches[:2]]
         apart = [torch.cat(pair) for pair in zip(*alone, strict=True)]
     except (RuntimeError, IndexError, ValueError):
         return False

@@ -95,7 +95,7 @@ _WEIGHT_OBSERVERS = (PerChannelMinMaxObserver, MovingAverageMinMaxObserver)
 _AVERAGING = 0.01
 
 
-class Student:
+class QatModel:
     """A graph with fake quantization as on the device; ``module`` takes the model's inputs.
 
     ``parameters`` are the trained parameters, by the float model's names.
@@ -271,7 +271,7 @@ def norms_of(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
 _STATISTICS_ARGUMENTS, _TRAINS_ARGUMENT = (3, 4), 5
 
 
-class EmulatedStudent(Student):
+class EmulatedQatModel(QatModel):
     """The emulated program with weights quantized at every pass; ranges are not trained.
 
     Args:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from workbench.engine.training.dataset import Batch
-    from workbench.engine.training.model import Student
+    from workbench.engine.training.model import QatModel
     from workbench.studies.training import LossId, OptimizerId, TrainingOptions
 
 
@@ -31,7 +31,7 @@ OPTION = "training_function"
 _MOMENTUM = 0.9
 
 
-class Teaching(Protocol):
+class TrainingFunction(Protocol):
     """The user's own training function: one epoch per call.
 
     Its arguments are the quantized model, which takes the model's inputs; the batches of this
@@ -42,7 +42,7 @@ class Teaching(Protocol):
 
     def __call__(
         self,
-        student: torch.nn.Module,
+        model: torch.nn.Module,
         batches: Iterable[Batch],
         optimizer: torch.optim.Optimizer,
         /,
@@ -66,7 +66,7 @@ def optimizer_of(
             assert_never(name)
 
 
-def teaching_of(function: str | None, folder: Path, options: TrainingOptions) -> Teaching:
+def training_function_of(function: str | None, folder: Path, options: TrainingOptions) -> TrainingFunction:
     """Return the user's function if there is one, else distillation.
 
     Raises:
@@ -77,11 +77,11 @@ def teaching_of(function: str | None, folder: Path, options: TrainingOptions) ->
     reference = callable_reference(function, folder, OPTION)
     own = user_code.load_callable(reference, OPTION)
 
-    def teach(
-        student: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
+    def train(
+        model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
     ) -> float:
         try:
-            loss = own(student, batches, optimizer)
+            loss = own(model, batches, optimizer)
         except (Cancelled, WorkbenchError):
             raise
         except (Exception, SystemExit) as error:
@@ -99,21 +99,21 @@ def teaching_of(function: str | None, folder: Path, options: TrainingOptions) ->
             )
         return float(loss)
 
-    return teach
+    return train
 
 
-def _distillation(loss: LossId) -> Teaching:
+def _distillation(loss: LossId) -> TrainingFunction:
     error = _LOSSES[loss]
 
-    def teach(
-        student: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
+    def train(
+        model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
     ) -> float:
         total, count = 0.0, 0
         for batch in batches:
             pairs = [
                 (mine, target)
                 for mine, target in zip(
-                    tensors_of(student(*batch.inputs)), batch.targets, strict=True
+                    tensors_of(model(*batch.inputs)), batch.targets, strict=True
                 )
                 if target.is_floating_point()
             ]
@@ -128,7 +128,7 @@ def _distillation(loss: LossId) -> Teaching:
             total, count = total + step_loss * size, count + size
         return total / count
 
-    return teach
+    return train
 
 
 def _mse(mine: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
@@ -150,16 +150,16 @@ _LOSSES: dict[LossId, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 FILE = "checkpoint.safetensors"
-_STUDENT, _OPTIMIZER = "student/", "optimizer/"
+_MODEL, _OPTIMIZER = "student/", "optimizer/"
 _RESULT = "result"
 
 
 def save_checkpoint(
-    folder: Path, student: Student, optimizer: torch.optim.Optimizer, result: TrainingResult
+    folder: Path, qat_model: QatModel, optimizer: torch.optim.Optimizer, result: TrainingResult
 ) -> None:
     """Write a checkpoint atomically."""
-    tensors = {_STUDENT + name: tensor for name, tensor in student.state().items()}
-    for number, parameter in enumerate(student.parameters.values()):
+    tensors = {_MODEL + name: tensor for name, tensor in qat_model.state().items()}
+    for number, parameter in enumerate(qat_model.parameters.values()):
         for name, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
                 tensors[f"{_OPTIMIZER}{number}/{name}"] = torch.as_tensor(value)
@@ -168,7 +168,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: Path, student: Student, optimizer: torch.optim.Optimizer
+    folder: Path, qat_model: QatModel, optimizer: torch.optim.Optimizer
 ) -> TrainingResult | None:
     """Take up a checkpoint and return what had been found; None where none can be read."""
     try:
@@ -180,8 +180,8 @@ def load_checkpoint(
         return None
     if result.best and not _is_whole(folder, result):
         return None
-    student.restore(_under(tensors, _STUDENT))
-    for number, parameter in enumerate(student.parameters.values()):
+    qat_model.restore(_under(tensors, _MODEL))
+    for number, parameter in enumerate(qat_model.parameters.values()):
         known = _under(tensors, f"{_OPTIMIZER}{number}/")
         if known:
             # A count of steps stays on the CPU, as torch's optimisers keep it.

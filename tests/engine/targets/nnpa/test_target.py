@@ -293,12 +293,12 @@ def test_that_a_student_computes_as_the_program_and_its_gradients_go_straight_th
     model, x = networks.mlp()
     expected, _ = emulated(model, x)
     floating = torch.export.export(model, (x,)).module(check_guards=False)
-    student = toolchain.student(floating, ruled(), Path())
-    y = student.module(x)
+    qat_model = toolchain.qat_model(floating, ruled(), Path())
+    y = qat_model.module(x)
     assert torch.equal(y.detach(), expected)
     y.sum().backward()
     model(x).sum().backward()
-    mine, plain = student.parameters["first.weight"].grad, model.first.weight.grad
+    mine, plain = qat_model.parameters["first.weight"].grad, model.first.weight.grad
     assert torch.allclose(mine, plain, rtol=0.05, atol=0.02)
     assert float(mine.abs().sum()) > 0
 

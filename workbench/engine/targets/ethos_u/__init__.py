@@ -2,7 +2,7 @@
 
 from workbench.engine.quality.passes import float_module
 from workbench.engine.targets.base import readings
-from workbench.engine.targets.ethos_u.cpu_fallback import foreseen
+from workbench.engine.targets.ethos_u.cpu_fallback import preview_placement
 from workbench.engine.targets.ethos_u.grids import borders, runtime_values, tolerance
 from workbench.engine.targets.ethos_u.lookup_tables import departures
 from workbench.engine.targets.ethos_u.lowering import lower, refusal
@@ -12,7 +12,7 @@ from workbench.engine.targets.ethos_u.quantization import (
     prepare,
     quantizer,
     report,
-    student,
+    qat_model,
     training_quantizer,
 )
 from workbench.engine.targets.ethos_u.reference_model import integers, verify
@@ -23,7 +23,7 @@ __all__ = [
     "convert",
     "departures",
     "float_module",
-    "foreseen",
+    "preview_placement",
     "integers",
     "lower",
     "memory",
@@ -34,7 +34,7 @@ __all__ = [
     "report",
     "runtime_values",
     "simulate",
-    "student",
+    "qat_model",
     "tolerance",
     "training_quantizer",
     "verify",

@@ -26,7 +26,7 @@ from workbench.engine.toolchain_patches.decomposition_tracking import (
 from workbench.engine.toolchain_patches.foldable_norms import made_foldable
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.rewritten_operators import CorrectingQuantizer
-from workbench.engine.training.model import Student
+from workbench.engine.training.model import QatModel
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
@@ -99,9 +99,9 @@ def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     return _made(project, folder, is_qat=True)
 
 
-def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> Student:
+def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) -> QatModel:
     """Return the float program with fake quantization by the rules, for training."""
-    return Student(floating, training_quantizer(project, folder))
+    return QatModel(floating, training_quantizer(project, folder))
 
 
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:

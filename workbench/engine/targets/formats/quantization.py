@@ -23,7 +23,7 @@ from workbench.engine.fx.rules import GraphRules, rules_of
 from workbench.engine.quantization.observers import branches_of
 from workbench.engine.targets.formats.emulation import RESULT, Placing, quantize_per_format
 from workbench.engine.targets.formats.operations import role_of
-from workbench.engine.training.model import EmulatedStudent
+from workbench.engine.training.model import EmulatedQatModel
 from workbench.errors import Place, WorkbenchError
 from workbench.project.configs import FormatConfig
 from workbench.results import FormatMemory, NodeAnnotation
@@ -311,9 +311,9 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-def student(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedStudent:
+def qat_model(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedQatModel:
     """Return the float program with its formats, to be trained."""
-    return EmulatedStudent(
+    return EmulatedQatModel(
         floating,
         lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
         lambda node: node.target is quantize_per_format,

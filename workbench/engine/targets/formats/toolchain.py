@@ -8,7 +8,7 @@ from workbench.engine.targets.formats.quantization import (
     memory,
     prepare,
     report,
-    student,
+    qat_model,
 )
 
 __all__ = [
@@ -20,5 +20,5 @@ __all__ = [
     "quantizer",
     "readings",
     "report",
-    "student",
+    "qat_model",
 ]

@@ -24,7 +24,7 @@ from workbench.engine.targets.nnpa.emulation import (
     nnpa_matmul,
     quantize_per_nnpa,
 )
-from workbench.engine.training.model import EmulatedStudent
+from workbench.engine.training.model import EmulatedQatModel
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project.configs import DynamicConfig
 from workbench.results import NodeAnnotation
@@ -413,9 +413,9 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-def student(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedStudent:
+def qat_model(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedQatModel:
     """Return the float program with its int8 products, for training."""
-    return EmulatedStudent(
+    return EmulatedQatModel(
         floating,
         lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
         lambda node: node.target is nnpa_matmul,

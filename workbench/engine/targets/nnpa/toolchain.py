@@ -12,7 +12,7 @@ from workbench.engine.targets.nnpa.quantization import (
     memory,
     prepare,
     report,
-    student,
+    qat_model,
 )
 from workbench.engine.targets.nnpa.verification import readings
 
@@ -31,7 +31,7 @@ __all__ = [
     "quantizer",
     "readings",
     "report",
-    "student",
+    "qat_model",
     "verify",
 ]
 

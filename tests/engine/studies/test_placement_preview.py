@@ -1,4 +1,4 @@
-"""What is foreseen of a device's NPU is what lowering then does."""
+"""The preview of operators on the NPU equals what lowering does."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from workbench.studies.matrix import Placement
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
-def foreseen(engine, made):
+def preview(engine, made):
     """Return the placement by the kind of device."""
     engine.events = []
     engine.send(RunStudy(
@@ -30,7 +30,7 @@ def lowered(engine, made):
     return engine.result(made, "lower")
 
 
-def assert_lowered_as_foreseen(engine, made, device):
+def assert_lowered_as_previewed(engine, made, device):
     real = lowered(engine, made.model_copy(
         update={"target": made.target.model_copy(update={"id": device.target})}
     ))  # fmt: skip
@@ -38,9 +38,9 @@ def assert_lowered_as_foreseen(engine, made, device):
     assert device.cpu == real.cpu_nodes
 
 
-def test_that_products_of_sixteen_bit_are_foreseen_on_the_cpu_of_u55_and_not_of_u85(engine):
+def test_that_products_of_sixteen_bit_are_previewed_on_the_cpu_of_u55_and_not_of_u85(engine):
     made = project("attending", "a16w8")
-    found = foreseen(engine, made)
+    found = preview(engine, made)
     assert list(found) == ["Ethos-U55", "Ethos-U65", "Ethos-U85"]
     on_u55 = {node.op: node.reason for node in found["Ethos-U55"].cpu}
     product = next(op for op in on_u55 if "mm" in op)
@@ -56,23 +56,23 @@ def test_that_products_of_sixteen_bit_are_foreseen_on_the_cpu_of_u55_and_not_of_
         pytest.param("attending", "a16w8", ["Ethos-U55", "Ethos-U85"], marks=pytest.mark.slow),
     ],
 )
-def test_that_what_is_foreseen_is_what_lowering_does(engine, model, config, kinds):
+def test_that_the_preview_is_what_lowering_does(engine, model, config, kinds):
     made = project(model, config)
-    found = foreseen(engine, made)
+    found = preview(engine, made)
     for kind in kinds:
-        assert_lowered_as_foreseen(engine, made, found[kind])
+        assert_lowered_as_previewed(engine, made, found[kind])
 
 
 @pytest.mark.slow
-def test_that_rules_that_keep_off_are_foreseen(engine):
+def test_that_rules_that_keep_off_are_preview(engine):
     made = edits.assign(project("small"), "module_name", "fc", "cpu")
-    found = foreseen(engine, made)["Ethos-U55"]
+    found = preview(engine, made)["Ethos-U55"]
     (node,) = [each for each in found.cpu if each.cause == "rule"]
     assert node.module == "fc"
 
 
 @pytest.mark.slow
 def test_that_a_device_without_branches_says_so_and_the_others_go_on(engine):
-    found = foreseen(engine, project("branching", target="ethos-u55-128", **CALIBRATED))
+    found = preview(engine, project("branching", target="ethos-u55-128", **CALIBRATED))
     assert "only on Ethos-U85" in found["Ethos-U55"].problem
     assert found["Ethos-U85"].npu > 0

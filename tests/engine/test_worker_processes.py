@@ -1,11 +1,11 @@
-"""A crew of processes answers on, whatever happens to one of them."""
+"""A workers of processes answers on, whatever happens to one of them."""
 
 import os
 
 import pytest
 
 from tests.problems import refused
-from workbench.engine.worker_processes import Crew
+from workbench.engine.worker_processes import WorkerProcesses
 
 MEMBER = """
 import os, sys, time
@@ -35,24 +35,24 @@ def member(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_that_a_crew_goes_on_after_one_of_its_processes_died(member):
-    with Crew(member, 1) as crew:
-        first = crew.submit({"do": "work"}).result(30)
+    with WorkerProcesses(member, 1) as workers:
+        first = workers.submit({"do": "work"}).result(30)
         with refused("worker-ended"):
-            crew.submit({"do": "die"}).result(30)
-        second = crew.submit({"do": "work"}).result(30)
+            workers.submit({"do": "die"}).result(30)
+        second = workers.submit({"do": "work"}).result(30)
     assert second["said"] == "work"
     assert second["pid"] != first["pid"]
 
 
 def test_that_the_request_of_a_killed_process_is_answered_by_another(member, tmp_path):
-    with Crew(member, 1) as crew:
+    with WorkerProcesses(member, 1) as workers:
         asked = {"do": "die once", "flag": str(tmp_path / "flag")}
-        assert crew.submit(asked).result(30)["said"] == "die once"
+        assert workers.submit(asked).result(30)["said"] == "die once"
 
 
 def test_that_ending_a_crew_at_work_ends_its_processes_and_what_waits(member):
-    with Crew(member, 2) as crew:
-        pids = {crew.submit({"do": "work"}).result(30)["pid"] for _ in range(6)}
-        asked = [crew.submit({"do": "sleep"}) for _ in range(5)]
+    with WorkerProcesses(member, 2) as workers:
+        pids = {workers.submit({"do": "work"}).result(30)["pid"] for _ in range(6)}
+        asked = [workers.submit({"do": "sleep"}) for _ in range(5)]
     assert all(each.done() for each in asked)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
