@@ -61,9 +61,9 @@ class BarPlot(Chart):
         self.set_run(-0.7, max(len(self.names), 1) - 0.3)
         self._fit()
 
-    def choose(self, places: Iterable[int]) -> None:
+    def choose(self, indices: Iterable[int]) -> None:
         """Mark the selected bars."""
-        self._picked = frozenset(places)
+        self._picked = frozenset(indices)
         self._draw(self._marked, sorted(self._picked))
 
     def restyle(self, theme: Theme) -> None:
@@ -71,8 +71,8 @@ class BarPlot(Chart):
         self._marked.setOpts(brush=wash(theme.warning), pen=None)
         self._brush.setBrush(wash(theme.accent, 0.2))
 
-    def _draw(self, item: pg.BarGraphItem, places: Iterable[int]) -> None:
-        known = [i for i in places if i < self.heights.size and np.isfinite(self.heights[i])]
+    def _draw(self, item: pg.BarGraphItem, indices: Iterable[int]) -> None:
+        known = [i for i in indices if i < self.heights.size and np.isfinite(self.heights[i])]
         item.setVisible(bool(known))
         if known:
             x = np.asarray(known, np.intp)
@@ -94,14 +94,14 @@ class BarPlot(Chart):
         else:
             self.plot.getAxis("bottom").setTicks(None)
 
-    def _tell(self, place: QPointF) -> str:
-        nearest = round(place.x())
+    def _tell(self, point: QPointF) -> str:
+        nearest = round(point.x())
         return self._describe(nearest) if 0 <= nearest < len(self.names) else ""
 
     def _on_picked(self, x: float, _y: float, adds: bool) -> None:
-        place = round(x)
-        if 0 <= place < len(self.names):
-            picked = self._picked ^ {place} if adds else {place}
+        index = round(x)
+        if 0 <= index < len(self.names):
+            picked = self._picked ^ {index} if adds else {index}
             self.bars_chosen.emit(sorted(picked))
 
     def _on_brushed(self, begun: float, now: float, is_over: bool) -> None:
@@ -161,8 +161,8 @@ class DifferencePlot(Chart):
         else:
             self.plot.getAxis("bottom").setTicks(None)
 
-    def _tell(self, place: QPointF) -> str:
-        step = round(place.x())
+    def _tell(self, point: QPointF) -> str:
+        step = round(point.x())
         if step not in self.counts:
             return ""
         total = max(sum(self.counts.values()), 1)
@@ -222,16 +222,16 @@ class ModuleBars(Chart):
         self.set_label("bottom", f"{self._unit}{unit}")
         self._fit()
 
-    def choose(self, places: Iterable[int]) -> None:
+    def choose(self, indices: Iterable[int]) -> None:
         """Mark the selected bars."""
-        self._draw(self._marked, sorted(places))
+        self._draw(self._marked, sorted(indices))
 
     def restyle(self, theme: Theme) -> None:
         self._bars.setOpts(brush=wash(theme.accent, 0.55), pen=None)
         self._marked.setOpts(brush=wash(theme.warning), pen=None)
 
-    def _draw(self, item: pg.BarGraphItem, places: Iterable[int]) -> None:
-        rows = np.asarray(list(places), np.intp)
+    def _draw(self, item: pg.BarGraphItem, indices: Iterable[int]) -> None:
+        rows = np.asarray(list(indices), np.intp)
         item.setVisible(bool(rows.size))
         if rows.size:
             item.setOpts(y=rows, x0=np.zeros(rows.size), x1=self.lengths[rows], height=0.72)
@@ -244,8 +244,8 @@ class ModuleBars(Chart):
         self.box.setLimits(yMin=-0.6, yMax=end, minYRange=3, maxYRange=rows)
         self.box.setYRange(-0.6, -0.6 + rows, padding=0)
 
-    def _tell(self, place: QPointF) -> str:
-        row = round(place.y())
+    def _tell(self, point: QPointF) -> str:
+        row = round(point.y())
         return self._describe(row) if 0 <= row < len(self.names) else ""
 
     def _on_picked(self, _x: float, y: float, _adds: bool) -> None:

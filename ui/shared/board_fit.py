@@ -57,8 +57,8 @@ class BoardFit(Label):
         colour = theme.bad if not fit.fits else theme.warning if fit.doubts else theme.good
         verdict = f'<span style="color:{colour}">{escape(sentence(fit))}</span>'
         shown = [f for f in fit.fillings if f.demands or not fit.fits]
-        places = " \u00b7 ".join(escape(_line(f)) for f in shown)
-        self.setText(f"{verdict}<br>{places}" if places else verdict)
+        regions = " \u00b7 ".join(escape(_line(f)) for f in shown)
+        self.setText(f"{verdict}<br>{regions}" if regions else verdict)
         self.setToolTip(literal("\n".join(
             f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
             for f in fit.fillings for d in f.demands

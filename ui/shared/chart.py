@@ -64,9 +64,9 @@ class BrushBox(pg.ViewBox):  # type: ignore[misc]
     def mouseClickEvent(self, event: Any) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             event.accept()
-            place = self.mapSceneToView(event.scenePos())
+            point = self.mapSceneToView(event.scenePos())
             adds = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-            self.picked.emit(place.x(), place.y(), adds)
+            self.picked.emit(point.x(), point.y(), adds)
 
 
 def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
@@ -75,11 +75,11 @@ def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
     The arguments are those of pyqtgraph's ``AxisItem.tickStrings``, which it replaces.
     """
     step = spacing * scale
-    places = max(0, math.ceil(-math.log10(step) - _ROUNDING)) if step > 0 else 0
+    digits = max(0, math.ceil(-math.log10(step) - _ROUNDING)) if step > 0 else 0
     largest = max((abs(value * scale) for value in values), default=0.0)
-    if places > _MOST_PLACES or largest >= _LARGEST:
+    if digits > _MOST_PLACES or largest >= _LARGEST:
         return [f"{value * scale:.4g}" for value in values]
-    return [f"{value * scale:,.{places}f}" for value in values]
+    return [f"{value * scale:,.{digits}f}" for value in values]
 
 
 def whole_spacing(low: float, high: float, size: float) -> list[tuple[float, float]]:
@@ -122,7 +122,7 @@ def count_ticks(high: float) -> list[tuple[float, str]]:
     """
     powers = [10**decade for decade in range(math.floor(max(high, 0.0)) + 1)]
     ticks = [(math.log10(1 + power), f"{power:,}") for power in powers]
-    return [(0.0, "0"), *((place, text) for place, text in ticks if place <= high)]
+    return [(0.0, "0"), *((position, text) for position, text in ticks if position <= high)]
 
 
 class Chart(QWidget):
@@ -353,8 +353,8 @@ class ViewKeys(QObject):
     def _pointed(self, left: float, right: float) -> float:
         if self._pointer is None:
             return (left + right) / 2
-        place = float(self._chart.box.mapSceneToView(self._pointer).x())
-        return min(max(place, left), right)
+        point = float(self._chart.box.mapSceneToView(self._pointer).x())
+        return min(max(point, left), right)
 
     def _on_moved(self, position: QPointF) -> None:
         self._pointer = position
@@ -373,18 +373,18 @@ class ValueScale:
 
     linear: float | None = None
 
-    def place(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def position(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the axis positions of values."""
         if self.linear is None:
             return values
         sizes: NDArray[np.float64] = np.log1p(np.abs(values) / self.linear) / _LN10
         return np.copysign(sizes, values)
 
-    def value(self, place: float) -> float:
+    def value(self, position: float) -> float:
         """Return the value at an axis position."""
         if self.linear is None:
-            return place
-        return math.copysign(math.expm1(min(abs(place), 300.0) * _LN10) * self.linear, place)
+            return position
+        return math.copysign(math.expm1(min(abs(position), 300.0) * _LN10) * self.linear, position)
 
     def ticks(self, low: float, high: float) -> list[tuple[float, str]] | None:
         """Return labelled ticks between two positions; None for the default ticks of the axis."""
@@ -397,11 +397,11 @@ class ValueScale:
         # Thinned out from the largest value, whose labels are furthest from zero.
         kept = [10.0**power for power in decades[::-1][::stride]]
         values = [-value for value in kept] + [0.0] + kept[::-1]
-        places = self.place(np.asarray(values, np.float64))
+        positions = self.position(np.asarray(values, np.float64))
         return [
-            (float(place), f"{value:g}")
-            for place, value in zip(places, values, strict=True)
-            if low <= place <= high
+            (float(position), f"{value:g}")
+            for position, value in zip(positions, values, strict=True)
+            if low <= position <= high
         ]
 
 

@@ -32,8 +32,8 @@ def chip_width(label: str, font: QFont, wish: str = "") -> float:
     return metrics.horizontalAdvance(label) + 2 * _PAD_PX + beside
 
 
-def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme, wish: str = "") -> None:
-    """Draw a chip at the left of ``place``, clipped to its width.
+def draw_chip(painter: QPainter, rect: QRectF, label: str, theme: Theme, wish: str = "") -> None:
+    """Draw a chip at the left of ``rect``, clipped to its width.
 
     A ``wish`` that was not applied is struck out behind it, if there is room.
     """
@@ -41,9 +41,9 @@ def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme, wish: 
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     font = painter.font()
-    width = min(chip_width(label, font), place.width())
-    top = place.center().y() - HEIGHT_PX / 2
-    box = QRectF(place.left(), top, width, HEIGHT_PX).adjusted(0.5, 0.5, -0.5, -0.5)
+    width = min(chip_width(label, font), rect.width())
+    top = rect.center().y() - HEIGHT_PX / 2
+    box = QRectF(rect.left(), top, width, HEIGHT_PX).adjusted(0.5, 0.5, -0.5, -0.5)
     fill = QColor(colour)
     fill.setAlphaF(0.20 if theme.dark else 0.13)
     painter.setBrush(fill)
@@ -54,7 +54,7 @@ def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme, wish: 
     metrics = QFontMetricsF(painter.font())
     text = metrics.elidedText(label, Qt.TextElideMode.ElideRight, width - 2 * _PAD_PX + 3)
     painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
-    rest = place.adjusted(width + _GAP_PX, 0, 0, 0)
+    rest = rect.adjusted(width + _GAP_PX, 0, 0, 0)
     if wish and metrics.horizontalAdvance(wish) <= rest.width():
         struck = painter.font()
         struck.setStrikeOut(True)
@@ -111,6 +111,6 @@ class LineDelegate(QStyledItemDelegate):
         painter.save()
         painter.setFont(bare.font)
         painter.setPen(QColor(colours.get(str(level), theme.text)))
-        place = bare.rect.adjusted(8, 0, -4, 0)
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
+        rect = bare.rect.adjusted(8, 0, -4, 0)
+        painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
         painter.restore()

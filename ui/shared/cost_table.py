@@ -25,7 +25,7 @@ class OperationRow:
     [bytes/s], ``node`` its node in the float graph, if known.
     """
 
-    place: int
+    index: int
     delegate: int
     operation: VelaOperation
     share: float | None
@@ -67,13 +67,13 @@ def operation_rows(
     total = sum(operation.cycles for _, operation in pairs)
     peak = macs_per_cycle(lowered.target)
     rows = []
-    for place, (report, operation) in enumerate(pairs):
+    for index, (report, operation) in enumerate(pairs):
         cycles = operation.cycles
         clock = report.cycles_total / report.inference_ms * 1e3 if report.inference_ms else 0.0
         moved = operation.sram_traffic + operation.external_traffic
         rows.append(
             OperationRow(
-                place, report.delegate, operation, cycles / total if total else None,
+                index, report.delegate, operation, cycles / total if total else None,
                 operation.macs / (cycles * peak) if cycles and peak and operation.macs else None,
                 moved * clock / cycles if cycles and moved else None,
                 (nodes or {}).get(operation.root),
@@ -123,7 +123,7 @@ def describe_operation(row: OperationRow) -> str:
 
 
 OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
-    Column("#", lambda r: str(r.place), lambda r: r.place, "Execution order"),
+    Column("#", lambda r: str(r.index), lambda r: r.index, "Execution order"),
     Column("Operator", lambda r: r.operation.operator),
     Column("Module", lambda r: r.operation.module or DASH),
     Column("Cycles", lambda r: count(r.operation.cycles), lambda r: r.operation.cycles,

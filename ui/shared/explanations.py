@@ -50,9 +50,9 @@ def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
     known = {rule.id: rule for rule in rules}
     winner = known.get(effective.rule or "")
     keeping = known.get(effective.kept_off or "")
-    place = f"; rule {numbers[keeping.id]} keeps it on the CPU" if keeping else ""
+    exclusion = f"; rule {numbers[keeping.id]} keeps it on the CPU" if keeping else ""
     if winner is None:
-        return f"{effective.label}: no rule matches{place}"
+        return f"{effective.label}: no rule matches{exclusion}"
     deeper = ".*" if winner.kind == "module_name" and module != winner.match else ""
     asked = effective.wish or effective.label
     text = f"{asked} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
@@ -61,7 +61,7 @@ def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
         text += f", overrides rule{'s' if len(beaten) > 1 else ''} {', '.join(beaten)}"
     if effective.wish:
         text = f"{effective.label}; not applied: {text}"
-    return text + place
+    return text + exclusion
 
 
 def call_text(rule: Rule, label: str) -> str:

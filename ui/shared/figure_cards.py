@@ -49,11 +49,11 @@ class _Flow(ItemLayout):
         narrowest = max((item.minimumSize().width() for item in self._items), default=CARD_PX)
         return QSize(narrowest, self._row_height())
 
-    def setGeometry(self, place: QRect) -> None:
-        super().setGeometry(place)
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
         height, number = self._row_height(), 0
-        for down, widths in enumerate(self._rows(place.width())):
-            left, top = place.left(), place.top() + down * (height + _GAP_PX)
+        for down, widths in enumerate(self._rows(rect.width())):
+            left, top = rect.left(), rect.top() + down * (height + _GAP_PX)
             for width in widths:
                 self._items[number].setGeometry(QRect(left, top, width, height))
                 left, number = left + width + _GAP_PX, number + 1

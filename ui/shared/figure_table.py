@@ -62,7 +62,7 @@ class Column(Generic[Row]):
 
 
 class FigureTableModel(QAbstractTableModel, Generic[Row]):
-    """A table model over any rows. Row numbers are sorted positions; ``place`` is the given one."""
+    """A table model over any rows. ``row`` is a sorted position, ``source_row`` the given one."""
 
     def __init__(
         self, columns: Sequence[Column[Row]], tooltip: Callable[[Row], str],
@@ -97,13 +97,13 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         """Return the row at a sorted position."""
         return self._rows[self._order[shown]] if 0 <= shown < len(self._order) else None
 
-    def place_of(self, shown: int) -> int:
+    def source_row(self, shown: int) -> int:
         """Return the given position of a sorted row."""
         return self._order[shown]
 
-    def shown_at(self, place: int) -> int:
+    def shown_at(self, index: int) -> int:
         """Return the sorted position of a given row."""
-        return self._shown_at[place]
+        return self._shown_at[index]
 
     def rowCount(self, parent: AnyIndex = ROOT) -> int:
         return 0 if parent.isValid() else len(self._rows)
@@ -150,12 +150,12 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         self.layoutAboutToBeChanged.emit()
         kept = self.persistentIndexList()
-        places = [self._order[index.row()] for index in kept]
+        source_rows = [self._order[index.row()] for index in kept]
         self._sorted_by = (column, order)
         self._arrange()
         moved = [
-            self.index(self._shown_at[place], index.column())
-            for place, index in zip(places, kept, strict=True)
+            self.index(self._shown_at[source_row], index.column())
+            for source_row, index in zip(source_rows, kept, strict=True)
         ]
         self.changePersistentIndexList(kept, moved)
         self.layoutChanged.emit()
@@ -166,14 +166,14 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         if 0 <= number < len(self._columns):
             column = self._columns[number]
             values = [_value(column, row) for row in self._rows]
-            there = [place for place in self._order if values[place] is not None]
-            missing = [place for place in self._order if values[place] is None]
+            there = [source_row for source_row in self._order if values[source_row] is not None]
+            missing = [source_row for source_row in self._order if values[source_row] is None]
             there.sort(
-                key=lambda place: _key(values[place]),
+                key=lambda source_row: _key(values[source_row]),
                 reverse=order == Qt.SortOrder.DescendingOrder,
             )
             self._order = there + missing
-        self._shown_at = {place: shown for shown, place in enumerate(self._order)}
+        self._shown_at = {source_row: shown for shown, source_row in enumerate(self._order)}
 
 
 def _value(column: Column[Row], row: Row) -> Value:

@@ -55,14 +55,14 @@ class _Lines(ItemLayout):
             max((item.sizeHint().height() for item in shown), default=0),
         )
 
-    def setGeometry(self, place: QRect) -> None:
-        super().setGeometry(place)
-        top = place.top()
-        for line in self._lines(place.width()):
-            high, left = max(item.sizeHint().height() for item in line), place.left()
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        top = rect.top()
+        for line in self._lines(rect.width()):
+            high, left = max(item.sizeHint().height() for item in line), rect.left()
             for item in line:
                 size = item.sizeHint()
-                wide = min(size.width(), place.width())
+                wide = min(size.width(), rect.width())
                 item.setGeometry(QRect(left, top + (high - size.height()) // 2, wide,
                                        size.height()))  # fmt: skip
                 left += wide + _GAP_PX

@@ -163,15 +163,15 @@ class HistogramChart(Chart):
         low, high = (float(line.value()) for line in self.limits)
         self.dragged.emit(low, high)
 
-    def _tell_bin(self, place: QPointF) -> str:
+    def _tell_bin(self, point: QPointF) -> str:
         tensor = self.tensor
         if tensor is None or not tensor.edges[1] > tensor.edges[0]:
             return ""
         low, high = tensor.edges
         width = (high - low) / tensor.counts.size
-        number = int((place.x() - low) // width)
+        number = int((point.x() - low) // width)
         if not 0 <= number < tensor.counts.size:
-            return f"{place.x():.4g}: outside the observed range"
+            return f"{point.x():.4g}: outside the observed range"
         start = low + number * width
         return f"{start:.4g} to {start + width:.4g}: {tensor.counts[number]:,.0f} elements"
 
@@ -214,11 +214,13 @@ class ChannelChart(Chart):
         if tensor is None or tensor.channel_min is None or tensor.channel_max is None:
             return
         left, right, _, _ = self.reach()
-        places = np.arange(tensor.channel_min.size, dtype=np.float64)
-        self._lines.setData(*thinned(places, tensor.channel_min, tensor.channel_max, (left, right)))
+        channels = np.arange(tensor.channel_min.size, dtype=np.float64)
+        self._lines.setData(
+            *thinned(channels, tensor.channel_min, tensor.channel_max, (left, right))
+        )
 
-    def _tell_channel(self, place: QPointF) -> str:
-        tensor, channel = self.tensor, round(place.x())
+    def _tell_channel(self, point: QPointF) -> str:
+        tensor, channel = self.tensor, round(point.x())
         if tensor is None or tensor.channel_min is None or tensor.channel_max is None:
             return ""
         if not 0 <= channel < tensor.channel_min.size:

@@ -66,9 +66,9 @@ class MemoryPlot(Chart):
         self._most.setVisible(bool(tensors))
         self._paint()
 
-    def choose(self, places: Iterable[int]) -> None:
+    def choose(self, indices: Iterable[int]) -> None:
         """Mark the selected tensors."""
-        self._chosen = frozenset(places)
+        self._chosen = frozenset(indices)
         self._mark()
 
     def restyle(self, theme: Theme) -> None:
@@ -103,14 +103,14 @@ class MemoryPlot(Chart):
             brushes=brushes, pen=pg.mkPen(rim, width=1),
         )  # fmt: skip
 
-    def _at(self, place: QPointF) -> int | None:
-        x, y = place.x(), place.y()
+    def _at(self, point: QPointF) -> int | None:
+        x, y = point.x(), point.y()
         left, right, low, high = self._sides.T
         inside = np.flatnonzero((left <= x) & (x < right) & (low <= y) & (y < high))
         return int(inside[-1]) if inside.size else None
 
-    def _tell(self, place: QPointF) -> str:
-        tensor = self._at(place)
+    def _tell(self, point: QPointF) -> str:
+        tensor = self._at(point)
         return self._describe(tensor) if tensor is not None else ""
 
     def _on_picked(self, x: float, y: float, adds: bool) -> None:

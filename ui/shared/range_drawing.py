@@ -24,11 +24,11 @@ class _Histograms(Mapping[int, tuple["NDArray[np.float64]", float, float]]):
     def __init__(self, rows: Sequence[RangeRow], arrays: Arrays) -> None:
         self._rows, self._arrays = rows, arrays
 
-    def __getitem__(self, place: int) -> tuple[NDArray[np.float64], float, float]:
-        index = self._rows[place].tensor.index
+    def __getitem__(self, position: int) -> tuple[NDArray[np.float64], float, float]:
+        index = self._rows[position].tensor.index
         counts, edges = self._arrays.get("histogram"), self._arrays.get("edges")
         if counts is None or edges is None or index >= len(counts):
-            raise KeyError(place)
+            raise KeyError(position)
         return drawn_counts(counts[index]), float(edges[index][0]), float(edges[index][1])
 
     def __iter__(self) -> Iterator[int]:
@@ -63,12 +63,12 @@ def series_of(
     )  # fmt: skip
 
 
-def tensor_of(row: RangeRow, place: int, arrays: Arrays, channels: Channels) -> TensorView | None:
+def tensor_of(row: RangeRow, index: int, arrays: Arrays, channels: Channels) -> TensorView | None:
     """Return the plot data of one tensor; None if calibration has no data of it."""
     counts, edges = arrays.get("histogram"), arrays.get("edges")
     if counts is None or edges is None or row.tensor.index >= len(counts) or not row.is_known:
         return None
-    low, high = channels.get(place, (None, None))
+    low, high = channels.get(index, (None, None))
     first, last = edges[row.tensor.index]
     return TensorView(
         drawn_counts(counts[row.tensor.index]), (float(first), float(last)), row.grid,

@@ -379,12 +379,12 @@ def read_channels(folder: Path, rows: Sequence[RangeRow]) -> Iterator[Channels]:
     try:
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
             names = frozenset(file.files)
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 keys = [f"channel_{end}/{row.tensor.id}" for end in ("min", "max")]
                 if names.issuperset(keys):
                     low, high = (_finite(file[key]) for key in keys)
                     if low.size == high.size:
-                        yield {place: (low, high)}
+                        yield {index: (low, high)}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise _damaged() from error
 

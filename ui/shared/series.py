@@ -125,14 +125,14 @@ def thinned(
 
 
 def spread(
-    places: list[float], lows: list[NDArray[np.float64]], highs: list[NDArray[np.float64]]
+    positions: list[float], lows: list[NDArray[np.float64]], highs: list[NDArray[np.float64]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the x positions of channels, spread around their tensor's position."""
-    if not places:
+    if not positions:
         none = np.zeros(0)
         return none, none, none
     inside = [
-        place + (np.arange(low.size) + 0.5) / low.size * 0.8 - 0.4
-        for place, low in zip(places, lows, strict=True)
+        position + (np.arange(low.size) + 0.5) / low.size * 0.8 - 0.4
+        for position, low in zip(positions, lows, strict=True)
     ]
     return np.concatenate(inside), np.concatenate(lows), np.concatenate(highs)

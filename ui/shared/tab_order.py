@@ -58,10 +58,10 @@ def move_focus(stops: Sequence[QWidget], *, forward: bool) -> bool:
         return False
     now = QApplication.focusWidget()
     # A field inside a stop may have the focus, e.g. that of a spin box.
-    places = [k for k, stop in enumerate(shown) if now and (stop is now or stop.isAncestorOf(now))]
+    indices = [k for k, stop in enumerate(shown) if now and (stop is now or stop.isAncestorOf(now))]
     step = 1 if forward else -1
-    place = (places[-1] if places else -1 if forward else 0) + step
-    wanted = shown[place % len(shown)]
+    index = (indices[-1] if indices else -1 if forward else 0) + step
+    wanted = shown[index % len(shown)]
     reason = Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason
     wanted.setFocus(reason)
     above = wanted.parentWidget()

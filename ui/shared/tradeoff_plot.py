@@ -97,19 +97,19 @@ class TradeoffPlot(Chart):
         self._draw_front()
         self._paint()
 
-    def render_trail(self, places: Sequence[int]) -> None:
+    def render_trail(self, indices: Sequence[int]) -> None:
         """Connect dots by a dashed line, in this order."""
-        trail = [self.dots[place] for place in places]
+        trail = [self.dots[index] for index in indices]
         self._trail.setData([d.cycles for d in trail], [d.accuracy for d in trail])
 
-    def choose(self, places: Iterable[int]) -> None:
+    def choose(self, indices: Iterable[int]) -> None:
         """Mark the selected dots."""
-        self._chosen = frozenset(places)
+        self._chosen = frozenset(indices)
         self._paint()
 
-    def keeps_limits(self, place: int) -> bool:
+    def keeps_limits(self, index: int) -> bool:
         """Return whether a dot is within both limits."""
-        dot = self.dots[place]
+        dot = self.dots[index]
         if not self._has_limits:
             return not dot.is_faint
         least, most = float(self._least.value()), float(self._most.value())
@@ -154,30 +154,30 @@ class TradeoffPlot(Chart):
         top = float(memory.max()) or 1.0
         sizes = _SMALLEST_PX + (_LARGEST_PX - _SMALLEST_PX) * memory / top
         colours, rims = [], []
-        for place, dot in enumerate(self.dots):
-            inside = self.keeps_limits(place)
+        for index, dot in enumerate(self.dots):
+            inside = self.keeps_limits(index)
             colour = theme.good if dot.on_front else theme.accent
             colours.append(pg.mkBrush(wash(colour, 0.75 if inside else 0.18)))
-            is_chosen = place in self._chosen
+            is_chosen = index in self._chosen
             rims.append(pg.mkPen(theme.text if is_chosen else theme.surface, width=2))
         self._dots.setData(
             x=[d.cycles for d in self.dots], y=[d.accuracy for d in self.dots],
             size=sizes, brush=colours, pen=rims,
         )  # fmt: skip
 
-    def _nearest(self, place: QPointF) -> int | None:
+    def _nearest(self, point: QPointF) -> int | None:
         if not self.dots:
             return None
         unit_x, unit_y = self.box.viewPixelSize()
         away = [
-            ((d.cycles - place.x()) / unit_x) ** 2 + ((d.accuracy - place.y()) / unit_y) ** 2
+            ((d.cycles - point.x()) / unit_x) ** 2 + ((d.accuracy - point.y()) / unit_y) ** 2
             for d in self.dots
         ]
         nearest = int(np.argmin(away))
         return nearest if away[nearest] <= _NEAR_PX**2 else None
 
-    def _tell(self, place: QPointF) -> str:
-        nearest = self._nearest(place)
+    def _tell(self, point: QPointF) -> str:
+        nearest = self._nearest(point)
         return self._describe(nearest) if nearest is not None else ""
 
     def _on_picked(self, x: float, y: float, adds: bool) -> None:

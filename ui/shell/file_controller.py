@@ -311,8 +311,8 @@ def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
     lines = []
     for info in error.infos:
         is_field = info.where is not None and info.where.kind == "option"
-        place = f"{info.where.id}: " if is_field and info.where is not None else ""
-        lines.append(f"{place}{info.message} {info.hint}".strip())
+        prefix = f"{info.where.id}: " if is_field and info.where is not None else ""
+        lines.append(f"{prefix}{info.message} {info.hint}".strip())
     return failure(f"{path.name} cannot be opened.", "\n".join(lines), code="file-not-opened")
 
 

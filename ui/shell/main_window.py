@@ -136,11 +136,11 @@ class MainWindow(QMainWindow):
         self.scoreboard = Scoreboard(
             scores, context.history, lambda: appearance.theme, self._scores_place
         )
-        for place, part in (
+        for slot, part in (
             (self.cover, self.welcome), (self._run_place, self.pipeline),
             (self._scores_place, self.scoreboard),
         ):  # fmt: skip
-            place.fill(part)
+            slot.fill(part)
         for name in ("palette", "theme"):
             self.pipeline.add_tool(self.actions_by_id[name])
         self._add_undo(context.document.undo_stack)
@@ -520,8 +520,8 @@ class MainWindow(QMainWindow):
         for part in (self.pipeline, self.scoreboard, self.rail):
             stops += reading_order(part)
         middle = self.workspaces.homes[self.workspaces.current]
-        places = (("left", self), (self.workspaces.current, middle), ("right", self))
-        for area, home in (*places, ("bottom", self)):
+        areas = (("left", self), (self.workspaces.current, middle), ("right", self))
+        for area, home in (*areas, ("bottom", self)):
             docks = [self.docks[row.id] for row in PANELS if row.area == area]
             bars = tab_bars(home)
             for dock in docks:

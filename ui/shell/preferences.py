@@ -188,9 +188,9 @@ class PreferencesDialog(QDialog):
 
     def _show_trusted(self) -> None:
         self.trusted.clear()
-        for place, grant in self._trust.granted().items():
-            self.trusted.addItem(f"{place}   ({grant.description})")
-            self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, place)
+        for folder, grant in self._trust.granted().items():
+            self.trusted.addItem(f"{folder}   ({grant.description})")
+            self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, folder)
         self.revoke.setEnabled(False)
 
     def _on_measured(self, total: int) -> None:

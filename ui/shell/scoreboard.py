@@ -69,9 +69,9 @@ class ScoreTile(QAbstractButton):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint_ground(painter, theme)
-        place = QRectF(self.rect()).adjusted(10, 5, -10, -4)
-        above = QRectF(place.left(), place.top(), place.width(), 15)
-        below = QRectF(place.left(), place.top() + 15, place.width(), place.height() - 15)
+        rect = QRectF(self.rect()).adjusted(10, 5, -10, -4)
+        above = QRectF(rect.left(), rect.top(), rect.width(), 15)
+        below = QRectF(rect.left(), rect.top() + 15, rect.width(), rect.height() - 15)
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         if score.is_stale:
             painter.setOpacity(_FADED)
@@ -97,10 +97,10 @@ class ScoreTile(QAbstractButton):
             painter.setPen(QPen(QColor(theme.accent), 1.0))
             painter.drawRoundedRect(rect, 5, 5)
 
-    def _paint_delta(self, painter: QPainter, place: QRectF, font: QFont) -> None:
+    def _paint_delta(self, painter: QPainter, rect: QRectF, font: QFont) -> None:
         theme, score = self._theme(), self._score
         title = QFontMetricsF(font).horizontalAdvance(score.title) + 8
-        room = place.adjusted(title, 0, 0, 0)
+        room = rect.adjusted(title, 0, 0, 0)
         if not score.delta or QFontMetricsF(font).horizontalAdvance(score.delta) > room.width():
             return
         colour = {True: theme.good, False: theme.bad, None: theme.muted}[score.is_better]
@@ -172,10 +172,10 @@ class Scoreboard(QWidget):
             tile.hide()
             tile.deleteLater()
         self.tiles = {}
-        for place, score in enumerate(values):
+        for index, score in enumerate(values):
             tile = ScoreTile(score, self._theme, self)
             tile.clicked.connect(partial(self._on_tile_clicked, score.id))
-            self._layout.insertWidget(place, tile, _STRETCH.get(score.id, 2))
+            self._layout.insertWidget(index, tile, _STRETCH.get(score.id, 2))
             self.tiles[score.id] = tile
             tile.show()
 

@@ -240,14 +240,14 @@ class ToastHost(QObject):
         kinds = (QAbstractButton, QComboBox, QLineEdit, QAbstractSlider)
         widgets = [widget for kind in kinds for widget in self._window.findChildren(kind)]
         lists = self._window.findChildren(QAbstractItemView)
-        places = []
+        rects = []
         for widget in (*widgets, *(view for view in lists if view.property("keepClear"))):
             region = widget.visibleRegion() if widget.isVisible() else QRegion()
             if region.isEmpty() or self._is_in_a_toast(widget):
                 continue
             box = region.boundingRect()
-            places.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
-        return places
+            rects.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
+        return rects
 
     def _is_in_a_toast(self, widget: QWidget) -> bool:
         return any(toast.isAncestorOf(widget) for toast in self._toasts.values())

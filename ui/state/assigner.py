@@ -32,8 +32,10 @@ def preset_ids(
     """
     own = dict(project.presets) if project else {}
     named = device or (project.target.id if project else "")
-    takes, places = _config_type(named), kind != "io" and _places(named)
-    fitting = [p for p in PRESETS if (places or not p.places) and (kind == "io" or not p.io_only)]
+    takes, is_placement = _config_type(named), kind != "io" and _places(named)
+    fitting = [
+        p for p in PRESETS if (is_placement or not p.places) and (kind == "io" or not p.io_only)
+    ]
     offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
     offered.sort(key=lambda name: PRESETS_BY_ID[name].config is None)
     return offered + [name for name, config in own.items() if isinstance(config, takes)]

@@ -160,14 +160,14 @@ class _Fit:
         """
         if self.is_whole and not self.surplus:
             return
-        place = f" in {'.'.join(self.entry)}" if self.entry else ""
+        location = f" in {'.'.join(self.entry)}" if self.entry else ""
         reasons = [
             *self._told_shapes(),
             *_told(self.missing, "missing"),
             *_told(self.surplus, "surplus"),
         ]
         raise failure(
-            f"The weights{place} do not fit: {'; '.join(reasons)}.",
+            f"The weights{location} do not fit: {'; '.join(reasons)}.",
             self._remedy(),
             WHERE,
             details="\n".join(

@@ -221,17 +221,17 @@ class _Finder(importlib.abc.PathEntryFinder):
         self, fullname: str, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         del target
-        place = self._path / fullname.rpartition(".")[2]
-        inside = place.relative_to(self._folder.path).as_posix()
+        path_of_module = self._path / fullname.rpartition(".")[2]
+        inside = path_of_module.relative_to(self._folder.path).as_posix()
         files = self._folder.files
         for suffix in _FOUND:
             if f"{inside}/__init__{suffix}" in files:
-                return _spec(fullname, self._folder, f"{inside}/__init__{suffix}", place)
+                return _spec(fullname, self._folder, f"{inside}/__init__{suffix}", path_of_module)
             if f"{inside}{suffix}" in files:
                 return _spec(fullname, self._folder, f"{inside}{suffix}", None)
         if any(name.startswith(f"{inside}/") for name in files):
             spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
-            spec.submodule_search_locations = [str(place)]
+            spec.submodule_search_locations = [str(path_of_module)]
             return spec
         return None
 
@@ -246,8 +246,8 @@ class _Outside(importlib.abc.PathEntryFinder):
         self, fullname: str, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         del target
-        place = os.path.join(self._path, fullname.rpartition(".")[2])
-        if not any(os.path.exists(f"{place}{suffix}") for suffix in ("", *_FOUND)):
+        path_of_module = os.path.join(self._path, fullname.rpartition(".")[2])
+        if not any(os.path.exists(f"{path_of_module}{suffix}") for suffix in ("", *_FOUND)):
             return None
         raise ImportError(
             f"{fullname} lies in {self._path}, outside of the project's folder. Save the project "

@@ -96,12 +96,12 @@ def _nothing_unpickled() -> Iterator[None]:
         raise pt2.DoubtfulArchiveError("contains a pickle that can run code")
 
     native = torch._C  # noqa: SLF001 - the loader takes it from there
-    places = [(torch, "load"), (native, "_pickle_load_obj"), (_package.pickle, "loads")]
-    stock = [getattr(place, name) for place, name in places]
-    for place, name in places:
-        setattr(place, name, refuse)
+    functions = [(torch, "load"), (native, "_pickle_load_obj"), (_package.pickle, "loads")]
+    stock = [getattr(owner, name) for owner, name in functions]
+    for owner, name in functions:
+        setattr(owner, name, refuse)
     try:
         yield
     finally:
-        for (place, name), function in zip(places, stock, strict=True):
-            setattr(place, name, function)
+        for (owner, name), function in zip(functions, stock, strict=True):
+            setattr(owner, name, function)

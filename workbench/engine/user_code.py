@@ -69,15 +69,15 @@ def user_failure(
     """Return the error for a failure in the user's file, with its line."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).parent == path.parent]
-    place = f" at {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    location = f" at {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
     name = path.name if path is not None else "The code"
     first = (str(error).strip().splitlines() or [""])[0]
     if isinstance(error, SyntaxError):
-        place, first = f" at line {error.lineno}", error.msg
+        location, first = f" at line {error.lineno}", error.msg
     return WorkbenchError(
         [
             ErrorInfo(
-                message=f"{name} {what}{place}: {type(error).__name__}: {first}"[:800],
+                message=f"{name} {what}{location}: {type(error).__name__}: {first}"[:800],
                 hint="Correct the code and run again.",
                 where=where,
                 details="".join(traceback.format_exception(error)),
@@ -95,20 +95,20 @@ def line_in_user_code(error: BaseException) -> str:
     text = str(error)
     if "from user code" in text:
         text = text.rsplit("from user code", maxsplit=1)[-1]
-    places = _USER_LINE.findall(text)
-    if not places:
+    frames_seen = _USER_LINE.findall(text)
+    if not frames_seen:
         frames = traceback.extract_tb(error.__traceback__)
-        places = [
+        frames_seen = [
             (f.filename, str(f.lineno), f.name, f.line or "")
             for f in frames
             if "site-packages" not in f.filename
             and "/workbench/" not in f.filename
             and not f.filename.startswith("<")
         ]
-    places = [p for p in places if "site-packages" not in p[0]] or places
-    if not places:
+    frames_seen = [p for p in frames_seen if "site-packages" not in p[0]] or frames_seen
+    if not frames_seen:
         return ""
-    file, line, function, source = places[-1]
+    file, line, function, source = frames_seen[-1]
     return f"{Path(file).name}, line {line}, in {function}: {source.strip()}"
 
 

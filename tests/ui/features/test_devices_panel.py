@@ -114,12 +114,12 @@ def test_that_all_devices_are_asked_for_and_the_best_is_marked_selected_and_take
     heat = estimated.heat
     assert heat.rowCount() == 11
     cells = [heat.index(r, c) for r in range(heat.rowCount()) for c in range(heat.columnCount())]
-    filled = [cell for cell in cells if heat.place(cell) is not None]
+    filled = [cell for cell in cells if heat.point_at(cell) is not None]
     assert len(filled) == 50
     warmth = {cell.data(): cell.data(Qt.ItemDataRole.BackgroundRole).alphaF() for cell in filled}
     assert max(warmth, key=warmth.get) == "31.250 ms"
     assert min(warmth, key=warmth.get) == "0.488 ms"
-    empty = next(cell for cell in cells if heat.place(cell) is None)
+    empty = next(cell for cell in cells if heat.point_at(cell) is None)
     assert empty.data() == "\u2013"
     # Taking a device over is one undo step.
     before = opened.document.project

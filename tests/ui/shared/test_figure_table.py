@@ -56,7 +56,7 @@ def test_that_other_rows_stay_sorted_and_no_column_means_the_given_order(model):
 
 def test_that_places_and_shown_rows_are_told_apart(model):
     model.sort(1, ASCENDING)
-    assert model.place_of(0) == 4
+    assert model.source_row(0) == 4
     assert model.shown_at(4) == 0
     assert model.row_at(0) == ("C", -1.0)
     assert model.row_at(99) is None

@@ -23,9 +23,9 @@ from workbench.results import LiveRange
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_that_the_symmetric_log_keeps_order_and_turns_back(values):
     scale = ValueScale(1e-3)
-    places = scale.place(np.asarray(values))
-    assert (np.diff(places[np.argsort(values)]) >= 0).all()
-    assert scale.value(float(places[0])) == pytest.approx(values[0], rel=1e-6, abs=1e-9)
+    positions = scale.position(np.asarray(values))
+    assert (np.diff(positions[np.argsort(values)]) >= 0).all()
+    assert scale.value(float(positions[0])) == pytest.approx(values[0], rel=1e-6, abs=1e-9)
 
 
 def test_that_ticks_of_the_symmetric_log_stand_at_zero_and_at_decades():

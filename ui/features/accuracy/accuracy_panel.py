@@ -117,10 +117,10 @@ class AccuracyPanel(ResultPanel):
         if not self.has("evaluate"):
             return
         nodes = chosen_nodes(selected, self.context.model_index)
-        places = [i for i, tensor in enumerate(self._tensors) if tensor.origin in nodes]
-        at = {place: bar for bar, place in enumerate(self._order)}
-        self.bars.choose(at[place] for place in places)
-        shown = [self.model.shown_at(place) for place in places]
+        indices = [i for i, tensor in enumerate(self._tensors) if tensor.origin in nodes]
+        at = {index: bar for bar, index in enumerate(self._order)}
+        self.bars.choose(at[index] for index in indices)
+        shown = [self.model.shown_at(index) for index in indices]
         if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
             self.table.choose_rows(shown, reveal=True)
 
@@ -248,8 +248,8 @@ class AccuracyPanel(ResultPanel):
         self.table.sortByColumn(_SQNR if on else -1, Qt.SortOrder.AscendingOrder)
         self._show_bars()
 
-    def _choose(self, places: Sequence[int]) -> None:
-        nodes = {self._tensors[place].origin for place in places} - {""}
+    def _choose(self, indices: Sequence[int]) -> None:
+        nodes = {self._tensors[index].origin for index in indices} - {""}
         self.context.selection.choose_nodes(nodes, self.panel_id)
 
     def _on_bars_chosen(self, bars: Sequence[int]) -> None:
@@ -262,7 +262,7 @@ class AccuracyPanel(ResultPanel):
             self.context.notices.place_asked.emit(place)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
-        self._choose([self.model.place_of(row) for row in rows])
+        self._choose([self.model.source_row(row) for row in rows])
 
 
 def _samples(number: int) -> str:

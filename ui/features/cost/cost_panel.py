@@ -176,13 +176,13 @@ class CpuFallbackView(QWidget):
 
     def choose(self, nodes: Collection[str], *, ours: bool) -> None:
         """Select the rows of operators. ``ours`` is whether this view selected them."""
-        places = [i for i, node in enumerate(self._nodes) if node in nodes]
-        rows = [self.cpu.shown_at(place) for place in places]
+        indices = [i for i, node in enumerate(self._nodes) if node in nodes]
+        rows = [self.cpu.shown_at(index) for index in indices]
         if not ours or set(rows) != set(self.table.chosen_rows()):
             self.table.choose_rows(rows, reveal=not ours)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
-        self.nodes_chosen.emit([self._nodes[self.cpu.place_of(row)] for row in rows])
+        self.nodes_chosen.emit([self._nodes[self.cpu.source_row(row)] for row in rows])
 
 
 def _summary(value: LowerResult) -> str:
@@ -236,12 +236,12 @@ class CostPanel(ResultPanel):
         if not self.has("lower"):
             return
         modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
-        places = [
-            r.place for r in self._rows
+        indices = [
+            r.index for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)
         ]  # fmt: skip
         ours, table = selected.origin == self.panel_id, self.operation_table
-        rows = [self.operations.shown_at(place) for place in places]
+        rows = [self.operations.shown_at(index) for index in indices]
         if not ours or set(rows) != set(table.chosen_rows()):
             table.choose_rows(rows, reveal=not ours)
         self.places.choose(selected.nodes, ours=ours)
@@ -392,7 +392,7 @@ class CostPanel(ResultPanel):
         self._choose_modules([self._modules[bar].module])
 
     def _on_operations_chosen(self, shown: Sequence[int]) -> None:
-        rows = [self._rows[self.operations.place_of(row)] for row in shown]
+        rows = [self._rows[self.operations.source_row(row)] for row in shown]
         self._choose_modules([row.operation.module for row in rows])
 
     def _choose_modules(self, modules: Sequence[str]) -> None:

@@ -76,11 +76,11 @@ def device_rows(
             point,
             point.totals.inference_ms / slowest if point.totals else None,
             point.totals.sram_bytes / largest if point.totals else None,
-            _best_in(point.totals, least) if place in front and point.totals else "",
+            _best_in(point.totals, least) if index in front and point.totals else "",
             point.target == present,
             _on_board(board, point),
         )
-        for place, point in enumerate(points)
+        for index, point in enumerate(points)
     ]
 
 
@@ -211,7 +211,7 @@ class HeatMapModel(QAbstractTableModel):
         names = [(_row(p, varied), _column(p, varied)) for p in points]
         self._rows = list(dict.fromkeys(row for row, _ in names))
         self._columns = list(dict.fromkeys(column for _, column in names))
-        self._places = {name: place for place, name in reversed(list(enumerate(names)))}
+        self._places = {name: index for index, name in reversed(list(enumerate(names)))}
         self._scale()
         self.endResetModel()
 
@@ -222,7 +222,7 @@ class HeatMapModel(QAbstractTableModel):
         self._scale()
         self.endResetModel()
 
-    def place(self, index: AnyIndex) -> int | None:
+    def point_at(self, index: AnyIndex) -> int | None:
         """Return the index of the point in a cell; None for an empty cell."""
         return self._places.get((self._rows[index.row()], self._columns[index.column()]))
 
@@ -241,8 +241,8 @@ class HeatMapModel(QAbstractTableModel):
         return names[section]
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        place = self.place(index)
-        point = self._points[place] if place is not None else None
+        number = self.point_at(index)
+        point = self._points[number] if number is not None else None
         match role:
             case Qt.ItemDataRole.DisplayRole:
                 value = self._value(point)

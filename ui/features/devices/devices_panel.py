@@ -95,9 +95,9 @@ class DevicePlot(Chart):
             self.box.setYRange(low[1] - air[1], high[1] + air[1], padding=0)
         self._paint()
 
-    def choose(self, places: Iterable[int]) -> None:
+    def choose(self, indices: Iterable[int]) -> None:
         """Mark the selected point."""
-        self._chosen = frozenset(places)
+        self._chosen = frozenset(indices)
         self._paint()
 
     def restyle(self, theme: Theme) -> None:
@@ -110,26 +110,26 @@ class DevicePlot(Chart):
         theme = self._theme
         spots = [
             {
-                "pos": place,
+                "pos": position,
                 "size": _BEST_PX if point.is_best else _SIZE_PX,
                 "symbol": "d" if point.is_best else "o",
                 "brush": wash(theme.good if point.is_best else theme.accent, 0.75),
                 "pen": pg.mkPen(theme.text if n in self._chosen else theme.surface, width=2),
             }
-            for n, (place, point) in enumerate(zip(self._places, self.points, strict=True))
+            for n, (position, point) in enumerate(zip(self._places, self.points, strict=True))
         ]
         self._dots.setData(spots)
 
-    def _nearest(self, place: QPointF) -> int | None:
+    def _nearest(self, point: QPointF) -> int | None:
         if not self.points:
             return None
         unit = np.asarray(self.box.viewPixelSize())
-        away = (((self._places - [place.x(), place.y()]) / unit) ** 2).sum(axis=1)
+        away = (((self._places - [point.x(), point.y()]) / unit) ** 2).sum(axis=1)
         nearest = int(np.argmin(away))
         return nearest if away[nearest] <= _NEAR_PX**2 else None
 
-    def _tell(self, place: QPointF) -> str:
-        nearest = self._nearest(place)
+    def _tell(self, point: QPointF) -> str:
+        nearest = self._nearest(point)
         return self._describe(nearest) if nearest is not None else ""
 
     def _on_picked(self, x: float, y: float, _adds: bool) -> None:
@@ -315,11 +315,11 @@ class DevicesPanel(Panel):
     def _choose(self, point: SweepPoint | None) -> None:
         listed = list(self.study.found.points) if self.study.found else []
         targets = [p.target for p in listed]
-        place = targets.index(point.target) if point and point.target in targets else None
-        self._chosen = listed[place] if place is not None else None
-        shown = [] if place is None else [self.model.shown_at(place)]
+        index = targets.index(point.target) if point and point.target in targets else None
+        self._chosen = listed[index] if index is not None else None
+        shown = [] if index is None else [self.model.shown_at(index)]
         self.table.choose_rows(shown, reveal=False)
-        self.plot.choose([n for n, at in enumerate(self._plotted) if at == place])
+        self.plot.choose([n for n, at in enumerate(self._plotted) if at == index])
         is_other = self._chosen is not None and self._chosen.target != self._present()
         can_take = self._chosen is not None and not self._chosen.problem and is_other
         self.take.setEnabled(can_take)
@@ -330,17 +330,17 @@ class DevicesPanel(Panel):
         return describe_point(result.points[self._plotted[dot]]) if result else ""
 
     def _on_dot_chosen(self, dot: int) -> None:
-        self._on_place_chosen(self._plotted[dot])
+        self._on_point_chosen(self._plotted[dot])
 
     def _on_cell_chosen(self, index: QModelIndex) -> None:
-        place = self.heat.place(index)
-        if place is not None:
-            self._on_place_chosen(place)
+        point = self.heat.point_at(index)
+        if point is not None:
+            self._on_point_chosen(point)
 
-    def _on_place_chosen(self, place: int) -> None:
+    def _on_point_chosen(self, index: int) -> None:
         if self.study.found:
-            self._choose(self.study.found.points[place])
-            self.table.choose_rows([self.model.shown_at(place)], reveal=True)
+            self._choose(self.study.found.points[index])
+            self.table.choose_rows([self.model.shown_at(index)], reveal=True)
 
     def _on_rows_chosen(self, rows: list[int]) -> None:
         row = self.model.row_at(rows[0]) if rows else None

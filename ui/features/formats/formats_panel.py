@@ -92,12 +92,12 @@ class FormatsPanel(Panel):
 
     def render_selection(self, selected: Selected) -> None:
         nodes = chosen_nodes(selected, self.context.model_index)
-        places = [
-            place for place, row in enumerate(self._rows)
+        indices = [
+            index for index, row in enumerate(self._rows)
             if {row.node, row.tensor.origin} & nodes
         ]  # fmt: skip
-        if places and self.tensor.currentIndex() not in places:
-            self.tensor.setCurrentIndex(places[0])
+        if indices and self.tensor.currentIndex() not in indices:
+            self.tensor.setCurrentIndex(indices[0])
             self._take_present()
         self._show_apply()
         self._show()
@@ -171,8 +171,8 @@ class FormatsPanel(Panel):
             self._take_present()
 
     def _row(self) -> RangeRow | None:
-        place = self.tensor.currentIndex()
-        return self._rows[place] if 0 <= place < len(self._rows) else None
+        index = self.tensor.currentIndex()
+        return self._rows[index] if 0 <= index < len(self._rows) else None
 
     def _role(self, row: RangeRow) -> Role:
         fields = json.loads(row.tensor.format) if row.tensor.format else {}

@@ -133,15 +133,15 @@ class Bookmarks(QObject):
 
 def here(view: GraphView, name: str, level: str) -> Bookmark:
     """Return the present place of a view as a bookmark, anchored to the item near its middle."""
-    place, middle = view.places.here(), view.surface.middle()
+    position, middle = view.places.here(), view.surface.middle()
     anchor = view.places.item_near(middle)
     dx, dy = middle.x(), middle.y()
     if anchor and view.surface.scene is not None:
         corner = view.surface.scene.rect(anchor).topLeft()
         dx, dy = dx - corner.x(), dy - corner.y()
     return Bookmark(
-        name=name, level=level, shape=view.groups.shape, expanded=tuple(sorted(place.expanded)),
-        scale=place.camera.scale, anchor=anchor, dx=dx, dy=dy,
+        name=name, level=level, shape=view.groups.shape, expanded=tuple(sorted(position.expanded)),
+        scale=position.camera.scale, anchor=anchor, dx=dx, dy=dy,
     )  # fmt: skip
 
 

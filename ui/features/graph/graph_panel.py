@@ -385,10 +385,10 @@ class GraphPanel(Panel):
         self.context.assigner.by_key(number, self.context.selection.value)
 
     def _on_stop_asked(self, target: str) -> None:
-        kind, _, place = target.partition(":")
+        kind, _, item = target.partition(":")
         if kind == SOURCE:
-            QGuiApplication.clipboard().setText(place)
-            self.context.notices.info(f"Copied {place}.")
+            QGuiApplication.clipboard().setText(item)
+            self.context.notices.info(f"Copied {item}.")
         elif target == self.level:
             self._show_chosen()
         else:

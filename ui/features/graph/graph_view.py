@@ -308,9 +308,9 @@ class GraphView(QWidget):
 
     def _look_by_map(self, position: QPointF) -> None:
         if self.surface.scene is not None:
-            place = map_to_scene(self.surface.scene, self.surface.strip, position)
+            point = map_to_scene(self.surface.scene, self.surface.strip, position)
             scale = self.surface.camera.scale
-            self.surface.look(self.surface.centring(QRectF(place, place), scale))
+            self.surface.look(self.surface.centring(QRectF(point, point), scale))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.RightButton:

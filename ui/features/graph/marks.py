@@ -100,9 +100,9 @@ class Overlay:
 
 def ramp(level: float, stops: tuple[str, ...] = _STOPS) -> QColor:
     """Return the colour of a position in [0, 1]."""
-    place = min(max(level, 0.0), 1.0) * (len(stops) - 1)
-    index = min(int(place), len(stops) - 2)
-    low, high, part = QColor(stops[index]), QColor(stops[index + 1]), place - index
+    position = min(max(level, 0.0), 1.0) * (len(stops) - 1)
+    index = min(int(position), len(stops) - 2)
+    low, high, part = QColor(stops[index]), QColor(stops[index + 1]), position - index
     return QColor(
         round(low.red() + (high.red() - low.red()) * part),
         round(low.green() + (high.green() - low.green()) * part),

@@ -34,8 +34,8 @@ def paint_tags(painter: QPainter, palette: Palette, picture: Picture, item: str)
         # The label of the line that leaves the box begins 3 px below it.
         body = QRectF(rect.right() - width + 6, rect.bottom() + 2 - HEIGHT, width, HEIGHT)
         _tag(painter, palette, body, sign, palette.difference(sign))
-    for place, number in enumerate(marks.hits(item, hierarchy)):
-        body = QRectF(rect.x() - 6 + 17 * place, rect.y() - 7, HEIGHT, HEIGHT)
+    for index, number in enumerate(marks.hits(item, hierarchy)):
+        body = QRectF(rect.x() - 6 + 17 * index, rect.y() - 7, HEIGHT, HEIGHT)
         _tag(painter, palette, body, LETTERS[number], QColor(HITS[number]))
 
 
@@ -46,8 +46,8 @@ def paint_patches(painter: QPainter, palette: Palette, picture: Picture, item: s
     if sign := marks.difference(item, hierarchy):
         body = QRectF(rect.right() - TAG_SIZE, rect.bottom() - TAG_SIZE / 2, TAG_SIZE, TAG_SIZE)
         _patch(painter, body, sign[:1], palette.difference(sign))
-    for place, number in enumerate(marks.hits(item, hierarchy)):
-        body = QRectF(rect.x() - 8 + (TAG_SIZE + 2) * place, rect.y() - 8, TAG_SIZE, TAG_SIZE)
+    for index, number in enumerate(marks.hits(item, hierarchy)):
+        body = QRectF(rect.x() - 8 + (TAG_SIZE + 2) * index, rect.y() - 8, TAG_SIZE, TAG_SIZE)
         _patch(painter, body, LETTERS[number], QColor(HITS[number]))
 
 

@@ -148,12 +148,12 @@ class EdgePainter:
             labels.append((QPointF(left, y + 3), static))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._palette.scrim)
-        painter.drawRects([QRectF(place, static.size()) for place, static in labels])
+        painter.drawRects([QRectF(position, static.size()) for position, static in labels])
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.muted)
-        for place, static in labels:
-            painter.drawStaticText(place, static)
+        for position, static in labels:
+            painter.drawStaticText(position, static)
 
     def _stub(
         self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]

@@ -112,8 +112,8 @@ class Camera:
     def zoomed(self, factor: float, anchor: QPointF) -> Camera:
         """Return the camera zoomed around the widget position ``anchor``."""
         scale = min(max(self.scale * factor, SMALLEST), LARGEST)
-        place = self.to_scene(anchor)
-        return Camera(scale, place.x() - anchor.x() / scale, place.y() - anchor.y() / scale)
+        point = self.to_scene(anchor)
+        return Camera(scale, point.x() - anchor.x() / scale, point.y() - anchor.y() / scale)
 
     def panned(self, dx: float, dy: float) -> Camera:
         """Return the camera panned by widget pixels."""

@@ -130,9 +130,9 @@ class MemoryPanel(ResultPanel):
         if not self.has("lower"):
             return
         modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
-        places = [n for n, t in enumerate(self._shown) if inside(t.module, modules)]
-        self.plot.choose(places)
-        shown = [self.model.shown_at(place) for place in places]
+        indices = [n for n, t in enumerate(self._shown) if inside(t.module, modules)]
+        self.plot.choose(indices)
+        shown = [self.model.shown_at(index) for index in indices]
         if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
             self.table.choose_rows(shown, reveal=selected.origin != self.panel_id)
 
@@ -148,14 +148,14 @@ class MemoryPanel(ResultPanel):
         self.note = WrappedLabel(parent=content)
         self.note.setObjectName("Hint")
         self.plot = MemoryPlot(lambda n: describe_tensor(self._shown[n]), content)
-        self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
+        self.plot.tensor_chosen.connect(lambda index, _adds: self._choose([index]))
         self.model = LiveTableModel(content)
         self.table = FigureView("Tensors in memory", self.model, content)
         self.table.setItemDelegateForColumn(
             _SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
         )
         self.table.rows_chosen.connect(
-            lambda rows: self._choose([self.model.place_of(row) for row in rows])
+            lambda rows: self._choose([self.model.source_row(row) for row in rows])
         )
         row = QHBoxLayout()
         row.addWidget(self.memory)
@@ -250,11 +250,11 @@ class MemoryPanel(ResultPanel):
         self.note.setText(_sentence(self._shown, fullest))
         self.render_selection(self.context.selection.value)
 
-    def _choose(self, places: Sequence[int]) -> None:
-        modules = {self._shown[place].module for place in places} - {""}
+    def _choose(self, indices: Sequence[int]) -> None:
+        modules = {self._shown[index].module for index in indices} - {""}
         self.context.selection.choose_modules(sorted(modules), self.panel_id)
-        self.plot.choose(places)
-        self.table.choose_rows([self.model.shown_at(p) for p in places], reveal=True)
+        self.plot.choose(indices)
+        self.table.choose_rows([self.model.shown_at(p) for p in indices], reveal=True)
 
 
 def _named(report: VelaReport) -> Iterator[LiveRange]:

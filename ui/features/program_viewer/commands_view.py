@@ -185,9 +185,9 @@ class CommandsView(QWidget):
         ):
             self.search.clear()
             self._show_found()
-        for place, row in enumerate(self._shown()):
+        for index, row in enumerate(self._shown()):
             if row.command.offset == uses[turn % len(uses)]:
-                self.table.choose_rows([place], reveal=True)
+                self.table.choose_rows([index], reveal=True)
         self._uses = (uses, turn + 1)
         self.tensor_note.setText(
             f"Operation {turn % len(uses) + 1} of {len(uses)} that access it (Enter: next)"

@@ -153,13 +153,13 @@ class ExecutionView(QWidget):
         head.addWidget(self.note, 1)
         split = QSplitter(Qt.Orientation.Vertical, self)
         above, below = QSplitter(split), QSplitter(split)
-        for place, title, shown in (
+        for column, title, shown in (
             (above, "Operations: select one to see what it read and wrote", self.operation_table),
             (above, "Outputs of the program", self.output_table),
             (below, "Tensors of the operation", self.tensor_table),
             (below, "Values", self.values),
         ):
-            side = QWidget(place)
+            side = QWidget(column)
             layout = QVBoxLayout(side)
             layout.setContentsMargins(4, 0, 0, 0)
             label = Label(title, side)
@@ -214,10 +214,10 @@ class ExecutionView(QWidget):
         self.operation_table.setColumnHidden(DELEGATE, len({row.delegate for row in rows}) < 2)
         self._clear_tensors()
         wanted, self._wanted = self._wanted, None
-        for place in range(self.operations.rowCount()):
-            row = self.operations.row_at(place)
+        for index in range(self.operations.rowCount()):
+            row = self.operations.row_at(index)
             if row is not None and (row.delegate, row.offset) == wanted:
-                self.operation_table.selectRow(place)
+                self.operation_table.selectRow(index)
 
     def _clear_tensors(self) -> None:
         self._accesses = ()
@@ -233,8 +233,8 @@ class ExecutionView(QWidget):
 
     def _on_tensor_chosen(self, shown: Sequence[int]) -> None:
         if shown and (row := self.tensors.row_at(shown[0])) is not None:
-            place = [access_row(access) for access in self._accesses].index(row)
-            self.values.setPlainText(values_text(self._accesses[place]))
+            index = [access_row(access) for access in self._accesses].index(row)
+            self.values.setPlainText(values_text(self._accesses[index]))
 
 
 def execute(path: Path, method: str, inputs: Path | None) -> Executed | WorkbenchError:

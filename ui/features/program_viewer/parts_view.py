@@ -103,9 +103,13 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
     ]
     for side in ("inputs", "outputs"):
         for number, port in enumerate(vela_stream.ports(blocks, side)):
-            place = f"{region_name(port.region)} at {port.offset:#x}"
+            address = f"{region_name(port.region)} at {port.offset:#x}"
             rows.append(
-                (f"{side[:-1]} {number}", count(port.bytes), f"{shape_text(port.shape)} in {place}")
+                (
+                    f"{side[:-1]} {number}",
+                    count(port.bytes),
+                    f"{shape_text(port.shape)} in {address}",
+                )
             )
     rows.append(("scratch", count(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
     return rows, _made_for(vela_stream.commands(blocks))

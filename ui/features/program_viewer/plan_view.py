@@ -38,11 +38,11 @@ class PlanView(QWidget):
             lambda n: _describe(self._shown[n]), self,
             step="instruction", origin="from the program",
         )  # fmt: skip
-        self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
+        self.plot.tensor_chosen.connect(lambda index, _adds: self._choose([index]))
         self.model = FigureTableModel(PLAN_COLUMNS, _describe, self)
         self.table = FigureView("Planned tensors", self.model, self)
         self.table.rows_chosen.connect(
-            lambda rows: self.plot.choose(self.model.place_of(row) for row in rows)
+            lambda rows: self.plot.choose(self.model.source_row(row) for row in rows)
         )
         head = QHBoxLayout()
         head.addWidget(self.memory)
@@ -81,20 +81,20 @@ class PlanView(QWidget):
         self.note.setText(self._sentence(number, fullest) if ranges else NO_PLAN)
 
     def _sentence(self, number: int, fullest: int) -> str:
-        place = number - 1
-        given = self._buffers[place] if 0 <= place < len(self._buffers) else 0
+        index = number - 1
+        given = self._buffers[index] if 0 <= index < len(self._buffers) else 0
         return (
             f"Planned buffer: {size(max(given, 0))}, peak at instruction {fullest}. Inputs are "
             f"live from the start, outputs until the end."
         )
 
-    def _choose(self, places: Sequence[int]) -> None:
-        self.plot.choose(places)
-        self.table.choose_rows(_places(self.model, places), reveal=True)
+    def _choose(self, indices: Sequence[int]) -> None:
+        self.plot.choose(indices)
+        self.table.choose_rows(_places(self.model, indices), reveal=True)
 
 
-def _places(model: FigureTableModel[Planned], places: Iterable[int]) -> list[int]:
-    return [model.shown_at(place) for place in places]
+def _places(model: FigureTableModel[Planned], indices: Iterable[int]) -> list[int]:
+    return [model.shown_at(index) for index in indices]
 
 
 def _live(value: Planned) -> LiveRange:

@@ -127,10 +127,10 @@ class DataPreview(QWidget):
         self.setVisible(summary is not None and bool(summary.text))
         images = summary.images if summary is not None else ()
         self.text.setText(summary.text if summary is not None else "")
-        for place, label in enumerate(self.pictures):
-            label.setVisible(place < len(images))
-            if place < len(images):
-                pixmap = QPixmap.fromImage(images[place]).scaled(
+        for index, label in enumerate(self.pictures):
+            label.setVisible(index < len(images))
+            if index < len(images):
+                pixmap = QPixmap.fromImage(images[index]).scaled(
                     _SIDE_PX, _SIDE_PX, Qt.AspectRatioMode.KeepAspectRatio
                 )
                 label.setPixmap(pixmap)

@@ -30,8 +30,8 @@ _LINE = 31
 
 def documents() -> Path:
     """Return the user's folder of documents."""
-    place = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-    return Path(place) if place and Path(place).is_dir() else Path.home()
+    folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+    return Path(folder) if folder and Path(folder).is_dir() else Path.home()
 
 
 class SampleGallery(QWidget):
@@ -50,7 +50,7 @@ class SampleGallery(QWidget):
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(8)
-        for place, sample in enumerate(SAMPLES):
+        for index, sample in enumerate(SAMPLES):
             tile = QToolButton(self)
             tile.setObjectName("SampleTile")
             purpose = "\n".join(wrap(sample.purpose, _LINE))
@@ -62,7 +62,7 @@ class SampleGallery(QWidget):
             tile.setMinimumSize(*_TILE_PX)
             tile.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             tile.clicked.connect(partial(self._on_clicked, sample))
-            grid.addWidget(tile, place // _COLUMNS, place % _COLUMNS)
+            grid.addWidget(tile, index // _COLUMNS, index % _COLUMNS)
             self.tiles.append(tile)
         for column in range(_COLUMNS):
             grid.setColumnStretch(column, 1)

@@ -314,11 +314,11 @@ class NewProjectDialog(QDialog):
 
     def _summary(self, path: PathField, preview: DataPreview) -> DataSummary:
         """Show what a data source holds, and return it."""
-        place = self.folder / path.text()
-        known = self._summaries.get(str(place))
+        file = self.folder / path.text()
+        known = self._summaries.get(str(file))
         if known is None:
-            known = summary_of(place) if path.text() and place.exists() else DataSummary("")
-            self._summaries[str(place)] = known
+            known = summary_of(file) if path.text() and file.exists() else DataSummary("")
+            self._summaries[str(file)] = known
         preview.render_summary(known)
         self._show_row(preview, bool(known.text))
         return known

@@ -169,7 +169,7 @@ class RangeOverridesView(QWidget):
         self.table.set_look(theme, stale=False)
 
     def _picked(self) -> list[ChoiceOfRange]:
-        return [self._choices[self.model.place_of(row)] for row in self.table.chosen_rows()]
+        return [self._choices[self.model.source_row(row)] for row in self.table.chosen_rows()]
 
     def _on_rows_chosen(self, _rows: Sequence[int]) -> None:
         picked = self._picked()
@@ -261,9 +261,9 @@ class RangeController(QObject):
     def take(self, method: MethodId, scope: MethodScope, chosen: TensorRange) -> None:
         """Set the range method of a tensor, of all tensors in its "module", or of "all"."""
         match = {"all": "", "module": chosen.module, "tensor": chosen.node}[scope]
-        place = RangeMethod(scope=scope, match=match, method=method).place
+        target = RangeMethod(scope=scope, match=match, method=method).place
         self._document.apply(
-            f"Set range method of {place} to {method_title(method)}",
+            f"Set range method of {target} to {method_title(method)}",
             lambda p: edits.choose_method(p, scope, match, method),
         )
 

@@ -24,7 +24,7 @@ _BINS = 64
 
 
 def outlines(
-    series: RangeSeries, places: Iterable[int], scale: ValueScale
+    series: RangeSeries, indices: Iterable[int], scale: ValueScale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return x [2 N] and y [2 N] of the outlines of horizontal histograms.
 
@@ -32,12 +32,12 @@ def outlines(
 
     Args:
         series: Source of the histograms; tensors without one are skipped.
-        places: The tensors to draw.
+        indices: The tensors to draw.
         scale: The value axis.
     """
     x, y = [np.zeros(0)], [np.zeros(0)]
-    for place in places:
-        known = series.histograms.get(place)
+    for index in indices:
+        known = series.histograms.get(index)
         if known is None or not known[0].any():
             continue
         counts, low, high = known
@@ -46,8 +46,8 @@ def outlines(
         sizes = np.log1p(counts)
         half = sizes / sizes.max() * _WIDTH / 2
         width = (high - low) / counts.size
-        middles = scale.place(low + width * (np.arange(counts.size) + 0.5))
-        for side in (place - half, place + half):
+        middles = scale.position(low + width * (np.arange(counts.size) + 0.5))
+        for side in (index - half, index + half):
             x.append(np.column_stack([side[:-1], side[1:]]).reshape(-1))
             y.append(np.column_stack([middles[:-1], middles[1:]]).reshape(-1))
     return np.concatenate(x), np.concatenate(y)
@@ -86,12 +86,12 @@ class _Lane(Chart):
         """Show tensors."""
         self.series, self.mine, self.scale = series, mine, scale
         self._rebuild_bars()
-        place = scale.place
+        position_of = scale.position
         ok = mine[np.isfinite(series.grid_low[mine]) & np.isfinite(series.grid_high[mine])]
         ends = np.column_stack([series.grid_low[ok], series.grid_high[ok]]).reshape(-1)
-        self._limits.setData(_across(np.repeat(ok, 2), 0.46), np.repeat(place(ends), 2))
+        self._limits.setData(_across(np.repeat(ok, 2), 0.46), np.repeat(position_of(ends), 2))
         # One step above zero: smaller values are equal in the quantized model.
-        self._steps.setData(_across(ok, 0.3), np.repeat(place(series.step[ok]), 2))
+        self._steps.setData(_across(ok, 0.3), np.repeat(position_of(series.step[ok]), 2))
         self.fit()
 
     def fit(self) -> None:
@@ -100,7 +100,7 @@ class _Lane(Chart):
         series, inside = self.series, self.mine[(self.mine > left - 1) & (self.mine < right + 1)]
         ends = np.concatenate([series.low[inside], series.high[inside],
                                series.grid_low[inside], series.grid_high[inside]])  # fmt: skip
-        ends = self.scale.place(ends[np.isfinite(ends)])
+        ends = self.scale.position(ends[np.isfinite(ends)])
         low, high = (float(ends.min()), float(ends.max())) if ends.size else (-1.0, 1.0)
         self.set_rise(min(low, 0.0), max(high, 0.0))
         _, _, bottom, top = self.reach()
@@ -109,16 +109,16 @@ class _Lane(Chart):
         for _, curve, laid in self._channels:
             curve.setData(*thinned(*laid, (left, right)))
         few = inside if right - left <= MOST_TENSORS else inside[:0]
-        whole = [place for place in few.tolist() if place not in series.channels]
+        whole = [position_of for position_of in few.tolist() if position_of not in series.channels]
         self.multiples.setData(*outlines(series, whole, self.scale))
 
-    def choose(self, places: NDArray[np.intp]) -> None:
+    def choose(self, indices: NDArray[np.intp]) -> None:
         """Mark the selected tensors."""
         _, _, bottom, top = self.reach()
-        sides = np.full(places.size, 3 * max(abs(bottom), abs(top)))
-        self._chosen.setVisible(bool(places.size))
-        if places.size:
-            self._chosen.setOpts(x=places, y0=-sides, y1=sides)
+        sides = np.full(indices.size, 3 * max(abs(bottom), abs(top)))
+        self._chosen.setVisible(bool(indices.size))
+        if indices.size:
+            self._chosen.setOpts(x=indices, y0=-sides, y1=sides)
 
     def restyle(self, theme: Theme) -> None:
         self.theme = theme
@@ -146,12 +146,12 @@ class _Lane(Chart):
             self.restyle(self.theme)
 
     def _channel_lines(self, label: str) -> tuple[Any, tuple[Any, Any, Any]]:
-        channels, place = self.series.channels, self.scale.place
+        channels, position_of = self.series.channels, self.scale.position
         known = [i for i in self.mine.tolist() if i in channels and self.series.labels[i] == label]
         laid = spread(
             [float(i) for i in known],
-            [place(channels[i][0]) for i in known],
-            [place(channels[i][1]) for i in known],
+            [position_of(channels[i][0]) for i in known],
+            [position_of(channels[i][1]) for i in known],
         )
         curve = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
         self.plot.addItem(curve, ignoreBounds=True)
@@ -163,7 +163,7 @@ class _Lane(Chart):
         some = [i for i in self.mine.tolist() if self.series.labels[i] == label]
         picked = np.asarray([i for i in some if np.isfinite([low[i], high[i]]).all()], np.intp)
         bars = pg.BarGraphItem(
-            x=picked, y0=self.scale.place(low[picked]), y1=self.scale.place(high[picked]),
+            x=picked, y0=self.scale.position(low[picked]), y1=self.scale.position(high[picked]),
             width=width, pen=None,
         )  # fmt: skip
         bars.setZValue(z)
@@ -225,19 +225,19 @@ class RangePlot(QWidget):
         self._render()
         self.choose(self._chosen)
 
-    def choose(self, places: Iterable[int]) -> None:
+    def choose(self, indices: Iterable[int]) -> None:
         """Mark the selected tensors."""
-        self._chosen = frozenset(places)
+        self._chosen = frozenset(indices)
         marked = np.asarray(sorted(self._chosen), np.intp)
         for lane in self._lanes():
             lane.choose(marked)
 
-    def reveal(self, place: int) -> None:
+    def reveal(self, index: int) -> None:
         """Scroll to a tensor if it is not visible."""
         left, right, _, _ = self.activations.reach()
-        if not left <= place <= right:
+        if not left <= index <= right:
             half = (right - left) / 2
-            self.activations.box.setXRange(place - half, place + half, padding=0)
+            self.activations.box.setXRange(index - half, index + half, padding=0)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -274,17 +274,17 @@ class RangePlot(QWidget):
             lane.fit()
 
     def _nearest(self, x: float) -> int | None:
-        place = round(x)
-        return place if 0 <= place < len(self.series.names) else None
+        index = round(x)
+        return index if 0 <= index < len(self.series.names) else None
 
-    def _tell(self, place: QPointF) -> str:
-        nearest = self._nearest(place.x())
+    def _tell(self, point: QPointF) -> str:
+        nearest = self._nearest(point.x())
         return "" if nearest is None else self._describe(nearest)
 
     def _on_picked(self, x: float, _y: float, adds: bool) -> None:
-        place = self._nearest(x)
-        if place is not None:
-            picked = self._chosen ^ {place} if adds else {place}
+        index = self._nearest(x)
+        if index is not None:
+            picked = self._chosen ^ {index} if adds else {index}
             self.tensors_chosen.emit(sorted(picked))
 
     def _on_brushed(self, begun: float, now: float, is_over: bool) -> None:
@@ -297,5 +297,5 @@ class RangePlot(QWidget):
             self.tensors_chosen.emit(list(inside))
 
 
-def _across(places: NDArray[np.intp], half: float) -> NDArray[np.float64]:
-    return np.column_stack([places - half, places + half]).reshape(-1)
+def _across(indices: NDArray[np.intp], half: float) -> NDArray[np.float64]:
+    return np.column_stack([indices - half, indices + half]).reshape(-1)

@@ -120,20 +120,20 @@ class RangesPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has(STAGE):
             return
-        places = self._places(selected)
-        self.plot.choose(places)
-        shown = [self.model.shown_at(place) for place in places]
+        indices = self._places(selected)
+        self.plot.choose(indices)
+        shown = [self.model.shown_at(index) for index in indices]
         is_mine = selected.origin == self.panel_id
         if not is_mine or set(shown) != set(self.table.chosen_rows()):
             self.table.choose_rows(shown, reveal=True)
-        if places and not is_mine:
-            self.plot.reveal(places[0])
-        self._show_large(places[0] if places else None)
+        if indices and not is_mine:
+            self.plot.reveal(indices[0])
+        self._show_large(indices[0] if indices else None)
 
     def _make_content(self, content: QWidget) -> None:
         from ui.features.ranges.range_plot import RangePlot
 
-        self.plot = RangePlot(lambda place: describe(self.rows[place]), content)
+        self.plot = RangePlot(lambda index: describe(self.rows[index]), content)
         self.plot.tensors_chosen.connect(self._on_tensors_chosen)
         self.model = RangeTableModel(self)
         self.table = FigureView("All ranges", self.model, content)
@@ -203,15 +203,15 @@ class RangesPanel(ResultPanel):
         side.chosen.tensor_chosen.connect(self._on_tensor_named)
         return side
 
-    def _show_large(self, place: int | None) -> None:
-        if place is not None and place == self._large:
+    def _show_large(self, index: int | None) -> None:
+        if index is not None and index == self._large:
             return
-        self._large = place
-        if place is None:
+        self._large = index
+        if index is None:
             self.side.render_nothing()
             return
         self.side.render_tensor(
-            self.rows[place], place, self.arrays, self._channels,
+            self.rows[index], index, self.arrays, self._channels,
             self.context.document.project, self.context.theme,
         )  # fmt: skip
 
@@ -229,11 +229,11 @@ class RangesPanel(ResultPanel):
         """Return the indices of the selected tensors, also via nodes and modules."""
         rows = enumerate(self.rows)
         if selected.tensors:
-            return [place for place, row in rows if row.tensor.id in selected.tensors]
+            return [index for index, row in rows if row.tensor.id in selected.tensors]
         nodes = chosen_nodes(selected, self.context.model_index)
         if not nodes:
             return []
-        return [place for place, row in rows if row.tensor.origin in nodes]
+        return [index for index, row in rows if row.tensor.origin in nodes]
 
     def _read_histograms(self, folder: Path) -> Arrays:
         try:
@@ -261,16 +261,16 @@ class RangesPanel(ResultPanel):
             self._large = None
             self._show_large(chosen[0] if chosen else None)
 
-    def _on_tensors_chosen(self, places: Sequence[int]) -> None:
+    def _on_tensors_chosen(self, indices: Sequence[int]) -> None:
         snapshot = self.context.model_index.snapshot
-        tensors = [self.rows[place].tensor for place in places]
+        tensors = [self.rows[index].tensor for index in indices]
         nodes = {tensor.origin for tensor in tensors}
         nodes &= snapshot.nodes_by_id.keys() if snapshot is not None else nodes - {""}
         ids = [tensor.id for tensor in tensors]
         self.context.selection.choose_tensors(ids, nodes, self.panel_id)
 
     def _on_tensor_named(self, name: str) -> None:
-        self._on_tensors_chosen([place for place, row in enumerate(self.rows) if row.node == name])
+        self._on_tensors_chosen([index for index, row in enumerate(self.rows) if row.node == name])
 
     def _on_rows_chosen(self, shown: Sequence[int]) -> None:
-        self._on_tensors_chosen([self.model.place_of(row) for row in shown])
+        self._on_tensors_chosen([self.model.source_row(row) for row in shown])

@@ -34,10 +34,10 @@ class CoveragePlot(Chart):
     def render_samples(self, view: SampleView) -> None:
         """Show the samples of a tensor."""
         self.view_of = view
-        places = np.arange(view.numbers.size, dtype=np.float64)
+        positions = np.arange(view.numbers.size, dtype=np.float64)
         for line, values in zip(self._lines, (view.running_low, view.running_high), strict=True):
-            line.setData(places, values, connect="finite")
-        self._dots.setData(np.tile(places, 2), np.concatenate([view.low, view.high]))
+            line.setData(positions, values, connect="finite")
+        self._dots.setData(np.tile(positions, 2), np.concatenate([view.low, view.high]))
         ends = np.concatenate([view.low, view.high])
         ends = ends[np.isfinite(ends)]
         if ends.size:
@@ -49,8 +49,8 @@ class CoveragePlot(Chart):
         for line in self._lines:
             line.setPen(pen(theme.accent))
 
-    def _tell(self, place: QPointF) -> str:
-        at, view = round(place.x()), self.view_of
+    def _tell(self, point: QPointF) -> str:
+        at, view = round(point.x()), self.view_of
         if not 0 <= at < view.numbers.size:
             return ""
         return (
@@ -80,9 +80,9 @@ class SamplesView(QWidget):
         self.plot = CoveragePlot(self)
         self.drops = [QPushButton(self) for _ in range(2)]
         self._setters: list[int] = []
-        for place, button in enumerate(self.drops):
+        for index, button in enumerate(self.drops):
             button.setToolTip("Exclude it from calibration")
-            button.clicked.connect(lambda _=False, at=place: self._on_drop(at))
+            button.clicked.connect(lambda _=False, at=index: self._on_drop(at))
         self.dropped = Label(self)
         self.dropped.setObjectName("Hint")
         self.dropped.setWordWrap(True)
@@ -101,10 +101,10 @@ class SamplesView(QWidget):
         self.summary.setText(_sentences(view) if view.is_known else NOTHING)
         if view.is_known:
             self.plot.render_samples(view)
-        for place, button in enumerate(self.drops):
-            there = place < len(self._setters)
+        for index, button in enumerate(self.drops):
+            there = index < len(self._setters)
             button.setVisible(there and can_drop and view.numbers.size > 1)
-            button.setText(f"Exclude sample {self._setters[place]}" if there else "")
+            button.setText(f"Exclude sample {self._setters[index]}" if there else "")
         self.dropped.setText(f"Excluded: {', '.join(map(str, dropped))}" if dropped else "")
         self.dropped.setVisible(bool(dropped))
         self.restore.setVisible(bool(dropped))
@@ -129,8 +129,8 @@ class SamplesView(QWidget):
         layout.addLayout(row)
         layout.addLayout(out)
 
-    def _on_drop(self, place: int) -> None:
-        self.drop_asked.emit([self._setters[place]])
+    def _on_drop(self, index: int) -> None:
+        self.drop_asked.emit([self._setters[index]])
 
 
 def _sentences(view: SampleView) -> str:

@@ -53,8 +53,8 @@ class CallPlot(Chart):
     def restyle(self, theme: Theme) -> None:
         self._bars.setOpts(brush=wash(theme.accent, 0.6), pen=pen(theme.accent))
 
-    def _tell(self, place: QPointF) -> str:
-        at, ranges = round(place.x()), self._ranges
+    def _tell(self, point: QPointF) -> str:
+        at, ranges = round(point.x()), self._ranges
         if ranges is None or not 0 <= at < self.order.size:
             return ""
         call = self.order[at]
@@ -87,8 +87,8 @@ class ScalePlot(Chart):
     def restyle(self, theme: Theme) -> None:
         self._bars.setOpts(brush=wash(theme.accent, 0.6), pen=pen(theme.accent))
 
-    def _tell(self, place: QPointF) -> str:
-        at = int(np.searchsorted(self._edges, place.x())) - 1
+    def _tell(self, point: QPointF) -> str:
+        at = int(np.searchsorted(self._edges, point.x())) - 1
         if not 0 <= at < self.counts.size:
             return ""
         ends = f"{self._edges[at]:.4g} to {self._edges[at + 1]:.4g}"
@@ -202,13 +202,13 @@ class TensorSide(QWidget):
         self.samples.setEnabled(False)
 
     def render_tensor(
-        self, row: RangeRow, place: int, arrays: Arrays, channels: Channels,
+        self, row: RangeRow, index: int, arrays: Arrays, channels: Channels,
         project: Project | None, theme: Theme,
     ) -> None:  # fmt: skip
         """Show one tensor."""
         self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
         histogram = histogram_of(row.tensor, arrays)
-        view = tensor_of(row, place, arrays, channels)
+        view = tensor_of(row, index, arrays, channels)
         self.editor.setVisible(True)
         self.editor.render_tensor(row, view, histogram, theme)
         why = NO_SPREAD if histogram is None else ""

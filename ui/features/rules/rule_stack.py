@@ -218,15 +218,15 @@ class RuleDelegate(QStyledItemDelegate):
         self._paint_switch(painter, bare, on=on)
         painter.save()
         painter.setFont(bare.font)
-        place = QRectF(bare.rect).adjusted(32, 4, -8, -4)
+        rect = QRectF(bare.rect).adjusted(32, 4, -8, -4)
         label = str(index.data(LABEL_ROLE))
         width = min(chip_width(label, bare.font), 110.0)
-        chip = QRectF(place.right() - width, place.top(), width, place.height())
+        chip = QRectF(rect.right() - width, rect.top(), width, rect.height())
         painter.setOpacity(1.0 if on else 0.45)
         draw_chip(painter, chip, label, theme)
-        place.setRight(chip.left() - 6)
-        half = place.height() / 2
-        upper = QRectF(place.left(), place.top(), place.width(), half)
+        rect.setRight(chip.left() - 6)
+        half = rect.height() / 2
+        upper = QRectF(rect.left(), rect.top(), rect.width(), half)
         painter.setPen(QColor(theme.text))
         _draw_elided(painter, upper, text, Qt.TextElideMode.ElideMiddle)
         small = QFont(bare.font)
@@ -234,7 +234,7 @@ class RuleDelegate(QStyledItemDelegate):
         painter.setFont(small)
         trouble = bool(index.data(TROUBLE_ROLE)) and on
         painter.setPen(QColor(theme.warning if trouble else theme.muted))
-        lower = QRectF(place.left(), place.top() + half, place.width(), half)
+        lower = QRectF(rect.left(), rect.top() + half, rect.width(), half)
         _draw_elided(painter, lower, str(index.data(COUNT_ROLE)), Qt.TextElideMode.ElideRight)
         painter.restore()
 
@@ -305,6 +305,6 @@ class RuleView(QListView):
             super().keyPressEvent(event)
 
 
-def _draw_elided(painter: QPainter, place: QRectF, text: str, mode: Qt.TextElideMode) -> None:
-    shown = QFontMetricsF(painter.font()).elidedText(text, mode, place.width())
-    painter.drawText(place, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+def _draw_elided(painter: QPainter, rect: QRectF, text: str, mode: Qt.TextElideMode) -> None:
+    shown = QFontMetricsF(painter.font()).elidedText(text, mode, rect.width())
+    painter.drawText(rect, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)

@@ -239,14 +239,14 @@ class RulesPanel(Panel):
                 f"Delete rule {rule_name(rule)}", lambda p: edits.remove_rule(p, rule.id)
             )
 
-    def _on_raise_asked(self, row: int, places: int) -> None:
+    def _on_raise_asked(self, row: int, index: int) -> None:
         rule = self.model.rule_at(row)
-        before = row - places if places > 0 else row - places + 1
+        before = row - index if index > 0 else row - index + 1
         if rule is not None and 0 <= before <= self.model.rowCount():
             self._on_moved(rule.id, before)
 
-    def _raise_current(self, places: int) -> None:
-        self._on_raise_asked(self.view.currentIndex().row(), places)
+    def _raise_current(self, index: int) -> None:
+        self._on_raise_asked(self.view.currentIndex().row(), index)
 
     def _delete_current(self) -> None:
         self._on_delete_asked(self.view.currentIndex().row())

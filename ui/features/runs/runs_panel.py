@@ -137,8 +137,8 @@ class RunsPanel(Panel):
             for column in range(len(RUN_COLUMNS)):
                 self.table.setColumnHidden(column, not self.model.has_figures(column))
             self._show_dots(best)
-            places = [i for i, run in enumerate(runs) if run.number in chosen]
-            self.table.choose_rows([self.model.shown_at(i) for i in places], reveal=False)
+            indices = [i for i, run in enumerate(runs) if run.number in chosen]
+            self.table.choose_rows([self.model.shown_at(i) for i in indices], reveal=False)
         total = len(runs)
         self.note.setText(f"{total} run{'s' if total != 1 else ''}" if runs else "")
         self._show_state()

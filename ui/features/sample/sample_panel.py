@@ -302,8 +302,8 @@ class HeatMap(Chart):
     def restyle(self, theme: Theme) -> None:
         self.view.setBackground(theme.background)
 
-    def _tell(self, place: QPointF) -> str:
-        row, column = math.floor(place.y()), math.floor(place.x())
+    def _tell(self, point: QPointF) -> str:
+        row, column = math.floor(point.y()), math.floor(point.x())
         height, width = self.values.shape
         if not (0 <= row < height and 0 <= column < width):
             return ""

@@ -302,9 +302,9 @@ class SearchPanel(Panel):
         candidate = self._dots[dot]
         return "\n".join((f"Candidate {candidate.number}", *self._lines(candidate)[:4]))
 
-    def _on_moved(self, place: int) -> None:
-        if 0 <= place < len(self._front):
-            self._choose(self._front[place])
+    def _on_moved(self, index: int) -> None:
+        if 0 <= index < len(self._front):
+            self._choose(self._front[index])
 
     def _on_start(self) -> None:
         if self.study.job is not None:

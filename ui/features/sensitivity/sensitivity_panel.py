@@ -95,11 +95,11 @@ class SensitivityPanel(Panel):
         self.bars.set_theme(theme)
 
     def render_selection(self, selected: Selected) -> None:
-        places = [
+        indices = [
             i for i, u in enumerate(self._shown)
             if selected.modules & set(u.unit.matches) or u is self._chosen
         ]  # fmt: skip
-        self.bars.choose(places)
+        self.bars.choose(indices)
 
     def _make_head(self) -> None:
         self.measure = QPushButton("Measure", self)

@@ -61,11 +61,11 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
     return " ".join(sentences)
 
 
-def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNode]) -> str:
+def sums_sentence(shown: Timeline, indices: Sequence[int], nodes: Sequence[CpuNode]) -> str:
     """Return the sums of the selected operations and CPU operators; "" for no selection."""
     sentences = []
-    if places:
-        sums = shown.sums(places)
+    if indices:
+        sums = shown.sums(indices)
         kind = "measured" if shown.is_measured else "estimated"
         parts = [
             f"{plural(sums.operations, 'operation')} on the NPU: {count(sums.cycles)} cycles "
@@ -147,12 +147,12 @@ class TimelinePanel(ResultPanel):
         if not self.has("lower") or selected.origin == self.panel_id:
             return
         modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
-        places = [
-            r.place for r in self._rows
+        indices = [
+            r.index for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)
         ]  # fmt: skip
         self.plot.leave_stretch()
-        self._sum_up(places, [
+        self._sum_up(indices, [
             number for number, stop in enumerate(self.plot.timeline.stops)
             if any(node.node in selected.nodes for node in stop.nodes)
         ])  # fmt: skip
@@ -219,8 +219,8 @@ class TimelinePanel(ResultPanel):
         self._sum_up([], [])
         self.render_selection(self.context.selection.value)
 
-    def _sum_up(self, places: Iterable[int], stops: Iterable[int]) -> None:
-        self._chosen, self._stops = list(places), list(stops)
+    def _sum_up(self, indices: Iterable[int], stops: Iterable[int]) -> None:
+        self._chosen, self._stops = list(indices), list(stops)
         self.plot.mark(self._chosen)
         shown: Timeline = self.plot.timeline
         nodes = [node for number in self._stops for node in shown.stops[number].nodes]
@@ -232,12 +232,12 @@ class TimelinePanel(ResultPanel):
         """Return delegate and offset of the selected operation's last command; None if unknown."""
         if self._lowered is None or len(self._chosen) != 1:
             return None
-        place = self._chosen[0]
+        index = self._chosen[0]
         for report in self._lowered.value.vela:
-            if place < len(report.operations):
-                offsets = [c.offset for c in report.commands if c.operation == place]
+            if index < len(report.operations):
+                offsets = [c.offset for c in report.commands if c.operation == index]
                 return (report.delegate, offsets[-1]) if offsets else None
-            place -= len(report.operations)
+            index -= len(report.operations)
         return None
 
     def _step_through(self) -> None:
@@ -245,14 +245,14 @@ class TimelinePanel(ResultPanel):
         if command is not None and self._lowered is not None:
             self.context.steps.asked.emit(self._lowered.folder / PROGRAM_FILE, *command)
 
-    def _choose(self, places: Sequence[int], stops: Sequence[int] = ()) -> None:
-        self._sum_up(places, stops)
-        modules = {self._rows[place].operation.module for place in places} - {""}
+    def _choose(self, indices: Sequence[int], stops: Sequence[int] = ()) -> None:
+        self._sum_up(indices, stops)
+        modules = {self._rows[index].operation.module for index in indices} - {""}
         self.context.selection.choose_modules(sorted(modules), self.panel_id)
 
-    def _on_span_chosen(self, place: int, adds: bool) -> None:
+    def _on_span_chosen(self, index: int, adds: bool) -> None:
         self.plot.leave_stretch()
-        self._choose(sorted({*self._chosen} ^ {place}) if adds else [place])
+        self._choose(sorted({*self._chosen} ^ {index}) if adds else [index])
 
     def _on_stop_chosen(self, number: int) -> None:
         self.plot.leave_stretch()
@@ -262,15 +262,15 @@ class TimelinePanel(ResultPanel):
 
     def _on_stretch_chosen(self, low: float, high: float, is_over: bool) -> None:
         shown = self.plot.timeline
-        places, stops = shown.between(low, high), shown.stops_between(low, high)
+        indices, stops = shown.between(low, high), shown.stops_between(low, high)
         if is_over:
-            self._choose(places, stops)
+            self._choose(indices, stops)
         else:
-            self._sum_up(places, stops)
+            self._sum_up(indices, stops)
 
-    def _describe_span(self, place: int) -> str:
-        span = self.plot.timeline.spans[place]
-        text = describe_operation(self._rows[place])
+    def _describe_span(self, index: int) -> str:
+        span = self.plot.timeline.spans[index]
+        text = describe_operation(self._rows[index])
         if not self.plot.timeline.is_measured:
             return text
         if span.measured is None:

@@ -138,14 +138,14 @@ class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
         painter.setFont(self._font)
         painter.setPen(self._colour)
         metrics = QFontMetricsF(self._font)
-        for place in np.flatnonzero(shown & wide):
-            left, right = max(starts[place], view.left()), min(ends[place], view.right())
+        for index in np.flatnonzero(shown & wide):
+            left, right = max(starts[index], view.left()), min(ends[index], view.right())
             bar = QRectF(
                 to_screen.map(QPointF(left, self._lane[1])),
                 to_screen.map(QPointF(right, self._lane[0])),
             )
             _write(painter, metrics, bar.adjusted(_PAD_PX, _PAD_PX, -_PAD_PX, -_PAD_PX),
-                   self._texts[place])  # fmt: skip
+                   self._texts[index])  # fmt: skip
         painter.restore()
 
 
@@ -158,8 +158,8 @@ def _write(painter: QPainter, metrics: QFontMetricsF, room: QRectF, lines: tuple
         # Module names differ at the end, operator names at the start.
         side = Qt.TextElideMode.ElideLeft if number else Qt.TextElideMode.ElideRight
         text = metrics.elidedText(line, side, room.width())
-        place = QPointF(room.left(), room.top() + below - metrics.descent())
-        painter.drawText(place, text)
+        point = QPointF(room.left(), room.top() + below - metrics.descent())
+        painter.drawText(point, text)
 
 
 # y range of each lane, upwards. Measurements exist only for the upper two.
@@ -229,9 +229,9 @@ class TimelinePlot(Chart):
         self.keys.set_ends(-_AIR * end, (1 + _AIR) * end)
         self._drag.hide()
 
-    def mark(self, places: Iterable[int]) -> None:
+    def mark(self, indices: Iterable[int]) -> None:
         """Mark the selected operations."""
-        spans = np.asarray(self.timeline.stretches(places), np.float64).reshape(-1, 2)
+        spans = np.asarray(self.timeline.stretches(indices), np.float64).reshape(-1, 2)
         for kind in ("chosen", "rim"):
             self._bars[kind].set_bars(spans)
 
@@ -277,30 +277,30 @@ class TimelinePlot(Chart):
 
     def _draw_stops(self) -> None:
         stops = self.timeline.stops
-        places = np.asarray([stop.at for stop in stops], np.float64)
-        self._stops.setData(x=places, y=np.full(places.size, sum(CPU) / 2))
+        positions = np.asarray([stop.at for stop in stops], np.float64)
+        self._stops.setData(x=positions, y=np.full(positions.size, sum(CPU) / 2))
         low = _ABOVE[0] if self.timeline.is_measured else _ALL[0]
         self._lines.setData(
-            x=np.repeat(places, 2), y=np.tile([low, CPU[1]], places.size), connect="pairs"
+            x=np.repeat(positions, 2), y=np.tile([low, CPU[1]], positions.size), connect="pairs"
         )
         # A name may extend to the next stop; the last one to the right margin.
-        ends = np.append(places[1:], self.timeline.end * (1 + _AIR))[: places.size]
+        ends = np.append(positions[1:], self.timeline.end * (1 + _AIR))[: positions.size]
         texts = tuple((f"    {_named(stop.nodes[0].op, len(stop.nodes))}", "") for stop in stops)
-        self._stop_names.set_names(np.stack([places, ends], axis=1), texts, CPU)
+        self._stop_names.set_names(np.stack([positions, ends], axis=1), texts, CPU)
 
-    def _stop_at(self, place: QPointF) -> int | None:
-        if place.y() < (NPU[1] + CPU[0]) / 2 or not self.timeline.stops:
+    def _stop_at(self, point: QPointF) -> int | None:
+        if point.y() < (NPU[1] + CPU[0]) / 2 or not self.timeline.stops:
             return None
-        away = [abs(stop.at - place.x()) for stop in self.timeline.stops]
+        away = [abs(stop.at - point.x()) for stop in self.timeline.stops]
         nearest = int(np.argmin(away))
         near = _NEAR_PX * float(self.box.viewPixelSize()[0])
         return nearest if away[nearest] <= near else None
 
-    def _tell(self, place: QPointF) -> str:
-        stop = self._stop_at(place)
+    def _tell(self, point: QPointF) -> str:
+        stop = self._stop_at(point)
         if stop is not None:
             return self._describe_stop(stop)
-        operation = self.timeline.at(place.x()) if place.y() < CPU[0] else None
+        operation = self.timeline.at(point.x()) if point.y() < CPU[0] else None
         return self._describe_span(operation) if operation is not None else ""
 
     def _on_picked(self, x: float, y: float, adds: bool) -> None:

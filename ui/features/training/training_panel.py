@@ -88,10 +88,10 @@ class EpochPlot(Chart):
     ) -> None:
         """Show the values [E] of epochs 1 to E of ``total``; ``best`` is 0 for none."""
         self.values, self.best = values, best
-        places = np.arange(1, values.size + 1, dtype=np.float64)
+        epochs = np.arange(1, values.size + 1, dtype=np.float64)
         heights = np.log10(values) if self._has_decades else values
-        self._line.setData(places, heights)
-        self._dots.setData(places, heights)
+        self._line.setData(epochs, heights)
+        self._dots.setData(epochs, heights)
         self._best.setData([float(best)] if best else [], heights[best - 1 : best] if best else [])
         self._before.setVisible(before is not None)
         shown = heights
@@ -111,8 +111,8 @@ class EpochPlot(Chart):
         self._best.setBrush(wash(theme.warning))
         self._before.setPen(pen(theme.muted, is_dashed=True))
 
-    def _tell(self, place: QPointF) -> str:
-        at = round(place.x())
+    def _tell(self, point: QPointF) -> str:
+        at = round(point.x())
         if not 1 <= at <= self.values.size:
             return ""
         best = ", the best" if at == self.best else ""
@@ -379,9 +379,9 @@ class TrainingPanel(Panel):
         result, document = self.study.found, self.context.document
         if result is None:
             return None
-        place = study_folder(self.context.session.cache, self.study.key)
+        folder = study_folder(self.context.session.cache, self.study.key)
         try:
-            return keep_weights(result, place, document.folder)
+            return keep_weights(result, folder, document.folder)
         except WorkbenchError as error:
             document.edit_refused.emit(error)
             return None

@@ -65,12 +65,12 @@ def read_text(
 
     def read() -> Iterator[Sample]:
         for start in range(0, len(tokens) - 1, settings.length):
-            for place in range(start, min(start + settings.length, len(tokens) - 1)):
-                if place in dropped:
+            for index in range(start, min(start + settings.length, len(tokens) - 1)):
+                if index in dropped:
                     break
-                values = _step(inputs, int(tokens[place]), place - start)
-                label, begins = int(tokens[place + 1]), place == start
-                yield Sample(place, values, label, begins, carried)
+                values = _step(inputs, int(tokens[index]), index - start)
+                label, begins = int(tokens[index + 1]), index == start
+                yield Sample(index, values, label, begins, carried)
 
     count = None if dropped else len(tokens) - 1
     return Samples(reference.path.name, count, read, tokenizer.spell)
@@ -92,8 +92,8 @@ def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
     return len(inputs) - numbers
 
 
-def _step(inputs: Sequence[TensorSpec], token: int, place: int) -> tuple[torch.Tensor, ...]:
-    numbers = iter((token, place))
+def _step(inputs: Sequence[TensorSpec], token: int, index: int) -> tuple[torch.Tensor, ...]:
+    numbers = iter((token, index))
     return tuple(
         torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))
         if spec.dtype.startswith(("float", "bfloat"))

@@ -34,8 +34,8 @@ def own_branches(module: fx.GraphModule) -> fx.GraphModule:
     """Return a module with its own branches: those of an exported program are shared."""
     for node in module.graph.nodes:
         if programs.is_control_flow(node):
-            for place in _GRAPHS[_kind(node)]:
-                name, graph = _graph(module, node, place)
+            for position in _GRAPHS[_kind(node)]:
+                name, graph = _graph(module, node, position)
                 mine = fx.GraphModule(graph, copy.deepcopy(graph.graph))
                 module.set_submodule(name, own_branches(mine), strict=True)
     return module
@@ -60,8 +60,8 @@ def constants(
     for node in module.graph.nodes:
         if not programs.is_control_flow(node):
             continue
-        for place in _GRAPHS[_kind(node)]:
-            _, graph = _graph(module, node, place)
+        for position in _GRAPHS[_kind(node)]:
+            _, graph = _graph(module, node, position)
             values = {
                 inside: value
                 for source, inside in _handed(node, graph)
@@ -104,7 +104,7 @@ def _kind(node: fx.Node) -> str:
     return str(getattr(node.target, "__name__", ""))
 
 
-def _graph(module: fx.GraphModule, node: fx.Node, place: int) -> tuple[str, fx.GraphModule]:
-    source: Any = node.args[place]
+def _graph(module: fx.GraphModule, node: fx.Node, index: int) -> tuple[str, fx.GraphModule]:
+    source: Any = node.args[index]
     graph: Any = module.get_submodule(str(source.target))
     return str(source.target), graph

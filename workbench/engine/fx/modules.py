@@ -89,11 +89,11 @@ def common(locations: list[Location]) -> Location:
     first, *others = locations
     if all(other.group == first.group for other in others):
         return first
-    depth = min(len(place.group) for place in locations)
+    depth = min(len(location.group) for location in locations)
     shared = 0
     while shared < depth and all(o.group[shared] == first.group[shared] for o in others):
         shared += 1
-    modules = [place.module.split(".") if place.module else [] for place in locations]
+    modules = [location.module.split(".") if location.module else [] for location in locations]
     owner: list[str] = []
     for parts in zip(*modules, strict=False):
         if len(set(parts)) > 1:

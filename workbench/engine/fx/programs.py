@@ -289,8 +289,8 @@ def write_nowhere(graph_module: torch.fx.GraphModule, *, but_buffers: bool = Fal
     The value of every node then stays constant. Readers of the input after the write read the
     result. With ``but_buffers`` the program's buffers are still mutated.
     """
-    order = {node: place for place, node in enumerate(graph_module.graph.nodes)}
-    for node, place in order.items():
+    order = {node: index for index, node in enumerate(graph_module.graph.nodes)}
+    for node, index in order.items():
         packet = _without_write(node)
         if packet is None:
             continue
@@ -299,7 +299,7 @@ def write_nowhere(graph_module: torch.fx.GraphModule, *, but_buffers: bool = Fal
         if but_buffers and written.op == "get_attr":
             continue
         for user in list(written.users):
-            if order[user] > place:
+            if order[user] > index:
                 user.replace_input_with(written, node)
         node.target = packet
     graph_module.recompile()

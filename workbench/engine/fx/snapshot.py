@@ -67,10 +67,10 @@ class _Draft:
     inputs: list[tuple[str, int]] = field(default_factory=list)
 
     def freeze(self) -> Node:
-        place = self.place or Location()
+        location = self.place or Location()
         return Node(
-            self.id, self.op, self.kind, place.module, place.call, place.group, self.outputs,
-            self.source, self.attrs,
+            self.id, self.op, self.kind, location.module, location.call, location.group,
+            self.outputs, self.source, self.attrs,
         )  # fmt: skip
 
 
@@ -156,12 +156,12 @@ class _Walk:
     def _place(node: torch.fx.Node, kind: NodeKind, frame: _Frame) -> Location | None:
         if kind in ("input", "output"):
             return frame.place
-        place = modules.locate(node.meta.get("nn_module_stack"))
-        if place is None or (kind in _FOLLOWERS and not place.group):
+        location = modules.locate(node.meta.get("nn_module_stack"))
+        if location is None or (kind in _FOLLOWERS and not location.group):
             return None
         if not frame.prefix:
-            return place
-        return replace(place, group=frame.place.group + place.group)
+            return location
+        return replace(location, group=frame.place.group + location.group)
 
     def _quantize(self, node: torch.fx.Node, draft: _Draft, values: programs.Values) -> None:
         grid = programs.qparams(node, values)
@@ -187,9 +187,9 @@ class _Walk:
             for argument in node.all_input_nodes
             if argument.op == "get_attr" and isinstance(values.get(argument), torch.nn.Module)
         ]
-        place = draft.place or Location()
-        group = (*place.group, node.name)
-        draft.place = Location(place.module, place.call, group)
+        location = draft.place or Location()
+        group = (*location.group, node.name)
+        draft.place = Location(location.module, location.call, group)
         operands = [argument for argument in node.args if isinstance(argument, (tuple, list))]
         flat = [name for argument in operands for name in _named(argument, names)]
         if draft.kind == "delegate":
@@ -203,7 +203,7 @@ class _Walk:
             inner = getattr(module, "original_module", module)
             if not isinstance(inner, (ExportedProgram, torch.fx.GraphModule)):
                 continue
-            below = Location(place.module, place.call, (*group, branch))
+            below = Location(location.module, location.call, (*group, branch))
             frame = _Frame(f"{draft.id}/{branch}/", below, tuple(flat))
             result = self.add(inner, frame)
             draft.inputs = [edge for edge in draft.inputs if edge[0] not in flat]
@@ -247,10 +247,10 @@ def _attrs(node: torch.fx.Node, kind: NodeKind, values: programs.Values) -> dict
 
 def _outside(draft: _Draft) -> Location | None:
     """Return the location of an operation's result: for a nested graph, outside its group."""
-    place = draft.place
-    if place is None or draft.kind not in ("control", "delegate"):
-        return place
-    return replace(place, group=place.group[:-1])
+    location = draft.place
+    if location is None or draft.kind not in ("control", "delegate"):
+        return location
+    return replace(location, group=location.group[:-1])
 
 
 def _placed(drafts: list[_Draft]) -> list[_Draft]:

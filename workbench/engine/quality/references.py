@@ -45,10 +45,10 @@ class FloatReference:
     sums: dict[tuple[str, str], Accumulator] = field(default_factory=dict)
     _bytes: int = 0
 
-    def keep(self, digest: str, place: int, value: torch.Tensor) -> None:
+    def keep(self, digest: str, index: int, value: torch.Tensor) -> None:
         """Store a value if there is room; earlier ones are kept."""
-        if self._bytes + value.nbytes <= KEPT_BYTES and (digest, place) not in self.values:
-            self.values[digest, place] = value
+        if self._bytes + value.nbytes <= KEPT_BYTES and (digest, index) not in self.values:
+            self.values[digest, index] = value
             self._bytes += value.nbytes
 
 

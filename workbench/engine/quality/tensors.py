@@ -99,9 +99,9 @@ class TensorComparison:
         self._floating.close()
         self.quantized.close()
 
-    def add(self, place: int, sample: Sample) -> list[torch.Tensor]:
-        """Run both sides on the sample at ``place``; return the outputs of the quantized side."""
-        floats = self._floats(place, sample)
+    def add(self, index: int, sample: Sample) -> list[torch.Tensor]:
+        """Run both sides on the sample at ``index``; return the outputs of the quantized side."""
+        floats = self._floats(index, sample)
         outputs, values = self._quantized(sample)
         for name, wanted in self._stands_for.items():
             reference, value = floats.pop(wanted, None), values.get(name)
@@ -110,9 +110,9 @@ class TensorComparison:
                 self._met.add(wanted)
         return outputs
 
-    def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
+    def _floats(self, index: int, sample: Sample) -> dict[str, torch.Tensor]:
         """Return the compared values of the float side."""
-        del place
+        del index
         values = watched(self._floating, sample)[1]
         return {name: values[name] for name in self._sums if name in values}
 
@@ -182,8 +182,8 @@ class QuickComparison(TensorComparison):
     def _float_side(self) -> Tapped:
         return tapped_float(self._floating.module, self._wanted)
 
-    def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
-        keys = {name: (self._hashes[name], place) for name in self._wanted}
+    def _floats(self, index: int, sample: Sample) -> dict[str, torch.Tensor]:
+        keys = {name: (self._hashes[name], index) for name in self._wanted}
         known = self._reference.values
         if all(key in known for key in keys.values()):
             return {name: known[key] for name, key in keys.items()}

@@ -314,26 +314,26 @@ def _of_join(
     joined: _Labels | None = None
     for given in node.args[:2]:
         if isinstance(given, fx.Node) and given in labels:
-            place = labels[given][0] + rank - _example(given).dim()
+            dimension = labels[given][0] + rank - _example(given).dim()
             if joined is not None and (
-                joined[0] != place or len(joined[1]) != len(labels[given][1])
+                joined[0] != dimension or len(joined[1]) != len(labels[given][1])
             ):
                 return None
             if joined is not None:
                 channels.unite(joined[1], labels[given][1])
-            joined = place, labels[given][1]
+            joined = dimension, labels[given][1]
     assert joined is not None
     for given in node.args[:2]:
         if not isinstance(given, fx.Node) or given in labels:
             continue
         name = _constant_name(given)
         shape = operator.attrgetter(name)(module).shape if name else _example(given).shape
-        place = joined[0] - (rank - len(shape))
-        if place < 0 or shape[place] == 1:
+        dimension = joined[0] - (rank - len(shape))
+        if dimension < 0 or shape[dimension] == 1:
             continue
         if name is None:
             return None
-        channels.cut(name, place, joined[1])
+        channels.cut(name, dimension, joined[1])
     return joined
 
 

@@ -98,13 +98,13 @@ def _in_order(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
     Some passes of the quantizer leave all weights at the start of the graph.
     """
-    places = {node: place for place, node in enumerate(graph.nodes)}
+    positions = {node: index for index, node in enumerate(graph.nodes)}
 
     def place(node: torch.fx.Node) -> int:
         source = node.args[0] if node.op == "call_module" and node.args else node
         is_constant = isinstance(source, torch.fx.Node) and source.op == "get_attr"
-        uses = [places[user] for user in node.users] if is_constant else []
-        return min(uses, default=places[node])
+        uses = [positions[user] for user in node.users] if is_constant else []
+        return min(uses, default=positions[node])
 
     return sorted(graph.nodes, key=place)
 

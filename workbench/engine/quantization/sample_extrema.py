@@ -148,11 +148,11 @@ class SampleExtrema:
         """
         shape = (len(names), len(self.samples))
         low, high = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)
-        places = {sample: place for place, sample in enumerate(self.samples)}
+        positions = {sample: index for index, sample in enumerate(self.samples)}
         for row, name in enumerate(names):
             if name in self.by_name:
                 for sample, ends in self.by_name[name].extremes.items():
-                    low[row, places[sample]], high[row, places[sample]] = ends
+                    low[row, positions[sample]], high[row, positions[sample]] = ends
         return {
             "samples": np.asarray(self.samples, np.int64), "sample_min": low, "sample_max": high,
         }  # fmt: skip

@@ -50,8 +50,8 @@ class Layer:
     @property
     def groups(self) -> int:
         """Groups of a convolution; 1 for a linear."""
-        place = _GROUPS.get(self.node.target, 99)
-        return int(str(self.node.args[place])) if len(self.node.args) > place else 1
+        position = _GROUPS.get(self.node.target, 99)
+        return int(str(self.node.args[position])) if len(self.node.args) > position else 1
 
     @property
     def weight(self) -> torch.Tensor:
@@ -297,8 +297,8 @@ def smooth(module: fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]]) 
         weights = torch.stack([layer.weight.abs().amax(0) for layer in linears]).amax(0)
         factors = peaks**_STRENGTH / weights.clamp(min=_LEAST_PEAK) ** (1.0 - _STRENGTH)
         factors = factors.clamp(min=_LEAST_PEAK)
-        for place in (2, 3):
-            held = tensor(module, norm.args[place])
+        for argument in (2, 3):
+            held = tensor(module, norm.args[argument])
             assert held is not None
             held.div_(factors)
         for linear in linears:
@@ -370,12 +370,12 @@ def improve(
         left = ""
         match improver.id:
             case "equalize":
-                places, left = equalize(module), left_alone(module)
+                improved, left = equalize(module), left_alone(module)
             case "smooth":
-                places = smooth(module, samples())
+                improved = smooth(module, samples())
             case "bias":
-                places = correct_biases(module, list(samples()), quantizer, toolchain)
+                improved = correct_biases(module, list(samples()), quantizer, toolchain)
             case _:
                 assert_never(improver.id)
-        done.append(Improvement(improver=improver.id, places=places, left=left))
+        done.append(Improvement(improver=improver.id, places=improved, left=left))
     return done

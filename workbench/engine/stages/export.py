@@ -101,9 +101,9 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     except Exception as error:
         line = line_in_user_code(error) or _definition_of_output(error, loaded.module)
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
-        place = f" at {line}" if line else ""
+        location = f" at {line}" if line else ""
         raise failure(
-            f"The model cannot be exported{place}. torch.export: {first.strip()[:300]}",
+            f"The model cannot be exported{location}. torch.export: {first.strip()[:300]}",
             _remedy(error) if _runs(loaded) else _FAILS_ALONE,
             Place(kind="stage", id="export"),
             details=str(error),

@@ -122,15 +122,15 @@ def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
         pupil = edits.set_calibration(project, data.model_copy(update={"limit": limit}))
     epochs = study.options.get("qat_epochs")
     asked: dict[str, JsonValue] = {"epochs": epochs if epochs is not None else QAT_EPOCHS}
-    place = study_folder(
+    folder = study_folder(
         means.cache, study_key("training", pupil, means.folder, means.cache, asked)
     )
     stage = replace(study.stage, project=pupil, plan=plan(pupil, means.folder, means.cache))
-    training.run(StudyContext(stage, place, asked, _silent))
-    result = load_study(TrainingResult, place)
+    training.run(StudyContext(stage, folder, asked, _silent))
+    result = load_study(TrainingResult, folder)
     if result is None or not result.best:
         return project, 0.0
-    weights = str((place / result.weights).absolute())
+    weights = str((folder / result.weights).absolute())
     return edits.use_trained(project, weights), result.best_db - result.start_db
 
 

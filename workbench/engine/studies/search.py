@@ -123,9 +123,9 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     evaluate(project, means_of(context))
     inner = _inner(context, "sensitivity", project)
     key = study_key("sensitivity", project, context.folder, context.cache, {})
-    place = study_folder(context.cache, key)
-    sensitivity.run(StudyContext(inner, place, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
-    ordered = load_study(SensitivityResult, place)
+    folder = study_folder(context.cache, key)
+    sensitivity.run(StudyContext(inner, folder, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
+    ordered = load_study(SensitivityResult, folder)
     assert ordered is not None
     units = [row.unit for row in ordered.worst_first()]
     return tuple(unit for unit in units if unit.kind == "module_name")
@@ -212,9 +212,9 @@ class _Search:
         steps = [dict(plain)]
         steps += [{**plain, name: numbers[1]} for name, numbers in widths.items()]
         narrow = dict(plain)
-        for place in range(1, max(map(len, widths.values()), default=0)):
+        for index in range(1, max(map(len, widths.values()), default=0)):
             for name, numbers in reversed(widths.items()):
-                narrow[name] = numbers[min(place, len(numbers) - 1)]
+                narrow[name] = numbers[min(index, len(numbers) - 1)]
                 steps.append(dict(narrow))
         for unit in self._found.units:
             plain[unit.name] = better
@@ -285,15 +285,15 @@ class _Search:
             return candidate
         options: dict[str, JsonValue] = {"epochs": self._epochs}
         key = study_key("training", project, context.folder, context.cache, options)
-        place = study_folder(context.cache, key)
+        folder = study_folder(context.cache, key)
         inner = _inner(context, "training", project)
-        training.run(StudyContext(inner, place, options, lambda *_said: None))
-        result = load_study(TrainingResult, place)
+        training.run(StudyContext(inner, folder, options, lambda *_said: None))
+        result = load_study(TrainingResult, folder)
         if result is None or not result.best:
             return candidate
         self._study.folder.mkdir(parents=True, exist_ok=True)
         return candidate.model_copy(
-            update={"weights": keep_weights(result, place, self._study.folder)}
+            update={"weights": keep_weights(result, folder, self._study.folder)}
         )
 
     def _submit(self, workers: Workers) -> bool:

@@ -41,21 +41,21 @@ class Switching:
         named = [[node for node in member if node not in written] for member in self._members]
         self.units = [_unit(name, program, named, folded, self._origins) for name in named]
 
-    def only(self, place: int) -> frozenset[fx.Node]:
+    def only(self, index: int) -> frozenset[fx.Node]:
         """Return the switches to enable so that only one unit is quantized, with its borders."""
-        inside = set(self._members[place])
+        inside = set(self._members[index])
         return frozenset(
             switch
             for switch in self.program.switches
             if inside & set(switch.users) or (_source(switch) in inside and not _is_own(switch))
         )
 
-    def inside(self, place: int) -> frozenset[fx.Node]:
+    def inside(self, index: int) -> frozenset[fx.Node]:
         """Return the switches to disable so that only one unit is float.
 
         These are its weights and inner tensors. Inputs from other units stay quantized.
         """
-        inside = set(self._members[place])
+        inside = set(self._members[index])
         return frozenset(
             switch
             for switch in self.program.switches

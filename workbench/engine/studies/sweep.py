@@ -109,8 +109,8 @@ class Sweep:
         """Submit missing points and collect results; results are stored in any case."""
         self.tell("", at_once=True)
         try:
-            for place in self.missing:
-                self._submit(workers, place)
+            for index in self.missing:
+                self._submit(workers, index)
                 self._collect(0)
             while self._running:
                 self._collect(_POLL_S)
@@ -118,19 +118,19 @@ class Sweep:
             save_study(self._result(), self._study.folder)
         self.tell("", at_once=True)
 
-    def _submit(self, workers: Estimators, place: int) -> None:
-        choice = self._points[place].target
+    def _submit(self, workers: Estimators, index: int) -> None:
+        choice = self._points[index].target
         try:
             programs = self._programs_for(choice)
             files = self._target.files(choice, self._study.stage.folder)
         except WorkbenchError as error:
-            self._settle(place, None, error.infos[0].message)
+            self._settle(index, None, error.infos[0].message)
             return
         if not programs:
-            self._settle(place, None, _NO_DELEGATE)
+            self._settle(index, None, _NO_DELEGATE)
             return
         point = Point(self._target.estimator, programs, choice.id, choice.options, files)
-        self._running[workers.submit(point)] = place
+        self._running[workers.submit(point)] = index
 
     def _collect(self, seconds: float) -> None:
         self._study.stage.check_cancelled()
@@ -154,24 +154,24 @@ class Sweep:
         key = compute(project, means_of(context), ("lower",)).key("lower")
         return tuple(sorted(context.cache.folder(key).glob("delegate_*.tosa")))
 
-    def _take(self, place: int, future: Future[Any]) -> None:
+    def _take(self, index: int, future: Future[Any]) -> None:
         try:
             answer = future.result()
         except WorkbenchError as error:
             if CLUSTER_LOST in error.codes:
                 raise
-            self._settle(place, None, error.infos[0].message)
+            self._settle(index, None, error.infos[0].message)
             return
         try:
             totals = VelaTotals.model_validate(answer.get("totals"))
         except ValidationError as error:
-            self._settle(place, None, wrong_answer(str(error)).infos[0].message)
+            self._settle(index, None, wrong_answer(str(error)).infos[0].message)
         else:
-            self._settle(place, totals, "")
+            self._settle(index, totals, "")
 
-    def _settle(self, place: int, totals: VelaTotals | None, problem: str) -> None:
-        point = self._points[place]
-        self._points[place] = point.model_copy(update={"totals": totals, "problem": problem})
+    def _settle(self, index: int, totals: VelaTotals | None, problem: str) -> None:
+        point = self._points[index]
+        self._points[index] = point.model_copy(update={"totals": totals, "problem": problem})
         self.tell(point.target.id)
 
     def _done(self) -> int:

@@ -175,11 +175,11 @@ class _Training:
 
     def _batches(self, number: int) -> Iterator[Batch]:
         options = self._options
-        for place, batch in enumerate(self._dataset.batches(options.batch, options.seed, number)):
+        for index, batch in enumerate(self._dataset.batches(options.batch, options.seed, number)):
             self._study.stage.check_cancelled()
             if time.monotonic() - self._said > _SAID_EVERY_S:
                 self._said = time.monotonic()
-                self._study.report(number - 1, options.epochs, f"epoch {number}, step {place + 1}")
+                self._study.report(number - 1, options.epochs, f"epoch {number}, step {index + 1}")
             yield batch
 
     def _sqnr(self) -> float:

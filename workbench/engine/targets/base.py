@@ -57,7 +57,9 @@ class Toolchain(Protocol):
         """Return a quantizer with the rules of a project in ``folder``, for ``prepare``."""
         ...
 
-    def qat_model(self, floating: torch.fx.GraphModule, project: Project, folder: Path, /) -> QatModel:
+    def qat_model(
+        self, floating: torch.fx.GraphModule, project: Project, folder: Path, /
+    ) -> QatModel:
         """Return the float program, which is changed, with fake quantization, for training.
 
         Raises:

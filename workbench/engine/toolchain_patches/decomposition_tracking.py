@@ -163,9 +163,9 @@ def _watched(module: fx.GraphModule) -> Iterator[None]:
     new: list[fx.Node] = []
 
     def erased(node: fx.Node) -> None:
-        place = node.meta.get(_PLACE)
-        for added in new if place is not None else ():
-            added.meta.setdefault(_PLACE, place)
+        position = node.meta.get(_PLACE)
+        for added in new if position is not None else ():
+            added.meta.setdefault(_PLACE, position)
         new.clear()
 
     parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
@@ -191,15 +191,15 @@ def _fill(graph: fx.Graph, before: Known) -> None:
     replaced = {known[1] for name, known in before.items() if now.get(name) != known}
     earlier, gap = None, list[fx.Node]()
     for node in nodes:
-        place = node.meta.get(_PLACE)
-        if place is None:
+        position = node.meta.get(_PLACE)
+        if position is None:
             gap.append(node)
             continue
         reads = any(member in node.all_input_nodes for member in gap)
-        later = place if place in replaced else None
+        later = position if position in replaced else None
         source = later if reads or earlier not in replaced else earlier
         for member in gap if source is not None else ():
             member.meta[_PLACE] = source
-        earlier, gap = place, []
+        earlier, gap = position, []
     for member in gap if earlier in replaced else ():
         member.meta[_PLACE] = earlier

@@ -75,8 +75,8 @@ def outputs_kept() -> Iterator[list[str]]:
                 node.args = (source, order)
             yield first.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -113,8 +113,8 @@ def constants_rearranged() -> Iterator[list[str]]:
                 delete_constant_placeholder(program, source)
             yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -138,8 +138,8 @@ def clamps_before_transposes() -> Iterator[list[str]]:
                 _swap(graph, turn, node)
                 yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -165,8 +165,8 @@ def rescales_joined() -> Iterator[list[str]]:
                 graph.erase_node(node)
                 yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -193,8 +193,8 @@ def slices_computed() -> Iterator[list[str]]:
                     _redirect(readers, node, copied)
                     yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -220,8 +220,8 @@ def joined_computed() -> Iterator[list[str]]:
                     node.replace_input_with(value, copied)
                     yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -246,8 +246,8 @@ def flips_of_copies() -> Iterator[list[str]]:
                 node.replace_input_with(value, copied)
                 yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -280,8 +280,8 @@ def activations_before_layouts() -> Iterator[list[str]]:
             if layouts:
                 yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -306,8 +306,8 @@ def pools_padded() -> Iterator[list[str]]:
                 node.args = (padded, kernel, strides, [0, 0, 0, 0])
                 yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -341,8 +341,8 @@ def clamps_over_rows() -> Iterator[list[str]]:
                 _redirect(readers, node, _reshaped(graph, node, shape))
             yield node.name
 
-    with _after_stock(change) as places:
-        yield places
+    with _after_stock(change) as changed:
+        yield changed
 
 
 @contextmanager
@@ -354,18 +354,18 @@ def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iter
             delegate; yields names of nodes.
     """
     stock = ArmPassManager.transform_to_backend_pipeline
-    places: list[str] = []
+    changed: list[str] = []
 
     def transform(self: Any, exported_program: Any, graph_module: fx.GraphModule) -> Any:
         result = stock(self, exported_program, graph_module)
         is_u55 = bool(self.tosa_spec.is_U55_subset)
-        places.extend(change(result.graph, is_u55, exported_program))
+        changed.extend(change(result.graph, is_u55, exported_program))
         result.recompile()
         return result
 
     ArmPassManager.transform_to_backend_pipeline = transform
     try:
-        yield places
+        yield changed
     finally:
         ArmPassManager.transform_to_backend_pipeline = stock
 

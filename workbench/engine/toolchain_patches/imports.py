@@ -107,8 +107,8 @@ def _parsed_edge_table() -> Iterator[None]:
 
 def _edge_table_text() -> str | None:
     spec = importlib.util.find_spec("executorch")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(place) / "exir" / "dialects" / "edge" / "edge.yaml"
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "exir" / "dialects" / "edge" / "edge.yaml"
         try:
             return path.read_text(encoding="utf-8")
         except OSError:

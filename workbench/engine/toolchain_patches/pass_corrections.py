@@ -181,8 +181,8 @@ def loops_kept_single() -> Iterator[list[str]]:
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
         result = stock(self, graph_module)
         for node in result.graph_module.graph.find_nodes(op="call_function", target=_WHILE):
-            for place in node.args[:2]:
-                part: Any = result.graph_module.get_submodule(str(place.target))
+            for argument in node.args[:2]:
+                part: Any = result.graph_module.get_submodule(str(argument.target))
                 kept.extend(_without_dimensions(part))
         return result
 

@@ -64,9 +64,9 @@ class TransformMemory:
             self.hits += 1
             self._transformed.move_to_end(key)
             return same(self._transformed[key])
-        places = module.meta.get(PATCHED, {})
+        patched = module.meta.get(PATCHED, {})
         result = stock(manager, module)
-        result.meta[PATCHED] = {name: tuple(known) for name, known in places.items()}
+        result.meta[PATCHED] = {name: tuple(known) for name, known in patched.items()}
         self._transformed[key] = same(result)
         if len(self._transformed) > self.entries:
             self._transformed.popitem(last=False)

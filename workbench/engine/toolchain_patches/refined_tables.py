@@ -107,8 +107,8 @@ def windows_of(function: Any, into: Any, out: Any) -> tuple[list[Window], torch.
 def _read(table: torch.Tensor, codes: torch.Tensor, scale: float) -> torch.Tensor:
     """Return what TABLE and its RESCALE give for codes."""
     wide = table.to(torch.int64)
-    place, along = (codes + _CODES) >> _BITS, codes & ((1 << _BITS) - 1)
-    given = (wide[place] << _BITS) + (wide[place + 1] - wide[place]) * along
+    index, along = (codes + _CODES) >> _BITS, codes & ((1 << _BITS) - 1)
+    given = (wide[index] << _BITS) + (wide[index + 1] - wide[index]) * along
     return (given.double() * scale + 0.5).floor()
 
 

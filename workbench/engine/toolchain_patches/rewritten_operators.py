@@ -49,11 +49,11 @@ class CorrectingQuantizer(EthosUQuantizer):
         for name, rewrite in self.rewrites.items():
             self._note(name, rewrite(model, self))
         with contextlib.ExitStack() as stack:
-            places = {name: stack.enter_context(patch()) for name, patch in self.patches.items()}
-            model.meta[PATCHED] = places
+            patched = {name: stack.enter_context(patch()) for name, patch in self.patches.items()}
+            model.meta[PATCHED] = patched
             module: fx.GraphModule = super().transform_for_annotation(model)
         # A module that is remembered brings the places of the time when it was made.
-        for name, known in module.meta.pop(PATCHED, places).items():
+        for name, known in module.meta.pop(PATCHED, patched).items():
             self._note(name, list(known))
         return module
 
@@ -64,9 +64,9 @@ class CorrectingQuantizer(EthosUQuantizer):
             self._note(name, refine(annotated))
         return annotated
 
-    def _note(self, name: str, places: list[str]) -> None:
+    def _note(self, name: str, nodes: list[str]) -> None:
         known = self.corrected.get(name, ())
-        self.corrected = {**self.corrected, name: (*known, *places)}
+        self.corrected = {**self.corrected, name: (*known, *nodes)}
 
 
 def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:

@@ -171,9 +171,9 @@ def _hash_of(node: fx.Node, prepared: fx.GraphModule, hashes: dict[fx.Node, str]
     match node.op:
         case "placeholder":
             value = node.meta.get("val")
-            place = [n for n in prepared.graph.nodes if n.op == "placeholder"].index(node)
+            index = [n for n in prepared.graph.nodes if n.op == "placeholder"].index(node)
             shape = tuple(getattr(value, "shape", ()))
-            return _digest("input", str(place), str(shape), str(getattr(value, "dtype", "")))
+            return _digest("input", str(index), str(shape), str(getattr(value, "dtype", "")))
         case "get_attr":
             return _content(_constant(prepared, str(node.target)))
         case "call_module":

@@ -148,8 +148,8 @@ class QatModel:
         for node, args in zip(self._norms, norms, strict=True):
             node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
                          *node.args[_EPSILON + 1 :])  # fmt: skip
-            for place in _STATISTICS:
-                norm_buffers[str(args[place].target)] = buffers[str(node.args[place].target)]
+            for argument in _STATISTICS:
+                norm_buffers[str(args[argument].target)] = buffers[str(node.args[argument].target)]
         self.module.recompile()
         return norm_buffers
 

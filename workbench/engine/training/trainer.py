@@ -66,7 +66,9 @@ def optimizer_of(
             assert_never(name)
 
 
-def training_function_of(function: str | None, folder: Path, options: TrainingOptions) -> TrainingFunction:
+def training_function_of(
+    function: str | None, folder: Path, options: TrainingOptions
+) -> TrainingFunction:
     """Return the user's function if there is one, else distillation.
 
     Raises:

@@ -48,11 +48,11 @@ class CompiledTensor:
         kind = last.values.dtype
         # Temporary values of another width may lie at the same place before.
         written = [a for a in self.parts if a.region == last.region and a.values.dtype == kind]
-        places = np.concatenate([access.places.reshape(-1) for access in written])
+        addresses = np.concatenate([access.places.reshape(-1) for access in written])
         values = np.concatenate([access.values.reshape(-1) for access in written])
         # Of several values for one place, the last one counts.
-        places, at = np.unique(places[::-1], return_index=True)
-        offsets, kept = places - places[0], values[::-1][at]
+        addresses, at = np.unique(addresses[::-1], return_index=True)
+        offsets, kept = addresses - addresses[0], values[::-1][at]
         wanted = _offsets(like.shape, item, bricks=last.bricks).reshape(-1)
         positions = np.searchsorted(offsets, wanted)
         if wanted[-1] > offsets[-1] or not np.array_equal(offsets[positions], wanted):

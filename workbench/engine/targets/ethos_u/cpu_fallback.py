@@ -52,7 +52,9 @@ class _Foreseeing(CheckingPartitioner):
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
 
-def preview_placement(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[CpuNode, ...]]:
+def preview_placement(
+    context: StageContext, choice: TargetChoice
+) -> tuple[int, tuple[CpuNode, ...]]:
     """Return the number of operators on a device's NPU, and the others with reasons.
 
     The partitioner decides as in lowering; Vela is not run, so its own rejections are not

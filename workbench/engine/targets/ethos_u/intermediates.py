@@ -57,8 +57,8 @@ def exposed(flatbuffer: bytes, names: Sequence[str]) -> bytes:
     edited += struct.pack("<I", len(names))
     offsets = len(edited)
     edited += bytes(4 * len(names))
-    for place, name in enumerate(names):
-        at = offsets + 4 * place
+    for index, name in enumerate(names):
+        at = offsets + 4 * index
         struct.pack_into("<I", edited, at, len(edited) - at)
         text = name.encode()
         edited += struct.pack("<I", len(text)) + text + b"\0"
@@ -94,7 +94,7 @@ def pairs(
     nodes = {node.name: node for node in converted.graph.nodes}
     final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
     last = _last_parts(device, final)
-    order = {operation.id: place for place, operation in enumerate(device.nodes)}
+    order = {operation.id: index for index, operation in enumerate(device.nodes)}
     moved = [name for name in last if _is_moved_ahead(name, device, order, last, final)]
     last = {name: part for name, part in last.items() if name not in moved}
     pairs_found = []
@@ -225,14 +225,14 @@ class IntegerComparison:
         tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]],
     ) -> None:
         """Add the delegates' tensors for one sample."""
-        places = {pair.node.name: place for place, pair in enumerate(self.pairs)}
+        positions = {pair.node.name: position for position, pair in enumerate(self.pairs)}
         for pair, value, real in self.reals(inputs, tensors):
-            place = places[pair.node.name]
+            position = positions[pair.node.name]
             lsb = torch.round((real.double() - value.double()) / pair.grid.scale)
-            self._sums[place].add(value, real)
-            self._elements[place] += lsb.numel()
-            self._exact[place] += int((lsb == 0).sum())
-            self._most[place] = max(self._most[place], int(lsb.abs().max()))
+            self._sums[position].add(value, real)
+            self._elements[position] += lsb.numel()
+            self._exact[position] += int((lsb == 0).sum())
+            self._most[position] = max(self._most[position], int(lsb.abs().max()))
 
     def reals(
         self,
@@ -256,14 +256,14 @@ class IntegerComparison:
 
     def result(self) -> Iterator[IntegerQuality]:
         """Yield the figures of all compared tensors, in program order."""
-        for place, pair in enumerate(self.pairs):
-            sums, elements = self._sums[place], self._elements[place]
+        for index, pair in enumerate(self.pairs):
+            sums, elements = self._sums[index], self._elements[index]
             if elements:
                 yield IntegerQuality(
                     tensor=pair.node.name, module=programs.module_of(pair.node),
                     op=programs.op_of(pair.node),
                     sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
-                    max_lsb=self._most[place], exact=self._exact[place] / elements,
+                    max_lsb=self._most[index], exact=self._exact[index] / elements,
                 )  # fmt: skip
 
 

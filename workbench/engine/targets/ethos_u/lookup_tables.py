@@ -134,8 +134,8 @@ def _read(node: torch.fx.Node, into: Grid, out: Grid, codes: torch.Tensor) -> to
         lambda values: _function(node, values), _arguments(into), _arguments(out)
     )
     table = entries.to(torch.int64)
-    place, along = (codes + (1 << 15)) >> _BETWEEN, codes & ((1 << _BETWEEN) - 1)
-    wide = (table[place] << _BETWEEN) + (table[place + 1] - table[place]) * along
+    index, along = (codes + (1 << 15)) >> _BETWEEN, codes & ((1 << _BETWEEN) - 1)
+    wide = (table[index] << _BETWEEN) + (table[index + 1] - table[index]) * along
     return (wide.double() * 2.0**shift + 0.5).floor().clamp(out.qmin, out.qmax).to(torch.int64)
 
 

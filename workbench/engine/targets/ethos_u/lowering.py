@@ -156,7 +156,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         raise vela_left(error) from error
     except RuntimeError as error:
         raise WorkbenchError([*forecasts, *vela_refused(error).infos]) from error
-    except WorkbenchError:
+    except (WorkbenchError, OSError):
         raise
     except Exception as error:
         # A pass manager wraps what a pass raises, also the end that the user asked for.
@@ -191,11 +191,11 @@ def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Rec
     with ExitStack() as stack:
         stack.enter_context(own_ini_at_hand(choice, context.folder))
         stack.enter_context(accelerated(context.accelerate))
-        places = {
+        changed = {
             name: stack.enter_context(apply()) for name, apply in functions["compiling"].items()
         }
         compiled = stack.enter_context(vela.recorded())
-        compiled.corrected = places
+        compiled.corrected = changed
         yield compiled
 
 
@@ -229,6 +229,8 @@ def refusal(
     except ValueError as error:
         # Error type of the passes before Vela.
         return str(error)
+    except OSError:
+        raise
     except Exception as error:  # noqa: BLE001 - a pass manager raises nothing else
         context.check_cancelled()
         return lowering_failed(error, foretold=False).message
@@ -292,7 +294,7 @@ def _lowered(
     with ExitStack() as stack:
         tosa = stack.enter_context(capture_tosa())
         reasons = stack.enter_context(partition_reasons())
-        places = {
+        changed = {
             name: stack.enter_context(apply()) for name, apply in functions["lowering"].items()
         }
         stack.enter_context(watched_passes(progress.edge, progress.passes))
@@ -303,7 +305,7 @@ def _lowered(
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
     corrections = tuple(
-        row.model_copy(update={"places": tuple(dict.fromkeys(places.get(row.id, ())))})
+        row.model_copy(update={"places": tuple(dict.fromkeys(changed.get(row.id, ())))})
         for row in states
     )
     return _Edge(manager, list(tosa), reasons, compiled.origins, corrections)

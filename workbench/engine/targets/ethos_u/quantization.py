@@ -184,8 +184,8 @@ def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.f
     """Return the module with the quantizer's observers."""
     if isinstance(quantizer, ReportingQuantizer):
         changed = made_foldable(module, quantizer.foldings)
-        places = {name: tuple(nodes) for name, nodes in changed.items()}
-        quantizer.corrected = {**quantizer.corrected, **places}
+        corrected = {name: tuple(nodes) for name, nodes in changed.items()}
+        quantizer.corrected = {**quantizer.corrected, **corrected}
     modules = modules_by_operator(module)
     try:
         prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)

@@ -96,14 +96,15 @@ class _Reader:
         origin = origin_named(name, self._origins)
         if origin.root and kind == "call":
             attrs["origin"] = origin.root
-        place = origin.place
+        location = origin.place
         if kind == "call":
             # Operators added by the translation between two modules are placed with their input.
             before = [self._places[t] for t in inputs if t in self._places]
-            place = place if place.group or not before else before[0]
-            self._places.update(dict.fromkeys(outputs, place))
+            location = location if location.group or not before else before[0]
+            self._places.update(dict.fromkeys(outputs, location))
         self.nodes.append(
-            Node(node_id, op, kind, origin.place.module, place.call, self._group + place.group,
+            Node(node_id, op, kind, origin.place.module, location.call,
+                 self._group + location.group,
                  tuple(self._tensors[t] for t in outputs if t in self._tensors), "", attrs)
         )  # fmt: skip
         for position, tensor in enumerate(inputs):

@@ -77,8 +77,8 @@ def recorded() -> Iterator[Recording]:
 
 
 def _origin_of(node: torch.fx.Node) -> Origin:
-    place = modules.locate(node.meta.get("nn_module_stack")) or Location()
-    return Origin(programs.op_of(node), place, programs.origin_of(node))
+    location = modules.locate(node.meta.get("nn_module_stack")) or Location()
+    return Origin(programs.op_of(node), location, programs.origin_of(node))
 
 
 def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> VelaReport:

@@ -97,16 +97,16 @@ def operations(graph: fx.Graph) -> Iterator[Found]:
 
 def _operands(node: fx.Node, name: str) -> Iterator[Operand]:
     """Yield the operands that are floating tensors; numbers have no format."""
-    for place, source in _arguments(node):
+    for position, source in _arguments(node):
         if not isinstance(source, fx.Node) or not _is_float(source):
             continue
-        operand = _argument(node, place)
-        if place == 0:
-            yield Operand(node, place, "x", source)
+        operand = _argument(node, position)
+        if position == 0:
+            yield Operand(node, position, "x", source)
         elif name in _PRODUCTS | _SUMS or operand == "weight":
-            yield Operand(node, place, "w", source)
+            yield Operand(node, position, "w", source)
         elif operand == "bias":
-            yield Operand(node, place, "b", source)
+            yield Operand(node, position, "b", source)
 
 
 def _arguments(node: fx.Node) -> Iterator[tuple[int | str, Any]]:
@@ -114,12 +114,12 @@ def _arguments(node: fx.Node) -> Iterator[tuple[int | str, Any]]:
     yield from node.kwargs.items()
 
 
-def _argument(node: fx.Node, place: int | str) -> str:
+def _argument(node: fx.Node, position: int | str) -> str:
     """Return the operator's own name of an argument."""
     known = overload(node.target)
-    if isinstance(place, str) or known is None:
-        return str(place)
-    return str(known._schema.arguments[place].name)  # noqa: SLF001 - no public name
+    if isinstance(position, str) or known is None:
+        return str(position)
+    return str(known._schema.arguments[position].name)  # noqa: SLF001 - no public name
 
 
 def _softsign(node: fx.Node) -> Found | None:

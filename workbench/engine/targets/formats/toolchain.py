@@ -7,8 +7,8 @@ from workbench.engine.targets.formats.quantization import (
     float_module,
     memory,
     prepare,
-    report,
     qat_model,
+    report,
 )
 
 __all__ = [
@@ -17,8 +17,8 @@ __all__ = [
     "float_module",
     "memory",
     "prepare",
+    "qat_model",
     "quantizer",
     "readings",
     "report",
-    "qat_model",
 ]

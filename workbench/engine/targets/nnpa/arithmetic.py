@@ -209,13 +209,13 @@ def quantized(x: Tensor, mode: Mode, operand: Operand) -> tuple[Tensor, Range]:
         WorkbenchError: no such mode or operand, or there is no range to be had.
     """
     if mode not in MODES or operand not in OPERANDS:
-        place = "mode" if mode not in MODES else "role"
+        option = "mode" if mode not in MODES else "role"
         known = ", ".join(MODES if mode not in MODES else OPERANDS)
         wrong = mode if mode not in MODES else operand
         raise failure(
-            f"Unknown {place} {wrong!r}.",
+            f"Unknown {option} {wrong!r}.",
             f"Known: {known}.",
-            Place(kind="option", id=place),
+            Place(kind="option", id=option),
             code="nnpa-option-unknown",
         )
     by = range_of(x, mode)

@@ -11,8 +11,8 @@ from workbench.engine.targets.nnpa.quantization import (
     float_module,
     memory,
     prepare,
-    report,
     qat_model,
+    report,
 )
 from workbench.engine.targets.nnpa.verification import readings
 
@@ -28,10 +28,10 @@ __all__ = [
     "lower",
     "memory",
     "prepare",
+    "qat_model",
     "quantizer",
     "readings",
     "report",
-    "qat_model",
     "verify",
 ]
 
