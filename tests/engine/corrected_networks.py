@@ -558,3 +558,22 @@ def padded_by_nothing():
         return self.layer(functional.pad(x, (0, -x.shape[3] % 4, 0, -x.shape[2] % 4)))
 
     return made(lambda: _Layer(conv(3, 8, 4, stride=4), run), 1, 3, 8, 8)
+
+
+@seeded
+def products_with_vectors():
+    """Products of an image's rows with a constant vector and with their mean, and a mean's own."""
+
+    def run(self, x):
+        rows = self.layer(x).permute(0, 2, 3, 1)
+        mean = rows.mean((0, 1, 2))
+        boxes = rows.softmax(-1) @ self.steps
+        return (
+            boxes,
+            rows @ mean,
+            mean @ rows.flatten(1, 2).transpose(1, 2),
+            rows[0, 0] @ self.steps,
+        )
+
+    steps = nn.Parameter(torch.arange(8.0))
+    return made(lambda: _Layer(conv(3, 8, 3), run, steps=steps), 1, 3, 6, 6)

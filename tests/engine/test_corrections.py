@@ -484,6 +484,18 @@ def test_that_paddings_by_less_than_nothing_are_slices(engine, name, config, dev
     assert worst(engine, name, config, device) <= (3 if config == "a16w8" else 1)
 
 
+def test_that_products_with_vectors_run_on_the_npu(engine):
+    made = network("products_with_vectors")
+    assert engine.verified(made).max_lsb <= 2
+    assert {node.cause for node in engine.lowered(made).cpu_nodes} <= {"border"}
+
+
+@pytest.mark.slow
+def test_that_products_with_vectors_are_wrong_or_refused_without_the_corrections(engine):
+    assert engine.run(network("products_with_vectors", **{LINEARS: False}), "lower") == "failed"
+    assert worst(engine, "products_with_vectors", **{PLAIN: False}) > 20
+
+
 @pytest.mark.slow
 def test_that_an_even_kernel_is_padded_before_it_is_quantized(engine):
     assert worst(engine, "even_kernel") <= 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from workbench.deploy.boards import Fit
-    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.graph.snapshot import GraphSnapshot, Node
     from workbench.project.model import ModelSource, Project
     from workbench.results import LowerResult, VelaOperation
 
@@ -98,8 +98,8 @@ def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Su
         node = program.nodes_by_id.get(row.root)
         if row.operator != _CONVOLUTION or row.bound != "MACs" or node is None:
             continue
-        channels = node.outputs[0].shape[1] if node.outputs else 0
-        if not isinstance(channels, int):
+        channels = _channels(node)
+        if channels is None:
             continue
         blocks, used = -(-channels // _BLOCK), channels % _BLOCK
         saved = row.cycles // max(blocks, 1)
@@ -116,6 +116,15 @@ def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Su
                 written=(Written(node.source.partition(": ")[0].split(" in ")[0], "",
                                  f"{channels - used} output channels"),) if node.source else (),
             )  # fmt: skip
+
+
+def _channels(node: Node) -> int | None:
+    """Return the number of output channels of a convolution or linear; None for other nodes."""
+    shape = node.outputs[0].shape if node.outputs else ()
+    name = operator_name(node.op)
+    index = len(shape) - 1 if name == "linear" else 1 if name.startswith("conv") else len(shape)
+    channels = shape[index] if index < len(shape) else None
+    return channels if isinstance(channels, int) else None
 
 
 def _is_read(program: GraphSnapshot, node: str) -> bool:

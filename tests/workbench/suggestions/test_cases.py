@@ -181,10 +181,13 @@ def test_that_operators_are_known_by_the_report_of_the_quantizer():
 CONV = "aten.conv2d.default"
 
 
-def wasted(channels, *, bound="MACs", cycles=300, operator="Conv2D", root="conv", between=(CONV,)):
-    nodes = [("conv", CONV, "stem.conv", "net.py:7 in f: y = self.conv(x)")]
+def wasted(
+    channels, *, bound="MACs", cycles=300, operator="Conv2D", root="conv", between=(CONV,),
+    op=CONV, shape=None,
+):  # fmt: skip
+    nodes = [("conv", op, "stem.conv", "net.py:7 in f: y = self.conv(x)")]
     nodes += [(f"next{i}", op, "", "") for i, op in enumerate(between)]
-    program = program_of(*nodes, outputs=(1, channels, 4, 4))
+    program = program_of(*nodes, outputs=(1, channels, 4, 4) if shape is None else shape)
     report = result_of("lower").vela[0]
     row = report.operations[0].model_copy(update={
         "operator": operator, "bound": bound, "cycles": cycles, "root": root,
@@ -212,6 +215,18 @@ def test_that_a_reader_behind_other_operators_counts(reader, is_read):
     assert (wasted(17, between=("aten.relu.default", "aten.add.Tensor", reader)) is not None) is (
         is_read
     )
+
+
+def test_that_channels_of_a_linear_are_its_last_dimension_and_other_operators_have_none():
+    linear = "aten.linear.default"
+    assert "Use 16 channels" in wasted(0, op=linear, shape=(1, 50, 17)).title
+    assert wasted(0, op=linear, shape=(1, 17, 24)) is None
+    assert wasted(0, op=linear, shape=(17,)) is not None
+    for op, shape in (
+        ("aten.mv.default", (17,)), ("aten.mean.dim", ()), ("aten.matmul.default", (1, 17, 17)),
+        (CONV, (17,)),
+    ):  # fmt: skip
+        assert wasted(0, op=op, shape=shape) is None, (op, shape)
 
 
 def test_that_channels_that_cost_nothing_or_are_results_stay():

@@ -21,9 +21,18 @@ _ATEN = torch.ops.aten
 
 
 def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Write a product with constant weights and a constant bias as the linear that it is."""
+    """Write products with constants as linears: with weights and a bias, and with one vector."""
     del quantizer
     done = list[str]()
+    for node in floating_calls(module, _ATEN.matmul.default, _ATEN.mv.default):
+        vector = constant_of(module, node.args[1])
+        if vector is None or vector.dim() != 1 or len(node.args[0].meta["val"].shape) < 2:
+            continue
+        write = Writer(module, node)
+        weight = write.constant(f"{node.name}_weight", vector[None])
+        product = write(_ATEN.linear.default, node.args[0], weight)
+        write.replace(write(_ATEN.squeeze.dim, product, -1))
+        done.append(node.name)
     for node in floating_calls(module, _ATEN.addmm.default):
         bias, weight = constant_of(module, node.args[0]), constant_of(module, node.args[2])
         if bias is None or weight is None or bias.dim() != 1 or node.kwargs:
@@ -184,6 +193,18 @@ def _root_mean_square(
     return scaled if weight is None else write(_ATEN.mul.Tensor, scaled, weight)
 
 
+def _with_vector(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node | None:
+    """Write a product of a computed vector as one of matrices."""
+    left, right = a.meta["val"].dim(), b.meta["val"].dim()
+    if left > 1 and right == 1 and b.op != "get_attr":
+        product = write(_ATEN.matmul.default, a, write(_ATEN.unsqueeze.default, b, -1))
+        return write(_ATEN.squeeze.dim, product, -1)
+    if left == 1 and right > 1 and a.op != "get_attr":
+        product = write(_ATEN.matmul.default, write(_ATEN.unsqueeze.default, a, 0), b)
+        return write(_ATEN.squeeze.dim, product, -2)
+    return None
+
+
 def _between(write: Writer, a: fx.Node, b: fx.Node, weight: Any) -> fx.Node:
     apart = write(_ATEN.mul.Tensor, write(_ATEN.sub.Tensor, b, a), weight)
     return write(_ATEN.add.Tensor, a, apart)
@@ -262,6 +283,8 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.std.correction: _deviation,
     _ATEN.max.other: lambda write, a, b: write(_ATEN.maximum.default, a, b),
     _ATEN.min.other: lambda write, a, b: write(_ATEN.minimum.default, a, b),
+    _ATEN.matmul.default: _with_vector,
+    _ATEN.mv.default: _with_vector,
     _ATEN.rms_norm.default: _root_mean_square,
     _ATEN.lerp.Scalar: _between,
     _ATEN.lerp.Tensor: _between,

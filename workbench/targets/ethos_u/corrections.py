@@ -257,12 +257,14 @@ CORRECTIONS: tuple[Correction, ...] = (
         "dimension: they stay on the CPU in float, and split the program. A convolution with an "
         'even kernel and padding "same" is padded after quantization, and its program is wrong. '
         "An input that is padded by nothing is passed through, and Vela rejects the program. A "
-        "padding by less than nothing, as in the time shift of RWKV, cannot be lowered.",
+        "padding by less than nothing, as in the time shift of RWKV, cannot be lowered. A product "
+        "of a tensor and a computed vector is compiled wrongly.",
         link="",
         proven=EXECUTORCH,
-        network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x))",
+        network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1))",
         instead="They are written with means, pools over two dimensions, group norms, tables and "
-        "slices; paddings by nothing are left out, those by less are slices.",
+        "slices; paddings by nothing are left out, those by less are slices; a vector becomes a "
+        "matrix of one column or row.",
         why_right="Each is the same function of real numbers, and every part has a grid of its "
         "own.",
         step="rewrites",
@@ -284,12 +286,14 @@ CORRECTIONS: tuple[Correction, ...] = (
     ),
     Correction(
         id=LINEARS,
-        title="Take a product with constant weights and a bias as a linear",
+        title="Take a product with constant weights and a bias, or a constant vector, as a linear",
         fault="addmm with constant weights and bias, as GPT-2 has it, is taken apart into three "
-        "products; quantizing fails on the scalar beside the bias.",
+        "products; quantizing fails on the scalar beside the bias. A product with a constant "
+        "vector, as box heads of NanoDet and PicoDet have it, leaves a float constant that cannot "
+        "be lowered, or stays on the CPU as a product and a sum.",
         link="",
         proven=EXECUTORCH,
-        network="torch.addmm(self.bias, x, self.weight)",
+        network="torch.addmm(self.bias, x, self.weight); x.softmax(-1) @ self.steps",
         instead="It is written as the linear that it is.",
         why_right="A linear is this product, with weights the other way round.",
         step="rewrites",
