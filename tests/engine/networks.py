@@ -108,6 +108,32 @@ def small():
     return _made(Small, (1, 3, 8, 8))
 
 
+class OddOutputs(nn.Module):
+    """Outputs that are no tensors, beside numbers and truth values."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = self.fc(x)
+        return None, y, {"count": 3, "positive": y > 0}, "text"
+
+
+def odd_outputs():
+    return _made(OddOutputs, (1, 4))
+
+
+def in_float64():
+    model, (x,) = small()
+    return model.double(), x.double()
+
+
+def in_bfloat16():
+    model, (x,) = small()
+    return model.bfloat16(), x.bfloat16()
+
+
 def small_module_only():
     return Small()
 

@@ -265,6 +265,25 @@ def test_that_an_output_of_an_unknown_class_has_a_remedy_that_helps(engine):
     assert engine.run(with_model(spec="outputs.py:net"), "export") == "done", engine.failure
 
 
+def test_that_outputs_that_are_no_tensors_are_left_out_of_the_program(engine):
+    made = project("odd_outputs")
+    result = engine.verified(made)
+    assert (result.max_lsb, result.compiled.equal) == (0, result.compiled.elements)
+    exported = engine.result(made, "export")
+    assert [output.dtype for output in exported.outputs] == ["float32", "bool"]
+    assert len(exported.warnings) == 3
+    assert engine.run(made, "package") == "done", engine.failure
+
+
+def test_that_values_of_types_that_cannot_be_quantized_are_refused_by_name(engine):
+    for name, stage, code in (
+        ("in_float64", "prepare", "float64-not-quantized"),
+        ("in_bfloat16", "import_model", "input-bfloat16"),
+    ):
+        assert engine.run(project(name), stage) == "failed", name
+        assert engine.failure.code == code
+
+
 MISFIT = """
 import torch
 from torch import nn

@@ -133,6 +133,11 @@ def shared_weights(folder):
     return project("corrected_networks.py:called_twice")
 
 
+def odd_outputs(folder):
+    del folder
+    return project("odd_outputs")
+
+
 def one_correction(folder):
     options = {"keep_relu_clamps": False}
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
@@ -214,7 +219,7 @@ def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeyp
             for each in (
                 own_observers_and_integer_io, compressed_and_trained, program_and_arrays,
                 corrections, corrections_in_16_bits, without_out_variant, pictures_and_own_ini,
-                shared_weights,
+                shared_weights, odd_outputs,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

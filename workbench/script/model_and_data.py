@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _COMPRESSION = Path(__file__).parents[1] / "engine" / "quantization" / "compression.py"
+_PROGRAM_OUTPUTS = Path(__file__).parents[1] / "engine" / "fx" / "program_outputs.py"
 _BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "fx" / "branch_modules.py"
 
 
@@ -161,7 +162,9 @@ def model_part(
         named = "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"
         body.append(f"    name_modules(program, {known})")
-    body.append("    return program, inputs")
+    body.append("    return with_tensor_outputs(program), inputs")
+    text = _PROGRAM_OUTPUTS.read_text()
+    named += "\n" + text[text.index("from torch.export") :]
     return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
 
 

@@ -233,25 +233,6 @@ def drop_unused(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code(lambda node: node.is_impure() or is_write(node))
 
 
-def with_plain_outputs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program whose outputs are tuples, lists and dictionaries only.
-
-    Outputs of other types, such as the ``ModelOutput`` of transformers or a dataclass, become one
-    tuple of all tensors in order. Their class would have to be registered with torch in every
-    process that loads the program.
-    """
-    signature = program.module_call_graph[0].signature
-    assert signature is not None
-    if not _is_plain(signature.out_spec):
-        leaves = tuple(range(signature.out_spec.num_leaves))
-        signature.out_spec = torch.utils._pytree.tree_structure(leaves)  # noqa: SLF001
-    return program
-
-
-def _is_plain(spec: Any) -> bool:
-    return spec.type in {None, tuple, list, dict} and all(map(_is_plain, spec.children()))
-
-
 def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a functional program that returns the new buffer values and writes them at its end.
 

@@ -111,8 +111,8 @@ class WorstSamples:
         self.found.append(SampleQuality(
             sample=sample.index, sqnr_db=sums.sqnr_db, max_abs_error=sums.worst,
             label=sample.label,
-            float_class=int(floats[0].argmax()) if is_labelled else None,
-            quantized_class=int(quantized[0].argmax()) if is_labelled else None,
+            float_class=int(floats[0].double().argmax()) if is_labelled else None,
+            quantized_class=int(quantized[0].double().argmax()) if is_labelled else None,
         ))  # fmt: skip
 
     def result(self) -> tuple[SampleQuality, ...]:

@@ -12,6 +12,7 @@ import torch
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
+from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code, line_of_definition
@@ -36,6 +37,7 @@ _UNNAMED = (
     "The modules of operations inside {} are unknown: rules for modules or types "
     "do not apply there. Rules for the whole model, operators and nodes apply."
 )
+_LEFT_OUT = "Output {} of the model is not a tensor, and is left out of the program."
 
 
 def run(context: StageContext) -> None:
@@ -44,7 +46,8 @@ def run(context: StageContext) -> None:
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
     _refuse_written_parameters(program)
-    program = programs.with_plain_outputs(programs.without_writes(program))
+    left_out = outputs_left_out(program)
+    program = with_tensor_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)
@@ -59,7 +62,10 @@ def run(context: StageContext) -> None:
         branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
         state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
         layers=tuple(_layers(program)),
-        warnings=tuple(_UNNAMED.format(name) for name in _branches(program, unnamed)),
+        warnings=(
+            *(_LEFT_OUT.format(position) for position in left_out),
+            *(_UNNAMED.format(name) for name in _branches(program, unnamed)),
+        ),
     )
     save_result(result, context.out)
     context.keep(program)

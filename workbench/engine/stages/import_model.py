@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from workbench.engine.model_loading import LoadedModel, load_model
+from workbench.errors import Place, failure
 from workbench.results import ARRAYS_FILE, ImportResult, TensorSpec, WeightsTaken, save_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from workbench.engine.context import StageContext
 
@@ -31,10 +32,23 @@ def run(context: StageContext) -> None:
         weights=loaded.weights,
         warnings=tuple(_notes(loaded.weights)) if loaded.weights else (),
     )
+    _refuse_unstorable(loaded.inputs)
     arrays = {f"input{i}": tensor.numpy() for i, tensor in enumerate(loaded.inputs)}
     np.savez(context.out / ARRAYS_FILE, **arrays)
     save_result(result, context.out)
     context.keep(loaded)
+
+
+def _refuse_unstorable(inputs: Sequence[torch.Tensor]) -> None:
+    """Raise for inputs of a type that numpy does not have."""
+    for index, tensor in enumerate(inputs):
+        if tensor.dtype == torch.bfloat16:
+            raise failure(
+                f"Input {index} of the model is of bfloat16.",
+                "Devices take float32: call .float() on the model and on its example inputs.",
+                Place(kind="option", id="model.inputs"),
+                code="input-bfloat16",
+            )
 
 
 def _notes(taken: WeightsTaken) -> Iterator[str]:

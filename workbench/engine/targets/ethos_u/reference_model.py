@@ -344,7 +344,9 @@ class Tally:
             if position < len(self._quality):
                 self._quality[position].add(a, real)
                 self._most[position] = max(self._most[position], int(lsb.abs().max()))
-            agree = bool(a.reshape(-1).argmax() == real.reshape(-1).argmax())
+            # torch finds no largest of truth values.
+            first, second = (v.reshape(-1).double().argmax() for v in (a, real))
+            agree = bool(first == second)
             if position == 0 and grid is not None and _has_argmax(a, grid.scale):
                 self._decided += 1
                 self._decided_equal += agree
