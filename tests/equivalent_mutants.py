@@ -8,11 +8,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "2 -> (2 + 1)",
     ): "The lowest bit is not set where the second is asked for.",
     (
-        "workbench/graph/ordering.py",
-        "position = [0] * len(rows.up)",
-        "0 -> (0 + 1)",
-    ): "Each position is written before it is read.",
-    (
         "workbench/npu/output_stage.py",
         "bound = float(arithmetic.magnitude(accumulators)) if self._exact_below > 0 else 0.0",
         "0 -> (0 + 1)",
@@ -105,7 +100,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
     (
         "workbench/graph/ordering.py",
-        "for order in (range(last - 1, first - 1, -1), range(first, last)) * 2:",
+        "for vertex in [*reversed(between), *between] * 2:",
         "2 -> (2 + 1)",
     ): "One more time over the vertices: effort, no other rule.",
     (
@@ -168,6 +163,91 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'return "functional"',
         '"functional" -> None',
     ): "A part of a key that stands for the absence of a simulator: each value does.",
+    (
+        "workbench/graph/ordering.py",
+        "several = (layer for layer in rows.layers[:-1] if len(layer) > 1)",
+        "> -> >=",
+    ): "Edges of one vertex do not cross.",
+    (
+        "workbench/graph/ordering.py",
+        "shuffled = random.Random(0)",
+        "0 -> (0 + 1)",
+    ): "Other orders at random are as good.",
+    (
+        "workbench/graph/ordering.py",
+        "for attempt in range(2 + SHUFFLES if thorough else 2):",
+        "2 -> (2 + 1)",
+    ): "One more order that is tried: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "if attempt < 2:",
+        "< -> <=",
+    ): "One order less at random: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "if attempt < 2:",
+        "2 -> (2 + 1)",
+    ): "One order less at random: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "if best is None or crossings < best[0]:",
+        "< -> <=",
+    ): "Of orders with as many crossings, each is as good.",
+    (
+        "workbench/graph/ordering.py",
+        "if crossings < best:",
+        "< -> <=",
+    ): "Of orders with as many crossings, each is as good.",
+    (
+        "workbench/graph/ordering.py",
+        "if best == 0 or idle >= PATIENCE:",
+        "or -> and",
+    ): "Nothing is better than no crossing: it only takes longer.",
+    (
+        "workbench/graph/ordering.py",
+        "if best == 0 or idle >= PATIENCE:",
+        ">= -> >",
+    ): "One more sweep without a gain: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "_sweep(rows, downwards=sweep % 2 == 0)",
+        "2 -> (2 + 1)",
+    ): "Sweeps go in both directions, in another order.",
+    (
+        "workbench/graph/ordering.py",
+        "if len(rows.up) <= TRANSPOSE_UP_TO:",
+        "<= -> <",
+    ): "A vertex more is as good a limit.",
+    (
+        "workbench/graph/ordering.py",
+        "if len(layer) > 1:",
+        "> -> >=",
+    ): "A row of one vertex has one order.",
+    (
+        "workbench/graph/ordering.py",
+        "for _ in range(4):",
+        "4 -> (4 + 1)",
+    ): "One more time over the rows: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "improved = False",
+        "False -> True",
+    ): "Without a swap, the next time over the rows changes nothing.",
+    (
+        "workbench/graph/ordering.py",
+        "rank += [max(rank, default=-1) + 1] * exits",
+        "1 -> (1 + 1)",
+    ): "Without other vertices, all are in one row, which becomes the first.",
+    (
+        "workbench/graph/ordering.py",
+        "widest = max(half, default=0.0)",
+        "0.0 -> (0.0 + 1)",
+    ): "The default is for no vertex: no place has it.",
+    (
+        "workbench/graph/ordering.py",
+        "if span > width * TOLERATED_WIDTH:",
+        "> -> >=",
+    ): "A drawing at the limit is as good as the narrowest.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
@@ -187,6 +267,10 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/graph/snapshot.py", "if gc.get_count()[0] > MUCH:"): _SPEED,
     ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
     ("workbench/graph/ordering.py", "if len(places) % 2:"): _EFFORT,
+    ("workbench/graph/ordering.py", "SWEEPS = 8"): _EFFORT,
+    ("workbench/graph/ordering.py", "TRANSPOSE_UP_TO = 300"): _EFFORT,
+    ("workbench/graph/ordering.py", "SHUFFLES, SHUFFLED_UP_TO = 10, 150"): _EFFORT,
+    ("workbench/graph/ordering.py", "idle = 0 if crossings < best else idle + 1"): _EFFORT,
     ("workbench/graph/layout.py", "HEADER = 30.0"): _TASTE,
     ("workbench/graph/layout.py", "PADDING = 16.0"): _TASTE,
     ("workbench/graph/layout.py", "ROW_GAP = 34.0"): _TASTE,
