@@ -104,11 +104,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "2 -> (2 + 1)",
     ): "One more time over the vertices: effort, no other rule.",
     (
-        "workbench/graph/layout.py",
-        "down = max(down, ends[last - 1] - (ends[first - 1] if first else 0.0))",
-        "0.0 -> (0.0 + 1)",
-    ): "The height of a column: a unit less is as good.",
-    (
         "workbench/graph/ordering.py",
         "position = [0] * total",
         "0 -> (0 + 1)",
@@ -248,6 +243,106 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if span > width * TOLERATED_WIDTH:",
         "> -> >=",
     ): "A drawing at the limit is as good as the narrowest.",
+    (
+        "workbench/graph/layout.py",
+        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
+        "1 -> (1 + 1)",
+    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
+    (
+        "workbench/graph/layout.py",
+        "width = max((x + r for x, r in zip(columns, room, strict=True)), default=0.0)",
+        "0.0 -> (0.0 + 1)",
+    ): "A group without children has a width of its own.",
+    (
+        "workbench/graph/layout.py",
+        "if abs(ends[row - 1] - wanted) <= TOLERATED * share",
+        "<= -> <",
+    ): "A row at the limit: a column begins there or not, as both are good.",
+    (
+        "workbench/graph/layout.py",
+        "if error < best_error:",
+        "< -> <=",
+    ): "Of columns as far from the wanted shape, each are as good.",
+    (
+        "workbench/graph/layout.py",
+        "elif error > 2 * best_error:",
+        "> -> >=",
+    ): "How long a search goes on: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "elif error > 2 * best_error:",
+        "2 -> (2 + 1)",
+    ): "How long a search goes on: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "elif error > 2 * best_error:",
+        "* -> +",
+    ): "How long a search goes on: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "if pair[0] > pair[1] or (source not in inner and target not in inner):",
+        "> -> >=",
+    ): "No child has a link to itself.",
+    (
+        "workbench/graph/layout.py",
+        "starts, columns = [0.0, *ends], [*pairwise([0, *cuts, len(ends)])]",
+        "0.0 -> (0.0 + 1)",
+    ): "The height of a column: a unit less is as good.",
+    (
+        "workbench/graph/layout.py",
+        "self._thorough = len(hierarchy.parent) <= THOROUGH_UP_TO",
+        "<= -> <",
+    ): "A unit less is as good a limit.",
+    (
+        "workbench/graph/layout.py",
+        "if ROOT not in self._expanded or len(changed) > CHANGES_FOLLOWED:",
+        "> -> >=",
+    ): "Both ways find the same groups.",
+    (
+        "workbench/graph/hierarchy.py",
+        "is_folded = False",
+        "False -> True",
+    ): "Without a run, everything is computed once more, to the same.",
+    (
+        "workbench/graph/hierarchy.py",
+        "if position[ends[0]] < position[ends[1]]:",
+        "< -> <=",
+    ): "No child has a link to itself.",
+    (
+        "workbench/graph/hierarchy.py",
+        "size: int = 0",
+        "0 -> (0 + 1)",
+    ): "It is computed before anything reads it.",
+    (
+        "workbench/graph/hierarchy.py",
+        "signature: int = -1",
+        "1 -> (1 + 1)",
+    ): "It is computed before anything reads it.",
+    (
+        "workbench/graph/hierarchy.py",
+        "return ()",
+        "() -> None",
+    ): "The title of an operator takes no shape as it takes an empty one.",
+    (
+        "workbench/graph/labels.py",
+        'text = " ".join(text[: 4 * longest].split()) if len(text) > longest else text',
+        "4 -> (4 + 1)",
+    ): "How much of a very long text is looked at: a limit for speed.",
+    (
+        "workbench/graph/compare.py",
+        "wanted = own.children[0] if own.is_run else group",
+        "0 -> (0 + 1)",
+    ): "The blocks of a run have the same structure.",
+    (
+        "workbench/graph/lineage.py",
+        "for _ in range(len(_FOLLOWERS) + 1):",
+        "1 -> (1 + 1)",
+    ): "A limit where observers follow each other in a circle: one more is as good.",
+    (
+        "workbench/graph/snapshot.py",
+        'if gc.get_count()[0] - before > MUCH and "torch" not in sys.modules:',
+        "> -> >=",
+    ): "One object more is as good a limit.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
@@ -271,6 +366,8 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ("workbench/graph/ordering.py", "TRANSPOSE_UP_TO = 300"): _EFFORT,
     ("workbench/graph/ordering.py", "SHUFFLES, SHUFFLED_UP_TO = 10, 150"): _EFFORT,
     ("workbench/graph/ordering.py", "idle = 0 if crossings < best else idle + 1"): _EFFORT,
+    ("workbench/graph/layout.py", "THOROUGH_UP_TO = 8000"): _EFFORT,
+    ("workbench/graph/layout.py", "CHANGES_FOLLOWED = 200"): _SPEED,
     ("workbench/graph/layout.py", "HEADER = 30.0"): _TASTE,
     ("workbench/graph/layout.py", "PADDING = 16.0"): _TASTE,
     ("workbench/graph/layout.py", "ROW_GAP = 34.0"): _TASTE,
