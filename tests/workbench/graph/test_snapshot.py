@@ -57,7 +57,7 @@ def test_that_only_what_was_packed_is_unpacked() -> None:
     text = packed("q", [1, -2])
     assert unpacked("q", text) == (1, -2)
     for broken in (text + "!", text[:-8] + "AAA=", "\u00e9"):
-        with pytest.raises(ValueError, match="base64|truncated|ASCII"):
+        with pytest.raises(ValueError, match=r"padding|truncated|ASCII"):
             unpacked("q", broken)
 
 
