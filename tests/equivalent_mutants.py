@@ -343,6 +343,76 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'if gc.get_count()[0] - before > MUCH and "torch" not in sys.modules:',
         "> -> >=",
     ): "One object more is as good a limit.",
+    (
+        "workbench/targets/formats/values.py",
+        "return np.where(x > 0, exponent - 1.0, -2000.0)",
+        "> -> >=",
+    ): "Zero is rounded to zero in steps of every size.",
+    (
+        "workbench/targets/formats/values.py",
+        "nearest = np.where(mantissa * 2 > np.sqrt(2.0), exponent, exponent - 1)",
+        "> -> >=",
+    ): "A value in the middle of two powers of two is as near to either.",
+    (
+        "workbench/targets/formats/values.py",
+        "scale = np.exp2(np.where(largest > 0, top - bias, 0.0))",
+        "0.0 -> (0.0 + 1)",
+    ): "A block of zeros is zero in every scale.",
+    (
+        "workbench/targets/formats/values.py",
+        "ceiling = np.where(largest > 0, exponent - (mantissa == 0.5), -2000.0)",
+        "> -> >=",
+    ): "A block of zeros is zero with every bias.",
+    (
+        "workbench/targets/formats/values.py",
+        "ceiling = np.where(largest > 0, exponent - (mantissa == 0.5), -2000.0)",
+        "2000.0 -> (2000.0 + 1)",
+    ): "A block of zeros is zero with every bias.",
+    (
+        "workbench/targets/formats/values.py",
+        "return _powers(rows, -bias, top - bias)",
+        "- -> +",
+    ): "Without a bias both are one; with one, no value of the block is above it.",
+    (
+        "workbench/targets/formats/values.py",
+        "whole = float(largest.max()) / (_E2M1_LARGEST * _E4M3_LARGEST) or 1.0",
+        "1.0 -> (1.0 + 1)",
+    ): "A tensor of zeros is zero in every scale.",
+    (
+        "workbench/targets/formats/values.py",
+        "divisor = np.where(scale > 0, scale, 1.0)",
+        "1.0 -> (1.0 + 1)",
+    ): "What is divided by it is multiplied with zero.",
+    (
+        "workbench/targets/formats/values.py",
+        "_POINTS = 1 << 14",
+        "1 -> (1 + 1)",
+    ): "More points between the same ends have the same levels.",
+    (
+        "workbench/targets/formats/values.py",
+        "_POINTS = 1 << 14",
+        "14 -> (14 + 1)",
+    ): "More points between the same ends have the same levels.",
+    (
+        "workbench/targets/formats/values.py",
+        "return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)",
+        "< -> <=",
+    ): "A size of zero is refused.",
+    (
+        "workbench/targets/formats/values.py",
+        "return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)",
+        "0 -> (0 + 1)",
+    ): "A size of zero is refused.",
+    (
+        "workbench/targets/formats/pass_args.py",
+        "return {}",
+        "{} -> None",
+    ): "A problem was noted, which is raised instead.",
+    (
+        "workbench/targets/nnpa/command.py",
+        'return json.dumps({"nnpa_ops_config": entries}, indent=2) + "\\n" if entries else ""',
+        "2 -> (2 + 1)",
+    ): "How far lines of the file are indented.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."

@@ -264,6 +264,16 @@ def test_that_groups_open_at_first_while_few_enough_are_shown(groups, inside, op
     assert (tree.opening() != frozenset()) == opened
 
 
+@for_each(("more", "opened"), [(0, True), (1, False)])
+def test_that_groups_of_one_size_or_several_open_up_to_a_hundred(more, opened):
+    sizes = [19, 19, 19, 19, 19 + more]
+    nodes = tuple(
+        Node(f"n{g}_{i}", f"aten.op{g}_{i}.default", "call", f"g{g}", 0, (f"g{g}",))
+        for g, size in enumerate(sizes) for i in range(size)
+    )  # fmt: skip
+    assert bool(Hierarchy(GraphSnapshot("float", nodes, ())).opening()) == opened
+
+
 def test_that_isolated_operators_keep_their_operands_and_border():
     kinds = {"x": "input", "w": "parameter", "dq": "dequantize", "other": "parameter"}
     names = ("x", "w", "dq", "a", "b", "c", "other")

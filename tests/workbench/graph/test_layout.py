@@ -10,6 +10,7 @@ import pytest
 from tests.benchmarks.crossings import crossings, route_segments
 from tests.fakes.drawings import drawn_group, struck_boxes
 from tests.for_each import for_each
+from tests.workbench.graph.test_ordering import uncrossed
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy, Ports
 from workbench.graph.labels import text_width
@@ -196,6 +197,18 @@ def test_that_children_that_only_skip_rows_stand_in_two_rows() -> None:
     assert tops[0] == tops[1] < tops[2] == tops[3]
 
 
+def test_that_a_group_is_ordered_thoroughly_unless_it_is_asked_otherwise() -> None:
+    # Two orders do not find that this graph can be drawn without a crossing.
+    count, edges = uncrossed(11)
+    names = [str(n) for n in range(count)]
+    links = {(str(a), str(b)): () for a, b in edges}
+    sizes = dict.fromkeys(names, (50.0, 20.0))
+    thorough = lay_out(Contents(names, links, sizes))
+    assert crossings(route_segments(thorough.routes)) == 0
+    quick = lay_out(Contents(names, links, sizes, thorough=False))
+    assert crossings(route_segments(quick.routes)) > 0
+
+
 def test_that_a_stub_has_only_its_ends() -> None:
     # Beside the first and the last box of the chain is a taller one.
     names = ["small", "tall", *(f"n{n}" for n in range(61)), "high", "end"]
@@ -217,7 +230,7 @@ def test_that_every_tensor_of_an_open_group_has_a_line_from_port_to_port() -> No
         "b": GroupLayout(100.0, 20.0, entries={u: 20.0}),
     }
     sizes = dict.fromkeys(["a", "b", "c"], (100.0, 20.0))
-    ports = Ports({t: ["a"], u: ["c"]}, {v: "b", u: "c"})
+    ports = Ports({t: ["a"], u: ["c"]}, {v: "c", u: "b"})
     links = {("a", "b"): (u, v), ("b", "a"): (t,), ("b", "c"): (v,), ("a", "c"): (u,)}
     drawn = lay_out(Contents(["a", "b", "c"], links, sizes, "g/", ports, True, inner))
     boxes = {name: (box[0], box[1], box[1] + box[3]) for name, box in drawn.boxes.items()}
@@ -237,8 +250,8 @@ def test_that_every_tensor_of_an_open_group_has_a_line_from_port_to_port() -> No
     # From the border to the child, and from the child to the border.
     assert found["g/", "a", "entry", t] == (drawn.entries[t], 30.0, a + 30.0, top_a)
     assert found["g/", "c", "entry", u] == (drawn.entries[u], 30.0, c + 50.0, top_c)
-    assert found["b", "g/", "exit", v][2:] == (drawn.exits[v], drawn.height)
-    assert found["c", "g/", "exit", u][2:] == (drawn.exits[u], drawn.height)
+    assert found["c", "g/", "exit", v][2:] == (drawn.exits[v], drawn.height)
+    assert found["b", "g/", "exit", u][2:] == (drawn.exits[u], drawn.height)
     assert len({*drawn.exits.values()}) == len({*drawn.entries.values()}) == 2
     assert all(7.0 <= x <= drawn.width for x in drawn.exits.values())
     # Two closed children have one line for all tensors.
@@ -250,6 +263,9 @@ def test_that_what_is_no_group_is_not_opened() -> None:
     layout = Layout(Hierarchy(nested(24)))
     closed = layout.arrange(frozenset())
     assert contents(layout.arrange(frozenset({"n0", "nobody"}))) == contents(closed)
+    groups = frozenset(layout.hierarchy.groups)
+    opened = layout.arrange(groups)
+    assert contents(layout.arrange(groups | {"n0"})) == contents(opened)
 
 
 def test_that_a_group_has_the_room_of_its_smaller_second_line() -> None:

@@ -163,3 +163,15 @@ def test_that_only_many_new_objects_are_left_out_of_collections_and_none_in_an_e
         assert (gc.get_freeze_count() > earlier + 10_000) == frozen
     finally:
         gc.set_threshold(*stock)
+
+
+def test_that_the_collector_is_left_on_or_off_as_it_was():
+    was_on = gc.isenabled()
+    try:
+        for before in (True, False):
+            (gc.enable if before else gc.disable)()
+            with collection_paused():
+                assert not gc.isenabled()
+            assert gc.isenabled() == before
+    finally:
+        (gc.enable if was_on else gc.disable)()

@@ -315,7 +315,11 @@ def test_that_nnpa_fills_its_options_and_depends_on_the_installed_compilers(monk
     assert target.complete(TargetChoice(id="nnpa", options={"x": 1})) == default
     for option in target.options(default):
         wrong = TargetChoice(id="nnpa", options={option.name: "nonsense" if option.choices else 3})
-        assert [i.code for i in target.check(wrong)] == ["nnpa-option-invalid"], option.name
+        (problem,) = target.check(wrong)
+        assert problem.code == "nnpa-option-invalid", option.name
+        for each in option.choices:
+            assert str(each.value) in problem.hint
+        assert option.choices or problem.hint == option.description
         assert target.complete(wrong) == default
         for each in option.choices:
             given = TargetChoice(id="nnpa", options={option.name: each.value})

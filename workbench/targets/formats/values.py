@@ -254,15 +254,17 @@ def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Predictio
         raise failure(reason, code="format-parameters-impossible")
     block = _block(given) if spec.block else 1
     values = histogram.draws(DRAWS)
-    rows = values.reshape(1, -1) if spec.name in _SLICES else values.reshape(-1, 1)
+    rows = values[np.newaxis] if spec.name in _SLICES else values[:, np.newaxis]
     if spec.block:
-        rows = values[: values.size // block * block].reshape(-1, block)
+        count = values.size // block
+        rows = values[: count * block].reshape(count, block)
     quantized = placed(rows, spec.name, given)
     noise, signal = float(np.square(rows - quantized).mean()), float(np.square(rows).mean())
     sqnr = 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
     points = np.linspace(histogram.low, histogram.high, _POINTS)
-    shape = (1, -1) if spec.block or spec.name in _SLICES else (-1, 1)
-    levels = np.unique(placed(points.reshape(shape), spec.name, given))
+    is_row = spec.block or spec.name in _SLICES
+    rows = points[np.newaxis] if is_row else points[:, np.newaxis]
+    levels = np.unique(placed(rows, spec.name, given))
     return Prediction(levels, sqnr, block)
 
 
