@@ -172,7 +172,10 @@ def test_that_a_bypassed_entry_and_one_of_the_data_alone_are_taken():
     found = imported(args).project
     rules = {rule.match: rule for rule in found.rules}
     assert found.config_of(rules["aten.linear.default"]) is None
-    assert rules["aten.relu.default"].config.parameters == {"data_in_width": 8, "data_in_frac_width": 3}
+    assert rules["aten.relu.default"].config.parameters == {
+        "data_in_width": 8,
+        "data_in_frac_width": 3,
+    }
     for config in ({"name": "integer", "weight_width": 8, "weight_frac_width": 3},
                    {**data, "bias_width": 8}):  # fmt: skip
         with pytest.raises(WorkbenchError) as caught:
