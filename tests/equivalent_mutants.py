@@ -413,6 +413,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'return json.dumps({"nnpa_ops_config": entries}, indent=2) + "\\n" if entries else ""',
         "2 -> (2 + 1)",
     ): "How far lines of the file are indented.",
+    (
+        "workbench/script/aot_arm_compiler.py",
+        "model_part(project, folder, branches=False),",
+        "False -> True",
+    ): "The only rule is for all modules: none names a module.",
+    (
+        "workbench/script/model_and_data.py",
+        'if taken.entry and form_of(path) == "module":',
+        "and -> or",
+    ): "A dictionary has no state_dict: the line that is added leaves it as it is.",
+    (
+        "workbench/script/quantizer.py",
+        'return "None"',
+        '"None" -> None',
+    ): "It is written into text, where both are one.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
