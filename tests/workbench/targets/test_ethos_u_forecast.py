@@ -69,6 +69,7 @@ def faults(edges, device="ethos-u55-128", off=tuple(row.id for row in CORRECTION
         ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "cat")], ["relu"]),
         ([("conv2d", "batch_norm"), ("batch_norm", "relu"), ("relu", "max_pool2d"),
           ("max_pool2d", "cat"), ("linear", "cat")], ["relu"]),
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "view"), ("view", "cat")], ["relu"]),
         # All values are zero or more.
         ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "relu_2"), ("relu_2", "cat")], []),
         ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "sigmoid"), ("sigmoid", "view"),

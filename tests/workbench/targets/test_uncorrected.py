@@ -370,3 +370,8 @@ def test_that_operators_are_known_with_and_without_an_overload():
     for name in ("aten.neg", "neg"):
         other = Node("n", name, "call", "body")
         assert told([other], [("x", "n")]) == [("negations_rescaled", "n")]
+
+
+def test_that_only_a_convolution_has_outputs_for_each_channel():
+    made = [node("abs", (1, 2, 8, 8)), node("view", (1, 8, 4, 4)), node("cat")]
+    assert told(made, [("x", "abs"), ("abs", "view"), ("view", "cat")]) == []
