@@ -91,8 +91,9 @@ def test_that_memory_modes_are_those_of_vela():
         assert use.cache_bytes == (wanted if spills else 0), name
     limited = choice(U65, memory_mode="Dedicated_Sram_512KB", arena_cache_bytes=1000)
     assert memory_use(limited, Path()).cache_bytes == 1000
-    shared = choice(U55, memory_mode="Shared_Sram", arena_cache_bytes=1000)
-    assert memory_use(shared, Path()).cache_bytes == 0
+    for mode in ("Shared_Sram", "Sram_Only"):
+        inside = choice(U55, memory_mode=mode, arena_cache_bytes=1000)
+        assert memory_use(inside, Path()).cache_bytes == 0
 
 
 def test_that_devices_have_the_sizes_that_exist():
