@@ -251,3 +251,9 @@ def test_that_parts_begin_behind_what_they_say_of_themselves(plain):
         assert first in part
         assert "\n".join(code.splitlines()[-9:]) in part
     assert quantizer.corrections_part(with_options(**{row.id: False for row in CORRECTIONS})) == []
+
+
+def test_that_branches_are_named_only_where_a_program_has_some(tmp_path):
+    project = edits.assign(make_project(), "module_name", "body", "a16w8")
+    assert "name_modules(program" in text_of(project, tmp_path, branches=True)
+    assert "name_modules(program" not in text_of(project, tmp_path)
