@@ -432,3 +432,30 @@ def test_that_a_rule_has_the_config_of_its_preset():
     for scope, match, words in (("all", "conv", "no match"), ("module", "", "needs a match")):
         with pytest.raises(ValidationError, match=words):
             RangeMethod(scope=scope, match=match, method="mse")
+
+
+@for_each(
+    "make",
+    [
+        lambda text: FormatConfig(scheme=text),
+        lambda text: FixedRange(tensor=text, minimum=0.0, maximum=1.0),
+        lambda text: ModelSource(spec=text), lambda text: DataSource(spec=text),
+        lambda text: TargetChoice(id=text), lambda text: rule(text, "global"),
+        lambda text: Bookmark(name=text, level="float", scale=1.0),
+        lambda text: SavedQuery(text=text), lambda text: make_project(name=text),
+        lambda text: Preprocess(size=(2, 2), mean=(0.5,) * len(text)),
+        lambda text: Preprocess(size=(2, 2), std=(0.5,) * len(text)),
+    ],
+)  # fmt: skip
+def test_that_one_letter_is_a_name_and_none_is_not(make):
+    assert make("x")
+    with pytest.raises(ValidationError):
+        make("")
+
+
+def test_that_a_percentile_lies_above_the_middle_and_up_to_all():
+    for percentile in (50.5, 100.0):
+        assert Observer(kind="percentile", percentile=percentile).percentile == percentile
+    for percentile in (50.0, 100.5):
+        with pytest.raises(ValidationError):
+            Observer(kind="percentile", percentile=percentile)
