@@ -519,6 +519,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return True",
         "True -> None",
     ): "Only on systems that the tests do not run on.",
+    (
+        "workbench/project/frozen.py",
+        "defer_build=True,",
+        "True -> False",
+    ): "When validators are built: the same ones, later or sooner.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."

@@ -459,3 +459,16 @@ def test_that_a_percentile_lies_above_the_middle_and_up_to_all():
     for percentile in (50.0, 100.5):
         with pytest.raises(ValidationError):
             Observer(kind="percentile", percentile=percentile)
+
+
+def test_that_values_of_a_project_are_finite_positive_and_fixed():
+    for scale in (float("inf"), float("nan"), 0.0):
+        with pytest.raises(ValidationError):
+            Preprocess(size=(2, 2), scale=scale)
+    project = edits.compress(make_project(), "conv", channels=1)
+    assert project.channels() == {"conv": 1}
+    with pytest.raises(ValidationError):
+        project.name = "other"
+    assert (
+        len({RangeMethod(scope="all", method="mse"), RangeMethod(scope="all", method="mse")}) == 1
+    )

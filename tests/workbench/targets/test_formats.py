@@ -148,6 +148,7 @@ def test_that_blocks_lie_along_a_dimension_that_the_tensor_has():
     assert shared_dimension(4, by_role, "data") == -1
     assert shared_dimension(4, by_role, "weight") == shared_dimension(2, by_role, "weight") == 1
     assert shared_dimension(1, by_role, "weight") == shared_dimension(1, by_role, "bias") == 0
+    assert shared_dimension(2, by_role, "bias") == 0
     assert shared_dimension(4, {"block_dim": 3}, "weight") == 3
     # The only dimension of an array is never skipped.
     rows = {"skip_first_dim": True, "block_size": (4,)}

@@ -86,6 +86,12 @@ def test_that_a_parameter_may_be_as_small_as_this_and_no_smaller(scheme, least):
             given(scheme, **{**least, name: smaller})
 
 
+def test_that_blocks_may_lie_along_any_of_eight_dimensions():
+    assert given("mxint", width=8, block_dim=7)["block_dim"] == 7
+    with pytest.raises(WorkbenchError):
+        given("mxint", width=8, block_dim=8)
+
+
 def test_that_the_values_of_a_block_depend_on_each_other_and_no_others_do():
     for spec in SPECS:
         # The scale of ternary is that of a slice.

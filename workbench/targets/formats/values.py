@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 _TERNARY_THRESHOLD = 0.7
-_OCP = {(4, 3): 448.0, (5, 2): 57344.0}
 _E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
 
 
@@ -185,7 +184,9 @@ def _mxint_hardware(rows: Values, given: Given) -> Values:
 def _mxfp(rows: Values, given: Given) -> Values:
     width, bits = given["exponent_width"], given["frac_width"]
     most = 2**width - 2 ** (width - 1) - ((width, bits) == (5, 2))
-    largest = _OCP.get((width, bits), (2 - 2.0**-bits) * 2.0**most)
+    # E4M3 has a code for NaN among those of its largest exponent.
+    is_e4m3 = (width, bits) == (4, 3)
+    largest = _E4M3_LARGEST if is_e4m3 else (2 - 2.0**-bits) * 2.0**most
     scale = np.exp2(_scale(_floor(_largest(rows)) - most, given["scale_bits"]))
     values: Values = _floats(rows / scale, bits, 2 - 2 ** (width - 1), largest) * scale
     return values
