@@ -524,6 +524,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "defer_build=True,",
         "True -> False",
     ): "When validators are built: the same ones, later or sooner.",
+    (
+        "workbench/project/recipes.py",
+        "length: int = 0",
+        "0 -> (0 + 1)",
+    ): "Only recipes with texts have a length that is read, and they set it.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."

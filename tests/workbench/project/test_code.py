@@ -207,6 +207,13 @@ def test_that_a_link_below_the_programs_own_files_is_not_its_own(tmp_path, monke
     assert is_bundled(tmp_path / "installed" / "digits" / "model.py")
 
 
+def test_that_a_message_about_a_folder_does_not_hold_its_code(folder):
+    (folder / "layers.py").write_text("SECRET = 1\n")
+    read = read_folder(folder)
+    assert b"SECRET" in read.files["layers.py"]
+    assert "SECRET" not in repr(read)
+
+
 def test_that_a_linked_folder_is_not_walked(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "far.py").write_text("")

@@ -416,7 +416,10 @@ def test_that_a_layer_has_one_size_and_zero_restores_it():
     assert (made.channels(), made.clusters()["a.conv"]) == ({}, 15)
     made = edits.compress(edits.compress(made, "a.conv", clusters=0), "", clusters=0)
     assert made == make_project()
-    for wrong in ({"module": "", "channels": 8}, {"module": "a", "clusters": 2}):
+    for clusters in (3, 255):
+        assert edits.compress(made, "a", clusters=clusters).clusters() == {"a": clusters}
+    for wrong in ({"module": "", "channels": 8}, {"module": "a", "clusters": 2},
+                  {"module": "a", "clusters": 256}):  # fmt: skip
         with refused("compression-invalid"):
             edits.compress(make_project(), **wrong)
     raw = json.loads(store.dump(make_project()))
