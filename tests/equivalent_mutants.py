@@ -545,7 +545,6 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ): _SPEED,
     ("workbench/npu/output_stage.py", "_CHUNK = 1 << 15"): _SPEED,
     ("workbench/graph/snapshot.py", "MUCH = 20_000"): _SPEED,
-    ("workbench/graph/snapshot.py", "if gc.get_count()[0] > MUCH:"): _SPEED,
     ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
     ("workbench/graph/ordering.py", "if len(places) % 2:"): _EFFORT,
     ("workbench/graph/ordering.py", "SWEEPS = 8"): _EFFORT,
