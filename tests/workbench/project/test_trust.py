@@ -243,3 +243,14 @@ def test_that_a_hint_says_what_to_do_about_code_and_about_a_pickled_module(folde
 
 def test_that_a_project_with_an_invalid_reference_has_no_code(folder):
     assert named_code(make_project(model=ModelSource(spec="net")), folder) == Code()
+
+
+def test_that_permissions_of_the_present_version_stay_valid(folder, store, tmp_path):
+    (place,) = read_code(make_project(), folder).places
+    digest = read_code(make_project(), folder).places[place]
+    path = tmp_path / "config" / "trust.json"
+    path.parent.mkdir(mode=0o700)
+    given = {place: {"digest": digest, "description": "net"}}
+    path.write_text(json.dumps({"version": 2, "trusted": given}))
+    path.chmod(0o600)
+    demand(make_project(), folder, store)
