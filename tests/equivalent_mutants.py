@@ -8,11 +8,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "2 -> (2 + 1)",
     ): "The lowest bit is not set where the second is asked for.",
     (
-        "workbench/graph/ordering.py",
-        "position = [0] * len(rows.up)",
-        "0 -> (0 + 1)",
-    ): "Each position is written before it is read.",
-    (
         "workbench/npu/output_stage.py",
         "bound = float(arithmetic.magnitude(accumulators)) if self._exact_below > 0 else 0.0",
         "0 -> (0 + 1)",
@@ -105,14 +100,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
     (
         "workbench/graph/ordering.py",
-        "for order in (range(last - 1, first - 1, -1), range(first, last)) * 2:",
+        "for vertex in [*reversed(between), *between] * 2:",
         "2 -> (2 + 1)",
     ): "One more time over the vertices: effort, no other rule.",
-    (
-        "workbench/graph/layout.py",
-        "down = max(down, ends[last - 1] - (ends[first - 1] if first else 0.0))",
-        "0.0 -> (0.0 + 1)",
-    ): "The height of a column: a unit less is as good.",
     (
         "workbench/graph/ordering.py",
         "position = [0] * total",
@@ -168,6 +158,377 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'return "functional"',
         '"functional" -> None',
     ): "A part of a key that stands for the absence of a simulator: each value does.",
+    (
+        "workbench/graph/ordering.py",
+        "several = (layer for layer in rows.layers[:-1] if len(layer) > 1)",
+        "> -> >=",
+    ): "Edges of one vertex do not cross.",
+    (
+        "workbench/graph/ordering.py",
+        "shuffled = random.Random(0)",
+        "0 -> (0 + 1)",
+    ): "Other orders at random are as good.",
+    (
+        "workbench/graph/ordering.py",
+        "for attempt in range(2 + SHUFFLES if thorough else 2):",
+        "2 -> (2 + 1)",
+    ): "One more order that is tried: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "if attempt < 2:",
+        "< -> <=",
+    ): "One order less at random: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "if attempt < 2:",
+        "2 -> (2 + 1)",
+    ): "One order less at random: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "if best is None or crossings < best[0]:",
+        "< -> <=",
+    ): "Of orders with as many crossings, each is as good.",
+    (
+        "workbench/graph/ordering.py",
+        "if crossings < best:",
+        "< -> <=",
+    ): "Of orders with as many crossings, each is as good.",
+    (
+        "workbench/graph/ordering.py",
+        "if best == 0 or idle >= PATIENCE:",
+        "or -> and",
+    ): "Nothing is better than no crossing: it only takes longer.",
+    (
+        "workbench/graph/ordering.py",
+        "if best == 0 or idle >= PATIENCE:",
+        ">= -> >",
+    ): "One more sweep without a gain: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "_sweep(rows, downwards=sweep % 2 == 0)",
+        "2 -> (2 + 1)",
+    ): "Sweeps go in both directions, in another order.",
+    (
+        "workbench/graph/ordering.py",
+        "if len(rows.up) <= TRANSPOSE_UP_TO:",
+        "<= -> <",
+    ): "A vertex more is as good a limit.",
+    (
+        "workbench/graph/ordering.py",
+        "if len(layer) > 1:",
+        "> -> >=",
+    ): "A row of one vertex has one order.",
+    (
+        "workbench/graph/ordering.py",
+        "for _ in range(4):",
+        "4 -> (4 + 1)",
+    ): "One more time over the rows: effort, no other rule.",
+    (
+        "workbench/graph/ordering.py",
+        "improved = False",
+        "False -> True",
+    ): "Without a swap, the next time over the rows changes nothing.",
+    (
+        "workbench/graph/ordering.py",
+        "rank += [max(rank, default=-1) + 1] * exits",
+        "1 -> (1 + 1)",
+    ): "Without other vertices, all are in one row, which becomes the first.",
+    (
+        "workbench/graph/ordering.py",
+        "widest = max(half, default=0.0)",
+        "0.0 -> (0.0 + 1)",
+    ): "The default is for no vertex: no place has it.",
+    (
+        "workbench/graph/ordering.py",
+        "if span > width * TOLERATED_WIDTH:",
+        "> -> >=",
+    ): "A drawing at the limit is as good as the narrowest.",
+    (
+        "workbench/graph/layout.py",
+        "if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):",
+        "1 -> (1 + 1)",
+    ): "No chain is told from other graphs: the ordering gives the same chain, more slowly.",
+    (
+        "workbench/graph/layout.py",
+        "width = max((x + r for x, r in zip(columns, room, strict=True)), default=0.0)",
+        "0.0 -> (0.0 + 1)",
+    ): "A group without children has a width of its own.",
+    (
+        "workbench/graph/layout.py",
+        "if abs(ends[row - 1] - wanted) <= TOLERATED * share",
+        "<= -> <",
+    ): "A row at the limit: a column begins there or not, as both are good.",
+    (
+        "workbench/graph/layout.py",
+        "if error < best_error:",
+        "< -> <=",
+    ): "Of columns as far from the wanted shape, each are as good.",
+    (
+        "workbench/graph/layout.py",
+        "elif error > 2 * best_error:",
+        "> -> >=",
+    ): "How long a search goes on: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "elif error > 2 * best_error:",
+        "2 -> (2 + 1)",
+    ): "How long a search goes on: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "elif error > 2 * best_error:",
+        "* -> +",
+    ): "How long a search goes on: effort, no other rule.",
+    (
+        "workbench/graph/layout.py",
+        "if pair[0] > pair[1] or (source not in inner and target not in inner):",
+        "> -> >=",
+    ): "No child has a link to itself.",
+    (
+        "workbench/graph/layout.py",
+        "starts, columns = [0.0, *ends], [*pairwise([0, *cuts, len(ends)])]",
+        "0.0 -> (0.0 + 1)",
+    ): "The height of a column: a unit less is as good.",
+    (
+        "workbench/graph/layout.py",
+        "self._thorough = len(hierarchy.parent) <= THOROUGH_UP_TO",
+        "<= -> <",
+    ): "A unit less is as good a limit.",
+    (
+        "workbench/graph/layout.py",
+        "if ROOT not in self._expanded or len(changed) > CHANGES_FOLLOWED:",
+        "> -> >=",
+    ): "Both ways find the same groups.",
+    (
+        "workbench/graph/hierarchy.py",
+        "is_folded = False",
+        "False -> True",
+    ): "Without a run, everything is computed once more, to the same.",
+    (
+        "workbench/graph/hierarchy.py",
+        "if position[ends[0]] < position[ends[1]]:",
+        "< -> <=",
+    ): "No child has a link to itself.",
+    (
+        "workbench/graph/hierarchy.py",
+        "size: int = 0",
+        "0 -> (0 + 1)",
+    ): "It is computed before anything reads it.",
+    (
+        "workbench/graph/hierarchy.py",
+        "signature: int = -1",
+        "1 -> (1 + 1)",
+    ): "It is computed before anything reads it.",
+    (
+        "workbench/graph/hierarchy.py",
+        "return ()",
+        "() -> None",
+    ): "The title of an operator takes no shape as it takes an empty one.",
+    (
+        "workbench/graph/labels.py",
+        'text = " ".join(text[: 4 * longest].split()) if len(text) > longest else text',
+        "4 -> (4 + 1)",
+    ): "How much of a very long text is looked at: a limit for speed.",
+    (
+        "workbench/graph/compare.py",
+        "wanted = own.children[0] if own.is_run else group",
+        "0 -> (0 + 1)",
+    ): "The blocks of a run have the same structure.",
+    (
+        "workbench/graph/lineage.py",
+        "for _ in range(len(_FOLLOWERS) + 1):",
+        "1 -> (1 + 1)",
+    ): "A limit where observers follow each other in a circle: one more is as good.",
+    (
+        "workbench/graph/snapshot.py",
+        'if gc.get_count()[0] - before > MUCH and "torch" not in sys.modules:',
+        "> -> >=",
+    ): "One object more is as good a limit.",
+    (
+        "workbench/targets/formats/values.py",
+        "return np.where(x > 0, exponent - 1.0, -2000.0)",
+        "> -> >=",
+    ): "Zero is rounded to zero in steps of every size.",
+    (
+        "workbench/targets/formats/values.py",
+        "nearest = np.where(mantissa * 2 > np.sqrt(2.0), exponent, exponent - 1)",
+        "> -> >=",
+    ): "A value in the middle of two powers of two is as near to either.",
+    (
+        "workbench/targets/formats/values.py",
+        "scale = np.exp2(np.where(largest > 0, top - bias, 0.0))",
+        "0.0 -> (0.0 + 1)",
+    ): "A block of zeros is zero in every scale.",
+    (
+        "workbench/targets/formats/values.py",
+        "ceiling = np.where(largest > 0, exponent - (mantissa == 0.5), -2000.0)",
+        "> -> >=",
+    ): "A block of zeros is zero with every bias.",
+    (
+        "workbench/targets/formats/values.py",
+        "ceiling = np.where(largest > 0, exponent - (mantissa == 0.5), -2000.0)",
+        "2000.0 -> (2000.0 + 1)",
+    ): "A block of zeros is zero with every bias.",
+    (
+        "workbench/targets/formats/values.py",
+        "return _powers(rows, -bias, top - bias)",
+        "- -> +",
+    ): "Without a bias both are one; with one, no value of the block is above it.",
+    (
+        "workbench/targets/formats/values.py",
+        "whole = float(largest.max()) / (_E2M1_LARGEST * _E4M3_LARGEST) or 1.0",
+        "1.0 -> (1.0 + 1)",
+    ): "A tensor of zeros is zero in every scale.",
+    (
+        "workbench/targets/formats/values.py",
+        "divisor = np.where(scale > 0, scale, 1.0)",
+        "1.0 -> (1.0 + 1)",
+    ): "What is divided by it is multiplied with zero.",
+    (
+        "workbench/targets/formats/values.py",
+        "_POINTS = 1 << 14",
+        "1 -> (1 + 1)",
+    ): "More points between the same ends have the same levels.",
+    (
+        "workbench/targets/formats/values.py",
+        "_POINTS = 1 << 14",
+        "14 -> (14 + 1)",
+    ): "More points between the same ends have the same levels.",
+    (
+        "workbench/targets/formats/values.py",
+        "return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)",
+        "< -> <=",
+    ): "A size of zero is refused.",
+    (
+        "workbench/targets/formats/values.py",
+        "return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)",
+        "0 -> (0 + 1)",
+    ): "A size of zero is refused.",
+    (
+        "workbench/targets/formats/pass_args.py",
+        "return {}",
+        "{} -> None",
+    ): "A problem was noted, which is raised instead.",
+    (
+        "workbench/targets/nnpa/command.py",
+        'return json.dumps({"nnpa_ops_config": entries}, indent=2) + "\\n" if entries else ""',
+        "2 -> (2 + 1)",
+    ): "How far lines of the file are indented.",
+    (
+        "workbench/script/aot_arm_compiler.py",
+        "model_part(project, folder, branches=False),",
+        "False -> True",
+    ): "The only rule is for all modules: none names a module.",
+    (
+        "workbench/script/model_and_data.py",
+        'if taken.entry and form_of(path) == "module":',
+        "and -> or",
+    ): "A dictionary has no state_dict: the line that is added leaves it as it is.",
+    (
+        "workbench/script/quantizer.py",
+        'return "None"',
+        '"None" -> None',
+    ): "It is written into text, where both are one.",
+    (
+        "workbench/project/checkpoints.py",
+        "head = file.read(16)",
+        "16 -> (16 + 1)",
+    ): "More is read than is looked at.",
+    (
+        "workbench/project/edits.py",
+        'depth = rule.match.count(".") if rule.kind == "module_name" else 0',
+        "0 -> (0 + 1)",
+    ): "Rules of another kind all have one depth, whatever it is.",
+    (
+        "workbench/project/model.py",
+        "if self.std[0] < 0 or not 0 <= round(zero) <= 255 or abs(zero - round(zero)) > 1e-3:",
+        "< -> <=",
+    ): "No std is zero: that is refused before.",
+    (
+        "workbench/project/model.py",
+        "if self.std[0] < 0 or not 0 <= round(zero) <= 255 or abs(zero - round(zero)) > 1e-3:",
+        "> -> >=",
+    ): "No float is that far from a whole number: a thousandth is none.",
+    (
+        "workbench/project/pt2.py",
+        'root = archive.namelist()[0].partition("/")[0]',
+        "0 -> (0 + 1)",
+    ): "All records lie below one folder.",
+    (
+        "workbench/project/pt2.py",
+        'root = entries[0].filename.partition("/")[0]',
+        "0 -> (0 + 1)",
+    ): "With two folders, one of the records is doubtful either way.",
+    (
+        "workbench/project/pt2.py",
+        "end = -1",
+        "1 -> (1 + 1)",
+    ): "Without an opcode the pickle is refused before.",
+    (
+        "workbench/project/settings.py",
+        '_put(raw, key, value.model_dump(mode="json", exclude_defaults=True))',
+        "True -> False",
+    ): "Defaults that are written out mean the same.",
+    (
+        "workbench/project/settings.py",
+        '_put(raw, key, preprocess.model_dump(mode="json", exclude_defaults=True))',
+        "True -> False",
+    ): "Defaults that are written out mean the same.",
+    (
+        "workbench/project/settings.py",
+        "close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)",
+        "3 -> (3 + 1)",
+    ): "One more name in a hint.",
+    (
+        "workbench/project/sources.py",
+        'if reference.kind == "file" or (reference.kind == "package" and is_source):',
+        "and -> or",
+    ): "What is no Python source imports nothing.",
+    (
+        "workbench/project/sources.py",
+        'Place(kind="file", id=name[:60]),',
+        "60 -> (60 + 1)",
+    ): "How much is shown of a path that is too long.",
+    (
+        "workbench/project/store.py",
+        'version = raw.get("version", 0)',
+        "0 -> (0 + 1)",
+    ): "Both are versions that are read; migrating asks for itself.",
+    (
+        "workbench/project/store.py",
+        'return json.dumps({"version": project.version, **data}, indent=2, ensure_ascii=False) '
+        '+ "\\n"',
+        "2 -> (2 + 1)",
+    ): "How far lines of the file are indented.",
+    (
+        "workbench/project/store.py",
+        'f"The file holds a number that is too long: {error}."[:200],',
+        "200 -> (200 + 1)",
+    ): "The message of Python is shorter.",
+    (
+        "workbench/project/trust.py",
+        'text = json.dumps({"version": _VERSION, "trusted": trusted}, indent=1)',
+        "1 -> (1 + 1)",
+    ): "How far lines of the file are indented.",
+    (
+        "workbench/project/trust.py",
+        "return True",
+        "True -> False",
+    ): "Only on systems that the tests do not run on.",
+    (
+        "workbench/project/trust.py",
+        "return True",
+        "True -> None",
+    ): "Only on systems that the tests do not run on.",
+    (
+        "workbench/project/frozen.py",
+        "defer_build=True,",
+        "True -> False",
+    ): "When validators are built: the same ones, later or sooner.",
+    (
+        "workbench/project/recipes.py",
+        "length: int = 0",
+        "0 -> (0 + 1)",
+    ): "Only recipes with texts have a length that is read, and they set it.",
 }
 
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
@@ -184,9 +545,14 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
     ): _SPEED,
     ("workbench/npu/output_stage.py", "_CHUNK = 1 << 15"): _SPEED,
     ("workbench/graph/snapshot.py", "MUCH = 20_000"): _SPEED,
-    ("workbench/graph/snapshot.py", "if gc.get_count()[0] > MUCH:"): _SPEED,
     ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
     ("workbench/graph/ordering.py", "if len(places) % 2:"): _EFFORT,
+    ("workbench/graph/ordering.py", "SWEEPS = 8"): _EFFORT,
+    ("workbench/graph/ordering.py", "TRANSPOSE_UP_TO = 300"): _EFFORT,
+    ("workbench/graph/ordering.py", "SHUFFLES, SHUFFLED_UP_TO = 10, 150"): _EFFORT,
+    ("workbench/graph/ordering.py", "idle = 0 if crossings < best else idle + 1"): _EFFORT,
+    ("workbench/graph/layout.py", "THOROUGH_UP_TO = 8000"): _EFFORT,
+    ("workbench/graph/layout.py", "CHANGES_FOLLOWED = 200"): _SPEED,
     ("workbench/graph/layout.py", "HEADER = 30.0"): _TASTE,
     ("workbench/graph/layout.py", "PADDING = 16.0"): _TASTE,
     ("workbench/graph/layout.py", "ROW_GAP = 34.0"): _TASTE,

@@ -63,13 +63,12 @@ class Pairing:
         mine = levels[here].nodes_by_id.get(node_id)
         other = levels[there].nodes_by_id.get(node_id)
         match = self._lineage.counterparts(here, node_id, there)
-        if mine is None:
-            return frozenset()
-        if match.nodes and match.how not in {"owner", "inside"}:
+        if mine is not None and match.nodes and match.how not in {"owner", "inside"}:
             return self._of_kind(mine, match.nodes, here, there)
-        if self._is_told(here, node_id) or self._is_told(there, node_id):
+        is_told = self._is_told(here, node_id) or self._is_told(there, node_id)
+        if is_told or mine is None or other is None or mine.op != other.op:
             return frozenset()
-        return frozenset([node_id] if other is not None and other.op == mine.op else ())
+        return frozenset([node_id])
 
     def _is_told(self, level: str, node_id: str) -> bool:
         """Return whether the origin of an operator in the float program is known."""
@@ -84,7 +83,7 @@ class Pairing:
         back = self._lineage.counterparts(there, alike[0], here).nodes
         own = self._lineage.levels[here].nodes_by_id
         order = [name for name in back if own[name].kind == mine.kind]
-        place = order.index(mine.id) if mine.id in order else 0
+        place = order.index(mine.id)
         return frozenset(alike[place : place + 1])
 
     def _unmatched(self, here: str, there: str) -> frozenset[str]:

@@ -81,9 +81,7 @@ class Growth:
     ``titles`` has the names of groups that were replaced by a single operator.
     """
 
-    def __init__(
-        self, snapshot: GraphSnapshot, owner: dict[str, str], *, flat: bool = False
-    ) -> None:
+    def __init__(self, snapshot: GraphSnapshot, owner: dict[str, str], *, flat: bool) -> None:
         self._flat = flat
         self.groups: dict[str, Group] = {ROOT: Group(ROOT, "")}
         self.alias: dict[str, str] = {}
@@ -101,8 +99,8 @@ class Growth:
                 continue
             path = () if self._flat else node.group[:DEPTH_LIMIT]
             if path not in chains:
-                for depth in range(1, len(path) + 1):
-                    self._open(path[:depth], chains)
+                for depth in range(len(path)):
+                    self._open(path[: depth + 1], chains)
             self.groups[chains[path]].children.append(node.id)
 
     def _open(self, path: tuple[str, ...], chains: dict[tuple[str, ...], str]) -> None:
@@ -440,9 +438,9 @@ class Hierarchy:
         if group is None:
             node = self.snapshot.nodes_by_id[item]
             return self.titles.get(item) or local_name(node.id)
-        module = self.snapshot.modules_by_path.get(group.module)
-        is_own = module is not None and not item.rpartition("#")[1]
-        name = type_label(module.type_name) if module and is_own and group.module else ""
+        is_module = group.module and "#" not in item
+        module = self.snapshot.modules_by_path.get(group.module) if is_module else None
+        name = type_label(module.type_name) if module is not None else ""
         count = f"{group.size:,} operations"
         if group.is_run:
             return f"{len(group.children)} alike, {count}"

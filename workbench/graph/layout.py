@@ -232,7 +232,7 @@ class _Drawing:
             top += PADDING / 2
         bottom = self._before
         for layer in layers:
-            tall = max((self._sizes[v][1] for v in layer if v < self._count), default=0.0)
+            tall = max(self._sizes[v][1] for v in layer if v < self._count)
             self._band_of.update(dict.fromkeys(layer, (top, top + tall)))
             is_exit = self._last <= layer[0] < self._count
             bottom = bottom if is_exit else top + tall
@@ -292,10 +292,10 @@ class _Drawing:
     def _cuts(self, rows: Rows, half: list[float]) -> list[int]:
         """Return the rows at which columns begin, for about the wanted width per height."""
         layers = rows.layers
-        tall = [max((self._sizes[v][1] for v in w if v < self._count), default=0.0) for w in layers]
+        tall = [max(self._sizes[v][1] for v in w if v < self._count) for w in layers]
         ends = list(accumulate(t + self._row_gap for t in tall))
         first, last = 1 + bool(self._entries), len(layers) - bool(self._exits)
-        if not ends or ends[-1] < WRAPPED_FROM or last - first < 1:
+        if not ends or ends[-1] < WRAPPED_FROM:
             return []
         wide = [
             (min(self._xs[v] - half[v] for v in w), max(self._xs[v] + half[v] for v in w))
@@ -312,7 +312,6 @@ class _Drawing:
                     row
                     for row in range(first, last)
                     if abs(ends[row - 1] - wanted) <= TOLERATED * share
-                    and (not cuts or row > cuts[-1])
                 ]
                 if near:
                     cuts.append(
@@ -361,7 +360,7 @@ class _Drawing:
             points += self._turns.get(bend, ())
         points += [(end[0], self._band_of[lower][0]), end]
         points = [p for k, p in enumerate(points) if k == 0 or p != points[k - 1]]
-        is_stub, is_reversed = edge in rows.stubs, pair[0] > pair[1]
+        is_stub, is_reversed = edge in rows.stubs, pair != edge
         way = (points[0], points[-1]) if is_stub else tuple(points)
         way = way[::-1] if is_reversed else way
         layout.routes.append(Route(names[0], names[1], way, is_stub, is_reversed, port, tensor))
@@ -398,12 +397,11 @@ class _Drawing:
 
 def _misfit(wide: list[tuple[float, float]], ends: list[float], cuts: list[int]) -> float:
     """Return how far columns are from the wanted width per height, as a ratio of at least 1."""
-    across = down = 0.0
-    for first, last in pairwise([0, *cuts, len(ends)]):
-        across += max(w[1] for w in wide[first:last]) - min(w[0] for w in wide[first:last])
-        down = max(down, ends[last - 1] - (ends[first - 1] if first else 0.0))
-    ratio = (across + len(cuts) * COLUMN_GAP) / max(down, 1.0) / WRAPPED_ASPECT
-    return max(ratio, 1.0 / max(ratio, 1e-9))
+    starts, columns = [0.0, *ends], [*pairwise([0, *cuts, len(ends)])]
+    across = sum(max(w[1] for w in wide[a:b]) - min(w[0] for w in wide[a:b]) for a, b in columns)
+    down = max(starts[b] - starts[a] for a, b in columns)
+    ratio = (across + len(cuts) * COLUMN_GAP) / down / WRAPPED_ASPECT
+    return max(ratio, 1.0 / ratio)
 
 
 def _swapped(layout: GroupLayout) -> GroupLayout:
@@ -511,7 +509,7 @@ class Layout:
         for key in changed:
             if key not in expanded:
                 groups.difference_update(self._open_below(key, groups))
-            elif self.hierarchy.parent.get(key) in groups and key in self.hierarchy.groups:
+            elif self.hierarchy.parent.get(key) in groups:
                 groups.update(self._open_below(key, expanded))
         return frozenset(groups | {ROOT})
 
@@ -527,12 +525,9 @@ class Layout:
         return opened
 
     def _dirty(self, wanted: frozenset[str]) -> set[str]:
-        parent, outdated = self.hierarchy.parent, set()
+        outdated: set[str] = set()
         for key in wanted ^ self._expanded:
-            item: str | None = key
-            while item is not None and item not in outdated:
-                outdated.add(item)
-                item = parent.get(item)
+            outdated.update((key, *self.hierarchy.ancestors(key)))
         return outdated
 
     def _lay_out_all(self, wanted: frozenset[str]) -> None:
@@ -575,8 +570,8 @@ def _size(hierarchy: Hierarchy, item: str) -> tuple[float, float]:
     node = hierarchy.node(item)
     if node is None:
         width = max(text_width(title) + CHIP_ROOM, text_width(subtitle, 11.0)) + 44.0
-        return min(max(width, 120.0), WIDEST), GROUP_HEIGHT
+        return min(width, WIDEST), GROUP_HEIGHT
     if node.kind in ("quantize", "dequantize", "observer", "input", "output"):
         return min(text_width(title, 11.0) + 28.0, WIDEST), PILL_HEIGHT
     width = max(text_width(title) + CHIP_ROOM, text_width(subtitle, 11.0)) + 24.0
-    return min(max(width, 72.0), WIDEST), NODE_HEIGHT
+    return min(width, WIDEST), NODE_HEIGHT

@@ -212,9 +212,8 @@ def _operands(snapshot: GraphSnapshot, roots: Mapping[str, str]) -> Iterator[tup
     for node in snapshot.nodes:
         if node.kind not in _FOLDED:
             continue
-        at, steps = node.id, 0
-        while steps < len(_FOLLOWERS) + 1:
-            steps += 1
+        at = node.id
+        for _ in range(len(_FOLLOWERS) + 1):
             edges = snapshot.outputs_of.get(at, ())
             user = next((e for e in edges if e.target in roots), None)
             if user is not None:

@@ -19,7 +19,8 @@ SHUFFLES, SHUFFLED_UP_TO = 10, 150
 def count_crossings(rows: Rows) -> int:
     """Return the number of crossings of edges between adjacent rows."""
     position = _positions(rows.layers, len(rows.up))
-    return sum(_between(upper, rows.down, position) for upper in rows.layers[:-1] if len(upper) > 1)
+    several = (layer for layer in rows.layers[:-1] if len(layer) > 1)
+    return sum(_between(upper, rows.down, position) for upper in several)
 
 
 def order_rows(rows: Rows, *, thorough: bool = True) -> None:
@@ -44,7 +45,7 @@ def order_rows(rows: Rows, *, thorough: bool = True) -> None:
         if best is None or crossings < best[0]:
             best = crossings, layers
         most = SHUFFLED_UP_TO if attempt else TRANSPOSE_UP_TO
-        if best[0] == 0 or len(rows.up) > most:
+        if crossings == 0 or len(rows.up) > most:
             break
     if best is not None:
         rows.layers = best[1]
@@ -105,14 +106,14 @@ def _depth_first(rows: Rows, *, mirrored: bool) -> None:
     """Order vertices depth first; ``mirrored`` reverses siblings."""
     layer_of = {v: index for index, layer in enumerate(rows.layers) for v in layer}
     layers: list[list[int]] = [[] for _ in rows.layers]
-    seen = bytearray(len(rows.up))
+    seen: set[int] = set()
     for start in [vertex for layer in rows.layers for vertex in layer]:
         waiting = [start]
         while waiting:
             vertex = waiting.pop()
-            if seen[vertex]:
+            if vertex in seen:
                 continue
-            seen[vertex] = 1
+            seen.add(vertex)
             layers[layer_of[vertex]].append(vertex)
             below = rows.down[vertex]
             waiting.extend(below if mirrored else reversed(below))
@@ -122,9 +123,7 @@ def _depth_first(rows: Rows, *, mirrored: bool) -> None:
 def _sweep(rows: Rows, *, downwards: bool) -> None:
     neighbours = rows.up if downwards else rows.down
     position = _positions(rows.layers, len(rows.up))
-    order = range(1, len(rows.layers)) if downwards else range(len(rows.layers) - 2, -1, -1)
-    for index in order:
-        layer = rows.layers[index]
+    for layer in rows.layers if downwards else reversed(rows.layers):
         if len(layer) > 1:
             wish = {v: _median(neighbours[v], position, position[v]) for v in layer}
             layer.sort(key=wish.__getitem__)
@@ -204,15 +203,14 @@ def assign_ranks(
         above[high].append(low)
         below[low].append(high)
     first, last = entries, count - exits
-    rank = [0] * first + [min(first, 1)] * (count - first)
-    for vertex in range(first, last):
+    rank = [0] * first + [min(first, 1)] * (last - first)
+    between = range(first, last)
+    for vertex in between:
         if above[vertex]:
             rank[vertex] = max(rank[low] for low in above[vertex]) + 1
-    bottom = max(rank[:last], default=-1) + 1
-    rank[last:] = [bottom] * exits
-    for order in (range(last - 1, first - 1, -1), range(first, last)) * 2:
-        for vertex in order:
-            rank[vertex] = _slide(rank, vertex, above[vertex], below[vertex])
+    rank += [max(rank, default=-1) + 1] * exits
+    for vertex in [*reversed(between), *between] * 2:
+        rank[vertex] = _slide(rank, vertex, above[vertex], below[vertex])
     used = {row: position for position, row in enumerate(sorted(set(rank)))}
     return [used[row] for row in rank]
 
@@ -236,7 +234,7 @@ def build_rows(count: int, edges: list[tuple[int, int]], entries: int = 0, exits
         exits: Number of vertices at the end that have the last row to themselves.
     """
     rank = assign_ranks(count, edges, entries, exits)
-    rows = Rows(count, [[] for _ in range(max(rank, default=-1) + 1)], [], [])
+    rows = Rows(count, [[] for _ in set(rank)], [], [])
     rows.up = [[] for _ in range(count)]
     rows.down = [[] for _ in range(count)]
     for vertex in range(count):
@@ -347,10 +345,7 @@ def place_columns(rows: Rows, half: list[float]) -> list[float]:
 
 def _conflicts(rows: Rows) -> Conflicts:
     """Return the edges that cross the inner segment of a long edge; they are not aligned."""
-    position = [0] * len(rows.up)
-    for layer in rows.layers:
-        for index, vertex in enumerate(layer):
-            position[vertex] = index
+    position = _positions(rows.layers, len(rows.up))
     conflicts: Conflicts = set()
     for upper, lower in zip(rows.layers, rows.layers[1:], strict=False):
         start, scanned = 0, 0
@@ -358,12 +353,11 @@ def _conflicts(rows: Rows) -> Conflicts:
             inner = _upper_bend(rows, vertex)
             if inner is None and index != len(lower) - 1:
                 continue
-            end = position[inner] if inner is not None else len(upper) - 1
+            end = position[inner] if inner is not None else len(upper)
             for other in lower[scanned : index + 1]:
-                for above in rows.up[other]:
-                    is_inner = other >= rows.count and above >= rows.count
-                    if not is_inner and not start <= position[above] <= end:
-                        conflicts.add((above, other))
+                if _upper_bend(rows, other) is None:
+                    outside = (a for a in rows.up[other] if not start <= position[a] <= end)
+                    conflicts.update((above, other) for above in outside)
             scanned, start = index + 1, end
     return conflicts
 
@@ -377,23 +371,17 @@ def _upper_bend(rows: Rows, vertex: int) -> int | None:
 
 def _align(layers: list[list[int]], neighbours: list[list[int]], conflicts: Conflicts) -> list[int]:
     """Return the root of every vertex's block: vertices with the same x."""
-    total = len(neighbours)
-    root = list(range(total))
-    position = [0] * total
-    for layer in layers:
-        for index, vertex in enumerate(layer):
-            position[vertex] = index
+    root = list(range(len(neighbours)))
+    position = _positions(layers, len(neighbours))
     for layer in layers[1:]:
-        reached = -1
+        free = 0
         for vertex in layer:
-            ends = neighbours[vertex]
-            if len(ends) > 1:
-                ends = sorted(ends, key=position.__getitem__)
+            ends = sorted(neighbours[vertex], key=position.__getitem__)
             for above in ends[(len(ends) - 1) // 2 : len(ends) // 2 + 1]:
-                if position[above] <= reached or _conflict(above, vertex, conflicts):
+                if position[above] < free or _conflict(above, vertex, conflicts):
                     continue
                 root[vertex] = root[above]
-                reached = position[above]
+                free = position[above] + 1
                 break
     return root
 
@@ -409,9 +397,8 @@ def _block_gaps(
     gaps: dict[int, dict[int, float]] = {root[vertex]: {} for layer in layers for vertex in layer}
     for layer in layers:
         for a, b in pairwise(layer):
-            row, gap = gaps[root[a]], half[a] + half[b]
-            if row.get(root[b], 0.0) < gap:
-                row[root[b]] = gap
+            row = gaps[root[a]]
+            row[root[b]] = max(row.get(root[b], 0.0), half[a] + half[b])
     return gaps
 
 
@@ -448,7 +435,8 @@ def _combine(candidates: list[list[float]], half: list[float]) -> list[float]:
     narrowest = min(range(4), key=lambda index: spans[index][0])
     width, low, high = spans[narrowest]
     for index, xs in enumerate(candidates):
-        shift = low - spans[index][1] if index % 2 == 0 else high - spans[index][2]
+        # Those to the left begin at 0, those to the right end there.
+        shift = high if index % 2 else low
         candidates[index] = [x + shift for x in xs]
     balanced = []
     for four in zip(*candidates, strict=True):

@@ -62,7 +62,7 @@ def find(text: str, snapshot: GraphSnapshot, numbers: Numbers | None = None) -> 
 
 
 def _test(word: str, numbers: Numbers) -> Test:
-    if word.startswith("-") and len(word) > 1:
+    if word.startswith("-"):
         inner = _test(word[1:], numbers)
         return lambda node: not inner(node)
     number = _NUMBER.fullmatch(word)

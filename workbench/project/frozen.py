@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict
 class Frozen(BaseModel):
     """An immutable value that rejects unknown fields."""
 
-    # Validators are built on first use, which shortens the window's start.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", revalidate_instances="always", defer_build=True
+        frozen=True,
+        extra="forbid",
+        revalidate_instances="always",
+        # Validators are built on first use, which shortens the window's start.
+        defer_build=True,
     )

@@ -96,7 +96,7 @@ def _fault(name: str, is_set: str, values: dict[str, Any]) -> str:
     if name in values:
         return f"{name} is given twice."
     if name not in _NAMES:
-        close = difflib.get_close_matches(name, _NAMES, n=1)
+        close = difflib.get_close_matches(name, _NAMES)
         meant = f" Did you mean {close[0]}?" if close else ""
         return f"{name!r} is not a setting of preprocess.{meant}"
     return ""

@@ -150,7 +150,7 @@ def read_code(project: Project, folder: Path) -> Code:
         root = _root_of(reference, home)
         if root is not None and reference.path is not None:
             named.setdefault(root, []).append(reference.path)
-        elif reference.kind == "package" and reference.runs_code:
+        elif reference.kind == "package":
             places[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
     read = {root: read_folder(root, files) for root, files in named.items()}
     uses = code_used(project, folder)
@@ -219,10 +219,8 @@ def is_bundled(path: Path) -> bool:
     path = Path(os.path.abspath(path))
     for own in _BUNDLED:
         if path.is_relative_to(own):
-            inner = path.relative_to(own).parts
-            return not any(
-                own.joinpath(*inner[: depth + 1]).is_symlink() for depth in range(len(inner))
-            )
+            inner = (part for part in (path, *path.parents) if part.is_relative_to(own))
+            return not any(part.is_symlink() for part in inner if part != own)
     return False
 
 

@@ -61,8 +61,8 @@ class Effective:
 class RuleCount:
     """The number of modules or nodes that a rule decides, and that it loses to other rules."""
 
-    wins: int = 0
-    loses: int = 0
+    wins: int
+    loses: int
 
     @property
     def matched(self) -> int:

@@ -168,7 +168,8 @@ def files_of(reference: Reference) -> list[Path]:
         return []
     if reference.kind == "weights":
         return weight_files(reference.path)
-    if reference.kind == "file" or (reference.kind == "package" and reference.path.suffix == ".py"):
+    is_source = reference.path.suffix == ".py"
+    if reference.kind == "file" or (reference.kind == "package" and is_source):
         return sorted(_import_closure(reference.path))
     return [reference.path]
 
@@ -322,7 +323,8 @@ def _words_of_imports(source: bytes) -> Iterator[str]:
     for match in _IMPORT.finditer(source):
         words = re.findall(r"[\w.]+", match[1].decode(errors="replace"))
         yield from (word.strip(".") for word in words)
-        yield from (f"{words[0]}.{word}".strip(".") for word in words[1:])
+        # The second word of a from-import is "import".
+        yield from (f"{words[0]}.{word}".strip(".") for word in words[2:])
 
 
 @lru_cache(maxsize=512)

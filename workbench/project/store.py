@@ -85,7 +85,7 @@ MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
 def migrate(raw: Raw) -> Raw:
     """Return ``raw`` in the current version; newer and invalid versions are returned unchanged."""
     version = raw.get("version", 0)
-    while isinstance(version, int) and version in MIGRATIONS and version < PROJECT_VERSION:
+    while isinstance(version, int) and version in MIGRATIONS:
         raw = {**MIGRATIONS[version](raw), "version": version + 1}
         version += 1
     return raw

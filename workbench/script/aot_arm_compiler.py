@@ -131,7 +131,7 @@ def _parsed(command: str) -> argparse.Namespace:
             Place(kind="option", id="command"),
             code="aot-command-other-tool",
         )
-    parser = _Parser(prog=_TOOL, add_help=False, exit_on_error=False)
+    parser = _Parser(prog=_TOOL, add_help=False)
     parser.add_argument("-m", "--model_name", required=True)
     parser.add_argument("-t", "--target", default="ethos-u55-128")
     parser.add_argument("-e", "--evaluate", nargs="?", const="generic")
@@ -146,10 +146,7 @@ def _parsed(command: str) -> argparse.Namespace:
                   ["--debug"], ["--enable_qdq_fusion_pass"], ["--direct_drive"],
                   ["--cortex-m-explicit-layout"]):  # fmt: skip
         parser.add_argument(*flags, action="store_true")
-    try:
-        return parser.parse_args(words[tools[-1] + 1 :])
-    except argparse.ArgumentError as error:
-        parser.error(str(error))
+    return parser.parse_args(words[tools[-1] + 1 :])
 
 
 def _refusals(options: argparse.Namespace) -> Iterator[tuple[str, str]]:

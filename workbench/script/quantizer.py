@@ -176,7 +176,7 @@ def corrections_part(project: Project) -> list[str]:
         return []
     # What a file imports from another of them is in the script already.
     texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _CORRECTIONS)
-    return [text[text.index('"""\n', 3) + 4 :].lstrip() for text in texts]
+    return [text.partition('"""\n')[2].lstrip() for text in texts]
 
 
 def partitioner_part() -> str:

@@ -13,6 +13,7 @@ from workbench.graph.ordering import (
     count_crossings,
     order_rows,
     place_columns,
+    section_of,
 )
 
 
@@ -67,6 +68,60 @@ def test_that_bends_of_a_long_edge_stand_in_one_column(seeds):
             assert len({round(xs[bend], 6) for bend in chain}) <= 1
             straight += len(chain) > 1
     assert straight > 1.25 * len(seeds)
+
+
+def test_that_a_long_edge_stays_straight_where_others_cross_it():
+    count, straight = 24, 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        # Six rows of four, a chain through them, and one edge from the first to the last row.
+        edges = {(n, n + 4) for n in range(20)}
+        edges |= {(4 * row + rng.randrange(4), 4 * row + 4 + rng.randrange(4)) for row in range(5)}
+        rows = build_rows(count, sorted({*edges, (0, 20 + rng.randrange(1, 4))}))
+        for layer in rows.layers:
+            rng.shuffle(layer)
+        (long,) = (chain for chain in rows.chains.values() if chain)
+        xs = place_columns(rows, [10.0] * len(rows.up))
+        assert len({round(xs[bend], 6) for bend in long}) == 1
+        # The rows in the middle alone: all bends have one above them.
+        section = section_of(rows, 2, 5)
+        xs = place_columns(section.rows, [10.0] * len(section.rows.up))
+        bends = {section.vertices.index(bend) for bend in long[1:4]} | {section.turns[long[0]]}
+        assert len({round(xs[bend], 6) for bend in bends}) == 1
+        straight += len(bends) == 4
+    assert straight == 20
+
+
+# Rows, half the widths, and where vertices stand. In each of four drawings, rows are aligned with
+# the row above or below, and moved left or right; the middle of the two middle places counts.
+PLACES = [
+    # 0 to 4 aligned with the row above, left and right: 10 50 50 110 70 and 10 50 30 110 50;
+    # with the row below: 30 70 10 130 30 and 10 50 50 110 110.
+    ([[0, 1, 3], [2, 4]], [(0, 4), (1, 2), (1, 4), (3, 4)], [10.0, 30.0, 10.0, 30.0, 10.0],
+     [10.0, 50.0, 40.0, 110.0, 60.0]),
+    # 30 30 70 70 90, 70 10 50 70 70, 70 30 70 70 90, 50 10 50 70 70: 60 20 60 70 80, and 10 more so
+    # that 1 begins at 0. This is 110 wide; the narrowest one, the first, is 100 wide.
+    ([[0], [1, 2, 4], [3]], [(0, 1), (0, 2), (0, 3), (2, 3)], [10.0, 30.0, 10.0, 30.0, 10.0],
+     [70.0, 30.0, 70.0, 80.0, 90.0]),
+    # The first one is 40 wide, the middle of all four would be 50 wide: it is not taken.
+    ([[0, 2], [1, 4], [3]], [(0, 1), (0, 3), (1, 3)], [10.0] * 5, [10.0, 10.0, 30.0, 10.0, 30.0]),
+]  # fmt: skip
+
+
+@for_each(("layers", "edges", "half", "expected"), PLACES)
+def test_that_a_vertex_stands_in_the_middle_of_four_drawings_or_in_the_narrowest(
+    layers, edges, half, expected
+):
+    rows = build_rows(len({v for edge in edges for v in edge} | {2}), edges)
+    rows.layers = layers
+    assert place_columns(rows, half) == pytest.approx(expected)
+
+
+def test_that_a_drawing_of_smaller_vertices_has_the_same_proportions():
+    for rows, half in drawings(range(8)):
+        xs = place_columns(rows, half)
+        small = place_columns(rows, [room / 256 for room in half])
+        assert small == pytest.approx([x / 256 for x in xs])
 
 
 @SEEDS

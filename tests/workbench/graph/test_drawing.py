@@ -101,7 +101,7 @@ def test_that_operators_have_the_room_of_their_names():
             assert height == 50.0
             title, subtitle = tree.words(key)
             room = max(text_width(title) + 50, text_width(subtitle, 11.0)) + 44
-            assert width == pytest.approx(min(max(room, 120.0), 300.0))
+            assert width == pytest.approx(min(room, 300.0))
 
 
 def test_that_an_open_group_holds_its_children_below_a_header():
@@ -251,7 +251,7 @@ def test_that_the_module_of_a_group_is_what_its_operators_share():
 
 @for_each(
     ("groups", "inside", "opened"),
-    [(4, 10, True), (9, 10, True), (10, 10, False), (9, 11, False), (4, 75, False),
+    [(4, 10, True), (9, 10, True), (10, 10, False), (10, 9, False), (9, 11, False), (4, 75, False),
      (4, 74, True), (5, 19, True), (5, 20, False)],
 )  # fmt: skip
 def test_that_groups_open_at_first_while_few_enough_are_shown(groups, inside, opened):
@@ -262,6 +262,16 @@ def test_that_groups_open_at_first_while_few_enough_are_shown(groups, inside, op
     )  # fmt: skip
     tree = Hierarchy(GraphSnapshot("float", nodes, ()))
     assert (tree.opening() != frozenset()) == opened
+
+
+@for_each(("more", "opened"), [(0, True), (1, False)])
+def test_that_groups_of_one_size_or_several_open_up_to_a_hundred(more, opened):
+    sizes = [19, 19, 19, 19, 19 + more]
+    nodes = tuple(
+        Node(f"n{g}_{i}", f"aten.op{g}_{i}.default", "call", f"g{g}", 0, (f"g{g}",))
+        for g, size in enumerate(sizes) for i in range(size)
+    )  # fmt: skip
+    assert bool(Hierarchy(GraphSnapshot("float", nodes, ())).opening()) == opened
 
 
 def test_that_isolated_operators_keep_their_operands_and_border():

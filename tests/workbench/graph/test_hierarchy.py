@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from workbench.graph.hierarchy import ROOT, Hierarchy
+from workbench.graph.hierarchy import ROOT, Hierarchy, Ports
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 
 
@@ -196,3 +197,94 @@ def test_that_words_are_elided_to_forty_letters() -> None:
     _, subtitle = tree.words("a")
     assert len(subtitle) == 40
     assert subtitle[:20] == "f" * 20
+
+
+def steps(**paths: str) -> GraphSnapshot:
+    """Return operations in execution order, by names and the paths of their groups."""
+    return graph(paths, [])
+
+
+def test_that_parts_of_a_container_are_drawn_where_they_run() -> None:
+    snapshot = steps(s="whole", a="up/0", b="up/0", e="mix", f="mix", c="up/1", d="up/1", t="whole")
+    both = (Edge("b", "e"), Edge("f", "c"))
+    tree = Hierarchy(replace(snapshot, edges=both))
+    # The group with the first operator comes first, although its last one runs at the end.
+    assert tree.groups[ROOT].children == ["whole/", "up/0/", "mix/", "up/1/"]
+    # A link down is no reason, nor is a link up into a group with operators of its own.
+    assert "up/" in Hierarchy(replace(snapshot, edges=both[:1])).groups
+    own = replace(steps(a="up", e="mix", f="mix", c="up"), edges=(Edge("a", "e"), Edge("f", "c")))
+    assert Hierarchy(own).groups[ROOT].children == ["up/", "mix/"]
+
+
+def test_that_the_container_that_begins_first_is_taken_apart() -> None:
+    snapshot = steps(a="up/0", b="up/0", e="mix/0", f="mix/0", c="up/1", d="up/1", g="mix/1",
+                     h="mix/1")  # fmt: skip
+    tree = Hierarchy(replace(snapshot, edges=(Edge("b", "e"), Edge("f", "c"))))
+    assert tree.groups[ROOT].children == ["up/0/", "mix/", "up/1/"]
+
+
+def test_that_a_tensor_enters_a_child_once() -> None:
+    ports = Ports()
+    for child in ("a", "b", "a"):
+        ports.enter(("x", 0), child)
+    assert ports.entries == {("x", 0): ["a", "b"]}
+
+
+def test_that_an_edge_into_an_unused_constant_is_not_drawn() -> None:
+    snapshot = graph({"x": "", "k": ""}, [("x", "k")], {"k": "constant"})
+    assert Hierarchy(snapshot).groups[ROOT].links == {}
+
+
+def test_that_a_group_with_one_inner_module_keeps_its_own_name() -> None:
+    nodes = tuple(
+        Node(f"{name}{call}", "op", "call", "net.layers.0.fc", call, ("layers", f"0{path}"))
+        for call, path in enumerate(("", "@2")) for name in "ab"
+    )  # fmt: skip
+    tree = Hierarchy(GraphSnapshot("float", nodes, ()))
+    assert tree.groups["layers/0/"].module == "net.layers.0"
+    assert tree.groups["layers/0@2/"].module == "net.layers.0"
+
+
+def test_that_a_linear_of_two_results_has_no_size_in_its_title() -> None:
+    weight = (TensorInfo((3, 4), "float32"),)
+    nodes = (
+        Node("x", "placeholder", "input", outputs=weight),
+        Node("k", "get_attr", "parameter", outputs=weight),
+        Node("y", "aten.linear.default", "call"), Node("z", "aten.linear.default", "call"),
+    )  # fmt: skip
+    edges = (Edge("x", "y", 0, 0), Edge("x", "y", 0, 1), Edge("k", "z", 0, 0), Edge("x", "z", 0, 1))
+    tree = Hierarchy(GraphSnapshot("float", nodes, edges))
+    assert tree.title("y") == tree.title("z") == "linear"
+
+
+def test_that_only_the_group_of_a_module_has_the_name_of_its_class() -> None:
+    modules = (Module("", "my.Net", "", 1), Module("m", "my.Block", "", 1))
+    nodes = (*(Node(n, "op", "call", "", 0, ("free",)) for n in "ab"),
+             *(Node(f"n{k}", "op", "call", "m", 0, ("m",)) for k in range(1001)))  # fmt: skip
+    tree = Hierarchy(GraphSnapshot("float", nodes, (), modules))
+    assert tree.subtitle("free/") == "2 operations"
+    assert tree.subtitle("m/") == "Block, 1,001 operations"
+    assert tree.subtitle("m/#1/") == "250 operations"
+    assert tree.groups["m/#1/"].module == "m"
+
+
+def test_that_siblings_of_another_structure_are_no_twins() -> None:
+    tree = Hierarchy(
+        replace(
+            steps(x="", a="l/0", b="l/0", c="l/1", d="l/1", e="l/2", f="l/2", g="l/2", y="l"),
+            edges=(Edge("a", "b"), Edge("c", "d")),
+        )
+    )
+    assert tree.twins("l/0/") == ("l/0/", "l/1/")
+    assert tree.twins("l/2/") == ("l/2/",)
+
+
+def test_that_groups_deeper_than_sixty_four_are_drawn_as_one() -> None:
+    nodes = [
+        Node(f"{name}{depth}", "op", "call", "", 0, tuple(f"g{k}" for k in range(depth)))
+        for depth in range(1, 67) for name in "ab"
+    ]  # fmt: skip
+    tree = Hierarchy(GraphSnapshot("float", tuple(nodes), ()))
+    assert len(tree.groups) == 1 + 64
+    assert max(group.size for group in tree.groups.values()) == 132
+    assert tree.groups["/".join(f"g{k}" for k in range(64)) + "/"].size == 6

@@ -69,7 +69,7 @@ def test_that_long_names_keep_head_and_tail():
     assert short == name[:17] + "…" + name[-16:]
     assert elide("abcdefghij", 5) == "ab…ij"
     assert elide("a  b   c", 6) == "a b c"
-    assert elide("a  b") == "a  b"
+    assert elide("a  b") == elide("a  b", 4) == "a  b"
 
 
 def test_that_widths_grow_with_letters_and_wide_scripts():
@@ -96,6 +96,8 @@ def test_that_numbers_in_names_are_ordered_as_numbers():
         ("aten.conv2d.default", {"groups": "2"}, (8, 4, 1, 1), "conv2d 1\u00d71 2 groups · 8→8"),
         ("aten.conv_transpose2d.input", {"stride": "[2, 1]"}, (16, 8, 2, 2),
          "conv_transpose2d 2\u00d72 s2\u00d71 · 16→8"),
+        ("aten.conv2d.default", {"groups": "2"}, (2, 1, 3, 3), "conv2d 3\u00d73 depthwise · 2→2"),
+        ("aten.bmm.default", {}, (2, 3, 4), "bmm"),
         ("aten.linear.default", {}, (10, 64), "linear 64→10"),
         ("aten.max_pool2d.default", {"kernel_size": "[3, 3]", "stride": "[2, 2]"}, (),
          "max_pool2d 3\u00d73 s2"),

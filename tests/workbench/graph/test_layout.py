@@ -10,11 +10,22 @@ import pytest
 from tests.benchmarks.crossings import crossings, route_segments
 from tests.fakes.drawings import drawn_group, struck_boxes
 from tests.for_each import for_each
+from tests.workbench.graph.test_ordering import uncrossed
 from workbench.errors import Cancelled
-from workbench.graph.hierarchy import Hierarchy
-from workbench.graph.layout import COLUMN_GAP, Flow, Layout, Placement
+from workbench.graph.hierarchy import Hierarchy, Ports
+from workbench.graph.labels import text_width
+from workbench.graph.layout import (
+    COLUMN_GAP,
+    Contents,
+    Flow,
+    GroupLayout,
+    Layout,
+    Placement,
+    Route,
+    lay_out,
+)
 from workbench.graph.ordering import build_rows, count_crossings, order_rows
-from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node
 
 FLOWS: tuple[Flow, ...] = ("down", "right", "wrapped")
 
@@ -163,6 +174,107 @@ def test_that_wrapping_adds_no_crossing() -> None:
     layout = drawn_group(names, links, dict.fromkeys(names, (90.0, 42.0)), flow="wrapped")
     assert layout.width > layout.height
     assert crossings(route_segments(layout.routes)) == 0
+
+
+def test_that_a_group_that_flows_to_the_right_has_its_header_above() -> None:
+    sizes = {"a": (100.0, 20.0), "b": (60.0, 40.0)}
+    drawn = drawn_group(["a", "b"], [("a", "b")], sizes, 30.0, "right")
+    # 8 at the left, 124 between columns, 16 at the other sides.
+    assert drawn.boxes == {"a": (8.0, 56.0, 100.0, 20.0), "b": (232.0, 46.0, 60.0, 40.0)}
+    assert (drawn.width, drawn.height) == (308.0, 102.0)
+    empty = drawn_group([], [], {}, 30.0, "right")
+    assert (empty.width, empty.height) == (80.0, 46.0)
+    alone = lay_out(Contents(["a"], {}, sizes))
+    assert alone.boxes == drawn_group(["a"], [], sizes).boxes
+
+
+def test_that_children_that_only_skip_rows_stand_in_two_rows() -> None:
+    drawn = drawn_group(
+        ["a", "b", "c", "d"], [("a", "c"), ("a", "d"), ("b", "d")],
+        dict.fromkeys("abcd", (50.0, 20.0)),
+    )  # fmt: skip
+    tops = [drawn.boxes[name][1] for name in "abcd"]
+    assert tops[0] == tops[1] < tops[2] == tops[3]
+
+
+def test_that_a_group_is_ordered_thoroughly_unless_it_is_asked_otherwise() -> None:
+    # Two orders do not find that this graph can be drawn without a crossing.
+    count, edges = uncrossed(11)
+    names = [str(n) for n in range(count)]
+    links = {(str(a), str(b)): () for a, b in edges}
+    sizes = dict.fromkeys(names, (50.0, 20.0))
+    thorough = lay_out(Contents(names, links, sizes))
+    assert crossings(route_segments(thorough.routes)) == 0
+    quick = lay_out(Contents(names, links, sizes, thorough=False))
+    assert crossings(route_segments(quick.routes)) > 0
+
+
+def test_that_a_stub_has_only_its_ends() -> None:
+    # Beside the first and the last box of the chain is a taller one.
+    names = ["small", "tall", *(f"n{n}" for n in range(61)), "high", "end"]
+    links = [("small", "n0"), ("tall", "n0"), *pairwise(names[2:63]), ("n60", "high"),
+             ("n60", "end"), ("small", "end")]  # fmt: skip
+    sizes = {name: (50.0, 80.0 if name in {"tall", "high"} else 20.0) for name in names}
+    drawn = drawn_group(names, links, sizes)
+    (stub,) = (route for route in drawn.routes if route.is_stub)
+    x, y, width, height = drawn.boxes["small"]
+    to_x, to_y, to_width, _ = drawn.boxes["end"]
+    assert stub.points == ((x + width / 2, y + height), (to_x + to_width / 2, to_y))
+    assert not stub.is_reversed
+
+
+def test_that_every_tensor_of_an_open_group_has_a_line_from_port_to_port() -> None:
+    t, u, v = ("t", 0), ("u", 0), ("v", 0)
+    inner = {
+        "a": GroupLayout(100.0, 20.0, entries={t: 30.0}, exits={u: 10.0, v: 80.0}),
+        "b": GroupLayout(100.0, 20.0, entries={u: 20.0}),
+    }
+    sizes = dict.fromkeys(["a", "b", "c"], (100.0, 20.0))
+    ports = Ports({t: ["a"], u: ["c"]}, {v: "c", u: "b"})
+    links = {("a", "b"): (u, v), ("b", "a"): (t,), ("b", "c"): (v,), ("a", "c"): (u,)}
+    drawn = lay_out(Contents(["a", "b", "c"], links, sizes, "g/", ports, True, inner))
+    boxes = {name: (box[0], box[1], box[1] + box[3]) for name, box in drawn.boxes.items()}
+
+    def ends(route: Route) -> tuple[float, float, float, float]:
+        return (*route.points[0], *route.points[-1])
+
+    found = {(r.source, r.target, r.port, r.tensor): ends(r) for r in drawn.routes}
+    assert len(found) == len(drawn.routes) == 9
+    (a, top_a, bottom_a), (b, top_b, bottom_b), (c, top_c, _) = boxes.values()
+    # A tensor without a port meets the group in its middle, and so does a line that runs up.
+    assert found["a", "b", "", u] == (a + 10.0, bottom_a, b + 20.0, top_b)
+    assert found["a", "b", "", v] == (a + 80.0, bottom_a, b + 50.0, top_b)
+    assert found["b", "a", "", None] == (b + 50.0, top_b, a + 50.0, bottom_a)
+    assert found["b", "c", "", v] == (b + 50.0, bottom_b, c + 50.0, top_c)
+    assert found["a", "c", "", u] == (a + 10.0, bottom_a, c + 50.0, top_c)
+    # From the border to the child, and from the child to the border.
+    assert found["g/", "a", "entry", t] == (drawn.entries[t], 30.0, a + 30.0, top_a)
+    assert found["g/", "c", "entry", u] == (drawn.entries[u], 30.0, c + 50.0, top_c)
+    assert found["c", "g/", "exit", v][2:] == (drawn.exits[v], drawn.height)
+    assert found["b", "g/", "exit", u][2:] == (drawn.exits[u], drawn.height)
+    assert len({*drawn.exits.values()}) == len({*drawn.entries.values()}) == 2
+    assert all(7.0 <= x <= drawn.width for x in drawn.exits.values())
+    # Two closed children have one line for all tensors.
+    closed = lay_out(Contents(["a", "b"], {("a", "b"): (u, v)}, sizes))
+    assert [route.tensor for route in closed.routes] == [None]
+
+
+def test_that_what_is_no_group_is_not_opened() -> None:
+    layout = Layout(Hierarchy(nested(24)))
+    closed = layout.arrange(frozenset())
+    assert contents(layout.arrange(frozenset({"n0", "nobody"}))) == contents(closed)
+    groups = frozenset(layout.hierarchy.groups)
+    opened = layout.arrange(groups)
+    assert contents(layout.arrange(groups | {"n0"})) == contents(opened)
+
+
+def test_that_a_group_has_the_room_of_its_smaller_second_line() -> None:
+    nodes = (*(Node(n, "op", "call", "g", 0, ("g",)) for n in "ab"), Node("c", "op", "call"))
+    tree = Hierarchy(GraphSnapshot("float", nodes, (), (Module("g", "a" * 20, "", 1),)))
+    _, subtitle = tree.words("g/")
+    width = text_width(subtitle, 11.0) + 44.0
+    assert width < 300.0
+    assert Layout(tree).size("g/") == (pytest.approx(width), 50.0)
 
 
 def test_that_a_node_with_two_thousand_users_is_laid_out() -> None:

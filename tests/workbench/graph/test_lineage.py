@@ -159,3 +159,77 @@ def test_that_nodes_are_looked_for_in_the_preferred_level_first() -> None:
     assert lineage.level_of(["q"], "quantized") == "edge"
     assert lineage.level_of(["nobody"], "edge") is None
     assert lineage.level_of([], "edge") is None
+
+
+def test_that_a_delegate_stands_for_nothing_outside_of_it() -> None:
+    nodes = (
+        grid("q", "quantize"),
+        Node("delegate/x", "placeholder", "input", attrs={"origin": "relu"}),
+        call("delegate/conv", "convolution", "stem.conv", origin="conv2d"),
+        Node("delegate", "executorch_call_delegate", "delegate"),
+        Node("getitem", "_operator.getitem", "call"),
+        call("relu", "relu", "stem.act", origin="relu"),
+        grid("delegate/dq", "dequantize"),
+    )
+    edges = (Edge("q", "delegate/x"), Edge("delegate/x", "delegate/conv"),
+             Edge("delegate", "getitem"), Edge("getitem", "relu"), Edge("relu", "delegate/dq"),
+             Edge("q", "delegate"))  # fmt: skip
+    first = (*FLOAT.nodes, Node("getitem", "_operator.getitem", "call"))
+    edge = GraphSnapshot("edge", nodes, edges)
+    lineage = Lineage({"float": GraphSnapshot("float", first, FLOAT.edges), "edge": edge})
+    assert lineage.counterparts("edge", "delegate", "float") == (("conv2d",), "inside")
+    # What unpacks its results is no operation, whatever its name.
+    assert lineage.key("edge", "getitem") is None
+    # An input of a delegate is the tensor that comes in, by its source or by its origin.
+    assert lineage.key("edge", "delegate/x") == ("grid", "relu", 0)
+    assert lineage.key("edge", "delegate/conv") == ("operation", "conv2d", 0)
+    assert lineage.counterparts("float", "conv2d", "edge") == (("delegate/conv",), "origin")
+
+
+def test_that_an_input_of_a_delegate_has_the_key_of_its_source() -> None:
+    nodes = (call("conv", "conv2d", origin="conv2d"),
+             Node("delegate/x", "placeholder", "input", attrs={"origin": "x"}))  # fmt: skip
+    edge = GraphSnapshot("edge", nodes, (Edge("conv", "delegate/x"),))
+    lineage = Lineage({"float": FLOAT, "edge": edge})
+    assert lineage.key("edge", "delegate/x") == ("grid", "conv2d", 0)
+
+
+def test_that_the_second_result_of_an_operation_is_found_by_its_name() -> None:
+    def level(name: str) -> GraphSnapshot:
+        return chain(name, call("split", "split"), Node("getitem", "_operator.getitem", "call"))
+
+    lineage = Lineage({"float": level("float"), "edge": level("edge")})
+    assert lineage.counterparts("edge", "getitem", "float") == (("getitem",), "name")
+
+
+def test_that_a_recorded_origin_is_believed_where_no_module_is_known() -> None:
+    edge = chain("edge", call("conv", "convolution", "", "conv2d"),
+                 call("act", "relu", "other.act", "relu"))  # fmt: skip
+    lineage = Lineage({"float": FLOAT, "edge": edge})
+    assert lineage.counterparts("edge", "conv", "float") == (("conv2d",), "origin")
+    assert lineage.key("edge", "act") is None
+
+
+def test_that_only_calls_with_a_module_are_told_by_their_order() -> None:
+    first = chain("float", call("relu", "relu"), Node("cond", "cond", "control", "net"))
+    edge = chain("edge", call("other", "relu"), Node("cond_1", "cond", "control", "net"))
+    lineage = Lineage({"float": first, "edge": edge})
+    assert lineage.key("edge", "other") is None
+    assert lineage.key("edge", "cond_1") is None
+
+
+def test_that_an_operand_is_known_by_a_known_operation_alone() -> None:
+    nodes = (
+        Node("unused", "get_attr", "parameter"), Node("w", "get_attr", "parameter"),
+        Node("scale", "get_attr", "constant"), Node("x", "placeholder", "input"),
+        call("view", "view"), grid("q", "quantize"), call("conv2d", "conv2d", "stem", "conv2d"),
+    )  # fmt: skip
+    edges = (Edge("w", "view"), Edge("view", "conv2d", 0, 1), Edge("x", "q"),
+             Edge("scale", "q", 0, 1), Edge("q", "conv2d"))  # fmt: skip
+    first = chain("float", Node("x", "placeholder", "input"), call("conv2d", "conv2d", "stem"),
+                  Node("unused", "get_attr", "parameter"))  # fmt: skip
+    lineage = Lineage({"float": first, "q": GraphSnapshot("q", nodes, edges)})
+    assert lineage.key("q", "conv2d") == ("operation", "conv2d", 0)
+    for name in ("unused", "w", "view", "scale"):
+        assert lineage.key("q", name) is None
+    assert lineage.key("float", "unused") is None

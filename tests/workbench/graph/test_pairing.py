@@ -123,3 +123,50 @@ def test_that_operators_of_another_kind_are_no_counterpart():
     pairing = Pairing(FLOAT, before, after)
     assert pairing.removed == pairing.added == {"n"}
     assert pairing.changed == {}
+
+
+def test_that_operators_of_unknown_origin_are_equal_by_name_and_operator():
+    added = call("extra", "aten.mul.Tensor", module="")
+    before = chain("quantized", FLOAT.nodes[0], added)
+    after = chain("quantized", FLOAT.nodes[0], replace(added, attrs={"k": "1"}))
+    pairing = Pairing(FLOAT, before, after)
+    assert pairing.to_right(["extra"]) == {"extra"}
+    assert pairing.removed == pairing.added == frozenset()
+    assert pairing.changed == {"extra": "k none became 1"}
+    other = chain("quantized", FLOAT.nodes[0], replace(added, op="aten.sub.Tensor"))
+    assert Pairing(FLOAT, before, other).removed == {"extra"}
+    assert Pairing(FLOAT, before, chain("quantized", FLOAT.nodes[0])).removed == {"extra"}
+    # One of the two is known to come from another operator.
+    known = chain("quantized", FLOAT.nodes[0], replace(added, attrs={"origin": "conv"}))
+    for left, right in ((before, known), (known, before)):
+        pairing = Pairing(FLOAT, left, right)
+        assert pairing.removed == pairing.added == {"extra"}
+        assert pairing.changed == {}
+
+
+def test_that_a_grid_without_a_counterpart_stands_on_the_operator_it_belongs_to():
+    edges = (Edge("x", "q"),)
+    left = GraphSnapshot("edge", (FLOAT.nodes[0], grid(0.1)), edges)
+    pairing = Pairing(FLOAT, left, FLOAT)
+    assert pairing.removed == {"q"}
+    assert pairing.to_right(["q"]) == {"x"}
+    assert pairing.to_left(["q", "nobody"]) == frozenset()
+
+
+def test_that_several_grids_of_a_tensor_are_paired_by_kind_and_order():
+    def level(*names):
+        kinds = {"q": "quantize", "d": "dequantize"}
+        grids = [Node(name, "op", kinds[name[0]]) for name in names]
+        return GraphSnapshot("q", (FLOAT.nodes[0], *grids), tuple(Edge("x", n) for n in names))
+
+    pairing = Pairing(FLOAT, level("d1", "q1", "q2", "q3"), level("d5", "q5", "q6", "q7"))
+    for left, right in (("d1", "d5"), ("q1", "q5"), ("q2", "q6"), ("q3", "q7")):
+        assert pairing.to_right([left]) == {right}
+        assert pairing.to_left([right]) == {left}
+    # Without one of the same kind, all of the tensor.
+    pairing = Pairing(FLOAT, level("q1", "q2"), level("d5", "d6"))
+    assert pairing.to_right(["q1"]) == {"d5", "d6"}
+    # An operation that became two is paired with both.
+    parts = [call(name, module="", attrs={"origin": "relu"}) for name in ("a", "b")]
+    pairing = Pairing(FLOAT, FLOAT, chain("edge", *parts))
+    assert pairing.to_right(["relu"]) == {"a", "b"}

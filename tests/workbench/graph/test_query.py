@@ -42,6 +42,8 @@ NUMBERS = {"sqnr": {"conv2d": 12.0, "add": 40.0}, "cycles": {"add": 2e5}}
         ("SQNR>=12", ["conv2d", "add"]),
         ("cycles>1e5 sqnr>20", ["add"]),
         ("-conv", ["x", "add"]),
+        ("-kind:input", ["conv2d", "conv2d_1", "add"]),
+        ("--kind:input", ["x"]),
         ("", []),
         ("   ", []),
         ('"', []),

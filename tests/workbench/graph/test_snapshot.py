@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import pytest
+
 from tests.for_each import for_each
 from tests.problems import refused
 from workbench.graph.snapshot import (
@@ -17,6 +19,7 @@ from workbench.graph.snapshot import (
     TensorInfo,
     collection_paused,
     packed,
+    unpacked,
 )
 
 QPARAMS = QParams("torch.int8", (0.5, 0.25), (0, 0), -127, 127, 0)
@@ -39,6 +42,23 @@ def test_that_a_saved_graph_comes_back_equal(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     SNAPSHOT.save(path)
     assert GraphSnapshot.load(path) == SNAPSHOT
+    # Letters of every script are readable in the file.
+    assert "日本語" in path.read_text(encoding="utf-8")
+
+
+def test_that_a_node_and_an_edge_have_defaults_and_are_hashable() -> None:
+    assert Edge("a", "b") == Edge("a", "b", 0, 0)
+    node = Node("a", "op", "call", attrs={"stride": "2"})
+    assert (node.call, node.module, node.group) == (0, "", ())
+    assert node in {node}
+
+
+def test_that_only_what_was_packed_is_unpacked() -> None:
+    text = packed("q", [1, -2])
+    assert unpacked("q", text) == (1, -2)
+    for broken in (text + "!", text[:-8] + "AAA=", "\u00e9"):
+        with pytest.raises(ValueError, match=r"padding|truncated|ASCII"):
+            unpacked("q", broken)
 
 
 def test_that_neighbours_and_modules_are_found_by_name() -> None:
@@ -46,6 +66,7 @@ def test_that_neighbours_and_modules_are_found_by_name() -> None:
     assert [node.id for node in SNAPSHOT.consumers("x")] == ["conv", "output"]
     assert SNAPSHOT.consumers("output") == ()
     assert SNAPSHOT.modules_by_path["stem"].parameters == 3
+    assert SNAPSHOT.node("conv") is SNAPSHOT.nodes[1]
     with refused("node-unknown"):
         SNAPSHOT.node("gone")
 
@@ -142,3 +163,15 @@ def test_that_only_many_new_objects_are_left_out_of_collections_and_none_in_an_e
         assert (gc.get_freeze_count() > earlier + 10_000) == frozen
     finally:
         gc.set_threshold(*stock)
+
+
+def test_that_the_collector_is_left_on_or_off_as_it_was():
+    was_on = gc.isenabled()
+    try:
+        for before in (True, False):
+            (gc.enable if before else gc.disable)()
+            with collection_paused():
+                assert not gc.isenabled()
+            assert gc.isenabled() == before
+    finally:
+        (gc.enable if was_on else gc.disable)()

@@ -32,9 +32,13 @@ def test_that_an_archive_is_told_by_the_names_in_it(tmp_path, names, form):
 @for_each(
     ("data", "form"),
     [
-        (b"\0\0\0\0TFL3", "tflite"), (b"\x89HDF\r\n", "hdf5"), (b"GGUF\x03", "gguf"),
+        (b"\0\0\0\0TFL3", "tflite"), (b"\0\0\0\0TFL3\0\0", "tflite"),
+        (b"\x89HDF\r\n", "hdf5"), (b"GGUF\x03", "gguf"),
         ((2).to_bytes(8, "little") + b"{}", "safetensors"),
-        ((99).to_bytes(8, "little") + b"{}", "unknown"), (b"", "unknown"),
+        ((99).to_bytes(8, "little") + b"{}", "unknown"),
+        # A header as long as the whole file leaves no room for its length.
+        ((9).to_bytes(8, "little") + b"{}", "safetensors"),
+        ((10).to_bytes(8, "little") + b"{}", "unknown"), (b"", "unknown"),
     ],
 )  # fmt: skip
 def test_that_a_file_is_told_by_its_first_bytes(tmp_path, data, form):
@@ -43,10 +47,13 @@ def test_that_a_file_is_told_by_its_first_bytes(tmp_path, data, form):
     assert form_of(path) == form
 
 
+FIELDS = ("_parameters", "_buffers", "_modules")
+
+
 class Module:
     """An object with the fields of a torch module."""
 
-    def __init__(self, fields=("_parameters", "_buffers", "_modules")):
+    def __init__(self, fields=FIELDS):
         for field in fields:
             setattr(self, field, {})
 
@@ -61,7 +68,8 @@ def archive(path, **records):
 @for_each(
     ("value", "form"),
     [
-        (Module(), "module"), ({"a": 1}, "pickle"), (Module(("_buffers", "_modules")), "pickle"),
+        (Module(), "module"), (Module((*FIELDS, "training")), "module"),
+        ({"a": 1}, "pickle"), (Module(("_buffers", "_modules")), "pickle"),
         ({"_parameters": 1, "_buffers": 2}, "pickle"),
     ],
 )  # fmt: skip

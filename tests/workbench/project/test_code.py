@@ -185,6 +185,47 @@ def test_that_only_files_of_the_program_itself_are_bundled(folder):
     code = read_code(sample, folder)
     assert code.places == {}
     assert code.files == ()
+    assert code.search == (SAMPLES / "digits",)
+
+
+def test_that_a_link_below_the_programs_own_files_is_not_its_own(tmp_path, monkeypatch):
+    own, other = tmp_path / "own", tmp_path / "other"
+    (own / "digits").mkdir(parents=True)
+    other.mkdir()
+    for path in (own / "digits" / "model.py", other / "model.py"):
+        path.write_text("")
+    (own / "digits" / "link.py").symlink_to(other / "model.py")
+    (own / "linked").symlink_to(other)
+    (own / "digits" / "deep").symlink_to(other)
+    monkeypatch.setattr(project_code, "_BUNDLED", (own,))
+    assert is_bundled(own / "digits" / "model.py")
+    for name in ("digits/link.py", "linked/model.py", "digits/deep/model.py"):
+        assert not is_bundled(own / name), name
+    # The program itself may be installed behind a link.
+    (tmp_path / "installed").symlink_to(own)
+    monkeypatch.setattr(project_code, "_BUNDLED", (tmp_path / "installed",))
+    assert is_bundled(tmp_path / "installed" / "digits" / "model.py")
+
+
+def test_that_a_message_about_a_folder_does_not_hold_its_code(folder):
+    (folder / "layers.py").write_text("SECRET = 1\n")
+    read = read_folder(folder)
+    assert b"SECRET" in read.files["layers.py"]
+    assert "SECRET" not in repr(read)
+
+
+def test_that_a_linked_folder_is_not_walked(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "far.py").write_text("")
+    (folder / "linked").symlink_to(other)
+    assert set(read_folder(folder).files) == {"model.py", "layers.py"}
+
+
+def test_that_arrays_are_no_code_whatever_is_in_them(folder):
+    with zipfile.ZipFile(folder / "data.npz", "w") as archive:
+        archive.writestr("x.npy", b"")
+    project = make_project(calibration=DataSource(spec="data.npz"))
+    assert set(uses(project, folder)) == {"model.spec"}
 
 
 def test_that_a_package_is_asked_about_by_name_and_not_read(folder):

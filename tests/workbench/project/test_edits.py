@@ -176,3 +176,50 @@ def test_that_an_edit_of_one_field_changes_that_field():
         assert edited.model_copy(update={name: getattr(project, name)}) == project
     trained = edits.use_trained(project, "trained.pt")
     assert edits.use_trained(trained, None) == project
+
+
+def test_that_a_new_rule_gets_the_first_free_id():
+    project = edits.assign_many(make_project(), "module_name", ["a", "b", "c"], "a8w8")
+    assert {r.match: r.id for r in project.rules} == {"a": "r1", "b": "r2", "c": "r3"}
+    assert edits.next_rule_id(edits.remove_rule(project, "r2")) == "r2"
+
+
+def test_that_one_rule_is_removed_or_gets_another_match():
+    project = make_project(rule("a", "module_name", "x"), rule("b", "module_name", "y"))
+    assert [r.id for r in edits.remove_rule(project, "a").rules] == ["b"]
+    changed = edits.match_rule(project, "a", "z")
+    assert [(r.id, r.match) for r in changed.rules] == [("a", "z"), ("b", "y")]
+
+
+def test_that_quantizers_of_plugins_stand_beside_each_other():
+    project = edits.assign(make_project(), "quantizer", "", "own.py:Rows")
+    project = edits.assign(project, "quantizer", "", "own.py:Columns")
+    again = edits.assign(edits.enable_rule(project, "r1", enabled=False), "quantizer", "",
+                         "own.py:Rows")  # fmt: skip
+    assert [(r.config, r.enabled) for r in again.rules] == [
+        ("own.py:Rows", True), ("own.py:Columns", True),
+    ]  # fmt: skip
+
+
+def test_that_a_plugin_the_project_lacks_is_told_with_those_it_has():
+    with refused("plugin-not-in-project") as error:
+        edits.withdraw_plugin(make_project(), "own.py")
+    assert "none" in error.value.infos[0].hint
+    with refused("plugin-not-in-project") as error:
+        edits.withdraw_plugin(make_project(plugins=("mine.py", "other.py")), "own.py")
+    assert "mine.py, other.py" in error.value.infos[0].hint
+    assert "none" not in error.value.infos[0].hint
+
+
+def test_that_a_method_takes_the_place_of_the_range_of_its_tensor_alone():
+    project = edits.fix_range(make_project(), "a", 0.0, 1.0)
+    project = edits.fix_range(project, "b", 0.0, 1.0)
+    chosen = edits.choose_method(project, "tensor", "a", "mse")
+    assert [r.tensor for r in chosen.ranges] == ["b"]
+    # A module may have the name of a tensor.
+    chosen = edits.choose_method(project, "module", "a", "mse")
+    assert [r.tensor for r in chosen.ranges] == ["a", "b"]
+    chosen = edits.choose_method(edits.choose_method(chosen, "tensor", "c", "kl"), "tensor", "a",
+                                 "kl")  # fmt: skip
+    freed = edits.free_ranges(chosen, ["a"])
+    assert [(m.scope, m.match) for m in freed.range_methods] == [("module", "a"), ("tensor", "c")]

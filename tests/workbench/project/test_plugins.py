@@ -93,6 +93,32 @@ def test_that_rules_that_take_what_no_plugin_has_are_problems(folder):
     }
 
 
+def test_that_other_values_of_a_plugin_are_passed_over(folder):
+    plain = plugins.items_of("own.py", folder)
+    (folder / "own.py").write_text(OWN + "narrow.words = [Wide]\nOTHERS = [Wide]\n")
+    assert plugins.items_of("own.py", folder) == plain
+
+
+def test_that_what_a_plugin_has_is_named_or_the_list_that_it_lacks(folder):
+    (folder / "own.py").write_text("def narrow(): ...\nCONFIGS = [narrow]\n")
+    made = make_project(
+        rule("r1", "global", config="own.py:wide"),
+        rule("r2", "finder", "own.py:First", "a8w8"), plugins=("own.py",),
+    )  # fmt: skip
+    config, finder = plugins.problems(made, folder)
+    assert config.code == finder.code == "plugin-item-unknown"
+    assert "narrow" in config.hint
+    assert "FINDERS" in finder.hint
+
+
+def test_that_a_plugin_that_is_too_large_says_so(folder, monkeypatch):
+    monkeypatch.setattr(plugins, "MAX_SOURCE_BYTES", 5)
+    (folder / "own.py").write_text(OWN + "# large")
+    with refused("plugin-unreadable") as caught:
+        plugins.items_of("own.py", folder)
+    assert "None" not in caught.value.infos[0].message
+
+
 def test_that_only_what_rules_use_asks_for_trust(folder):
     made = make_project(rule("r1", "global"), model=ModelSource(spec="net.pt2"),
                         plugins=("own.py",))  # fmt: skip

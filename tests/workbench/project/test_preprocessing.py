@@ -73,7 +73,7 @@ def test_that_the_text_has_what_is_no_default():
     ("fields", "ends"),
     [
         ({}, (0.0, 1.0)), ({"scale": 1.0}, (0.0, 255.0)),
-        ({"mean": (0.4,), "std": (2.0,)}, (-0.2, 0.3)),
+        ({"mean": (0.4,), "std": (2.0,)}, (-0.2, 0.3)), ({"std": (0.5,)}, (0.0, 2.0)),
         ({"mean": (1.0,)}, (-1.0, 0.0)), ({"scale": 1.0, "mean": (128.0,)}, (-128.0, 127.0)),
     ],
 )  # fmt: skip
@@ -87,7 +87,7 @@ def test_that_a_folded_input_has_the_grid_of_the_pixels(fields, ends):
     [
         {"mean": (0.5, 0.25, 0.5)}, {"mean": (0.0, 1.0)}, {"std": (1.0, 2.0)}, {"std": (-1.0,)},
         {"mean": (0.5,)}, {"mean": (-0.4,)}, {"mean": (1.2,)}, {"dtype": "uint8"},
-        {"scale": 1.0, "mean": (0.002,)},
+        {"scale": 1.0, "mean": (0.002,)}, {"scale": 1.0, "mean": (256.0,)},
     ],
 )  # fmt: skip
 def test_that_an_input_without_such_a_grid_is_not_folded(fields):
@@ -126,3 +126,15 @@ def test_that_a_name_without_a_value_is_told_otherwise_than_an_empty_value():
             preprocess_of(text)
         told.append(caught.value.infos[0].message)
     assert len(set(told)) == 4
+
+
+@for_each(("crop", "fits"), [((8, 16), True), ((9, 16), False), ((8, 17), False), ((9, 8), False)])
+def test_that_a_crop_is_no_larger_than_the_picture(crop, fits):
+    if fits:
+        made = Preprocess(size=(8, 16), crop=crop)
+        assert made.shown == crop
+        assert Preprocess(size=(8, 16), crop=(4, 5)).shown == (4, 5)
+        assert Preprocess(size=(8, 16)).shown == (8, 16)
+        return
+    with pytest.raises(ValidationError):
+        Preprocess(size=(8, 16), crop=crop)

@@ -127,7 +127,8 @@ def test_that_the_graphs_of_branches_are_cleaned_too():
     "target",
     ["torch.ops.aten.linear.default", "torch.ops.prims.add.default", "_operator.add", "math.ceil",
      "torch.ops.quantized_decomposed.quantize_per_tensor.default", "torch.sym_max",
-     "torch.ops.higher_order.while_loop", "torch._sym_sqrt", "torch.sym_sqrt"],
+     "torch.ops.higher_order.while_loop", "torch._sym_sqrt", "torch.sym_sqrt",
+     "torch.ops.aten.__and__.Tensor"],
 )  # fmt: skip
 def test_that_listed_operators_pass(target):
     assert pt2.read(edited(*NODE, "target", value=target))
@@ -401,6 +402,10 @@ def test_that_weights_are_plain_and_no_larger_than_their_record(path, value, pas
 def test_that_an_empty_record_holds_no_weight():
     with pytest.raises(pt2.DoubtfulArchiveError):
         pt2.read(rebuilt({"data/weights/weight_0": lambda _: b""}))
+    # Not even one of a single byte.
+    with pytest.raises(pt2.DoubtfulArchiveError):
+        pt2.read(weighing(1, 1, **{"data/weights/weight_0": lambda _: b""}))
+    assert pt2.read(weighing(1, 0, **{"data/weights/weight_0": lambda _: b""}))
 
 
 def inner(pickled, name="data.pkl", before=b"", after=b""):
@@ -445,7 +450,7 @@ BYTES = {
 }  # fmt: skip
 
 
-def weighing(dtype, elements):
+def weighing(dtype, elements, **changes):
     """Return the archive whose first weight has so many elements of a type."""
 
     def change(content):
@@ -454,7 +459,7 @@ def weighing(dtype, elements):
         meta.update(dtype=dtype, sizes=[{"as_int": elements}])
         return json.dumps(document).encode()
 
-    return rebuilt({pt2.WEIGHTS_CONFIG: change})
+    return rebuilt({pt2.WEIGHTS_CONFIG: change, **changes})
 
 
 def test_that_a_weight_takes_the_bytes_of_its_type():

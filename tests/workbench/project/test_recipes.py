@@ -98,4 +98,8 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
 def test_that_a_mode_or_scope_that_a_recipe_lacks_is_refused(name, chosen, option):
     with pytest.raises(WorkbenchError) as caught:
         ALL[name].all_rules(*chosen)
-    assert caught.value.infos[0].where.id == option
+    (info,) = caught.value.infos
+    assert info.where.id == option
+    offered = {"mode": ALL[name].modes, "scope": ALL[name].scopes}[option]
+    assert all(known in info.hint for known in offered)
+    assert info.hint.endswith("none.") == (not offered)

@@ -7,6 +7,7 @@ from workbench.project.rules import (
     NodeRef,
     RuleCount,
     ambiguous_classes,
+    by_strength,
     matches_module,
     matches_node,
     module_chains,
@@ -193,3 +194,10 @@ def test_that_a_plugin_rule_decides_a_module_of_which_it_took_every_node():
     unknown = resolve(project, modules, nodes)
     assert set(unknown.counts) == {"r1"}
     assert set(resolve(project, modules, nodes, {}).counts) == {"r1", "r2"}
+
+
+def test_that_later_rules_are_stronger_and_general_ones_weakest():
+    rules = [rule("g1", "global"), rule("a", "module_name", "x"), rule("g2", "global"),
+             rule("b", "node_name", "y"), rule("g3", "global"),
+             rule("off", "node_name", "z", enabled=False), rule("c", "io")]  # fmt: skip
+    assert [r.id for r in by_strength(rules)] == ["c", "b", "a", "g3", "g2", "g1"]

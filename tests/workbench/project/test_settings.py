@@ -147,5 +147,5 @@ def test_that_a_type_is_described_in_words(kind, words):
 
 
 def test_that_switches_have_a_word_for_each_side():
-    assert {word for word, on in SWITCH_WORDS.items() if on} >= {"on", "true", "yes"}
-    assert {word for word, on in SWITCH_WORDS.items() if not on} >= {"off", "false", "no"}
+    assert {word for word, on in SWITCH_WORDS.items() if on} >= {"on", "true", "yes", "1"}
+    assert {word for word, on in SWITCH_WORDS.items() if not on} >= {"off", "false", "no", "0"}

@@ -228,3 +228,52 @@ def test_that_imports_of_a_source_too_large_to_parse_are_still_followed(tmp_path
     large = [p.relative_to(tmp_path).as_posix() for p in sources.files_of(start)]
     assert set(names) <= set(large)
     assert "g.py" not in large
+
+
+def test_that_only_statements_of_a_source_that_is_parsed_are_imports(tmp_path, monkeypatch):
+    text = '"""Words.\nimport g\n"""\nimport os, b\n'
+    (tmp_path / "a.py").write_text(text)
+    for name in ("b", "g", "os"):
+        (tmp_path / f"{name}.py").write_text("")
+    start = sources.Reference("file", tmp_path / "a.py")
+    # A module of the standard library comes before one beside the file.
+    monkeypatch.setattr(sources, "MAX_SOURCE_BYTES", len(text))
+    assert [path.name for path in files_of(start)] == ["a.py", "b.py"]
+    (tmp_path / "a.py").write_text(text + "\n")
+    assert [path.name for path in files_of(start)] == ["a.py", "b.py", "g.py", "os.py"]
+
+
+def test_that_a_module_of_a_package_means_what_it_imports_beside_it(folder):
+    package = sources.Reference("package", folder / "model.py", "model", "net")
+    names = {path.relative_to(folder).as_posix() for path in files_of(package)}
+    assert names == {"model.py", "layers.py", "deeper.py", "parts/__init__.py", "parts/block.py"}
+    built = sources.Reference("package", folder / "model.so", "model", "net")
+    assert files_of(built) == [folder / "model.so"]
+
+
+def test_that_a_short_module_name_is_no_drive(folder):
+    assert data_reference("os:getcwd", folder, "calibration").kind == "package"
+
+
+def test_that_a_data_folder_is_told_from_a_file(folder):
+    assert sources.is_folder("parts", folder)
+    assert not sources.is_folder("model.py", folder)
+
+
+def test_that_a_folder_that_is_gone_is_not_walked(tmp_path, monkeypatch):
+    left = ["gone"]
+    monkeypatch.setattr(sources.os, "walk", lambda folder: [(str(folder), left, [])])
+    assert sources.pictures(tmp_path) == []
+    assert left == []
+
+
+@for_each(("more", "fits"), [(0, True), (1, False)])
+def test_that_a_path_has_up_to_four_thousand_bytes(tmp_path, more, fits):
+    left = 4000 - sum(len(part) for part in tmp_path.parts) + more
+    parts = ["d" * 200] * (left // 200 - 1)
+    name = "/".join([*parts, "x" * (left - 200 * len(parts) - 200), "y" * 196 + ".pt2"])
+    if fits:
+        assert model_reference(name, tmp_path).kind == "program"
+        return
+    with refused("path-too-long"):
+        model_reference(name, tmp_path)

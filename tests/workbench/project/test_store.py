@@ -268,3 +268,31 @@ def test_that_a_project_needs_its_folder(tmp_path):
     with refused("folder-missing"):
         store.require_folder(tmp_path / "no" / "a.qwb")
     store.require_folder(tmp_path / "a.qwb")
+
+
+def test_that_letters_of_every_script_stay_readable():
+    assert "Größe" in store.dump(make_project(name="Größe"))
+
+
+@for_each(("mode", "writable"), [(0o555, False), (0o444, False), (0o200, True), (0o446, True)])
+def test_that_a_file_that_nobody_may_write_is_not_written(tmp_path, mode, writable):
+    path = tmp_path / "a.qwb"
+    path.write_text("")
+    path.chmod(mode)
+    assert store.is_writable(path) == (writable and os.access(path, os.W_OK))
+
+
+def test_that_a_text_that_is_told_is_shortened():
+    with refused("project-text-invalid") as error:
+        store.parse(json.dumps({"name": "x" * 300 + "\0"}).encode(), "a.qwb")
+    assert len(error.value.infos[0].message) == 200
+
+
+def test_that_only_an_unknown_field_is_told_to_be_removed():
+    raw = json.loads(store.dump(make_project()))
+    with pytest.raises(WorkbenchError) as error:
+        store.parse(json.dumps({**raw, "colour": 1, "rules": 5}).encode(), "a.qwb")
+    hints = {info.where.id: info.hint for info in error.value.infos}
+    assert set(hints) == {"colour", "rules"}
+    assert hints["colour"]
+    assert hints["rules"] == ""

@@ -1,4 +1,7 @@
+import hashlib
 import json
+import pickle
+from types import SimpleNamespace
 
 import pytest
 
@@ -7,8 +10,8 @@ from tests.workbench.project.builders import make_project
 from workbench.errors import TrustRequiredError
 from workbench.project import project_code
 from workbench.project.model import DataSource, ModelSource
-from workbench.project.project_code import SAMPLES, read_code
-from workbench.project.trust import TrustStore, demand
+from workbench.project.project_code import SAMPLES, Code, read_code
+from workbench.project.trust import TrustStore, demand, named_code
 
 
 @pytest.fixture
@@ -216,3 +219,38 @@ def test_that_a_list_that_cannot_be_read_means_no_trust_and_one_that_cannot_be_w
     assert store.granted() == {}
     with refused("trust-not-saved"):
         store.grant(read_code(make_project(), folder), "net")
+
+
+def test_that_a_list_that_others_may_only_run_is_the_users_own(folder, store, tmp_path):
+    store.grant(read_code(make_project(), folder), "net")
+    (tmp_path / "config" / "trust.json").chmod(0o611)
+    demand(make_project(), folder, store)
+
+
+def test_that_a_hint_says_what_to_do_about_code_and_about_a_pickled_module(folder, store):
+    pickled = pickle.dumps(SimpleNamespace(_parameters=1, _buffers=2, _modules=3))
+    (folder / "w.pt").write_bytes(pickled)
+    project = make_project(model=ModelSource(spec="model.py:net", weights="w.pt"))
+    code = read_code(project, folder)
+    with pytest.raises(TrustRequiredError) as error:
+        demand(project, folder, store)
+    hints = {info.where.id: info.hint for info in error.value.infos}
+    assert set(hints) == {"model.spec", "model.weights"}
+    assert "--trust" in hints["model.spec"]
+    assert hints["model.weights"] == next(use.instead for use in code.uses if use.instead)
+    assert code.places[str(folder / "w.pt")] == hashlib.sha256(pickled).hexdigest()
+
+
+def test_that_a_project_with_an_invalid_reference_has_no_code(folder):
+    assert named_code(make_project(model=ModelSource(spec="net")), folder) == Code()
+
+
+def test_that_permissions_of_the_present_version_stay_valid(folder, store, tmp_path):
+    (place,) = read_code(make_project(), folder).places
+    digest = read_code(make_project(), folder).places[place]
+    path = tmp_path / "config" / "trust.json"
+    path.parent.mkdir(mode=0o700)
+    given = {place: {"digest": digest, "description": "net"}}
+    path.write_text(json.dumps({"version": 2, "trusted": given}))
+    path.chmod(0o600)
+    demand(make_project(), folder, store)

@@ -14,6 +14,7 @@ from workbench.project import edits, store
 from workbench.project.configs import (
     IMPROVERS,
     PRESETS,
+    PRESETS_BY_ID,
     Activation,
     DynamicConfig,
     FixedRange,
@@ -415,10 +416,62 @@ def test_that_a_layer_has_one_size_and_zero_restores_it():
     assert (made.channels(), made.clusters()["a.conv"]) == ({}, 15)
     made = edits.compress(edits.compress(made, "a.conv", clusters=0), "", clusters=0)
     assert made == make_project()
-    for wrong in ({"module": "", "channels": 8}, {"module": "a", "clusters": 2}):
+    for clusters in (3, 255):
+        assert edits.compress(made, "a", clusters=clusters).clusters() == {"a": clusters}
+    for wrong in ({"module": "", "channels": 8}, {"module": "a", "clusters": 2},
+                  {"module": "a", "clusters": 256}):  # fmt: skip
         with refused("compression-invalid"):
             edits.compress(make_project(), **wrong)
     raw = json.loads(store.dump(make_project()))
     raw["compressions"] = [{"module": "a", "channels": 8}, {"module": "a", "clusters": 15}]
     with pytest.raises(WorkbenchError):
         store.parse(json.dumps(raw).encode(), "net.qwb")
+
+
+def test_that_a_rule_has_the_config_of_its_preset():
+    project = make_project(rule("r1", "global", config="a16w8"))
+    assert project.config_of(project.rules[0]) == PRESETS_BY_ID["a16w8"].config
+    assert DynamicConfig().label == "int8-dyn"
+    for scope, match, words in (("all", "conv", "no match"), ("module", "", "needs a match")):
+        with pytest.raises(ValidationError, match=words):
+            RangeMethod(scope=scope, match=match, method="mse")
+
+
+@for_each(
+    "make",
+    [
+        lambda text: FormatConfig(scheme=text),
+        lambda text: FixedRange(tensor=text, minimum=0.0, maximum=1.0),
+        lambda text: ModelSource(spec=text), lambda text: DataSource(spec=text),
+        lambda text: TargetChoice(id=text), lambda text: rule(text, "global"),
+        lambda text: Bookmark(name=text, level="float", scale=1.0),
+        lambda text: SavedQuery(text=text), lambda text: make_project(name=text),
+        lambda text: Preprocess(size=(2, 2), mean=(0.5,) * len(text)),
+        lambda text: Preprocess(size=(2, 2), std=(0.5,) * len(text)),
+    ],
+)  # fmt: skip
+def test_that_one_letter_is_a_name_and_none_is_not(make):
+    assert make("x")
+    with pytest.raises(ValidationError):
+        make("")
+
+
+def test_that_a_percentile_lies_above_the_middle_and_up_to_all():
+    for percentile in (50.5, 100.0):
+        assert Observer(kind="percentile", percentile=percentile).percentile == percentile
+    for percentile in (50.0, 100.5):
+        with pytest.raises(ValidationError):
+            Observer(kind="percentile", percentile=percentile)
+
+
+def test_that_values_of_a_project_are_finite_positive_and_fixed():
+    for scale in (float("inf"), float("nan"), 0.0):
+        with pytest.raises(ValidationError):
+            Preprocess(size=(2, 2), scale=scale)
+    project = edits.compress(make_project(), "conv", channels=1)
+    assert project.channels() == {"conv": 1}
+    with pytest.raises(ValidationError):
+        project.name = "other"
+    assert (
+        len({RangeMethod(scope="all", method="mse"), RangeMethod(scope="all", method="mse")}) == 1
+    )

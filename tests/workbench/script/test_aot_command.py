@@ -61,6 +61,13 @@ def test_that_what_is_missing_is_said(tmp_path):
     assert any("Without --delegate" in note for note in notes)
     assert taken(tmp_path, "-m mv2").project.rules == ()
 
+    def lacks_data(words):
+        return any("--calibration_data" in note for note in taken(tmp_path, words).notes)
+
+    assert lacks_data("-m mv2 -d -q")
+    assert not lacks_data("-m mv2 -d")
+    assert not lacks_data("-m net.py -d -q --calibration_data data")
+
 
 @for_each(
     ("words", "code"),
@@ -74,6 +81,8 @@ def test_that_what_is_missing_is_said(tmp_path):
         ("-m net-1.py -q", "aot-model-not-beside-project"),
         ("-q", "aot-command-invalid"),
         ("-m mv2 --fast", "aot-command-invalid"),
+        ("-m mv2 --quantize=yes", "aot-command-invalid"),
+        ("-h", "aot-command-invalid"),
         ("-m 'mv2", "aot-command-unreadable"),
         ("-m mv2 -t ethos-u55-99", "target-unknown"),
     ],
@@ -137,6 +146,8 @@ def test_that_kernels_and_regions_follow_from_direct_drive(tmp_path):
     assert not usual.get("separate_io_regions")
     own = taken(tmp_path, "-m mv2 --config mine.ini --system_config A --memory_mode B").project
     assert own.target.options["config_ini"] == "mine.ini"
+    assert own.target.options["system_config"] == "A"
+    assert own.target.options["memory_mode"] == "B"
     assert not usual.get("config_ini")
 
 
@@ -229,6 +240,8 @@ BASE = make_project()
     [
         edits.assign(BASE, "global", "", "a16w8"), edits.assign(BASE, "io", "", "uint8"),
         edits.remove_rule(BASE, "r1"), edits.assign(BASE, "global", "", "cpu"),
+        BASE.model_copy(update={"rules": (Rule(id="r1", kind="module_name", match="body",
+                                               config="a8w8"),)}),
         edits.fix_range(BASE, "relu", 0.0, 1.0), edits.choose_method(BASE, "all", "", "mse"),
         edits.set_improver(BASE, "bias", on=True), with_options(BASE, optimise="Size"),
         with_options(BASE, integer_io=True), with_options(BASE, extra_flags="--x"),
@@ -244,6 +257,16 @@ def test_that_what_the_command_cannot_say_is_refused_with_every_reason(project, 
     with pytest.raises(WorkbenchError) as caught:
         given(both, tmp_path)
     assert len(caught.value.infos) in {2, 3}
+
+
+@for_each(
+    ("options", "named"),
+    [({"optimise": "Size"}, "optimise"), ({"config_ini": "own.ini"}, ".ini")],
+)
+def test_that_an_option_the_command_lacks_is_named(options, named, tmp_path):
+    with pytest.raises(WorkbenchError) as caught:
+        given(with_options(BASE, **options), tmp_path)
+    assert named in caught.value.infos[0].message
 
 
 def test_that_a_thousand_samples_can_be_given(tmp_path):

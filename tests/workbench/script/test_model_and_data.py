@@ -15,7 +15,13 @@ from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Preprocess, Tokenization
 from workbench.results import WeightsTaken
-from workbench.script.model_and_data import data_part, load_callable, model_part, steps_part
+from workbench.script.model_and_data import (
+    data_part,
+    load_callable,
+    model_part,
+    remembering_parts,
+    steps_part,
+)
 
 
 class Tensor(np.ndarray):
@@ -349,3 +355,55 @@ def test_that_tensors_of_safetensors_are_read_as_weights(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "safetensors.torch", reader)
         assert model(mine(weights="w.safetensors"), tmp_path)[0].state == {"w.safetensors": 1}
+
+
+def test_that_shards_of_an_index_lie_beside_it(tmp_path):
+    (tmp_path / "sub").mkdir()
+    header = b'{"a": 1}'
+    for name in ("m-1.safetensors", "m-2.safetensors"):
+        (tmp_path / "sub" / name).write_bytes(len(header).to_bytes(8, "little") + header + b"0")
+    index = {"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}
+    name = "sub/m.safetensors.index.json"
+    (tmp_path / name).write_text(json.dumps(index))
+    reader = SimpleNamespace(load_file=lambda path: {str(path.relative_to(tmp_path)): 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "safetensors.torch", reader)
+        found = model(mine(weights=name), tmp_path)[0].state
+    assert found == {"sub/m-1.safetensors": 1, "sub/m-2.safetensors": 1}
+
+
+@for_each(
+    ("spec", "kind", "branches", "named"),
+    [
+        ("net.pt2", "module_name", True, "name_modules(program, None)"),
+        ("mine.py:net", "module_type", True, "name_modules(program, model)"),
+        ("net.pt2", "module_name", False, ""), ("net.pt2", "node_name", True, ""),
+    ],
+)  # fmt: skip
+def test_that_operators_of_branches_get_the_modules_that_rules_name(
+    tmp_path, spec, kind, branches, named
+):
+    (tmp_path / "mine.py").write_text("def net(): ...\n")
+    project = edits.set_model(make_project(), ModelSource(spec=spec))
+    text = model_part(edits.assign(project, kind, "body", "a8w8"), tmp_path, branches=branches)
+    assert named in text
+    assert ("name_modules(" in text) == bool(named)
+
+
+def test_that_a_tokenizer_file_is_read_by_its_library(tmp_path):
+    def from_file(path):
+        assert path == str(tmp_path / "tok.json")
+        return SimpleNamespace(encode=lambda text: SimpleNamespace(ids=[5, len(text)]))
+
+    library = SimpleNamespace(Tokenizer=SimpleNamespace(from_file=from_file))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "tokenizers", library)
+        assert [s[1][0] for s in steps(tmp_path, length=1, t={"tokenizer": "tok.json"})] == [5]
+
+
+def test_that_runners_know_the_length_of_a_sequence():
+    given = DataSource(spec="t.txt", tokens=Tokenization(length=77))
+    _, runners = remembering_parts(given)
+    assert "77" in runners
+    _, usual = remembering_parts(DataSource(spec="t.txt"))
+    assert usual == runners.replace("77", "64")

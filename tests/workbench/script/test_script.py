@@ -10,8 +10,9 @@ from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
-from workbench.project.model import ModelSource, TargetChoice
+from workbench.project.model import DataSource, ModelSource, TargetChoice
 from workbench.script import quantizer, script
+from workbench.targets.ethos_u.corrections import CORRECTIONS, wanted_corrections
 
 
 def observed(kind, **fields):
@@ -153,3 +154,109 @@ def test_that_no_two_parts_of_a_script_have_the_same_name_for_different_things(w
             known[name].append(node)
     several = {name: nodes for name, nodes in known.items() if len(nodes) > 1}
     assert [n for n, nodes in several.items() if len(set(map(ast.dump, nodes))) > 1] == []
+
+
+def text_of(project, folder, **options):
+    """Return the script of a project, which ``written`` also compiles."""
+    (folder / "net.pt2").write_bytes(b"")
+    return script(project, folder, folder / "make.py", **options)
+
+
+def with_options(**options):
+    base = make_project()
+    choice = TargetChoice(id=base.target.id, options={**base.target.options, **options})
+    return edits.set_target(base, choice)
+
+
+INI = """[System_Config.Mine]
+core_clock=400e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=1.0
+OffChipFlash_clock_scale=0.1
+[Memory_Mode.Flash]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+"""
+
+
+@for_each(
+    ("project", "calls"),
+    [
+        (edits.fix_range(make_project(), "relu", 0.0, 1.0), ["fix_ranges(prepared, RANGES)"]),
+        (edits.assign(make_project(), "module_name", "head", "cpu"),
+         ["additional_checks=[", "KeptOff([('module_name', 'head')])"]),
+        (with_options(external_weights=True), ["made.write_tensor_data_to_file(out.parent)"]),
+        (with_options(integer_io=True), ["edge = with_integer_borders(edge)"]),
+        (with_options(config_ini="own.ini", system_config="Mine", memory_mode="Flash"),
+         ["with own_ini_at_hand():"]),
+        (edits.set_calibration(make_project(), DataSource(spec="t.txt")),
+         ["constant_methods=methods_for_runners(program, inputs)", "program = without_writes(",
+          "def methods_for_runners(", "def without_writes(",
+          "runtime_form(edge.exported_program())"]),
+    ],
+)  # fmt: skip
+def test_that_a_step_is_called_only_where_the_project_asks_for_it(plain, tmp_path, project, calls):
+    (tmp_path / "own.ini").write_text(INI)
+    text = text_of(project, tmp_path)
+    for call in calls:
+        assert call in text
+    assert [call for call in calls if call in plain] == []
+
+
+def test_that_buffers_are_kept_or_refused(written, plain, tmp_path):
+    text = written(edits.set_calibration(make_project(), DataSource(spec="t.txt")))
+    assert "if program.run_decompositions({})" in plain
+    assert "if program.run_decompositions({})" not in text
+    arrays = edits.set_calibration(make_project(), DataSource(spec="d.npz"))
+    assert "def methods_for_runners(" not in text_of(arrays, tmp_path)
+    # A decoder keeps its state between steps, and is calibrated by its own function.
+    assert "    loops = " in plain
+    assert "    loops = " not in text
+
+
+def test_that_numbers_of_methods_are_told_from_numbers_of_the_user(tmp_path):
+    def remark(project, **options):
+        lines = text_of(project, tmp_path, **options).splitlines()
+        place = next(k for k, line in enumerate(lines) if line.startswith("RANGES = "))
+        return lines[place - 1].startswith("#")
+
+    project = edits.fix_range(make_project(), "relu", 0.0, 1.0)
+    assert not remark(project)
+    assert not remark(project, ranges={"relu": (0.0, 1.0)})
+    assert remark(project, ranges={"relu": (0.0, 1.0), "add": (0.0, 2.0)})
+    assert not remark(make_project())
+
+
+def test_that_corrections_run_around_the_compiler_or_before_calibration(plain, tmp_path):
+    compiling = wanted_corrections({}, "compile")
+    assert compiling
+    for row in compiling:
+        assert f"            {row.function},\n" in plain
+    off = text_of(with_options(**{row.id: False for row in CORRECTIONS}), tmp_path)
+    assert "contextlib.ExitStack() as stack" in plain
+    assert "contextlib.ExitStack() as stack" not in off
+    for row in CORRECTIONS:
+        called = f"    {row.function}(module)\n"
+        assert (called in plain) == (row.step == "module"), row.id
+        assert called not in off
+
+
+def test_that_parts_begin_behind_what_they_say_of_themselves(plain):
+    parts = quantizer.corrections_part(make_project())
+    assert len(parts) == len(quantizer._CORRECTIONS)
+    for part, path in zip(parts, quantizer._CORRECTIONS, strict=True):
+        _, said, code = path.read_text().split('"""', 2)
+        assert said not in part
+        assert not part.startswith(('"', "\n"))
+        first = next(line for line in code.splitlines() if line.startswith(("import", "from")))
+        assert first in part
+        assert "\n".join(code.splitlines()[-9:]) in part
+    assert quantizer.corrections_part(with_options(**{row.id: False for row in CORRECTIONS})) == []
+
+
+def test_that_branches_are_named_only_where_a_program_has_some(tmp_path):
+    project = edits.assign(make_project(), "module_name", "body", "a16w8")
+    assert "name_modules(program" in text_of(project, tmp_path, branches=True)
+    assert "name_modules(program" not in text_of(project, tmp_path)

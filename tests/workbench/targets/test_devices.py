@@ -91,8 +91,9 @@ def test_that_memory_modes_are_those_of_vela():
         assert use.cache_bytes == (wanted if spills else 0), name
     limited = choice(U65, memory_mode="Dedicated_Sram_512KB", arena_cache_bytes=1000)
     assert memory_use(limited, Path()).cache_bytes == 1000
-    shared = choice(U55, memory_mode="Shared_Sram", arena_cache_bytes=1000)
-    assert memory_use(shared, Path()).cache_bytes == 0
+    for mode in ("Shared_Sram", "Sram_Only"):
+        inside = choice(U55, memory_mode=mode, arena_cache_bytes=1000)
+        assert memory_use(inside, Path()).cache_bytes == 0
 
 
 def test_that_devices_have_the_sizes_that_exist():
@@ -195,6 +196,9 @@ def test_that_each_stage_depends_on_its_own_options():
     assert target.facet(choice(U85), "quantizer") == {"tosa_spec": "TOSA-1.0+INT+int16+int4+cf"}
     compiled = target.facet(choice(U55, optimise="Size"), "compile")
     assert (compiled["id"], compiled["optimise"]) == (U55, "Size")
+    for row in CORRECTIONS:
+        after = row.step in {"lowering", "compiling"}
+        assert row.facet == ("compile" if after else "quantizer"), row.id
     assert {row.facet for row in CORRECTIONS} == {"quantizer", "compile"}
     for row in CORRECTIONS:
         for facet in ("quantizer", "compile"):
@@ -239,12 +243,15 @@ WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weigh
 )  # fmt: skip
 def test_that_a_target_takes_the_configs_it_can(device, config, kind, taken):
     said = target_of(device).refusal(TargetChoice(id=device), config, kind)
+    assert isinstance(said, str)
     assert (said == "") == taken
 
 
 def test_that_only_targets_with_a_device_keep_parts_off_it():
     taken = {device: target_of(device).places for device in ("ethos-u55-128", "nnpa", "formats")}
     assert taken == {"ethos-u55-128": True, "nnpa": True, "formats": False}
+    in_float = {device: target_of(device).float_off_device for device in taken}
+    assert in_float == {"ethos-u55-128": False, "nnpa": True, "formats": False}
 
 
 def test_that_only_sixteen_bit_products_are_warned_of():
@@ -252,7 +259,7 @@ def test_that_only_sixteen_bit_products_are_warned_of():
     operators = ["aten.relu.default", "aten.bmm.default"]
 
     def warned(device, config, names):
-        return bool(target_of(device).warnings(TargetChoice(id=device), config, names))
+        return target_of(device).warnings(TargetChoice(id=device), config, names) != []
 
     assert warned(U55, wide, operators)
     assert warned(U65, wide, ["aten.matmul.default"])
@@ -309,7 +316,11 @@ def test_that_nnpa_fills_its_options_and_depends_on_the_installed_compilers(monk
     assert target.complete(TargetChoice(id="nnpa", options={"x": 1})) == default
     for option in target.options(default):
         wrong = TargetChoice(id="nnpa", options={option.name: "nonsense" if option.choices else 3})
-        assert [i.code for i in target.check(wrong)] == ["nnpa-option-invalid"], option.name
+        (problem,) = target.check(wrong)
+        assert problem.code == "nnpa-option-invalid", option.name
+        for each in option.choices:
+            assert str(each.value) in problem.hint
+        assert option.choices or problem.hint == option.description
         assert target.complete(wrong) == default
         for each in option.choices:
             given = TargetChoice(id="nnpa", options={option.name: each.value})
@@ -366,6 +377,9 @@ def test_that_a_failure_of_the_tools_names_the_corrections_that_are_off():
     assert found.message.endswith(failed.message)
     assert found.message != failed.message
     assert one.title in found.hint
+    (long,) = with_switches((ErrorInfo(message="x" * 700, code="vela-compile-failed"),),
+                            {one.id: False})  # fmt: skip
+    assert len(long.message) == 600
     (both,) = with_switches((refused,), {one.id: False, two.id: False})
     assert one.id in both.hint
     assert two.id in both.hint

@@ -55,6 +55,17 @@ def test_that_a_completed_choice_names_system_config_and_memory_mode(variant):
     assert target.check(complete) == []
 
 
+@for_each("variant", VARIANTS)
+def test_that_options_have_the_defaults_of_a_completed_choice(variant):
+    target, plain = target_of(variant), TargetChoice(id=variant)
+    complete = target.complete(plain).options
+    offered = {option.name: option.default for option in target.options(plain)}
+    assert {name: offered[name] for name in complete} == complete
+    assert complete["integer_io"] is False
+    # What a choice has only if it is set is off by default.
+    assert (offered["external_weights"], offered["config_ini"]) == (False, "")
+
+
 def test_that_changing_the_device_mends_options_that_no_longer_fit():
     u85 = TargetChoice(id="ethos-u85-256", options={"memory_mode": "Dedicated_Sram"})
     moved = target_of("ethos-u55-128").complete(u85.model_copy(update={"id": "ethos-u55-128"}))
@@ -64,6 +75,9 @@ def test_that_changing_the_device_mends_options_that_no_longer_fit():
 def test_that_an_unknown_device_is_refused_with_the_known_ones():
     with refused("target-unknown"):
         target_of("ethos-u55-100")
+    (problem,) = EthosU().check(TargetChoice(id="ethos-u55-100"))
+    assert (problem.code, problem.where.id) == ("device-unknown", "target.id")
+    assert all(variant in problem.hint for variant in VARIANTS)
 
 
 def test_that_a_sixteen_bit_product_is_warned_of_on_u55_but_not_on_u85():

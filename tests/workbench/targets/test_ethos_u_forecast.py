@@ -3,7 +3,8 @@
 from tests.for_each import for_each
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project.model import TargetChoice
-from workbench.targets.ethos_u.correction import CLAMPS, SLICES
+from workbench.targets import target_of
+from workbench.targets.ethos_u.correction import CLAMPS, NEGATED, RELEASED, ROUNDED, SLICES
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.ethos_u.forecast import convolutions_read_often, values_read_again
 from workbench.targets.ethos_u.uncorrected import faults_without_corrections
@@ -68,6 +69,7 @@ def faults(edges, device="ethos-u55-128", off=tuple(row.id for row in CORRECTION
         ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "cat")], ["relu"]),
         ([("conv2d", "batch_norm"), ("batch_norm", "relu"), ("relu", "max_pool2d"),
           ("max_pool2d", "cat"), ("linear", "cat")], ["relu"]),
+        ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "view"), ("view", "cat")], ["relu"]),
         # All values are zero or more.
         ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "relu_2"), ("relu_2", "cat")], []),
         ([("conv2d", "relu"), ("relu", "cat"), ("conv2d_2", "sigmoid"), ("sigmoid", "view"),
@@ -103,3 +105,25 @@ def test_that_a_lost_clamp_is_foretold_where_a_relu_shares_its_range(edges, told
 def test_that_a_fault_is_foretold_on_the_devices_that_have_it(edges, device, told):
     assert [name for name, _ in faults(edges, device)] == told
     assert faults(edges, device, off=()) == []
+
+
+@for_each(
+    ("edges", "correction", "code"),
+    [
+        ([("convolution", "add"), ("convolution", "relu")], ROUNDED, "int16-convolution-shared"),
+        ([("x", "matmul1"), ("matmul1", "softmax"), ("softmax", "matmul2"), ("x", "matmul2")],
+         RELEASED, "int16-value-read-again"),
+        ([("x", "neg")], NEGATED, "correction-switched-off"),
+    ],
+)  # fmt: skip
+def test_that_a_whole_program_is_refused_only_where_its_correction_is_off(edges, correction, code):
+    graph, nodes = graph_of(*edges)
+
+    def found(*off):
+        choice = TargetChoice(id="ethos-u55-128", options=dict.fromkeys(off, False))
+        infos = target_of(choice.id).forecast(choice, graph, nodes, (), nodes)
+        return {info.code for info in infos}
+
+    assert code in found(correction)
+    assert code not in found(SLICES)
+    assert found() == set()

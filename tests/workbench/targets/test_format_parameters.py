@@ -112,6 +112,8 @@ BLOCK = {"width": 8, "exponent_width": 8, "exponent_bias": 127, "block_size": (1
         ("mxfp", {"exponent_width": 4, "frac_width": 3}, {"exponent_width": 4, "frac_width": 2}),
         ("mxfp", {"exponent_width": 1, "frac_width": 2}, {"exponent_width": 2, "frac_width": 2}),
         ("mxint_hardware", {"width": 8, "parallelism": [1, 4]}, {"width": 8, "parallelism": [4]}),
+        ("mxint_hardware", {"width": 2, "parallelism": [1, 4]},
+         {"width": 1, "parallelism": [1, 4]}),
         ("mxint_hardware", {"width": 32, "parallelism": [1, 4]},
          {"width": 33, "parallelism": [1, 4]}),
         ("integer", {"width": 8}, {"width": 8, "block_size": [0]}),
@@ -120,6 +122,22 @@ BLOCK = {"width": 8, "exponent_width": 8, "exponent_bias": 127, "block_size": (1
 def test_that_formats_that_cannot_be_are_told_from_those_that_can(scheme, possible, never):
     assert impossible(scheme, possible) == ""
     assert impossible(scheme, never).startswith(scheme)
+
+
+def test_that_elements_are_those_of_the_mx_specification_and_one_more_of_four_bits():
+    pairs = [(e, f) for e in range(1, 6) for f in range(1, 4)]
+    known = {
+        f"E{e}M{f}" for e, f in pairs
+        if impossible("mxfp", {"exponent_width": e, "frac_width": f}) == ""
+    }  # fmt: skip
+    # FP8, FP6 and FP4 of OCP Microscaling Formats v1.0.
+    assert known == {"E4M3", "E5M2", "E2M3", "E3M2", "E2M1"} | {"E1M2"}
+
+
+def test_that_a_format_without_parameters_says_so():
+    with pytest.raises(WorkbenchError) as caught:
+        read("f", (), {"width": 4}, "data")
+    assert "none" in caught.value.infos[0].hint
 
 
 def test_that_the_width_that_is_needed_is_told():

@@ -10,7 +10,7 @@ from workbench.project.configs import A8W8, PRESETS_BY_ID, FormatConfig, PluginC
 from workbench.project.model import TargetChoice
 from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.targets import TARGETS, target_of
-from workbench.targets.formats.schemes import bits_of
+from workbench.targets.formats.schemes import SPECS, bits_of, block_sizes, shared_dimension
 
 CHOICE = TargetChoice(id="formats")
 FORMATS = target_of("formats")
@@ -61,6 +61,19 @@ def test_that_a_format_that_cannot_be_is_refused_with_its_reason(said, words):
     assert words in refusal(**said)
 
 
+def test_that_parameters_of_the_data_alone_are_a_format_of_the_data():
+    assert refusal("integer", data_in_width=8, data_in_frac_width=4) == ""
+    assert refusal("integer", data_in_width=8, data_in_frac_width=4, weight_width=8)
+    assert refusal("integer", weight_width=8, weight_frac_width=4)
+
+
+def test_that_a_default_is_a_valid_value_of_its_parameter():
+    for spec in SPECS:
+        for parameter in spec.parameters:
+            if not parameter.required:
+                assert parameter.problem(parameter.default) == "", (spec.name, parameter.name)
+
+
 def test_that_integers_on_ranges_and_formats_do_not_mix():
     assert "not integer configs" in FORMATS.refusal(CHOICE, A8W8, "global")
     ethos = TargetChoice(id="ethos-u55-128")
@@ -101,6 +114,16 @@ def test_that_patterns_fit_whole_names_of_nodes_and_modules():
         ("mxint", {"width": 8}, (64, 64), 8.25),
         ("mxfp", {"exponent_width": 2, "frac_width": 1}, (64, 64), 4.25),
         ("nvfp4", {}, (64, 64), 4.5),
+        ("ternary", {}, (64, 64), 2.0),
+        ("minifloat_mx", {"exponent_width": 5, "frac_width": 2}, (64, 64), 8.0),
+        ("lutnet", {}, (64, 64), 1.0),
+        ("binary_residual", {"binary_training": False}, (64, 64), 32.0),
+        (
+            "mxint_hardware",
+            {"width": 8, "exponent_width": 4, "parallelism": [2, 4]},
+            (3, 8, 8),
+            8.5,
+        ),
         ("mxint_hardware", {"width": 8, "exponent_width": 4, "parallelism": [2, 4]}, (8, 8), 8.5),
     ],
 )
@@ -113,9 +136,24 @@ def test_that_blocks_of_data_stay_in_their_row():
     assert bits_of("block_fp", shared, "data", (64, 64)) == 7.5
     assert bits_of("binary_residual", {"levels": 3}, "data", (64, 64)) == 3.0
     assert bits_of("binary_residual", {"levels": 3}, "bias", (64,)) == 32.0
+    assert bits_of("binary_residual", {"residual_sign": False}, "data", (64,)) == 32.0
+    assert bits_of("lutnet", {"levels": 3}, "data", (64,)) == 3.0
     four = {"width": 8, "block_size": 4}
     assert bits_of("mxint", four, "data", (6, 2)) == 12.0
     assert bits_of("mxint", four, "data", (6, 2), mase_compatible=True) == 10.0
+
+
+def test_that_blocks_lie_along_a_dimension_that_the_tensor_has():
+    by_role = {"block_dim": None}
+    assert shared_dimension(4, by_role, "data") == -1
+    assert shared_dimension(4, by_role, "weight") == shared_dimension(2, by_role, "weight") == 1
+    assert shared_dimension(1, by_role, "weight") == shared_dimension(1, by_role, "bias") == 0
+    assert shared_dimension(2, by_role, "bias") == 0
+    assert shared_dimension(4, {"block_dim": 3}, "weight") == 3
+    # The only dimension of an array is never skipped.
+    rows = {"skip_first_dim": True, "block_size": (4,)}
+    assert block_sizes((8,), rows, "data") == (4,)
+    assert block_sizes((8, 8), rows, "data") == (1, 4)
 
 
 def test_that_bits_of_parameters_out_of_range_are_refused():
@@ -147,5 +185,7 @@ def test_that_the_formats_take_neither_plug_ins_nor_inputs_and_outputs():
     graph = GraphSnapshot("float", (), ())
     assert FORMATS.check(CHOICE) == FORMATS.forecast(CHOICE, graph, (), ()) == []
     assert FORMATS.warnings(CHOICE, fitting, ()) == []
+    assert FORMATS.options(CHOICE) == ()
+    assert FORMATS.complete(TargetChoice(id="formats", options={"optimise": "Size"})) == CHOICE
     assert FORMATS.facet(CHOICE, "compile") == FORMATS.facet(CHOICE, "quantizer") == "formats"
     assert set(FORMATS.figures(CHOICE)) == {"Numbers"}

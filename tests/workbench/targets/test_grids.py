@@ -129,6 +129,8 @@ def test_that_residual_levels_add_up(means, levels):
         for part in parts:
             total += abs(part) if value - total >= 0 else -abs(part)
         assert got == pytest.approx(total)
+    kept = on("binary_residual", VALUES.reshape(-1, 1), levels=levels, residual_sign=False)
+    np.testing.assert_array_equal(kept.reshape(-1), VALUES)
 
 
 @for_each("scaled", [True, False])
@@ -140,10 +142,13 @@ def test_that_three_values_are_left_beyond_seven_tenths_of_the_mean(scaled):
         wanted = [math.copysign(size, v) if abs(v) > 0.7 * mean else 0.0 for v in row]
         found = on("ternary", [row], scaling_factor=scaled)
         np.testing.assert_allclose(found[0], wanted, rtol=1e-12)
+    # Seven tenths of the mean of 7 and 13 is 7, which is not beyond it.
+    assert on("ternary", [[-7.0, 13.0]], scaling_factor=scaled)[0, 0] == 0.0
     assert on("ternary", np.zeros((1, 4)), scaling_factor=scaled).tolist() == [[0.0] * 4]
 
 
-ROWS = [*(RNG.normal(0, 2.0**k, 4) for k in range(-20, 16)), np.zeros(4), np.array([4.0, 1, 0, -3])]
+ROWS = [*(RNG.normal(0, 2.0**k, 4) for k in range(-20, 16)), np.zeros(4), np.array([4.0, 1, 0, -3]),
+        np.array([4.0, 2.0**-5, 0.01, -3])]  # fmt: skip
 
 
 def exponent_of(row):
@@ -209,7 +214,7 @@ def test_that_mx_floats_have_the_values_of_their_elements_times_a_scale(exponent
         np.testing.assert_array_equal(on("mxfp", [row], **fields)[0], wanted)
 
 
-@for_each(("width", "exponent", "bits"), [(8, 4, 8), (6, 2, 3)])
+@for_each(("width", "exponent", "bits"), [(8, 4, 8), (6, 2, 3), (6, 2, 11)])
 def test_that_minifloats_of_a_block_share_a_bias(width, exponent, bits):
     fraction, top = width - exponent - 1, 2**exponent - 1
     for row in ROWS:
@@ -240,8 +245,9 @@ def test_that_logarithms_of_a_block_share_a_bias(width, bits):
 def test_that_nvfp4_scales_blocks_by_e4m3_and_the_tensor_by_its_largest():
     grid = both_signs([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
     scales = [value for value in floats(4, 3, 7) if abs(value) <= 448]
-    for spread in (0.0, 3.0):
-        rows = RNG.normal(0, 1, (12, 16)) * 2.0 ** RNG.uniform(-spread, spread, (12, 1))
+    # Scales of normal blocks, and subnormal ones of small blocks beside large ones.
+    for spread in (0.0, 1.0):
+        rows = RNG.normal(0, 1, (28, 16)) * 2.0 ** (-spread * np.arange(28).reshape(-1, 1))
         rows[3] = 0
         whole = np.abs(rows).max() / (6 * 448)
         found = on("nvfp4", rows)

@@ -1,7 +1,10 @@
 """Which matrix products become int8 products on NNPA."""
 
 from tests.for_each import for_each
-from workbench.targets.nnpa.products import LIMITS, Product
+from workbench.targets.nnpa.products import Product, why_never
+
+# Of arch15, last dimension first.
+LIMITS = (2_097_152, 1_048_576, 32_768)
 
 
 def product(left=(5, 16), right=(16, 4), *, constant=True, **fields):
@@ -22,6 +25,8 @@ def product(left=(5, 16), right=(16, 4), *, constant=True, **fields):
         product((2, 5, 16), bias=(1,), constant_bias=False),
         product((1, LIMITS[1]), (LIMITS[1], 4)),
         product((LIMITS[2], 1, 16)),
+        # A dimension of the product may be longer than a stack may be high.
+        product((1, LIMITS[2] + 1), (LIMITS[2] + 1, 4)),
     ],
 )
 def test_that_products_with_constant_weights_are_taken(taken):
@@ -69,3 +74,21 @@ def test_that_a_product_larger_than_the_accelerator_is_computed_in_parts():
     assert product((LIMITS[1] + 1, 16)).splits
     assert product(right=(16, LIMITS[0])).splits is None
     assert product(right=(16, LIMITS[0] + 1)).splits
+
+
+def test_that_the_shape_of_a_bias_that_does_not_fit_is_told():
+    assert "5x4" in product(bias=(5, 4)).why_float.text
+    assert "a single number" in product(bias=()).why_float.text
+
+
+@for_each(
+    ("op", "cause"),
+    [
+        ("aten.conv2d.default", "convolution"), ("aten.lstm.input", "recurrent"),
+        ("aten.gru.input", "recurrent"), ("aten.einsum.default", "einsum"),
+        ("aten.scaled_dot_product_attention.default", "attention"),
+        ("aten.relu.default", "other-operator"), ("my.conv", "other-operator"),
+    ],
+)  # fmt: skip
+def test_that_an_operator_that_is_no_product_is_told_why(op, cause):
+    assert why_never(op).cause == cause

@@ -165,6 +165,32 @@ def test_that_unknown_keys_are_told_with_their_place_and_left_out():
     assert [rule.match for rule in found.project.rules] == ["aten.linear.default"]
 
 
+def test_that_a_bypassed_entry_and_one_of_the_data_alone_are_taken():
+    data = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 3}
+    args = {"by": "type", "linear": {"config": {**INTEGER, "bypass": True}},
+            "relu": {"config": data}}  # fmt: skip
+    found = imported(args).project
+    rules = {rule.match: rule for rule in found.rules}
+    assert found.config_of(rules["aten.linear.default"]) is None
+    assert rules["aten.relu.default"].config.parameters == {
+        "data_in_width": 8,
+        "data_in_frac_width": 3,
+    }
+    for config in ({"name": "integer", "weight_width": 8, "weight_frac_width": 3},
+                   {**data, "bias_width": 8}):  # fmt: skip
+        with pytest.raises(WorkbenchError) as caught:
+            imported({"by": "type", "linear": {"config": config}})
+        assert set(caught.value.codes) == {"format-parameter-missing"}
+
+
+def test_that_a_config_the_pass_lacks_is_told_by_its_name():
+    for config, named in (("nvfp4", "nvfp4"), ("a8w8", "a8w8")):
+        with pytest.raises(WorkbenchError) as caught:
+            pass_args_of(edits.assign(project(), "global", "", config))
+        assert set(caught.value.codes) == {"mase-format-missing"}
+        assert named in caught.value.infos[0].message
+
+
 def test_that_all_wrong_values_are_told_at_once_with_their_place():
     wrong = {**INTEGER, "weight_width": 99}
     args = {"by": "type", "linear": {"config": wrong}, "add": {"config": {"name": "intger"}}}

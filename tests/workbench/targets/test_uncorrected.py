@@ -229,3 +229,149 @@ def test_that_a_convolution_of_a_part_of_each_image_of_a_batch_is_told(batch, to
     parts = [node("relu", shape), node("conv2d", shape, groups="2")]
     found = told(parts, [("x", "relu"), ("relu", "conv2d")])
     assert found == [("slices_computed", "conv2d")] * told_of
+
+
+def corrections_of(nodes, links, name, device=U55, wide=()):
+    """Return the corrections that one operator of several misses."""
+    return [correction for correction, missed in told(nodes, links, device, wide) if missed == name]
+
+
+DEEP = (2, 3, 4, 5, 6)
+
+
+@for_each(
+    ("before", "reader", "device", "found"),
+    [
+        (DEEP, "relu", U55, True), (DEEP, "add", U55, True), (DEEP, "relu", U85, False),
+        (DEEP, "cat", U55, False), ((2, 3, 4, 5, 1), "relu", U55, False),
+        (None, "relu", U55, False),
+    ],
+)  # fmt: skip
+def test_that_a_function_of_a_slice_of_five_dimensions_is_told(before, reader, device, found):
+    made = [node("abs", before), node("slice"), node(reader)]
+    links = [("x", "abs"), ("abs", "slice"), ("slice", reader)]
+    assert corrections_of(made, links, reader, device) == ["slices_computed"] * found
+    # What the slice reads counts, not what else is read.
+    other = [node("sin", DEEP), *made]
+    second = [*links, ("sin", "slice")]
+    assert corrections_of(other, second, reader, device) == ["slices_computed"] * found
+
+
+@for_each(
+    ("groups", "channels", "found"),
+    [("2", 2, True), ("1", 1, False), ("2", 4, False), ("4", 2, False)],
+)
+def test_that_a_group_of_one_channel_may_have_several_outputs(groups, channels, found):
+    made = [node("abs", (1, channels, 8, 8)), node("conv2d", (1, 8, 8, 8), groups=groups),
+            node("cat")]  # fmt: skip
+    links = [("x", "abs"), ("abs", "conv2d"), ("conv2d", "cat")]
+    assert corrections_of(made, links, "cat") == ["joined_computed"] * found
+
+
+@for_each(
+    ("groups", "channels", "found"),
+    [("2", 2, False), ("2", 4, True), ("1", 4, False), ("1", 1, False)],
+)
+def test_that_a_group_of_several_channels_is_told_in_a_batch(groups, channels, found):
+    made = [node("abs", (2, channels, 8, 8)), node("conv2d", (2, channels, 8, 8), groups=groups)]
+    links = [("x", "abs"), ("abs", "conv2d")]
+    assert corrections_of(made, links, "conv2d") == ["slices_computed"] * found
+
+
+def test_that_only_a_resize_by_repetition_loses_what_joins_it():
+    for name, found in (("upsample_nearest2d", True), ("upsample_bilinear2d", False)):
+        made = [node(name), node("cat")]
+        assert corrections_of(made, [("x", name), (name, "cat")], "cat") == (
+            ["joined_computed"] * found
+        )
+
+
+@for_each(
+    ("product", "shape", "joint", "device", "found"),
+    [
+        ("matmul", IMAGE, "cat", U55, True), ("bmm", IMAGE, "pad", U55, True),
+        ("matmul", IMAGE, "cat", U85, False), ("matmul", (4, 8, 8), "cat", U55, False),
+        ("matmul", None, "cat", U55, False), ("matmul", IMAGE, "mul", U55, False),
+        ("scaled_dot_product_attention", IMAGE, "cat", U55, False),
+    ],
+)  # fmt: skip
+def test_that_a_joined_product_of_four_dimensions_is_told(product, shape, joint, device, found):
+    direct = [node(product, shape), node(joint)]
+    links = [("x", product), (product, joint)]
+    assert corrections_of(direct, links, joint, device) == ["joined_computed"] * found
+    behind = [node(product, shape), node("relu"), node("view"), node(joint)]
+    links = [("x", product), (product, "relu"), ("relu", "view"), ("view", joint)]
+    assert corrections_of(behind, links, joint, device) == ["joined_computed"] * found
+
+
+@for_each(
+    ("first", "between", "found"),
+    [("sigmoid", "permute", True), ("add", "permute", False), ("sigmoid", "view", False)],
+)
+def test_that_a_function_behind_a_turned_function_is_told(first, between, found):
+    made = [node(first), node(between), node("tanh")]
+    links = [("x", first), (first, between), (between, "tanh")]
+    missed = ["activations_before_layouts"] * found
+    assert corrections_of(made, links, "tanh", U85) == missed
+    assert corrections_of(made, links, "tanh", U55) == []
+
+
+@for_each(
+    ("shapes", "functions", "joint", "found"),
+    [
+        (((1, 1, 8, 8), IMAGE), ("sigmoid", "tanh"), "cat", True),
+        ((IMAGE, IMAGE), ("sigmoid", "tanh"), "cat", False),
+        (((1, 1, 8, 8), IMAGE), ("neg", "abs"), "cat", False),
+        (((1, 1, 8, 8), IMAGE), ("sigmoid", "tanh"), "stack", False),
+        (((1,), IMAGE), ("sigmoid", "tanh"), "cat", False),
+        ((None, IMAGE), ("sigmoid", "tanh"), "cat", False),
+    ],
+)  # fmt: skip
+def test_that_joined_functions_with_one_of_a_single_channel_are_told(
+    shapes, functions, joint, found
+):
+    made = [node("conv2d", shapes[1])]
+    made += [node(name, shape) for name, shape in zip(functions, shapes, strict=True)]
+    links = [("x", "conv2d"), *(("conv2d", name) for name in functions)]
+    links += [(name, joint) for name in functions]
+    missed = ["activations_before_layouts"] * found
+    assert corrections_of([*made, node(joint)], links, joint, U85) == missed
+    assert corrections_of([*made, node(joint)], links, joint, U55) == []
+    # Functions of what is no convolution.
+    links[0:1] = [("x", "relu"), ("relu", "abs1"), ("abs1", "conv2d")]
+    plain = Node("conv2d", "aten.mul.Tensor", "call", "body", 0, (), made[0].outputs)
+    made = [node("relu"), node("abs1"), plain, *made[1:], node(joint)]
+    assert corrections_of(made, links, joint, U85) == []
+
+
+@for_each(
+    ("clamp", "least", "found"),
+    [("hardtanh", "0.0", True), ("hardtanh", "0", True), ("hardtanh", "-1", False),
+     ("hardtanh", "1", False), ("hardtanh", None, False), ("tanh", "0.0", False),
+     ("relu6", None, True)],
+)  # fmt: skip
+def test_that_a_fused_clamp_from_zero_is_told_where_its_range_is_shared(clamp, least, found):
+    made = [node("conv2d"), node(clamp, **({} if least is None else {"min_val": least})),
+            node("cat")]  # fmt: skip
+    links = [("x", "conv2d"), ("conv2d", clamp), (clamp, "cat"), ("x", "cat")]
+    assert corrections_of(made, links, clamp) == ["keep_relu_clamps"] * found
+
+
+def test_that_the_values_of_a_maximum_with_places_are_compared():
+    outputs = (TensorInfo((1,), "float32"), TensorInfo((3,), "int64"))
+    most = Node("max", "aten.max.dim", "call", "body", 0, (), outputs)
+    made = [node("abs", (1, 1, 1)), most]
+    assert corrections_of(made, [("x", "abs"), ("abs", "max")], "max") == ["drop_reductions_of_one"]
+    nothing = node("amax", None)
+    assert corrections_of([made[0], nothing], [("x", "abs"), ("abs", "amax")], "amax") == []
+
+
+def test_that_operators_are_known_with_and_without_an_overload():
+    for name in ("aten.neg", "neg"):
+        other = Node("n", name, "call", "body")
+        assert told([other], [("x", "n")]) == [("negations_rescaled", "n")]
+
+
+def test_that_only_a_convolution_has_outputs_for_each_channel():
+    made = [node("abs", (1, 2, 8, 8)), node("view", (1, 8, 4, 4)), node("cat")]
+    assert told(made, [("x", "abs"), ("abs", "view"), ("view", "cat")]) == []

@@ -58,9 +58,20 @@ def test_that_the_predicted_sqnr_is_that_of_rounding_and_clipping():
     assert clipped == pytest.approx(10 * math.log10(1 / 3 / (1 / 24)), abs=0.1)
 
 
-def test_that_nothing_is_predicted_of_nothing():
+def test_that_a_format_with_a_scale_per_slice_is_predicted_for_a_slice():
+    # The mean size is 1/2, the threshold 0.35, and the mean of those beyond it 0.675.
+    noise = 0.35**3 / 3 + 0.65**3 / 12
+    found = predicted("ternary", Histogram(np.ones(64), -1.0, 1.0)).sqnr_db
+    assert found == pytest.approx(10 * math.log10(1 / 3 / noise), abs=0.05)
+
+
+def test_that_nothing_is_predicted_of_nothing_and_of_no_noise():
     zeros = Histogram(np.ones(2), -1.0, 1.0, zeros=1.0)
     assert predicted("integer", zeros, width=8, frac_width=4).sqnr_db is None
+    # Zero becomes one.
+    assert predicted("binary", zeros).sqnr_db is None
+    some = Histogram(np.ones(8), -1.0, 1.0)
+    assert predicted("binary_residual", some, residual_sign=False).sqnr_db is None
 
 
 @for_each(("sizes", "block"), [([1, 4], 4), ([-1], 256), ([2, -1], 512), ([-1, -1, -1], 1 << 16)])

@@ -46,6 +46,26 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_that_a_value_is_inherited_over_up_to_twenty_sections():
+    def heirs(count):
+        chain = (f"[Memory_Mode.M{k}]\ninherit=Memory_Mode.M{k - 1}\n" for k in range(1, count))
+        return SYSTEM + MODES.replace("Flash", "M0") + "".join(chain)
+
+    assert parse(heirs(20), "mine.ini").modes["M19"].arena == 0
+    with pytest.raises(WorkbenchError) as caught:
+        parse(heirs(21), "mine.ini")
+    assert {info.code for info in caught.value.infos} == {"vela-config-value-invalid"}
+
+
+def test_that_a_file_is_checked_where_its_folder_is_known(tmp_path):
+    assert TARGET.check(choice("gone.ini")) == []
+    given = choice("gone.ini", system_config="Mine", memory_mode="Flash")
+    # Names of a file that cannot be read stay as they are, and are the only ones offered.
+    options = {o.name: o for o in TARGET.options(given, tmp_path)}
+    for name, value in (("system_config", "Mine"), ("memory_mode", "Flash")):
+        assert [(c.value, c.title) for c in options[name].choices] == [(value, value)]
+
+
 def test_that_names_and_clock_come_from_the_file(folder):
     options = {o.name: o for o in TARGET.options(choice(), folder)}
     assert [c.value for c in options["system_config"].choices] == ["Mine"]
@@ -90,6 +110,7 @@ def test_that_velas_names_are_refused_beside_an_own_file(folder):
          "vela-config-value-invalid", "[Memory_Mode.None]"),
         (SYSTEM + MODES + "arena_cache_size=lots\n", "vela-config-value-invalid",
          "arena_cache_size=lots"),
+        (SYSTEM.replace(".Mine", ".") + MODES, "vela-config-section-missing", "System_Config"),
         ("core_clock=1\n", "vela-config-invalid", "mine.ini"),
         (SYSTEM + SYSTEM + MODES, "vela-config-invalid", "mine.ini"),
     ],
@@ -167,7 +188,7 @@ def test_that_ports_of_an_own_file_tell_what_lies_in_sram(folder):
 
     assert use("Flash") == (False, True, 0)
     assert use("Inside") == (True, True, 0)
-    assert use("Spilling")[:2] == (False, False)
+    assert use("Spilling") == (False, False, 0)
     other = SYSTEM.replace("axi1_port=OffChipFlash", "axi1_port=Sram").replace("Mine", "Both")
     (folder / "own.ini").write_text(SYSTEM + other + MODES)
     assert use("Flash", "Both") == (True, True, 0)

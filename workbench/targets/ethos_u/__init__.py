@@ -268,7 +268,7 @@ class EthosU:
 
     def macs_per_cycle(self, variant: str) -> int:
         """Return the number of MAC units from the device id."""
-        return int(variant.rsplit("-", 1)[-1])
+        return int(variant.rpartition("-")[2])
 
 
 def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:

@@ -110,11 +110,20 @@ class _Reading:
     def name(self, node: Node) -> str:
         """Return the name of a node's operator, e.g. ``add`` of ``aten.add.Tensor``."""
         parts = node.op.split(".")
-        return parts[1] if len(parts) > 1 else node.op.rpartition(".")[2]
+        return parts[1] if len(parts) > 1 else node.op
 
     def inputs(self, node: Node) -> tuple[Node, ...]:
         """Return what a node reads."""
         return self._graph.producers(node.id)
+
+    def first(self, node: Node) -> Node | None:
+        """Return what a node reads first."""
+        return next(iter(self.inputs(node)), None)
+
+    def read_shape(self, node: Node) -> tuple[int | str, ...] | None:
+        """Return the shape of the tensor that a node reads first; None if it is unknown."""
+        source = self.first(node)
+        return source.outputs[0].shape if source is not None and source.outputs else None
 
     def comes_from(
         self, node: Node, makers: Collection[str], passed: Collection[str] = _SHAPING
@@ -151,8 +160,7 @@ class _Reading:
     def is_multiplied(self, node: Node) -> bool:
         """Return whether a convolution in groups has several outputs for each channel."""
         groups = int(node.attrs.get("groups", "1")) if self.name(node) in _CONVOLUTIONS else 1
-        sizes = [o.shape for o in self.inputs(node)[0].outputs[:1]] if groups > 1 else []
-        is_depthwise = bool(sizes) and len(sizes[0]) > 1 and sizes[0][1] == groups
+        is_depthwise = groups > 1 and (self.read_shape(node) or ())[1:2] == (groups,)
         return is_depthwise and bool(node.outputs) and node.outputs[0].shape[1] != groups
 
     def joins_multiplied(self, node: Node) -> bool:
@@ -168,19 +176,21 @@ class _Reading:
 
         Source: ExecuTorch 1.5.1 ``_passes/fuse_quantized_activation_pass.py``.
         """
-        before = self.inputs(node)[:1]
-        while before and len(self.others(before[0])) == 1:
-            if self.name(before[0]) in _LINEAR:
+        before = self.first(node)
+        while before is not None and len(self.others(before)) == 1:
+            if self.name(before) in _LINEAR:
                 return True
-            before = self.inputs(before[0])[:1] if self.name(before[0]) == "batch_norm" else ()
+            before = self.first(before) if self.name(before) == "batch_norm" else None
         return False
 
     def is_not_negative(self, node: Node) -> bool:
         """Return whether all values of a node are zero or more."""
         if self.name(node) in _NOT_NEGATIVE:
             return True
-        before = self.inputs(node)
-        return self.name(node) in _KEEPING_RANGE and all(map(self.is_not_negative, before[:1]))
+        before = self.first(node)
+        return self.name(node) in _KEEPING_RANGE and (
+            before is None or self.is_not_negative(before)
+        )
 
     def shares_range(self, node: Node) -> bool:
         """Return whether a node is joined with values that may be negative."""
@@ -202,8 +212,7 @@ def _reads_slices(reading: _Reading, node: Node) -> bool:
 
 def _convolves_part_of_batch(reading: _Reading, node: Node) -> bool:
     """Return whether a convolution reads a part of each image of a batch."""
-    source = next(iter(reading.inputs(node)), None)
-    shape = source.outputs[0].shape if source is not None and source.outputs else ()
+    shape = reading.read_shape(node) or ()
     if reading.name(node) not in _CONVOLUTIONS or shape[:1] in {(), (1,)}:
         return False
     return _is_in_groups(reading, node) or reading.comes_from(node, _SLICING)
@@ -213,12 +222,7 @@ def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
     """Return whether an operator on each element reads a slice of five dimensions."""
     if reading.name(node) not in (*_FUNCTIONS, *_ON_EACH):
         return False
-    sliced = [
-        before.outputs[0].shape
-        for source in reading.made_by(node, _SLICING)
-        for before in reading.inputs(source)[:1]
-        if before.outputs
-    ]
+    sliced = [reading.read_shape(source) or () for source in reading.made_by(node, _SLICING)]
     return any(sum(size != 1 for size in shape) > _IMAGE_RANK for shape in sliced)
 
 
@@ -239,8 +243,8 @@ def _dilates_part(reading: _Reading, node: Node) -> bool:
 def _is_in_groups(reading: _Reading, node: Node) -> bool:
     """Return whether each group of a convolution reads several channels."""
     groups = int(node.attrs.get("groups", "1"))
-    sizes = [source.outputs[0].shape for source in reading.inputs(node)[:1] if source.outputs]
-    return groups > 1 and bool(sizes) and len(sizes[0]) > 1 and sizes[0][1] != groups
+    channels = (reading.read_shape(node) or ())[1:2]
+    return groups > 1 and channels not in {(), (groups,)}
 
 
 def _sizes(node: Node, name: str) -> list[int]:
@@ -301,13 +305,13 @@ def _joins_function_of_one_channel(reading: _Reading, node: Node) -> bool:
     return (
         reading.name(node) in _JOINING[:2]
         and any(reading.comes_from(part, _CONVOLUTIONS) for part in functions)
-        and any(len(part.outputs[0].shape) > 1 and part.outputs[0].shape[1] == 1 for part in parts)
+        and any(part.outputs[0].shape[1:2] == (1,) for part in parts)
     )
 
 
 def _resizes_one(reading: _Reading, node: Node) -> bool:
-    before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
-    is_one = bool(before) and all(size == 1 for size in before[0])
+    before = reading.read_shape(node)
+    is_one = before is not None and all(size == 1 for size in before)
     return reading.name(node) == _RESIZING[0] and is_one and node.id in reading.wide
 
 
@@ -367,10 +371,11 @@ def _is(*names: str) -> Callable[[_Reading, Node], bool]:
 
 
 def _reduces_one(reading: _Reading, node: Node) -> bool:
-    before = [o.shape for source in reading.inputs(node)[:1] for o in source.outputs]
-    sizes = [size for size in before[0] if size != 1] if before else []
-    after = [size for o in node.outputs[:1] for size in o.shape if size != 1]
-    return reading.name(node) in _REDUCING[:4] and bool(before) and sizes == after
+    before = reading.read_shape(node)
+    if reading.name(node) not in _REDUCING[:4] or before is None or not node.outputs:
+        return False
+    after = node.outputs[0].shape
+    return [size for size in before if size != 1] == [size for size in after if size != 1]
 
 
 _ALL, _SMALL, _LARGE = ("u55", "u65", "u85"), ("u55", "u65"), ("u85",)
@@ -430,7 +435,7 @@ def faults_without_corrections(
         wide: Those of them with 16-bit activations.
     """
     family = family_of(choice.id).name
-    reading = _Reading(graph, wide, int(choice.id.rsplit("-", 1)[-1]))
+    reading = _Reading(graph, wide, int(choice.id.rpartition("-")[2]))
     for forecast in FORECASTS:
         if is_wanted(forecast.correction, choice.options) or family not in forecast.families:
             continue

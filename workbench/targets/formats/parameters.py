@@ -138,7 +138,7 @@ def _collect(
         if spec is not None:
             values[spec.name] = _read_value(spec, value)
         elif key not in SILENT and not any(key.startswith(p) for p in others):
-            close = difflib.get_close_matches(key, names, 1)
+            close = difflib.get_close_matches(key, names)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             known = ", ".join(sorted({s.name for s in names.values()})) or "none"
             message = f"{scheme} has no parameter {key!r}."

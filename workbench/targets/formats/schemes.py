@@ -237,7 +237,7 @@ def spec_of(name: str) -> SchemeSpec:
     """
     if (spec := _BY_NAME.get(name)) is not None:
         return spec
-    close = difflib.get_close_matches(name, _BY_NAME, 1)
+    close = difflib.get_close_matches(name, _BY_NAME)
     hint = f"Did you mean {close[0]!r}? " if close else ""
     raise failure(
         f"Unknown number format {name!r}.",

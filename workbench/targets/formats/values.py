@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 _TERNARY_THRESHOLD = 0.7
-_OCP = {(4, 3): 448.0, (5, 2): 57344.0}
 _E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
 
 
@@ -185,7 +184,9 @@ def _mxint_hardware(rows: Values, given: Given) -> Values:
 def _mxfp(rows: Values, given: Given) -> Values:
     width, bits = given["exponent_width"], given["frac_width"]
     most = 2**width - 2 ** (width - 1) - ((width, bits) == (5, 2))
-    largest = _OCP.get((width, bits), (2 - 2.0**-bits) * 2.0**most)
+    # E4M3 has a code for NaN among those of its largest exponent.
+    is_e4m3 = (width, bits) == (4, 3)
+    largest = _E4M3_LARGEST if is_e4m3 else (2 - 2.0**-bits) * 2.0**most
     scale = np.exp2(_scale(_floor(_largest(rows)) - most, given["scale_bits"]))
     values: Values = _floats(rows / scale, bits, 2 - 2 ** (width - 1), largest) * scale
     return values
@@ -254,15 +255,17 @@ def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Predictio
         raise failure(reason, code="format-parameters-impossible")
     block = _block(given) if spec.block else 1
     values = histogram.draws(DRAWS)
-    rows = values.reshape(1, -1) if spec.name in _SLICES else values.reshape(-1, 1)
+    rows = values[np.newaxis] if spec.name in _SLICES else values[:, np.newaxis]
     if spec.block:
-        rows = values[: values.size // block * block].reshape(-1, block)
+        count = values.size // block
+        rows = values[: count * block].reshape(count, block)
     quantized = placed(rows, spec.name, given)
     noise, signal = float(np.square(rows - quantized).mean()), float(np.square(rows).mean())
     sqnr = 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
     points = np.linspace(histogram.low, histogram.high, _POINTS)
-    shape = (1, -1) if spec.block or spec.name in _SLICES else (-1, 1)
-    levels = np.unique(placed(points.reshape(shape), spec.name, given))
+    is_row = spec.block or spec.name in _SLICES
+    rows = points[np.newaxis] if is_row else points[:, np.newaxis]
+    levels = np.unique(placed(rows, spec.name, given))
     return Prediction(levels, sqnr, block)
 
 

@@ -14,8 +14,8 @@ from workbench.targets.nnpa.options import SILENT, WHAT_IF
 
 Shape = tuple[int, ...]
 
-# Maximum size of each dimension on the accelerator, last dimension first (arch15).
-LIMITS = (2097152, 1048576, 32768, 32768)
+# Maximum size of the last three dimensions on the accelerator, last dimension first (arch15).
+LIMITS = (2097152, 1048576, 32768)
 
 
 COMPUTED = Reason(
