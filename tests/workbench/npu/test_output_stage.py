@@ -149,8 +149,9 @@ def test_that_results_of_32_bits_are_clamped_on_the_u85_or_by_force():
      (31, "ethos-u85")],
 )  # fmt: skip
 def test_that_functions_that_do_not_exist_or_are_not_public_are_refused(activation, family):
+    macs = 256 if family == "ethos-u85" else 128
     with pytest.raises(ModeFault):
-        stage(ACTIVATION=activation, family=family, macs=256 if family == "ethos-u85" else 128)
+        stage(bits=8, ACTIVATION=activation, family=family, macs=macs)
 
 
 def looked_up(code, values, table, bits=8, family="ethos-u55", *, signed=True, slot=0, clip=0):
@@ -235,7 +236,8 @@ def test_that_sums_beyond_the_accumulators_are_told(value, told):
     made = stage(channels=plain(3))
     made._state.counters.accumulator_bits = 32
     sums = np.array([[[value - 3, 0, 0, 0]]])
-    made.check_accumulators(sums, float(abs(value)) + 3)
+    # A bound that no sum without the bias exceeds.
+    made.check_accumulators(sums, float(abs(value - 3)))
     assert [f.code for f in made._state.findings] == ["accumulator-range"] * told
     made._state.findings.clear()
     made.check_accumulators(sums, float((1 << 31) - 4))
@@ -357,3 +359,56 @@ def test_that_only_small_devices_lose_their_tables():
     assert table_is_lost(device("ethos-u55", 32), uses_table=False)
     assert not table_is_lost(device("ethos-u55", 32), uses_table=True)
     assert not table_is_lost(device("ethos-u55", 128), uses_table=False)
+
+
+def test_that_large_biases_and_shifts_leave_no_room_for_floats():
+    """Results a 2**-40th below a half, and below a half of the largest shift."""
+    scale = (1 << 31) - 1
+    total = ((1 << 39) - 1) * pow(scale, -1, 1 << 40) % (1 << 40)
+    total -= (1 << 40) * (total >> 39)
+    made = stage(Scale(scale, 40, Rounding.NATURAL), plain(total - 3), bits=64, ACTIVATION=0)
+    found = made.apply(np.full((1, 1, 4), 3)).reshape(-1).tolist()
+    assert found == [exact(total, scale, 40, Rounding.NATURAL)] * 4
+    # 179951 * 3203431780337 is 2**59 - 1.
+    made = stage(Scale(179951, 60, Rounding.NATURAL), bits=64, ACTIVATION=0)
+    assert made.apply(np.array([[[3203431780337, 3203431780338]]])).tolist() == [[[0, 1]]]
+
+
+def test_that_a_scale_of_zero_leaves_the_zero_point():
+    made = stage(Scale(0, 5, Rounding.NATURAL), bits=64, ACTIVATION=0, OFM_ZERO_POINT=9)
+    assert made.apply(np.array([[[1 << 60, -5, 0]]])).tolist() == [[[9, 9, 9]]]
+
+
+def test_that_unsigned_results_of_64_bits_end_with_those_of_signed_ones():
+    u85 = {"family": "ethos-u85", "macs": 256, "ACTIVATION": 1 << 12}
+    made = stage(bits=64, signed=False, **u85)
+    values = np.array([[[-1, (1 << 63) - 1, 5]]])
+    assert made.apply(values).tolist() == [[[0, (1 << 63) - 1, 5]]]
+    assert [found.code for found in made._state.findings] == ["store-range"]
+
+
+def test_that_only_operations_with_accumulators_have_a_peak():
+    made = stage()
+    made.apply(np.array([[[1, -10, 3, 4]]]))
+    assert made._state.counters.accumulator_peak == 0
+    made._state.counters.accumulator_bits = 32
+    made.apply(np.zeros((0, 1, 4), np.int64))
+    assert made._state.counters.accumulator_peak == 0
+
+
+def test_that_results_in_parts_are_the_results(monkeypatch):
+    """The size of the parts is a matter of speed."""
+    monkeypatch.setattr("workbench.npu.output_stage._CHUNK", 10)
+    made = stage(Scale(3, 1, Rounding.NATURAL), OFM_HEIGHT_M1=6, OFM_WIDTH_M1=1)
+    values = np.arange(56).reshape(7, 2, 4)
+    results = np.zeros((7, 2, 4), np.int32)
+    made.fill(results, values)
+    assert np.array_equal(results, (3 * values + 1) >> 1)
+
+
+def test_that_the_limits_of_an_unsigned_table_have_no_sign():
+    held = state("ethos-u85", 256, ACTIVATION=1, ACTIVATION_MIN=2, ACTIVATION_MAX=0xFFFF,
+                 OFM_PRECISION=1 | 1 << 8)  # fmt: skip
+    held.memory.load_table(0, np.arange(100, 356).astype(np.uint8) // 2)
+    found = OutputStage(held, None).apply(np.array([[[0, 2, 50, 150]]]))
+    assert found.reshape(-1).tolist() == [51, 51, 75, 125]
