@@ -173,6 +173,20 @@ def test_that_only_programs_that_ask_for_accumulators_keep_them():
     formats = ({"ACC_FORMAT": MICROBLOCK | STAY}, {"ACC_FORMAT": MICROBLOCK})
     result = carried_out("u85", SMALL, ifm, weights, bias, operations=formats)
     assert np.array_equal(outputs(result), convolved(SMALL, ifm, weights, bias))
+    assert [one.written_bytes for one in result.counters] == [0, 4 * 9 * 4]
+
+
+@for_each("depthwise", [False, True])
+def test_that_sums_that_began_with_something_are_clamped_to_8_bits(depthwise):
+    ifm, weights, _ = operands()
+    weights, bias = weights[..., :1] if depthwise else weights, np.full(4, 200)
+    result = carried_out(
+        "u85", SMALL, ifm, weights, bias, depthwise=depthwise, **second(ifm.shape, 0, 1),
+        ACC_FORMAT=MICROBLOCK | IFM2, OFM_PRECISION=1, ACTIVATION=0,
+    )  # fmt: skip
+    sums = convolved(SMALL, ifm, weights, bias, depthwise=depthwise) + ifm
+    found = result.outputs[0].view(np.int8).reshape(3, 3, 16)[..., :4]
+    assert np.array_equal(found, sums.clip(-128, 127))
 
 
 def test_that_a_run_begins_before_the_first_command():

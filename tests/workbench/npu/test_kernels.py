@@ -16,7 +16,7 @@ from tests.workbench.npu.test_weights import encode
 from workbench.errors import WorkbenchError
 from workbench.npu.machine import Machine
 from workbench.npu.state import Limits, Options
-from workbench.npu.weight_order import Geometry, order_u55, order_u85
+from workbench.npu.weight_order import Geometry, order_u55, order_u85, woven_u85
 
 FAMILIES = {"u55": 128, "u65": 512, "u85": 256}
 IDENTITY = 1 << 13 << 32 | 1
@@ -89,7 +89,7 @@ def computed(family, window, ifm, weights, bias, *, depthwise=False, part_kernel
 
 def carried_out(
     family, window, ifm, weights, bias, *, depthwise=False, part_kernel=False,
-    operations=({},), fast=False, options=None, **more,
+    operations=({},), fast=False, macs=0, options=None, **more,
 ):  # fmt: skip
     """Return the result of operations with the same weights.
 
@@ -103,6 +103,7 @@ def carried_out(
         part_kernel: Whether the kernel is traversed first.
         operations: The settings of each operation that differ from those of the others.
         fast: Whether the weights are in the fast format of the U85.
+        macs: Of the NPU; those of ``FAMILIES`` by default.
         options: How to run.
         more: Further settings.
     """
@@ -110,7 +111,8 @@ def carried_out(
     channels = weights.shape[0]
     shape = (*window.outputs(height, width), channels)
     u85 = family == "u85"
-    cores = 2 if family == "u65" else 1
+    macs = macs or FAMILIES[family]
+    cores = 2 if macs == 512 else 1
     block, ublock = 16, 16 if u85 else 8
     geometry = Geometry(
         ofm_depth=channels, height=window.size[0], width=window.size[1],
@@ -118,18 +120,22 @@ def carried_out(
         ofm_ublock=ublock, depthwise=depthwise, part_kernel=part_kernel,
         dilation_y=window.dilation[0], dilation_x=window.dilation[1], streams=cores,
         stride_y=window.stride[0] if u85 else 1, stride_x=window.stride[1] if u85 else 1,
-        macs=FAMILIES[family] if u85 else 0,
+        macs=macs if u85 else 0,
     )  # fmt: skip
     constants, settings = b"", {"WEIGHT_REGION": 0, "SCALE_REGION": 0}
-    for core in range(min(cores, channels)):
+    for core in range(1 if fast else min(cores, channels)):
         places = (order_u85 if u85 else order_u55)(geometry, core)
+        places = woven_u85(geometry) if fast else places
         flat = np.append(weights.reshape(-1), 0)[places]
         stream = raw_stream(flat) if fast else encode([int(w) for w in flat], 5)
         stream += b"\xff" * (-len(stream) % 16)
         settings |= {f"WEIGHT{core or ''}_BASE": len(constants),
                      f"WEIGHT{core or ''}_LENGTH": len(stream)}  # fmt: skip
         constants += stream
-        rows = b"".join(record(int(b), 1, 0, f"ethos-{family}") for b in bias[core::cores])
+        if core and u85:
+            continue
+        own = bias if u85 else bias[core::cores]
+        rows = b"".join(record(int(b), 1, 0, f"ethos-{family}") for b in own)
         settings[f"SCALE{core or ''}_BASE"] = len(constants)
         constants += rows + bytes(-len(rows) % 16)
     signed = int(ifm.dtype.kind == "i")
@@ -139,10 +145,10 @@ def carried_out(
         "IFM_PRECISION": signed | (ifm.itemsize - 1) << 2, "OFM_BASE0": base,
         "OFM_PRECISION": 1 | 2 << 1 | (0 if u85 else 2 << 14), "OFM_BLK_DEPTH_M1": block - 1,
         "OFM_SCALE": IDENTITY,
-        "ACC_FORMAT": 1 << 8 if u85 else 0, "ACTIVATION": 1 << 12 if u85 else 0,
+        "ACC_FORMAT": cores << 8 if u85 else 0, "ACTIVATION": 1 << 12 if u85 else 0,
     }  # fmt: skip
     settings["KERNEL_STRIDE"] |= int(part_kernel) << 2
-    stream = Stream(family, FAMILIES[family]).set(settings | more)
+    stream = Stream(family, macs).set(settings | more)
     if family == "u65":
         stream.set(PARALLEL_MODE=1)
     stream.set(WEIGHT_FORMAT=int(fast))
@@ -415,12 +421,13 @@ def test_that_the_u85_reads_weights_that_are_not_compressed():
     rng = np.random.default_rng(3)
     ifm = rng.integers(-128, 128, (4, 4, 40), np.int8)
     weights, bias = rng.integers(-127, 128, (16, 1, 1, 40)), np.arange(16)
-    result = carried_out("u85", Window((1, 1)), ifm, weights, bias, fast=True, WEIGHT1_BASE=0,
-                         WEIGHT1_LENGTH=16)  # fmt: skip
-    found = result.outputs[0].view(np.int32).reshape(4, 4, 16)
-    assert np.array_equal(found, convolved(Window((1, 1)), ifm, weights, bias))
-    # The IFM is read in two blocks of 32 channels.
-    assert result.counters[0].weight_bytes == 32 + 16 * 64
+    for macs in (256, 512):
+        result = carried_out("u85", Window((1, 1)), ifm, weights, bias, fast=True, macs=macs,
+                             WEIGHT1_BASE=0, WEIGHT1_LENGTH=16)  # fmt: skip
+        found = result.outputs[0].view(np.int32).reshape(4, 4, 16)
+        assert np.array_equal(found, convolved(Window((1, 1)), ifm, weights, bias))
+        # The IFM is read in two blocks of 32 channels, or in one of 64.
+        assert result.counters[0].weight_bytes == 32 + 16 * 64
 
 
 def test_that_an_operation_has_at_most_a_weight_for_32_bytes_of_the_limit():

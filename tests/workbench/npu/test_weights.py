@@ -332,6 +332,7 @@ FURTHER_U85 = [
     {"dilation_y": 2, "height": 5, "width": 9, "ifm_depth": 8},
     {"dilation_x": 2, "height": 9, "width": 5, "ifm_depth": 8},
     {"depthwise": True, "ifm_depth": 1, "macs": 1024, "height": 5, "width": 4, "stride_x": 3},
+    {"part_kernel": True, "dilation_y": 2, "stride_y": 2, "height": 6, "ifm_depth": 8},
 ]  # fmt: skip
 
 
