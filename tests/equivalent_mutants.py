@@ -396,6 +396,42 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         },
     ),
     **_same(
+        "workbench/pte/description.py",
+        "From which size a file is looked at before it is read.",
+        {
+            "_LARGE_BYTES = 64 << 20": ("64 -> (64 + 1)", "20 -> (20 + 1)"),
+        },
+    ),
+    **_same(
+        "workbench/pte/npu_commands.py",
+        "Nothing is less than no bytes, and the larger one counts.",
+        {
+            'lines = (state.get(f"{height}_M1", -1) + 1) * state.get(f"{side}_STRIDE_Y", 0)': (
+                "1 -> (1 + 1)",
+            ),
+            'columns = (state.get(f"{width}_M1", -1) + 1) * state.get(f"{side}_STRIDE_X", 0)': (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/pte/flat.py",
+        "A list of nothing begins nowhere.",
+        {
+            "return 0, 0": ("0 -> (0 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/pte/program.py",
+        "A file that ends with its header has no segments.",
+        {
+            "if bytes(view[8:12]) == _HEADER_MARK and len(view) >= 8 + _HEADER.size:": (
+                ">= -> >",
+                "8 -> (8 + 1)",
+            ),
+        },
+    ),
+    **_same(
         "workbench/npu/windows.py",
         "The view is not written.",
         {
@@ -523,11 +559,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_FAR = 1 << 40",
         "1 -> (1 + 1)",
     ): "Beyond every value of a feature map.",
-    (
-        "workbench/npu/arithmetic.py",
-        "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
-        "48 -> (48 + 1)",
-    ): "Both ways are exact for values of 49 bits.",
     (
         "workbench/npu/weights.py",
         "runs=(count + new) if has_runs else 0,",
