@@ -396,6 +396,31 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         },
     ),
     **_same(
+        "workbench/pipeline/cache.py",
+        "How far the lines of a list are indented.",
+        {
+            "write_file(temporary / MANIFEST_FILE, json.dumps(manifest, indent=1).encode())": (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/pipeline/keys.py",
+        "A nanosecond more of two seconds.",
+        {
+            "_RECENT_NS = 2_000_000_000": ("2_000_000_000 -> (2000000000 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/pipeline/resolution.py",
+        "How many near names are told.",
+        {
+            "close = difflib.get_close_matches(rule.match, names, n=3, cutoff=0.5)": (
+                "3 -> (3 + 1)",
+            ),
+        },
+    ),
+    **_same(
         "workbench/pte/description.py",
         "From which size a file is looked at before it is read.",
         {
