@@ -421,6 +421,156 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         },
     ),
     **_same(
+        "workbench/pipeline/cache.py",
+        "What it raises is suppressed one line above.",
+        {
+            "shutil.rmtree(stale, ignore_errors=True)": ("True -> False",),
+        },
+    ),
+    **_same(
+        "workbench/history/comparison.py",
+        "Without a cost no run is a point.",
+        {
+            "fewest = min((run.cost.cpu_nodes for run in listed if run.cost is not None), "
+            "default=0)": ("0 -> (0 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/history/comparison.py",
+        "It is only compared, and asked for truth.",
+        {
+            "spent.on_npu += 1": ("1 -> (1 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/history/store.py",
+        "Many builds of SQLite take an address either way.",
+        {
+            "with contextlib.closing(sqlite3.connect(address, uri=True)) as file:": (
+                "True -> False",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/history/store.py",
+        "A second guard: no statement attaches a file.",
+        {
+            "file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)": ("0 -> (0 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/results/__init__.py",
+        "How far the lines of a file are indented.",
+        {
+            "(folder / RESULT_FILE).write_text(result.model_dump_json(indent=1))": (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/studies/__init__.py",
+        "A version: each other number is as good.",
+        {
+            '("evaluation", "ranges", "range_methods"), 2,': ("2 -> (2 + 1)",),
+            '"target.quantizer", "target.compile"), 1,': ("1 -> (1 + 1)",),
+            'Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 2,': (
+                "2 -> (2 + 1)",
+            ),
+            '("target.files",), 1, "workbench.engine.studies.budget:run", costs=True),': (
+                "1 -> (1 + 1)",
+            ),
+            '("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),': (
+                "2 -> (2 + 1)",
+            ),
+            '"convert", ("target.compile", "rules.placing"), 1, '
+            '"workbench.engine.studies.blame:run",': ("1 -> (1 + 1)",),
+            '("target.compile", "rules.placing"), 1, "workbench.engine.studies.placement:run"),': (
+                "1 -> (1 + 1)",
+            ),
+            '("calibration", "evaluation.data", "verification", "improvers"), 1,': (
+                "1 -> (1 + 1)",
+            ),
+            '("rules", "target.quantizer", "calibration", "training"), 1,': ("1 -> (1 + 1)",),
+            'Study("runner", "Build a runner", "Building a runner", "lower", (), 1,': (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/studies/matrix.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "QAT_EPOCHS, QAT_SAMPLES = 5, 16": ("5 -> (5 + 1)", "16 -> (16 + 1)"),
+        },
+    ),
+    **_same(
+        "workbench/studies/search.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "DEFAULT_TRIALS = 40": ("40 -> (40 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/studies/search.py",
+        "r1 is the global rule, and the names are enough.",
+        {
+            'free = (f"r{n}" for n in range(1, len(taken) + len(rules) + 1) '
+            'if f"r{n}" not in taken)': ("1 -> (1 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/studies/sensitivity.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "DEFAULT_SAMPLES = 16": ("16 -> (16 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/studies/sweep.py",
+        "An option of an axis has the value of the point.",
+        {
+            "options = {k: v for k, v in base.options.items() "
+            "if device == base.id or k not in axes}": ("== -> !=",),
+        },
+    ),
+    **_same(
+        "workbench/studies/sweep.py",
+        "A size that reaches the largest one is left out.",
+        {
+            "sizes = (round(least * ratio**n / _GRAIN) * _GRAIN for n in range(1, steps + 1))": (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/studies/sweep.py",
+        "Only points with figures are asked.",
+        {
+            "return point.totals.sram_bytes if point.totals else 0": ("0 -> (0 + 1)",),
+            "return point.totals.cycles_total if point.totals else 0": ("0 -> (0 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/studies/training.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "DEFAULT_EPOCHS = 60": ("60 -> (60 + 1)",),
+            "batch: int = Field(default=16, ge=1, le=65_536)": ("16 -> (16 + 1)",),
+            "observe: int = Field(default=30, ge=0)": ("30 -> (30 + 1)",),
+            "patience: int = Field(default=20, ge=1)": ("20 -> (20 + 1)",),
+            "halve_after: int = Field(default=4, ge=1)": ("4 -> (4 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/studies/training.py",
+        "The limits refuse what is not finite too.",
+        {
+            "learning_rate: float = Field(default=3e-4, gt=0.0, le=100.0, allow_inf_nan=False)": (
+                "False -> True",
+            ),
+        },
+    ),
+    **_same(
         "workbench/pte/description.py",
         "From which size a file is looked at before it is read.",
         {
