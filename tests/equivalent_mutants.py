@@ -606,6 +606,46 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             ),
         },
     ),
+    **_same("workbench/npu/inputs.py", "Each seed is as good.", {"SEED = 0": ("0 -> (0 + 1)",)}),
+    **_same(
+        "workbench/npu/memory.py",
+        "Each number that no region has.",
+        {
+            "TABLES = -1": ("1 -> (1 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/npu/output_stage.py",
+        "Only tables of pairs are narrow or wide.",
+        {
+            "def __init__(self, data: _Array, *, signed: bool, pairs: bool, wide: bool = False) "
+            "-> None:": ("False -> True",),
+        },
+    ),
+    **_same(
+        "workbench/npu/state.py",
+        "How many decoded weights are kept: others are decoded again.",
+        {
+            "def __init__(self, limit: int = 512 << 20) -> None:": (
+                "512 -> (512 + 1)",
+                "20 -> (20 + 1)",
+            ),
+        },
+    ),
+    **_same(
+        "workbench/npu/transfers.py",
+        "About how much a row costs.",
+        {
+            "_ROW_WORK = 20_000": ("20_000 -> (20000 + 1)",),
+        },
+    ),
+    **_same(
+        "workbench/npu/weights.py",
+        "An index of four bits names one of 16.",
+        {
+            "_FAST_PALETTE_AT, _FAST_PALETTE, _FAST_BITS = 112, 16, 9": ("16 -> (16 + 1)",),
+        },
+    ),
     **_same(
         "workbench/npu/windows.py",
         "The view is not written.",

@@ -26,10 +26,10 @@ _CHUNK = 1 << 15
 _EXACT = float(1 << 52)
 _TABLE_U55, _TANH, _SIGMOID = 16, (3, 10), (4, 11)
 _FORCED = {2: (False, 8), 3: (True, 8), 5: (True, 16)}
-# Functions of the U85: whether the index is signed, its bits, the table's type, interpolation.
+# Functions of the U85: whether the index is signed, whether the table has pairs, its type.
 _TABLES_U85 = {
-    1: (False, 8, "u1"), 4: (True, 8, "i1"), 5: (True, 8, "i2"), 7: (True, 8, "i4"),
-    8: (True, 16, "i2"), 9: (True, 16, "i4"),
+    1: (False, False, "u1"), 4: (True, False, "i1"), 5: (True, False, "i2"),
+    7: (True, False, "i4"), 8: (True, True, "i2"), 9: (True, True, "i4"),
 }  # fmt: skip
 _SLOT_U55 = 256
 # Orders of the output axes by the transposition in OFM_PRECISION.
@@ -286,8 +286,8 @@ class _Function:
             return None
         if not self.u85:
             return self._table_u55(state, ofm)
-        signed, bits, dtype = _TABLES_U85[self.code]
-        if bits == 16:
+        signed, has_pairs, dtype = _TABLES_U85[self.code]
+        if has_pairs:
             pairs = state.memory.table(2048 * self.slot, 2048).view("<i2").reshape(512, 2)
             return _Table(pairs, signed=True, pairs=True, wide=dtype == "i4")
         size = 256 * np.dtype(dtype).itemsize

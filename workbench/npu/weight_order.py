@@ -61,11 +61,11 @@ class Geometry:
     part_kernel: bool
     dilation_y: int
     dilation_x: int
-    streams: int = 1
-    stride_y: int = 1
-    stride_x: int = 1
-    macs: int = 0
-    sparse: bool = False
+    streams: int
+    stride_y: int
+    stride_x: int
+    macs: int
+    sparse: bool
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

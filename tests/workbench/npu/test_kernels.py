@@ -120,7 +120,7 @@ def carried_out(
         ofm_ublock=ublock, depthwise=depthwise, part_kernel=part_kernel,
         dilation_y=window.dilation[0], dilation_x=window.dilation[1], streams=cores,
         stride_y=window.stride[0] if u85 else 1, stride_x=window.stride[1] if u85 else 1,
-        macs=macs if u85 else 0,
+        macs=macs, sparse=False,
     )  # fmt: skip
     constants, settings = b"", {"WEIGHT_REGION": 0, "SCALE_REGION": 0}
     for core in range(1 if fast else min(cores, channels)):

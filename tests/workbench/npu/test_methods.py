@@ -7,7 +7,7 @@ from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import COPY, Stream
 from workbench.errors import WorkbenchError
-from workbench.npu.program import Program, load
+from workbench.npu.program import Program, Tensor, load
 from workbench.npu.state import Limits, Options
 from workbench.pte import vela_stream
 from workbench.pte.program import Call, Delegate, Method, Value
@@ -340,6 +340,13 @@ def raw(shape, item_bytes=1):
 )  # fmt: skip
 def test_that_of_the_leading_axes_of_a_raw_delegate_one_is_kept(shape, kept):
     assert load(raw(shape)).inputs[0].shape == kept
+
+
+@for_each(("item_bytes", "dtype"), [(1, "int8"), (2, "int16"), (4, "int32"), (8, "int64")])
+def test_that_a_raw_delegate_has_integers_of_its_widths(item_bytes, dtype):
+    (taken,) = load(raw((1, 1, 1, 1, 1, 4), item_bytes)).inputs
+    assert (taken.dtype, taken.shape, taken.exact) == (dtype, (1, 4), False)
+    assert Tensor("int8", (4,)).exact
 
 
 @for_each(

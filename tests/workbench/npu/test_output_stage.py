@@ -1,5 +1,6 @@
 """From accumulators to stored values, against Python's integers."""
 
+import contextlib
 import random
 import struct
 
@@ -259,7 +260,9 @@ def test_that_the_peak_of_the_accumulators_holds_the_bias():
 def test_that_what_the_accumulators_held_is_added():
     sums = np.array([[[1, 2, 3, 4]]])
     u85 = {"family": "ethos-u85", "macs": 256}
-    assert begun(state(**u85), sums) is sums
+    fresh = state(**u85)
+    assert begun(fresh, sums) is sums
+    assert fresh.accumulators is None
     kept = state(**u85, ACC_FORMAT=1 << 4)
     with pytest.raises(Fault):
         begun(kept, sums)
@@ -339,7 +342,8 @@ def test_that_a_finding_is_told_once_with_its_command_and_module():
     (found,) = held.findings
     assert found == Finding("warning", "a-code", "Something.", 64, "NPU_OP_CONV", "stem.conv", 2)
     assert str(found) == "NPU_OP_CONV at 0x40 of stem.conv: Something."
-    assert str(Finding("error", "a", "B.", 0, "X")) == "X at 0x0: B."
+    first = Finding("error", "a", "B.", 0, "X")
+    assert (str(first), first.delegate, state().delegate) == ("X at 0x0: B.", 0, 0)
 
 
 def test_that_counters_are_added_up():
@@ -412,3 +416,39 @@ def test_that_the_limits_of_an_unsigned_table_have_no_sign():
     held.memory.load_table(0, np.arange(100, 356).astype(np.uint8) // 2)
     found = OutputStage(held, None).apply(np.array([[[0, 2, 50, 150]]]))
     assert found.reshape(-1).tolist() == [51, 51, 75, 125]
+    # On the U55 results of 32 bits are clamped to 8 bits by force, here without a sign.
+    held = state(ACTIVATION=16 | 2 << 12, ACTIVATION_MIN=0, ACTIVATION_MAX=255,
+                 OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14)  # fmt: skip
+    held.memory.load_table(0, (np.arange(256, dtype="<i4") * 1000).view(np.uint8))
+    found = OutputStage(held, None).apply(np.array([[[-1, 0, 200, 300]]]))
+    assert found.reshape(-1).tolist() == [0, 0, 200_000, 255_000]
+
+
+@for_each(("code", "bits", "factor"), [(8, 16, 1), (9, 32, 128)])
+def test_that_the_limits_of_a_table_of_pairs_have_a_sign(code, bits, factor):
+    held = state("ethos-u85", 256, ACTIVATION=code, ACTIVATION_MIN=0xFF9C, ACTIVATION_MAX=100,
+                 OFM_PRECISION=1 | BITS[bits] << 1 | 1 << 8)  # fmt: skip
+    pairs = np.zeros((512, 2), "<i2")
+    pairs[:, 0], pairs[:, 1] = np.arange(-256, 256) * 128, 128
+    held.memory.load_table(0, pairs.reshape(-1).view(np.uint8))
+    found = OutputStage(held, None).apply(np.array([[[-200, -100, 7, 200]]]))
+    assert (found.reshape(-1) / factor).tolist() == [-100, -100, 7, 100]
+
+
+@for_each(("family", "own"), [("ethos-u55", {3, 4}), ("ethos-u85", {10, 11})])
+def test_that_tables_are_named_instead_of_functions_that_are_not_public(family, own):
+    """Tanh and sigmoid; other functions that are refused do not exist."""
+    hinted = set()
+    for code in range(32):
+        with contextlib.suppress(TableFault):
+            try:
+                stage(bits=8, family=family, macs=256, ACTIVATION=code)
+            except ModeFault as fault:
+                hinted |= {code} if fault.hint else set()
+    assert hinted == own
+
+
+def test_that_what_takes_time_to_count_is_counted_on_demand():
+    made = OutputStage(state(options=Options(), ACTIVATION_MAX=5), None)
+    made.apply(np.array([[[9, 9, 9, 9]]]))
+    assert made._state.counters.saturated == 0

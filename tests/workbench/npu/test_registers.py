@@ -349,6 +349,7 @@ def test_that_a_copy_takes_bytes_between_regions_and_writes_no_constants():
     read, written = memory.record
     assert (read.region, read.written, read.address) == (CONSTANTS, False, 8)
     assert (written.region, written.written, written.address) == (SCRATCH, True, 16)
+    assert (read.bricks, written.bricks) == (False, False)
     assert read.places.tolist() == list(range(8, 24))
     assert written.places.tolist() == list(range(16, 32))
     with pytest.raises(Fault):

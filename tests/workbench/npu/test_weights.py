@@ -135,6 +135,14 @@ def test_that_weights_have_nine_bits():
         decode(encode([256], 5), LIMIT)
 
 
+def test_that_a_divisor_that_does_not_exist_is_refused():
+    bits = Bits()
+    for value, count in ((6, 3), (0, 15), (6, 3), (0, 1), (0, 1), (0, 60)):
+        bits.put(value, count)
+    with pytest.raises(WeightFault):
+        decode(bits.bytes(), LIMIT)
+
+
 def test_that_a_header_cut_short_is_refused():
     bits = Bits()
     # A palette of 32 entries of nine bits, of which nothing is there.
@@ -252,7 +260,8 @@ def geometry(**settings):
     base = {
         "ofm_depth": 21, "height": 3, "width": 3, "ifm_depth": 40, "block_depth": 16,
         "ifm_bits": 8, "ofm_ublock": 8, "depthwise": False, "part_kernel": False,
-        "dilation_y": 1, "dilation_x": 1,
+        "dilation_y": 1, "dilation_x": 1, "streams": 1, "stride_y": 1, "stride_x": 1, "macs": 0,
+        "sparse": False,
     }  # fmt: skip
     return Geometry(**{**base, **settings})
 

@@ -188,6 +188,8 @@ def test_that_a_front_of_no_cpu_operators_has_those_without():
 def test_that_fewer_cpu_operators_alone_keep_none_on_the_front():
     lean, fast = candidate(1, 0.9, 100, 2), candidate(2, 0.9, 90, 3)
     assert [c.number for c in found(lean, fast, limits=Limits(cpu=5)).front()] == [2]
+    more = candidate(3, 0.9, 100, 4)
+    assert [c.number for c in found(lean, more, limits=Limits(cpu=5)).front()] == [1, 3]
 
 
 def test_that_no_cycles_are_less_than_one():
