@@ -390,3 +390,8 @@ def test_that_every_stage_names_what_runs_it():
     assert {stage.id: stage.entry for stage in STAGES} == {
         stage.id: f"workbench.engine.stages.{stage.id}:run" for stage in STAGES
     }
+
+
+def test_that_a_target_without_options_is_its_own_name_for_the_quantizer(folder):
+    project = make_project(target=TargetChoice(id="formats"))
+    assert read(project, folder, "target.quantizer") == "formats"

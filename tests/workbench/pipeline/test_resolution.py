@@ -205,10 +205,10 @@ def test_that_range_methods_of_lost_tensors_and_modules_are_warned_of(folder):
     }  # fmt: skip
 
 
-def transposed(config, target="ethos-u55-128"):
+def transposed(config, target="ethos-u55-128", operator="aten.conv_transpose2d.input"):
     nodes = (
         Node("x", "placeholder", "input"),
-        Node("up", "aten.conv_transpose2d.input", "call", "head"),
+        Node("up", operator, "call", "head"),
         Node("output", "output", "output"),
     )
     graph = GraphSnapshot("float", nodes, (Edge("x", "up"), Edge("up", "output")), MODULES)
@@ -317,3 +317,14 @@ def test_that_parameters_and_nodes_without_a_rule_are_no_operators_of_a_rule(fol
              Node("mm", "aten.matmul.default", "call", "stem"))  # fmt: skip
     graph = GraphSnapshot("float", nodes, whole.edges, MODULES)
     assert told(folder, rule("r1", "module_name", "head", "a16w8"), graph=graph) == []
+
+
+@for_each(
+    ("config", "quantized", "told"), [("a8w8", True, 1), ("a8w8", False, 0), ("float", True, 0)]
+)
+def test_that_only_quantized_operators_are_compiled_wrongly(folder, config, quantized, told):
+    """A negation is compiled wrongly where its correction is off."""
+    project, graph = transposed(config, operator="aten.neg.default")
+    report = PrepareResult(observers=1, annotations=(note("up", quantized=quantized),))
+    found = [p.info.code for p in problems(project, folder, graph, report)]
+    assert found == ["correction-switched-off"] * told
