@@ -1,7 +1,221 @@
 """Changes of the core that no test can notice, with reasons: what ``mutation`` leaves out."""
 
+from tests.equivalent_npu_mutants import OF_NPU, same
+
 # (file, line as written, change): why no test can notice it.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
+    **OF_NPU,
+    **same(
+        "workbench/pipeline/cache.py",
+        "How far the lines of a list are indented.",
+        {
+            "write_file(temporary / MANIFEST_FILE, json.dumps(manifest, indent=1).encode())": (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **same(
+        "workbench/pipeline/keys.py",
+        "A nanosecond more of two seconds.",
+        {
+            "_RECENT_NS = 2_000_000_000": ("2_000_000_000 -> (2000000000 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/pipeline/resolution.py",
+        "How many near names are told.",
+        {
+            "close = difflib.get_close_matches(rule.match, names, n=3, cutoff=0.5)": (
+                "3 -> (3 + 1)",
+            ),
+        },
+    ),
+    **same(
+        "workbench/pipeline/cache.py",
+        "What it raises is suppressed one line above.",
+        {
+            "shutil.rmtree(stale, ignore_errors=True)": ("True -> False",),
+        },
+    ),
+    **same(
+        "workbench/history/comparison.py",
+        "Without a cost no run is a point.",
+        {
+            "fewest = min((run.cost.cpu_nodes for run in listed if run.cost is not None), "
+            "default=0)": ("0 -> (0 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/history/comparison.py",
+        "It is only compared, and asked for truth.",
+        {
+            "spent.on_npu += 1": ("1 -> (1 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/history/store.py",
+        "Many builds of SQLite take an address either way.",
+        {
+            "with contextlib.closing(sqlite3.connect(address, uri=True)) as file:": (
+                "True -> False",
+            ),
+        },
+    ),
+    **same(
+        "workbench/history/store.py",
+        "A second guard: no statement attaches a file.",
+        {
+            "file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)": ("0 -> (0 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/results/__init__.py",
+        "How far the lines of a file are indented.",
+        {
+            "(folder / RESULT_FILE).write_text(result.model_dump_json(indent=1))": (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **same(
+        "workbench/studies/__init__.py",
+        "A version: each other number is as good.",
+        {
+            '("evaluation", "ranges", "range_methods"), 2,': ("2 -> (2 + 1)",),
+            '"target.quantizer", "target.compile"), 1,': ("1 -> (1 + 1)",),
+            'Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 2,': (
+                "2 -> (2 + 1)",
+            ),
+            '("target.files",), 1, "workbench.engine.studies.budget:run", costs=True),': (
+                "1 -> (1 + 1)",
+            ),
+            '("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),': (
+                "2 -> (2 + 1)",
+            ),
+            '"convert", ("target.compile", "rules.placing"), 1, '
+            '"workbench.engine.studies.blame:run",': ("1 -> (1 + 1)",),
+            '("target.compile", "rules.placing"), 1, "workbench.engine.studies.placement:run"),': (
+                "1 -> (1 + 1)",
+            ),
+            '("calibration", "evaluation.data", "verification", "improvers"), 1,': (
+                "1 -> (1 + 1)",
+            ),
+            '("rules", "target.quantizer", "calibration", "training"), 1,': ("1 -> (1 + 1)",),
+            'Study("runner", "Build a runner", "Building a runner", "lower", (), 1,': (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **same(
+        "workbench/studies/matrix.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "QAT_EPOCHS, QAT_SAMPLES = 5, 16": ("5 -> (5 + 1)", "16 -> (16 + 1)"),
+        },
+    ),
+    **same(
+        "workbench/studies/search.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "DEFAULT_TRIALS = 40": ("40 -> (40 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/studies/search.py",
+        "r1 is the global rule, and the names are enough.",
+        {
+            'free = (f"r{n}" for n in range(1, len(taken) + len(rules) + 1) '
+            'if f"r{n}" not in taken)': ("1 -> (1 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/studies/sensitivity.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "DEFAULT_SAMPLES = 16": ("16 -> (16 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/studies/sweep.py",
+        "An option of an axis has the value of the point.",
+        {
+            "options = {k: v for k, v in base.options.items() "
+            "if device == base.id or k not in axes}": ("== -> !=",),
+        },
+    ),
+    **same(
+        "workbench/studies/sweep.py",
+        "A size that reaches the largest one is left out.",
+        {
+            "sizes = (round(least * ratio**n / _GRAIN) * _GRAIN for n in range(1, steps + 1))": (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **same(
+        "workbench/studies/sweep.py",
+        "Only points with figures are asked.",
+        {
+            "return point.totals.sram_bytes if point.totals else 0": ("0 -> (0 + 1)",),
+            "return point.totals.cycles_total if point.totals else 0": ("0 -> (0 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/studies/training.py",
+        "How far a study goes where nobody says: one more is as good.",
+        {
+            "DEFAULT_EPOCHS = 60": ("60 -> (60 + 1)",),
+            "batch: int = Field(default=16, ge=1, le=65_536)": ("16 -> (16 + 1)",),
+            "observe: int = Field(default=30, ge=0)": ("30 -> (30 + 1)",),
+            "patience: int = Field(default=20, ge=1)": ("20 -> (20 + 1)",),
+            "halve_after: int = Field(default=4, ge=1)": ("4 -> (4 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/studies/training.py",
+        "The limits refuse what is not finite too.",
+        {
+            "learning_rate: float = Field(default=3e-4, gt=0.0, le=100.0, allow_inf_nan=False)": (
+                "False -> True",
+            ),
+        },
+    ),
+    **same(
+        "workbench/pte/description.py",
+        "From which size a file is looked at before it is read.",
+        {
+            "_LARGE_BYTES = 64 << 20": ("64 -> (64 + 1)", "20 -> (20 + 1)"),
+        },
+    ),
+    **same(
+        "workbench/pte/npu_commands.py",
+        "Nothing is less than no bytes, and the larger one counts.",
+        {
+            'lines = (state.get(f"{height}_M1", -1) + 1) * state.get(f"{side}_STRIDE_Y", 0)': (
+                "1 -> (1 + 1)",
+            ),
+            'columns = (state.get(f"{width}_M1", -1) + 1) * state.get(f"{side}_STRIDE_X", 0)': (
+                "1 -> (1 + 1)",
+            ),
+        },
+    ),
+    **same(
+        "workbench/pte/flat.py",
+        "A list of nothing begins nowhere.",
+        {
+            "return 0, 0": ("0 -> (0 + 1)",),
+        },
+    ),
+    **same(
+        "workbench/pte/program.py",
+        "A file that ends with its header has no segments.",
+        {
+            "if bytes(view[8:12]) == _HEADER_MARK and len(view) >= 8 + _HEADER.size:": (
+                ">= -> >",
+                "8 -> (8 + 1)",
+            ),
+        },
+    ),
     (
         "workbench/npu/weights.py",
         "bits = 8 if header & 1 else 2 if header & 2 else 4",
@@ -32,26 +246,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return half + np.where(values >= 0, extra, -extra)",
         ">= -> >",
     ): "Zero plus half a unit, a quarter more or less, is cut to zero either way.",
-    **dict.fromkeys(
-        (
-            ("workbench/npu/arithmetic.py", line, change)
-            for line, change in (
-                (
-                    "if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:",
-                    ">= -> >",
-                ),
-                (
-                    "if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:",
-                    "< -> <=",
-                ),
-                (
-                    "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
-                    "< -> <=",
-                ),
-            )
-        ),
-        "Both ways are exact at the border; the other one is slower.",
-    ),
     (
         "workbench/targets/formats/values.py",
         "return np.where(x > 0, exponent - 1.0, -2000.0)",
@@ -133,11 +327,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_FAR = 1 << 40",
         "1 -> (1 + 1)",
     ): "Beyond every value of a feature map.",
-    (
-        "workbench/npu/arithmetic.py",
-        "fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62",
-        "48 -> (48 + 1)",
-    ): "Both ways are exact for values of 49 bits.",
     (
         "workbench/npu/weights.py",
         "runs=(count + new) if has_runs else 0,",
@@ -544,6 +733,19 @@ WITHOUT_EFFECT: dict[tuple[str, str], str] = {
         "step = max(1, _MATRIX_BYTES // (columns * depth * matrix.itemsize))",
     ): _SPEED,
     ("workbench/npu/output_stage.py", "_CHUNK = 1 << 15"): _SPEED,
+    (
+        "workbench/npu/output_stage.py",
+        "row = max(1, int(np.prod(shape[1:], dtype=np.int64)))",
+    ): _SPEED,
+    ("workbench/npu/output_stage.py", "step = max(1, _CHUNK // row)"): _SPEED,
+    ("workbench/npu/convolution.py", "step = max(1, _PIECE // (columns * depth))"): _SPEED,
+    ("workbench/npu/convolution.py", "step = max(1, _MATRIX_BYTES // row_bytes)"): _SPEED,
+    (
+        "workbench/npu/convolution.py",
+        "row_bytes = columns * max(inner, depth) * matrix.itemsize",
+    ): _SPEED,
+    ("workbench/npu/arithmetic.py", "_SAFE = 1 << 62"): "More products go the slower, exact way, "
+    "or those that fit 63 bits the faster one.",
     ("workbench/graph/snapshot.py", "MUCH = 20_000"): _SPEED,
     ("workbench/graph/ordering.py", "PATIENCE = 3"): _EFFORT,
     ("workbench/graph/ordering.py", "if len(places) % 2:"): _EFFORT,

@@ -55,7 +55,7 @@ def rescale(
     if not shifts.any() and (factors == 1).all():
         return values
     largest = magnitude(values) * magnitude(factors)
-    if largest + (1 << int(shifts.max(initial=0))) >= _SAFE:
+    if largest + (1 << magnitude(shifts)) >= _SAFE:
         return _rescale_wide(values, factors, shifts, rounding, double_shift)
     product: Integers = values * factors
     product += _addend(values, shifts, rounding, double_shift)
@@ -97,9 +97,8 @@ def _rescale_wide(
     floor((a + floor(t / 2**20)) / 2**(n - 20)), and both parts fit 64 bits. Other shifts give
     results that fit no feature map; they are computed in Python's integers.
     """
-    least = int(shifts.min()) if shifts.size else 0
-    fits = magnitude(values) < 1 << 48 and int(shifts.max(initial=0)) < 62
-    if least >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:
+    fits = magnitude(values) < 1 << 48 and magnitude(shifts) < 62
+    if shifts.min() >= _LOW_BITS and fits and magnitude(factors) < 1 << 33:
         high = (values >> _LOW_BITS) * factors
         low = (values & (1 << _LOW_BITS) - 1) * factors
         low += _addend(values, shifts, rounding, double_shift)

@@ -151,7 +151,7 @@ def _parts_inside(data: Bytes, area: Area, first: int) -> Iterator[Bytes]:
         if part.first < first + data.size and part.end > first:
             places = np.arange(area.item)
             for length, stride in zip(part.shape, part.strides, strict=True):
-                places = np.add.outer(np.arange(length) * stride, places).reshape(-1)
+                places = np.add.outer(np.arange(length) * stride, places).ravel()
             places += base - first
             yield data[places[(places >= 0) & (places < data.size)]]
 

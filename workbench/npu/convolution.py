@@ -204,6 +204,7 @@ def _product(state: State) -> None:
     stage = OutputStage(state, registers.ofm_scale)
     left = state.tensor(ifm, (rows, columns, inner)).astype(dtype) - ifm.zero_point
     right = state.tensor(ifm2, (ifm2.height0, ifm2.width0, inner)).astype(dtype)
-    right = right.reshape(-1, inner) - ifm2.zero_point
-    sums = (left.reshape(-1, inner) @ right.T).reshape(rows, columns, depth).astype(np.int64)
+    right = right.reshape(depth, inner) - ifm2.zero_point
+    products = left.reshape(rows * columns, inner) @ right.T
+    sums = products.reshape(rows, columns, depth).astype(np.int64)
     _conclude(state, sums, bound, stage)

@@ -82,7 +82,7 @@ def _u55(state: State, name: str) -> None:
         second = _read(state, "IFM2", axes)
     a, b = (second, first) if broadcast >> 6 & 1 else (first, second)
     values = (a.values, b.values)
-    if name in {"ADD", "SUB"} and first.source.bits <= 16:
+    if name in {"ADD", "SUB"} and first.source.bits < 32:
         values = _scaled_u55(state, a.values, b.values, first.source)
     bits = first.source.bits
     rounding = registers.rounding("OFM")
@@ -138,9 +138,7 @@ def _scaled_u55(state: State, a: Integers, b: Integers, ifm: FeatureMap) -> tupl
 def _leaky(state: State, values: Integers) -> None:
     """LRELU of the U55 and U65: negative values are scaled, others are not."""
     scale = state.registers.ofm_scale
-    below = rescale(
-        np.minimum(values, 0), scale.scale, scale.shift, scale.rounding, scale.double_shift
-    )
+    below = rescale(values, scale.scale, scale.shift, scale.rounding, scale.double_shift)
     _finish(state, np.where(values >= 0, values, below), None)
 
 
@@ -166,13 +164,10 @@ def _operand_u85(state: State, side: Literal["IFM", "IFM2"]) -> _Operand:
     broadcast = registers.get(f"{side}_BROADCAST")
     precision = registers[f"{side}_PRECISION"]
     if broadcast & 8 or precision >> 14 & 3 == NO_STORAGE:
-        source = registers.feature_map(side) if precision >> 14 & 3 == NO_STORAGE else None
+        source = registers.feature_map(side)
         value = registers["OP_SCALAR"] & 0xFFFFFFFF
         value -= (value >> 31) << 32
-        signed = bool(precision & 1)
-        zero_point = registers.word(f"{side}_ZERO_POINT", signed=signed)
-        constant = np.full((1, 1, 1), value - zero_point, np.int64)
-        return _Operand(constant, source or registers.feature_map(side))
+        return _Operand(np.full((1, 1, 1), value - source.zero_point, np.int64), source)
     axes = bool(broadcast & 1), bool(broadcast >> 1 & 1), bool(broadcast >> 2 & 1)
     return _read(state, side, axes)
 
@@ -236,8 +231,8 @@ def _quotient(a: Integers, b: Integers) -> Integers:
     """Return quotients toward zero."""
     if not np.all(b):
         raise Fault("A value is divided by zero; what the hardware gives is not public.")
-    quotient = np.abs(a) // np.abs(b)
-    return np.where((a < 0) != (b < 0), -quotient, quotient)
+    quotient: Integers = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return quotient
 
 
 def _truth(compare: Callable[..., Any]) -> Callable[..., Any]:

@@ -80,9 +80,9 @@ class Machine:
         Raises:
             WorkbenchError: the delegate is damaged, or for an NPU that is not known.
         """
-        blocks = vela_stream.blocks(blob)
-        self._constants = _data(blocks, "weight_data", external or {})
-        stream = decode(_data(blocks, "cmd_data", external or {}))
+        blocks, external = vela_stream.blocks(blob), external or {}
+        self._constants = _data(blocks, "weight_data", external)
+        stream = decode(_data(blocks, "cmd_data", external))
         try:
             self.device: Device = device(stream.family, stream.macs)
         except Fault as fault:
@@ -221,7 +221,7 @@ class _Run:
         if len(inputs) != len(ports):
             raise Fault(f"The delegate takes {len(ports)} inputs, {len(inputs)} are given.")
         for number, (port, values) in enumerate(zip(ports, inputs, strict=True)):
-            data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            data = np.ascontiguousarray(values).ravel().view(np.uint8)
             if data.size != port.bytes:
                 raise Fault(
                     f"Input {number} has {data.size:,} bytes, the delegate takes {port.bytes:,}.",
@@ -274,7 +274,7 @@ class _Run:
             kernel = None
         if kernel is None and name != "DMA_START":
             raise StreamFault(
-                f"The command 0x{_code(command):04x} is not known.",
+                "This NPU has no such command.",
                 "The program was compiled by another version of Vela, or it is damaged.",
             )
         self._compute(state, command, kernel)
@@ -304,9 +304,3 @@ class _Run:
         if memory.record is not None:
             self._accesses[command.offset] = tuple(memory.record)
         self._counted.append(counters)
-
-
-def _code(command: Command) -> int:
-    """Return the code of a command whose name is none."""
-    text = command.name.rpartition("0x")[2]
-    return int(text, 16) if text else 0

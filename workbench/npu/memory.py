@@ -127,7 +127,7 @@ class Memory:
                 "Raise the limit if the program is meant to be that large.",
             )
         self._limit = limit - len(constants) - scratch_bytes
-        self._most_elements = max(limit // _BYTES_TO_COMPUTE, 1)
+        self._most_elements = limit // _BYTES_TO_COMPUTE
         self._fill = _UNWRITTEN if checked else 0
         self.regions: dict[int, Bytes] = {
             CONSTANTS: np.frombuffer(constants, np.uint8),
@@ -157,7 +157,7 @@ class Memory:
         data = self._region(area)
         if write and area.region == CONSTANTS:
             raise AddressFault(f"Constants are written at {area.first:#x}.")
-        if area.elements * area.item > max(data.size, 1):
+        if area.elements * area.item > data.size:
             raise AddressFault(
                 f"A tensor of {area.elements:,} elements is larger than its memory region."
             )
@@ -288,7 +288,7 @@ class Memory:
             raise LimitFault(
                 f"The {tensor.side} of {shape} elements is larger than a run may have."
             )
-        if elements * tensor.dtype.itemsize > max(room, 1):
+        if elements * tensor.dtype.itemsize > room:
             raise AddressFault(
                 f"The {tensor.side} of {shape} elements is larger than its memory region."
             )
@@ -358,7 +358,7 @@ def areas_of(tensor: FeatureMap, shape: Shape, box: Box) -> Iterator[Area]:
         for first in range(part.channels.start, part.channels.stop, step):
             low, high = max(c.start, first), min(c.stop, first + step)
             if low < high:
-                brick = (first - part.channels.start) // _BRICK if tensor.bricks else 0
+                brick = (first - part.channels.start) // _BRICK
                 base = corner + brick * stride_c + (low - first) * item
                 yield Area(tensor.region, base, (*size, high - low), strides, item)
 

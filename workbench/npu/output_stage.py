@@ -26,10 +26,10 @@ _CHUNK = 1 << 15
 _EXACT = float(1 << 52)
 _TABLE_U55, _TANH, _SIGMOID = 16, (3, 10), (4, 11)
 _FORCED = {2: (False, 8), 3: (True, 8), 5: (True, 16)}
-# Functions of the U85: whether the index is signed, its bits, the table's type, interpolation.
+# Functions of the U85: whether the index is signed, whether the table has pairs, its type.
 _TABLES_U85 = {
-    1: (False, 8, "u1"), 4: (True, 8, "i1"), 5: (True, 8, "i2"), 7: (True, 8, "i4"),
-    8: (True, 16, "i2"), 9: (True, 16, "i4"),
+    1: (False, False, "u1"), 4: (True, False, "i1"), 5: (True, False, "i2"),
+    7: (True, False, "i4"), 8: (True, True, "i2"), 9: (True, True, "i4"),
 }  # fmt: skip
 _SLOT_U55 = 256
 # Orders of the output axes by the transposition in OFM_PRECISION.
@@ -108,7 +108,7 @@ class OutputStage:
             self._scale, self._shift = channels.scale, channels.shift
             self._rounding, self._double = state.registers.ofm_rounding
         function = _function(state.registers)
-        self._clamp = _clamp(state.registers, self.ofm, signed=function.signed_in(self.ofm))
+        self._clamp = _clamp(state.registers, self.ofm, function)
         self._table = function.table(state, self.ofm)
         if self._table is not None:
             state.counters.table_bytes = self._table.size
@@ -130,8 +130,7 @@ class OutputStage:
         half = np.where(shift > 0, parts / 2, 0)
         bias = 0.0 if self._bias is None else self._bias.astype(np.float64)
         constant = np.abs(bias) * scale + half + abs(self.ofm.zero_point) * parts
-        room = np.where(scale > 0, (_EXACT - constant) / np.maximum(scale, 1), _EXACT - constant)
-        self._exact_below = float(np.min(room))
+        self._exact_below = float(np.min((_EXACT - constant) / np.maximum(scale, 1)))
         self._factor = scale / parts
         self._constant = bias * self._factor + half / parts + self.ofm.zero_point
 
@@ -203,7 +202,7 @@ class OutputStage:
 
     def _count_peak(self, accumulators: _Array) -> None:
         counters = self._state.counters
-        if counters.accumulator_bits and accumulators.size:
+        if counters.accumulator_bits:
             sums = accumulators if self._bias is None else accumulators + self._bias
             peak = int(arithmetic.magnitude(np.asarray(sums)))
             counters.accumulator_peak = max(counters.accumulator_peak, peak)
@@ -225,7 +224,7 @@ class OutputStage:
         sums = accumulators.astype(np.int64)
         if self._bias is not None:
             sums = sums + self._bias
-        if int(sums.max(initial=0)) >= limit or int(sums.min(initial=0)) < -limit:
+        if ((sums >= limit) | (sums < -limit)).any():
             self._state.remark(
                 "warning", "accumulator-range",
                 f"A sum leaves the {bits} bits of the accumulators; what the hardware does then "
@@ -237,7 +236,7 @@ class OutputStage:
         state = self._state
         state.counters.ofm = results.shape
         if results.size:
-            state.last_element = int(results.reshape(-1)[-1])
+            state.last_element = int(results.flat[-1])
         if self.ofm.storage == CHAINED:
             state.chains[self.ofm.region] = results
         elif self.ofm.storage != NO_STORAGE:
@@ -287,8 +286,8 @@ class _Function:
             return None
         if not self.u85:
             return self._table_u55(state, ofm)
-        signed, bits, dtype = _TABLES_U85[self.code]
-        if bits == 16:
+        signed, has_pairs, dtype = _TABLES_U85[self.code]
+        if has_pairs:
             pairs = state.memory.table(2048 * self.slot, 2048).view("<i2").reshape(512, 2)
             return _Table(pairs, signed=True, pairs=True, wide=dtype == "i4")
         size = 256 * np.dtype(dtype).itemsize
@@ -334,18 +333,15 @@ def _function(registers: Registers) -> _Function:
         raise ModeFault(f"ACTIVATION names the clip range {clip}, which does not exist.")
     if code and not _TABLE_U55 <= code < _TABLE_U55 + 8:
         raise ModeFault(f"ACTIVATION names the function {code}, which does not exist.")
-    uses_table = code >= _TABLE_U55
-    return _Function(
-        code, code - _TABLE_U55 if uses_table else 0, u85=False, forced=_FORCED.get(clip)
-    )
+    return _Function(code, max(code - _TABLE_U55, 0), u85=False, forced=_FORCED.get(clip))
 
 
-def _clamp(registers: Registers, ofm: FeatureMap, *, signed: bool) -> _Clamp:
+def _clamp(registers: Registers, ofm: FeatureMap, function: _Function) -> _Clamp:
     """Return the clamp. On the U55 and U65 results of 32 bits are clamped only by force."""
-    value = registers["ACTIVATION"]
-    if registers.device.u85:
-        active = not value >> 12 & 1
+    if function.u85:
+        active = not registers["ACTIVATION"] >> 12 & 1
     else:
-        active = ofm.bits <= 16 or bool(value >> 12 & 7)
+        active = ofm.bits < 32 or function.forced is not None
+    signed = function.signed_in(ofm)
     least = registers.word("ACTIVATION_MIN", signed=signed)
     return _Clamp(active, least, registers.word("ACTIVATION_MAX", signed=signed))

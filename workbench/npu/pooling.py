@@ -61,7 +61,7 @@ def _stage(state: State, sums: Integers) -> OutputStage:
     return OutputStage(state, registers.ofm_scale)
 
 
-def _window(state: State, fill: int = 0) -> tuple[Integers, Kernel]:
+def _window(state: State, fill: int) -> tuple[Integers, Kernel]:
     kernel = state.registers.kernel
     ifm = state.registers.feature_map("IFM")
     rows, columns, depth = state.registers.ofm_shape

@@ -276,7 +276,7 @@ class _Run:
         (base,) = self._method.tensors((index,))
         if (base.dtype, base.bytes) != (value.dtype, value.bytes):
             raise _damaged("a tensor is read where another type or size was written")
-        data = _in_memory_order(self._values[index], base).reshape(-1).view(np.uint8)
+        data = _in_memory_order(self._values[index], base).ravel().view(np.uint8)
         return _from_memory(data, value.dtype, value.shape, value.dim_order)
 
     def _constant(self, value: Value) -> _Array:
@@ -331,9 +331,9 @@ def _read(path: Path) -> bytes:
 
 
 def _is_external(delegate: Delegate) -> bool:
-    if delegate.backend != vela_stream.ETHOS_U:
-        return False
-    return any(block.external for block in vela_stream.blocks(delegate.data).values())
+    return delegate.backend == vela_stream.ETHOS_U and any(
+        block.external for block in vela_stream.blocks(delegate.data).values()
+    )
 
 
 def _machine(

@@ -39,7 +39,7 @@ def transfer(state: State, parameter: int) -> None:
     """
     del parameter
     registers = state.registers
-    length = registers["DMA0_LEN"] & (1 << 40) - 1
+    length = registers.address("DMA0_LEN")
     if not length:
         raise Fault("A DMA copies nothing.")
     rows = _rows_u85(state) if state.device.u85 else _rows_u65(registers, length)
@@ -120,7 +120,7 @@ def _index(state: State, plane: int, place: int) -> int:
     address = registers.address("DMA0_IDX") + _INDEX_BYTES * place + plane * skip
     data = state.memory.bytes_at(registers["DMA0_IDX_REGION"] & 7, address, _INDEX_BYTES)
     index = int.from_bytes(data.tobytes(), "little", signed=True)
-    largest = registers.get("DMA0_IDX_MAX", (1 << 31) - 1) & 0x7FFFFFFF
+    largest = registers.get("DMA0_IDX_MAX", 0x7FFFFFFF) & 0x7FFFFFFF
     if not 0 <= index <= largest:
         raise Fault(f"The index {index} of a gather is outside 0 to {largest}.")
     return index

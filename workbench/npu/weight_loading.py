@@ -43,12 +43,8 @@ def load_weights(state: State, ifm: FeatureMap, kernel: Kernel, *, depthwise: bo
     registers = state.registers
     geometry = _geometry(state, ifm, kernel, depthwise=depthwise)
     fast = state.device.u85 and bool(registers.get("WEIGHT_FORMAT") & 1)
-    streams = [
-        _stream(state, name)
-        for name in (_STREAMS_U85 if state.device.u85 else _STREAMS_U55)[: geometry.streams]
-    ]
-    if fast:
-        streams = streams[:1]
+    names = (_STREAMS_U85 if state.device.u85 else _STREAMS_U55)[: geometry.streams]
+    streams = [_stream(state, name) for name in (names[:1] if fast else names)]
     digest = hashlib.blake2b(digest_size=16)
     for stream in streams:
         digest.update(len(stream).to_bytes(8, "little"))
@@ -93,9 +89,9 @@ def _geometry(state: State, ifm: FeatureMap, kernel: Kernel, *, depthwise: bool)
         dilation_y=kernel.dilation_y,
         dilation_x=kernel.dilation_x,
         streams=device.cores if device.u85 else cores(state),
-        stride_y=kernel.stride_y if device.u85 else 1,
-        stride_x=kernel.stride_x if device.u85 else 1,
-        macs=device.macs if device.u85 else 0,
+        stride_y=kernel.stride_y,
+        stride_x=kernel.stride_x,
+        macs=device.macs,
         sparse=device.u85 and bool(registers.get("WEIGHT_FORMAT") & 0x10),
     )
 
@@ -123,8 +119,8 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
         for number, stream in enumerate(decoded):
             if number < geometry.ofm_depth or state.device.u85:
                 weight_order.placed(stream, order(geometry, number), flat)
-    volume = flat.reshape(geometry.shape[0], -1)
-    sums = int(np.abs(volume.astype(np.int32)).sum(1, dtype=np.int64).max(initial=0))
+    volume = flat.reshape(geometry.ofm_depth, size // geometry.ofm_depth)
+    sums = int(np.abs(volume.astype(np.int32)).sum(1, dtype=np.int64).max())
     matrix = np.ascontiguousarray(volume.T.astype(np.float32))
     return Weights(matrix, sums, int(size - np.count_nonzero(flat)))
 

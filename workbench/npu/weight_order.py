@@ -61,11 +61,11 @@ class Geometry:
     part_kernel: bool
     dilation_y: int
     dilation_x: int
-    streams: int = 1
-    stride_y: int = 1
-    stride_x: int = 1
-    macs: int = 0
-    sparse: bool = False
+    streams: int
+    stride_y: int
+    stride_x: int
+    macs: int
+    sparse: bool
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -196,7 +196,7 @@ def _block_u55(
     inside = (i < geometry.ifm_depth) & (o < depth) & (element < rows * columns)
     row = o * geometry.streams + stream
     place = ((row * geometry.height + ky) * geometry.width + kx) * geometry.ifm_depth + i
-    order: Places = np.where(inside, place, _OUTSIDE).reshape(-1)
+    order: Places = np.where(inside, place, _OUTSIDE).ravel()
     return order
 
 
@@ -210,7 +210,7 @@ def order_u85(geometry: Geometry, stream: int) -> Places:
     """
     parts: list[Places] = []
     lanes = _lanes_u85(geometry, stream)
-    blocks = list(range(0, 1 if geometry.depthwise else geometry.ifm_depth, geometry.ifm_block))
+    blocks = list(range(0, geometry.ifm_depth, geometry.ifm_block))
     for number, first in enumerate(range(0, geometry.ofm_depth, geometry.block_depth)):
         block = min(geometry.block_depth, geometry.ofm_depth - first)
         # The IFM is read forward for one block of the OFM, backward for the next.
@@ -234,9 +234,8 @@ def _lanes_u85(geometry: Geometry, stream: int) -> tuple[_Array, _Array]:
         np.arange(_QUAD),
         np.arange(step),
     )
-    shape = (above + quad + channel + lane).shape
-    ofm = np.broadcast_to(quad + channel, shape).reshape(-1)
-    return ofm, np.broadcast_to(above + lane, shape).reshape(-1)
+    ofm, ifm = np.broadcast_arrays(quad + channel, above + lane)
+    return ofm.ravel(), ifm.ravel()
 
 
 def _elements_u85(geometry: Geometry, window: tuple[int, int, int, int]) -> _Array:
@@ -268,9 +267,9 @@ def _elements_u85(geometry: Geometry, window: tuple[int, int, int, int]) -> _Arr
 
 def _gap_u85(geometry: Geometry) -> int:
     """Return the zero elements behind each group of ten of a depthwise operation."""
-    if not geometry.wide and geometry.macs <= 256:
+    if not geometry.wide and geometry.macs < 512:
         return 0
-    return 2 if geometry.macs <= 512 else 6
+    return 2 if geometry.macs < 1024 else 6
 
 
 def _block_u85(
@@ -286,7 +285,7 @@ def _block_u85(
         inside = (o < geometry.ofm_depth) & (i < geometry.ifm_depth)
         size = geometry.height * geometry.width
         place = (o * size + elements[:, None]) * geometry.ifm_depth + i
-        order: Places = np.where(inside & (elements[:, None] >= 0), place, _OUTSIDE).reshape(-1)
+        order: Places = np.where(inside & (elements[:, None] >= 0), place, _OUTSIDE).ravel()
         yield order
 
 

@@ -15,7 +15,6 @@ from workbench.npu.state import State
 _Array = npt.NDArray[Any]
 
 _NEAREST, _ZEROS = 1, 2
-_PADDED_LIMIT = 16
 
 
 def stored_size(registers: Registers, kernel: Kernel) -> tuple[int, int]:
@@ -65,7 +64,6 @@ def padded_ifm(
         return np.subtract(stored, zero, dtype=dtype)
     rows, columns, _ = registers.ofm_shape
     covered = kernel.covered(rows, columns)
-    _demand_moderate(covered, stored.shape)
     whole = np.full((*covered, depth), fill, dtype)
     inner = whole[kernel.top : kernel.top + height, kernel.left : kernel.left + width]
     if not upscale:
@@ -78,13 +76,6 @@ def padded_ifm(
     else:
         inner[...] = values.repeat(2, 0).repeat(2, 1)[:height, :width]
     return whole
-
-
-def _demand_moderate(covered: tuple[int, int], stored: tuple[int, ...]) -> None:
-    """Refuse padding that is many times the feature map; it fits no kernel that exists."""
-    room = _PADDED_LIMIT * (stored[0] + 512) * (stored[1] + 512)
-    if covered[0] * covered[1] > room:
-        raise Fault("The padding is many times larger than the IFM.")
 
 
 def taps(values: _Array, kernel: Kernel, rows: int, columns: int) -> Iterator[_Array]:

@@ -200,8 +200,7 @@ def _machine(reading: Reading) -> JsonValue:
     link = simulating_board()
     if link is not None:
         firmware = link.firmware(file_stem(reading.project.name))
-        is_there = firmware is not None and firmware.is_file()
-        elf = reading.digest(firmware) if firmware is not None and is_there else None
+        elf = reading.digest(firmware) if firmware is not None and firmware.is_file() else None
         return {"board": link.model_dump(mode="json", exclude={"simulate"}), "elf": elf}
     setup = simulator_setup(reading.project)
     if isinstance(setup, ErrorInfo):

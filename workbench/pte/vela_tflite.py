@@ -9,6 +9,7 @@ tensor).
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -161,7 +162,7 @@ def _delegate(
     def ports(indices: tuple[int, ...]) -> list[Port]:
         values = [tensors[index].value for index in indices]
         return [
-            Port(v.shape, v.bytes // max(_elements(v.shape), 1), v.offset, _ARENA) for v in values
+            Port(v.shape, v.bytes // max(math.prod(v.shape), 1), v.offset, _ARENA) for v in values
         ]
 
     blob = packed(
@@ -176,10 +177,3 @@ def _delegate(
         }
     )
     return Delegate(ETHOS_U, memoryview(blob), {})
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for length in shape:
-        count *= max(length, 0)
-    return count

@@ -94,8 +94,8 @@ def points(
         target: The row of the target table.
         base: The choice that provides the other options.
         asked: Devices, as for ``devices``; empty selects the device of ``base``.
-        axes: Values by option; other options have the device's default, or the value of
-            ``base`` on the same device. The value "all" selects every valid value.
+        axes: Values by option; other options have the value of ``base``, or the device's default
+            where that is not valid. The value "all" selects every valid value.
         folder: Base of the project's relative paths: an own .ini determines valid values.
 
     Raises:
@@ -185,7 +185,7 @@ def between(base: TargetChoice, least: int, most: int, steps: int = STEPS) -> li
 
     Limits are distinct multiples of 1 KiB; none if the sizes are equal.
     """
-    if most <= least or least <= 0:
+    if least <= 0:
         return []
     ratio = (most / least) ** (1 / (steps + 1))
     sizes = (round(least * ratio**n / _GRAIN) * _GRAIN for n in range(1, steps + 1))

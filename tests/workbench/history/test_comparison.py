@@ -7,6 +7,7 @@ from workbench.analysis.gate import GateResult
 from workbench.history.comparison import (
     config_name,
     difference,
+    estimate_warning,
     facts_of_rules,
     front_of,
     lowered_of,
@@ -229,3 +230,44 @@ def test_that_the_parts_of_a_difference_are_named():
         "versions": found.versions,
     }  # fmt: skip
     assert [change.what for change in found.parts["versions"]] == ["torch"]
+
+
+def with_layer(db):
+    layer = TensorQuality(
+        tensor="relu", module="", op="relu", sqnr_db=db, cosine=None, max_abs_error=None
+    )
+    return run(layers=(layer,))
+
+
+@for_each(("moved", "told"), [(0.04, 0), (0.06, 1), (1.0, 1), (-0.06, 1)])
+def test_that_layers_are_told_that_moved_by_a_twentieth_of_a_decibel(moved, told):
+    assert len(difference(with_layer(20.0), with_layer(20.0 + moved)).layers) == told
+
+
+def test_that_modules_are_told_by_how_much_their_cycles_changed():
+    a = result_of("lower")
+    operation = a.vela[0].operations[0]
+
+    def lowered(**cycles):
+        operations = tuple(operation.model_copy(update={"module": name, "cycles": count})
+                           for name, count in cycles.items())  # fmt: skip
+        report = a.vela[0].model_copy(update={"operations": operations})
+        return a.model_copy(update={"vela": (report,)})
+
+    found = module_changes(lowered(big=5000, small=100), lowered(big=5100, small=900))
+    assert [change.what for change in found] == ["small", "big"]
+
+
+def test_that_estimates_are_compared_where_there_are_two():
+    assert estimate_warning(run(cost=None), run()) == estimate_warning(run(), run(cost=None)) == ""
+
+
+def test_that_a_program_of_which_a_file_is_lost_is_no_longer_in_the_cache(tmp_path):
+    cache, key = Cache(tmp_path), "ab" * 32
+    with cache.writing(key) as folder:
+        write_result("lower", folder)
+        (folder / "more.txt").write_text("x")
+    kept_run = run(digests={"lower": key})
+    assert lowered_of(kept_run, cache) == result_of("lower")
+    (cache.folder(key) / "more.txt").unlink()
+    assert lowered_of(kept_run, cache) is None

@@ -49,6 +49,18 @@ def test_that_a_project_which_was_not_evaluated_gives_no_run(evaluated):
     assert evaluated(make_project(), "export") is None
 
 
+def test_that_a_run_has_a_verdict_once_its_program_was_verified(evaluated):
+    before = evaluated(make_project(), "evaluate", "lower")
+    assert (before.number, before.gate) == (0, None)
+    assert evaluated(make_project(), "verify").gate is not None
+
+
+def test_that_a_run_that_was_only_simulated_has_no_samples(evaluated):
+    made = evaluated(make_project(), "run")
+    assert (made.quality.samples, made.quality.sqnr_db, made.gate) == (0, None, None)
+    assert made.simulated is not None
+
+
 def test_that_a_run_keeps_rules_figures_cost_digests_and_versions(evaluated, project_file):
     project = edits.assign(make_project(), "module_name", "head", "a16w8")
     run = evaluated(project, "evaluate", "lower")
@@ -80,6 +92,9 @@ def test_that_a_damaged_history_is_said_once_left_alone_and_loses_no_new_run(
     before = path.read_bytes()
     history = History(path)
     assert history.problem.code == "history-damaged"
+    assert history.problem.where.id == str(path)
+    assert "damaged" in history.problem.message
+    assert "damaged" in history.problem.hint
     history.record(evaluated(make_project(), "evaluate"))
     assert len(history.runs()) == 1
     assert path.read_bytes() == before
@@ -93,6 +108,7 @@ def test_that_a_read_only_history_is_shown_and_new_runs_live_in_memory(evaluated
     path.chmod(0o555)
     again = History(path)
     assert again.problem.code == "history-not-writable"
+    assert "damaged" not in again.problem.message + again.problem.hint
     again.record(evaluated(edits.assign(make_project(), "global", "", "a16w8"), "evaluate"))
     assert [run.number for run in again.runs()] == [1, 2]
     path.chmod(0o644)
@@ -258,6 +274,8 @@ def test_that_rows_of_another_version_are_left_out_and_told_of(evaluated, projec
     again = History(path)
     assert [run.number for run in again.runs()] == [2]
     assert again.problem.code == "history-runs-unsupported"
+    assert again.problem.message.startswith("1 ")
+    assert again.problem.where.id == str(path)
     again.runs()
     assert again.problem.code == "history-runs-unsupported"
     # A row that nothing can read gives way to the run of the same configuration.
@@ -287,3 +305,104 @@ def test_that_the_numbers_of_runs_that_there_are_stand_in_the_hint(evaluated):
     with refused("run-unknown") as some:
         history.run(2)
     assert "1 to 1" in some.value.infos[0].hint
+
+
+def configured(evaluated, *configs):
+    """Return a run for each config of all modules."""
+    return [evaluated(edits.assign(make_project(), "global", "", config), "evaluate")
+            for config in configs]  # fmt: skip
+
+
+def test_that_figures_of_a_configuration_stay_until_newer_ones_come(evaluated):
+    history = History()
+    first = evaluated(make_project(), "evaluate", "lower", "verify")
+    named = first.model_copy(update={"origin": "search"})
+    history.record(named)
+    nothing = first.quality.model_copy(update={"samples": 0, "sqnr_db": None})
+    bare = first.model_copy(update={"quality": nothing, "layers": (), "gate": None, "origin": "x"})
+    history.record(bare)
+    (kept,) = history.runs()
+    assert (kept.quality, kept.layers, kept.gate) == (first.quality, first.layers, first.gate)
+    assert kept.origin == "search"
+    better = first.quality.model_copy(update={"sqnr_db": 40.0})
+    other = first.gate.model_copy(update={"reason": "another"})
+    history.record(first.model_copy(update={"quality": better, "layers": (), "gate": other}))
+    (kept,) = history.runs()
+    assert (kept.quality, kept.layers, kept.gate) == (better, (), other)
+
+
+def test_that_a_run_gets_the_origin_that_an_earlier_one_lacks(evaluated):
+    history = History()
+    run = evaluated(make_project(), "evaluate")
+    history.record(run)
+    history.record(run.model_copy(update={"origin": "search"}))
+    assert history.run(1).origin == "search"
+
+
+def quick(path):
+    """Return a history that does not wait for the disk."""
+    history = History(path)
+    history._rows.execute("PRAGMA synchronous = OFF")
+    return history
+
+
+class Breaking:
+    """The rows of a history, which break off when they are read or written."""
+
+    def __init__(self, rows, *, read=None, written=False):
+        self._rows, self._read, self._written = rows, read, written
+
+    def execute(self, text, *values):
+        if self._written and not text.startswith("SELECT number, run FROM runs ORDER"):
+            raise sqlite3.DatabaseError("malformed")
+        return self._broken(self._rows.execute(text, *values))
+
+    def _broken(self, rows):
+        for number, row in enumerate(rows):
+            if number == self._read:
+                raise sqlite3.DatabaseError("malformed")
+            yield row
+
+    def __enter__(self):
+        return self._rows.__enter__()
+
+    def __exit__(self, *error):
+        return self._rows.__exit__(*error)
+
+    def close(self):
+        self._rows.close()
+
+
+def test_that_runs_before_a_damaged_one_are_shown_in_their_order(evaluated, project_file):
+    history = quick(history_path(project_file))
+    for run in configured(evaluated, "a8w8", "a16w8", "a8w4", "float"):
+        history.record(run)
+    history._rows = Breaking(history._rows, read=3)
+    assert [run.number for run in history.runs()] == [2, 3, 4]
+    assert history.problem.code == "history-damaged"
+
+
+def test_that_runs_of_a_history_that_breaks_are_kept_in_their_order(evaluated, project_file):
+    history = quick(history_path(project_file))
+    *first, last = configured(evaluated, "a8w8", "a16w8", "a8w4", "float")
+    for run in first:
+        history.record(run)
+    history._rows = Breaking(history._rows, written=True)
+    assert history.record(last).number == 4
+    assert [run.key for run in history.runs()] == [run.key for run in (*first, last)]
+
+
+def test_that_a_history_is_listed_up_to_the_limit(evaluated, project_file, monkeypatch):
+    path = history_path(project_file)
+    history = quick(path)
+    for run in configured(evaluated, "a8w8", "a16w8"):
+        history.record(run)
+    history.close()
+    with sqlite3.connect(path) as file:
+        (size,) = file.execute("SELECT sum(length(run)) FROM runs").fetchone()
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)
+    history = History(path)
+    for most, numbers, code in ((size, [1, 2], None), (size - 1, [2], "history-too-large")):
+        monkeypatch.setattr("workbench.history.store._MAX_READ_BYTES", most)
+        assert [run.number for run in history.runs()] == numbers
+        assert (history.problem.code if history.problem else None) == code

@@ -1,5 +1,7 @@
 """Scaling against Python's integers, and against the formula of TFLite."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from workbench.npu.faults import Fault
 def exact(value, scale, shift, rounding, double_shift=0):
     """The table of roundings, in Python's integers."""
     half = 1 << shift - 1 if shift else 0
-    first = 1 << 30 - double_shift if shift > 31 - double_shift else 0
+    first = 1 << 30 - double_shift if 31 - double_shift < shift and double_shift <= 30 else 0
     added = {
         Rounding.NATURAL: half,
         Rounding.TRUNCATE: 0 if value >= 0 else (1 << shift) - 1,
@@ -40,10 +42,10 @@ def test_that_scaling_is_exact_for_every_rounding(rounding, bits, scale_bits):
     assert got.tolist() == [max(-(1 << 63), min((1 << 63) - 1, value)) for value in want]
 
 
-@for_each("double_shift", [0, 15, 20])
+@for_each("double_shift", [0, 15, 20, 29, 30, 31, 40])
 def test_that_double_rounding_takes_the_shift_of_operands(double_shift):
-    values = np.random.default_rng(1).integers(-(1 << 20), 1 << 20, 500)
-    for shift in (8, 12, 16, 17, 31, 32, 40):
+    values = np.random.default_rng(1).integers(-(1 << 20), 1 << 20, 200)
+    for shift in (1, 2, 8, 12, 16, 17, 31, 32, 40):
         got = rescale(values, 0x5A000001, shift, Rounding.DOUBLE, double_shift)
         want = [exact(int(v), 0x5A000001, shift, Rounding.DOUBLE, double_shift) for v in values]
         assert got.tolist() == want
@@ -145,3 +147,12 @@ def test_that_sums_are_added_up_in_a_type_that_holds_them_exactly():
     assert types == [np.float32, np.float64, np.float64, np.int64, np.int64]
     with pytest.raises(Fault):
         _exact_type(float(1 << 62))
+
+
+@for_each("rounding", Rounding)
+def test_that_scaling_is_exact_up_to_the_largest_shift(rounding):
+    values = np.array([0, 1, -1, 3 << 60, (1 << 62) + 5, -(1 << 62) - 5, (1 << 63) - 1])
+    for scale, shift in product((1, 3), (61, 62, 63)):
+        for chosen in (values, values[:3]):
+            got = rescale(chosen, scale, shift, rounding)
+            assert got.tolist() == [exact(int(v), scale, shift, rounding) for v in chosen]

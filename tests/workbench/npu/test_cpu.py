@@ -37,6 +37,7 @@ def test_that_dequantized_values_are_steps_from_the_zero_point():
     codes = np.array([-128, 3, 127], np.int8)
     for more in (
         (),
+        (-128, 127, CODES["int8"]),
         (-128, 127, CODES["int8"], None),
         (-128, 127, CODES["int8"], CODES["float32"]),
     ):

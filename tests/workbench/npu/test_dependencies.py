@@ -181,3 +181,30 @@ def test_that_a_kernel_that_writes_nothing_to_memory_is_waited_for_by_none():
     registers.set("OFM_REGION", 2)
     there = access("OFM", (1, 1, 8), 0, OFM_REGION=2)[1]
     assert too_early(there, read, registers) is None
+
+
+def test_that_jobs_of_several_bricks_are_counted_in_the_order_of_the_npu():
+    written = access("OFM", (3, 4, 16), 0)[1]
+    areas = [area for job in written.last_jobs for area in job]
+    # The last pixel has two jobs of eight channels; before them comes the pixel to the left.
+    assert [area.base for area in areas] == [11 * 16 + 8, 11 * 16, 10 * 16 + 8]
+
+
+@for_each("precision", [1 | 1 << 9, 1 | 2 << 9, 1 | 1 << 11, 1 | 4 << 11])
+def test_that_a_feature_map_that_is_turned_is_one_job(precision):
+    shape = (2, 7, 3)
+    turned = access("OFM", shape, 0, family=("ethos-u85", 256), OFM_PRECISION=precision)[1]
+    assert turned.moves
+    whole = tuple(slice(0, size) for size in shape)
+    assert turned.last_jobs == [list(areas_of(*turned.writes, whole))]
+
+
+def test_that_a_kernel_may_read_more_than_the_one_before_it_wrote():
+    """A row of four pixels, of which the first or the last was written."""
+    for base in (0, 24):
+        written = access("OFM", (1, 1, 8), base)[1]
+        registers, read = access("IFM", (1, 4, 8), 0, BLOCKDEP=1, OFM_BLK_WIDTH_M1=3,
+                                 OFM_BLK_DEPTH_M1=7)  # fmt: skip
+        found = too_early(written, read, registers)
+        assert found is not None
+        assert found.is_sure

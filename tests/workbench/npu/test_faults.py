@@ -318,7 +318,8 @@ def two_copies(dependency, block=(0, 1)):
 def test_that_a_kernel_that_may_begin_too_early_is_reported(dependency, block, early):
     stream, offset = two_copies(dependency, block)
     found = run(stream, CHECKED).findings
-    assert [finding.code for finding in found] == ["missing-block-dependency"] * early
+    told = [(finding.code, finding.severity) for finding in found]
+    assert told == [("missing-block-dependency", "error")] * early
     assert all(finding.offset == offset for finding in found)
     assert run(stream).findings == ()
 
@@ -333,7 +334,9 @@ def test_that_shared_table_memory_needs_an_operation_to_end(macs, found):
     stream = with_table(macs)
     stream.words.pop()
     stream.set(ACTIVATION=0, OFM_BASE0=96, BLOCKDEP=2).do("POOL", 1).do("STOP")
-    assert codes(run(stream, CHECKED, weights=TABLE)) == found
+    result = run(stream, CHECKED, weights=TABLE)
+    assert codes(result) == found
+    assert all(finding.severity == "error" for finding in result.findings)
 
 
 def test_that_modules_hints_and_places_of_a_fault_are_told():
@@ -397,3 +400,30 @@ def test_that_a_value_of_fast_scratch_that_nothing_wrote_is_reported():
     result = run(Stream().set(settings).do("POOL", 1).do("STOP"), CHECKED)
     assert "uninitialised-read" in codes(result)
     assert result.peak[2] == 1
+
+
+def test_that_the_first_operation_waits_for_no_table():
+    stream = Stream("u55", 64).set(COPY, BLOCKDEP=3).do("POOL", 1).do("STOP")
+    assert codes(run(stream, CHECKED)) == []
+
+
+@for_each(("family", "macs", "most"), [("u55", 128, 1), ("u65", 256, 2), ("u85", 256, 4)])
+def test_that_as_many_copies_are_under_way_as_the_npu_can_have(family, macs, most):
+    """The first of the copies brings what a kernel reads; a later one begins when it is done."""
+    settings = COPY | {"IFM_BASE0": 16, "IFM_WIDTH0_M1": 1, "OFM_WIDTH_M1": 1, "OFM_BASE0": 32}
+    if family == "u85":
+        settings |= {"OFM_PRECISION": 1 | 1 << 8, "OFM_SCALE": 1 << 13 << 32 | 1}
+    for count, found in ((most, ["missing-wait"]), (most + 1, [])):
+        stream = Stream(family, macs)
+        for number in range(count):
+            stream.set(dma((0, 0), (1, 16 if not number else 48 + 16 * number), 16))
+            stream.do("DMA_START")
+        stream.set(settings).do("POOL", 1).do("STOP")
+        assert codes(run(stream, CHECKED, weights=bytes(16), scratch=256)) == found
+
+
+def test_that_copies_of_one_place_wait_for_each_other():
+    for target, found in ((32, ["missing-wait"]), (64, [])):
+        stream = Stream("u65", 256).set(dma((0, 0), (1, 32), 16)).do("DMA_START")
+        stream.set(DMA0_DST=target).do("DMA_START").do("STOP")
+        assert codes(run(stream, CHECKED, weights=bytes(16))) == found

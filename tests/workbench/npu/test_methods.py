@@ -7,8 +7,9 @@ from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.npu.streams import COPY, Stream
 from workbench.errors import WorkbenchError
-from workbench.npu.program import Program, load
+from workbench.npu.program import Program, Tensor, load
 from workbench.npu.state import Limits, Options
+from workbench.pte import vela_stream
 from workbench.pte.program import Call, Delegate, Method, Value
 from workbench.pte.vela_stream import ETHOS_U
 
@@ -136,8 +137,9 @@ def test_that_a_list_of_outputs_may_have_two_values():
     assert counts == [("a::split.out", 2)]
 
 
-def test_that_a_tensor_that_nothing_writes_is_a_view_of_what_lies_at_its_address():
-    place = {"memory_id": 1, "offset": 64}
+@for_each("memory_id", [0, 1])
+def test_that_a_tensor_that_nothing_writes_is_a_view_of_what_lies_at_its_address(memory_id):
+    place = {"memory_id": memory_id, "offset": 64}
     values = [
         tensor(2, 3, order=(1, 0), **place), tensor(3, 2, **place),
         tensor(4, **place), tensor(3, 2, memory_id=2, offset=64),
@@ -147,6 +149,27 @@ def test_that_a_tensor_that_nothing_writes_is_a_view_of_what_lies_at_its_address
     for elsewhere in (2, 3):
         with refused("program-damaged"):
             ran(program(values, [], outputs=(elsewhere,)), given)
+
+
+def test_that_numbers_in_a_list_are_an_argument_also_where_they_are_those_of_the_outputs():
+    seen = []
+
+    def operators(name, arguments, outputs):
+        seen.append((name, [np.asarray(one).tolist() for one in arguments], len(outputs)))
+        return [np.full(o.shape, 7, o.dtype) for o in outputs]
+
+    values = [tensor(2), tensor(3), tensor(4), number((1.0, 2.0), "list of float"),
+              number((1, 2), "list of tensors")]  # fmt: skip
+    made = program(values, [Call("kernel", 0, (0, 3, 4))], outputs=(1, 2), kernels=("a::b",))
+    assert ran(made, np.ones(2, np.float32), operators=operators) == [[7.0] * 3, [7.0] * 4]
+    assert seen == [("a::b", [[1.0, 1.0], [1.0, 2.0]], 2)]
+
+
+def test_that_the_number_of_an_instruction_of_an_unknown_kind_is_named():
+    made = program([tensor(1), tensor(1)], [Call("free"), Call("free"), Call("something")])
+    with refused("program-damaged") as caught:
+        ran(made, np.zeros(1, np.float32))
+    assert "instruction 2 " in caught.value.infos[0].message
 
 
 def test_that_a_tensor_without_an_address_is_no_view_of_another():
@@ -190,9 +213,10 @@ def test_that_a_constant_that_is_not_there_is_refused(value):
         ran(made, np.zeros(1, np.float32))
 
 
-def test_that_a_mutable_buffer_begins_with_its_first_content_and_not_with_a_constant():
+@for_each("memory_id", [0, 1])
+def test_that_a_mutable_buffer_begins_with_its_first_content_and_not_with_a_constant(memory_id):
     constant, first = np.float32([1, 2]).tobytes(), np.float32([3, 4]).tobytes()
-    values = [tensor(1), tensor(2, constant=1, memory_id=1), tensor(2, constant=1)]
+    values = [tensor(1), tensor(2, constant=1, memory_id=memory_id), tensor(2, constant=1)]
     made = program(values, [], outputs=(1, 2), constants=(memoryview(b""), memoryview(constant)),
                    initial=(memoryview(b""), memoryview(first)))  # fmt: skip
     assert ran(made, np.zeros(1, np.float32)) == [[3, 4], [1, 2]]
@@ -203,6 +227,12 @@ def test_that_a_mutable_buffer_without_content_is_refused():
     made = program(values, [], constants=(memoryview(b""), memoryview(bytes(8))))
     with refused("program-damaged"):
         ran(made, np.zeros(1, np.float32))
+
+
+def test_that_a_constant_may_have_no_elements():
+    made = program([tensor(1), tensor(2, 0, constant=1)], [],
+                   constants=(memoryview(b""), memoryview(b"")))  # fmt: skip
+    assert ran(made, np.zeros(1, np.float32)) == [[[], []]]
 
 
 def test_that_a_single_number_is_a_tensor_without_axes():
@@ -292,3 +322,51 @@ def test_that_inputs_have_the_number_and_the_shape_of_the_program():
     assert raw.run([INPUT.reshape(1, -1)]).outputs[0].shape == (1, 32)
     with refused("npu-input"):
         raw.run([INPUT.reshape(-1)[:31]])
+
+
+def raw(shape, item_bytes=1):
+    """Return the delegate that copies 32 bytes, with another description of its input."""
+    blob = Stream().set(COPY).do("POOL", 1).do("STOP").blob()
+    parts = {name: block.data for name, block in vela_stream.blocks(blob).items()}
+    return vela_stream.packed(parts | {"inputs": [vela_stream.Port(shape, item_bytes, 0, 1)]})
+
+
+@for_each(
+    ("shape", "kept"),
+    [
+        ((1, 1, 1, 1, 4, 8), (1, 4, 8)), ((2, 1, 1, 1, 2, 8), (2, 1, 1, 1, 2, 8)),
+        ((1, 2, 1, 1, 2, 8), (1, 2, 1, 1, 2, 8)), ((1, 1, 1, 1, 1, 1), (1, 1)),
+    ],
+)  # fmt: skip
+def test_that_of_the_leading_axes_of_a_raw_delegate_one_is_kept(shape, kept):
+    assert load(raw(shape)).inputs[0].shape == kept
+
+
+@for_each(("item_bytes", "dtype"), [(1, "int8"), (2, "int16"), (4, "int32"), (8, "int64")])
+def test_that_a_raw_delegate_has_integers_of_its_widths(item_bytes, dtype):
+    (taken,) = load(raw((1, 1, 1, 1, 1, 4), item_bytes)).inputs
+    assert (taken.dtype, taken.shape, taken.exact) == (dtype, (1, 4), False)
+    assert Tensor("int8", (4,)).exact
+
+
+@for_each(
+    ("shape", "item_bytes"),
+    [((1, 1, 1, 1, 4, 8), 3), ((1, 1, 1, 1, 4, 8), 0), ((1, 1, 1, 1, 0, 8), 1),
+     ((1, 1, 1, 1, -4, -8), 1)],
+)  # fmt: skip
+def test_that_a_raw_delegate_with_a_size_that_cannot_be_is_refused(shape, item_bytes):
+    with refused("program-damaged"):
+        load(raw(shape, item_bytes))
+
+
+def test_that_a_delegate_needs_commands_but_no_weights():
+    blob = Stream().set(COPY).do("POOL", 1).do("STOP").blob()
+    parts = {name: block.data for name, block in vela_stream.blocks(blob).items()}
+    without = {
+        name: vela_stream.packed({at: part for at, part in parts.items() if at != name})
+        for name in ("weight_data", "cmd_data")
+    }
+    (found,) = load(without["weight_data"]).run([INPUT]).outputs
+    assert np.array_equal(found.reshape(-1), INPUT.reshape(-1))
+    with refused("delegate-block-missing"):
+        load(without["cmd_data"])

@@ -1,14 +1,16 @@
 """Single operations, written by hand, against numpy."""
 
+from itertools import product
+
 import numpy as np
-import pytest
 
 from tests.for_each import for_each
 from tests.problems import refused
-from tests.workbench.npu.streams import COPY, SECOND, Stream, dma
-from workbench.errors import WorkbenchError
+from tests.workbench.npu.streams import COPY, SECOND, Stream
+from tests.workbench.npu.test_arithmetic import exact
+from workbench.npu.arithmetic import Rounding
 from workbench.npu.machine import Machine
-from workbench.npu.state import Options
+from workbench.npu.state import Limits, Options
 
 A = np.random.default_rng(0).integers(-128, 128, 32).astype(np.int64)
 B = np.random.default_rng(1).integers(-128, 128, 32).astype(np.int64)
@@ -161,9 +163,9 @@ WIDE = {
 }  # fmt: skip
 
 
-def wide(mode, first, second):
+def wide(mode, first, second, **more):
     """Return what an operation on two rows of four pixels of two int32 gives."""
-    blob = Stream().set(COPY | SECOND | WIDE).do("ELEMENTWISE", mode).do("STOP")
+    blob = Stream().set(COPY | SECOND | WIDE, **more).do("ELEMENTWISE", mode).do("STOP")
     inputs = np.array([*first, *second], np.int32)
     machine = Machine(blob.blob(ports=((0, 64), (64, 32))))
     return machine.run([inputs.view(np.uint8)]).outputs[0].view(np.int32).tolist()
@@ -255,91 +257,7 @@ def test_that_the_u85_reverses_its_output(axis):
     assert found.tolist() == np.flip(A.reshape(SHAPE), axis).reshape(-1).tolist()
 
 
-def test_that_a_copy_of_the_u65_leaves_gaps():
-    settings = dma((0, 0), (1 | 1 << 9, 64), 4) | {"DMA0_SIZE0": 3, "DMA0_SKIP0": 5}
-    blob = Stream("u65", 256).set(settings).do("DMA_START").do("STOP").blob(bytes(range(1, 33)))
-    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
-    assert found[:22] == [1, 2, 3, 4, *[0] * 5, 5, 6, 7, 8, *[0] * 5, 9, 10, 11, 12]
-
-
-def test_that_a_gather_takes_rows_by_their_number():
-    indices = np.array([3, 0, 2], np.int32)
-    settings = dma((1 << 11 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 3, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
-        "DMA0_IDX": 0, "DMA0_IDX_MAX": 3,
-    }  # fmt: skip
-    settings["DMA0_SRC_REGION"] |= 1 << 9
-    weights = indices.tobytes() + bytes(4) + bytes(range(32))
-    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
-    found = Machine(stream.blob(weights)).run([A.astype(np.int8)]).outputs[0].tolist()
-    assert found[:24] == [*range(24, 32), *range(8), *range(16, 24)]
-    wrong = stream.blob(np.array([4, 0, 2], np.int32).tobytes() + weights[12:])
-    with refused("npu-command"):
-        Machine(wrong).run([A.astype(np.int8)])
-
-
-def test_that_an_index_of_a_gather_may_be_any_of_the_rows():
-    settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
-        "DMA0_IDX": 0, "DMA0_IDX_MAX": 1,
-    }  # fmt: skip
-    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
-    for index, code in ((0, None), (1, None), (2, "npu-command"), (-1, "npu-command")):
-        blob = stream.blob(np.array([index, 0, 0, 0], np.int32).tobytes() + bytes(range(16)))
-        if code is None:
-            found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
-            assert found[:8] == [*range(8 * index, 8 * index + 8)]
-        else:
-            with refused(code):
-                Machine(blob).run([A.astype(np.int8)])
-
-
-def gathered(settings, indices):
-    """Return what a copy with four indices, and rows of the bytes 0 to 31 behind them, leaves."""
-    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
-    blob = stream.blob(np.array(indices, np.int32).tobytes() + bytes(range(32)))
-    return Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
-
-
-def test_that_any_row_may_be_gathered_where_no_largest_index_is_given():
-    settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
-        "DMA0_IDX": 0,
-    }  # fmt: skip
-    assert gathered(settings, [3, 0, 0, 0])[:8] == [*range(24, 32)]
-
-
-@for_each(
-    ("family", "settings"),
-    [("u55", {"DMA0_LEN": 0}), ("u65", {"DMA0_DST_REGION": 1 | 3 << 9}),
-     ("u85", {"DMA0_SRC_REGION": 3 << 9})],
-)  # fmt: skip
-def test_that_copies_that_do_not_exist_are_refused(family, settings):
-    macs = {"u55": 128, "u65": 256, "u85": 256}[family]
-    made = Stream(family, macs).set(dma((0, 0), (1, 64), 4) | {"DMA0_SIZE0": 1} | settings)
-    with pytest.raises(WorkbenchError) as caught:
-        Machine(made.do("DMA_START").do("STOP").blob()).run([A.astype(np.int8)])
-    assert caught.value.codes[0] in {"npu-command", "npu-mode"}
-
-
-@for_each("family", ["u65", "u85"])
-def test_that_planes_of_a_copy_have_gaps_of_their_own(family):
-    if family == "u65":
-        settings = dma((0, 0), (1 | 2 << 9, 64), 2) | {
-            "DMA0_SIZE0": 2, "DMA0_SKIP0": 1, "DMA0_SIZE1": 2, "DMA0_SKIP1": 3,
-        }  # fmt: skip
-    else:
-        settings = dma((2 << 9, 0), (1, 64), 2) | {
-            "DMA0_SIZE0": 2, "DMA0_SRC_STRIDE0": 2, "DMA0_DST_STRIDE0": 3, "DMA0_SIZE1": 2,
-            "DMA0_SRC_STRIDE1": 4, "DMA0_DST_STRIDE1": 9,
-        }  # fmt: skip
-    stream = Stream(family, 256).set(settings).do("DMA_START").do("STOP")
-    result = Machine(stream.blob(bytes(range(1, 17)))).run([A.astype(np.int8)])
-    assert result.outputs[0].tolist()[:14] == [1, 2, 0, 3, 4, 0, 0, 0, 0, 5, 6, 0, 7, 8]
-    assert result.counters[0].copied_bytes == 8
-
-
-def resized(mode, shape, size, axes, shift=16):
+def resized(mode, shape, size, axes, shift=16, options=None, **more):
     """Return a resize of int8 [H, W, 1] to another size; an axis is (n, d, offset)."""
     ifm = A[: shape[0] * shape[1]].astype(np.int8)
     settings = {name: value for name, value in U85.items() if not name.startswith("OP")} | {
@@ -356,9 +274,9 @@ def resized(mode, shape, size, axes, shift=16):
             f"RESIZE_{name}_SCALE_N_M1": parts - 1, f"RESIZE_{name}_OFFSET": offset & 0xFFF,
             f"RESIZE_{name}_STEP": (distance // parts) << 32 | distance % parts,
         }  # fmt: skip
-    blob = Stream("u85", 256).set(settings).do("RESIZE", mode).do("STOP")
+    blob = Stream("u85", 256).set(settings | more).do("RESIZE", mode).do("STOP")
     made = Machine(blob.blob(scratch=512, ports=((0, ifm.size), (64, 4 * size[0] * size[1]))))
-    found = made.run([ifm]).outputs[0].view(np.int32).reshape(size)
+    found = made.run([ifm], options).outputs[0].view(np.int32).reshape(size)
     return ifm.reshape(shape).astype(int), found
 
 
@@ -390,6 +308,7 @@ def resize_by_definition(mode, values, size, axes):
     [
         ((4, 6), (7, 12), ((4, 2, -1), (4, 2, 1))), ((3, 3), (5, 5), ((2, 1, 0), (2, 1, 0))),
         ((5, 4), (2, 3), ((2, 5, 1), (3, 4, -2))), ((1, 1), (3, 2), ((4, 1, -3), (2, 3, 1))),
+        ((2, 2), (4, 3), ((2, 1, 1), (2, 1, 2))), ((4, 4), (6, 5), ((5, 2, 0), (5, 3, -1))),
     ],
 )  # fmt: skip
 def test_that_resizing_follows_the_definition_of_tosa(mode, shape, size, axes):
@@ -460,10 +379,91 @@ def test_that_modes_that_do_not_exist_are_refused(settings, u85, code):
         elementwise(1, settings, u85=u85)
 
 
-def test_that_a_gather_in_planes_has_a_list_for_each_plane():
-    settings = dma((1 << 11 | 2 << 9 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 1, "DMA0_SIZE1": 2, "DMA0_SRC_STRIDE0": 8, "DMA0_SRC_STRIDE1": 16,
-        "DMA0_DST_STRIDE0": 8, "DMA0_DST_STRIDE1": 8, "DMA0_IDX_REGION": 0, "DMA0_IDX": 0,
-        "DMA0_IDX_SKIP1": 4,
-    }  # fmt: skip
-    assert gathered(settings, [1, 9, 0, 9])[:16] == [*range(8, 16), *range(16, 24)]
+def test_that_elementwise_operations_spend_work_for_each_output():
+    blob = (
+        Stream().set(COPY | SECOND).do("ELEMENTWISE", 1).do("STOP").blob(ports=((0, 64), (64, 32)))
+    )
+    machine, inputs = Machine(blob), [np.concatenate([A, B]).astype(np.int8)]
+    assert machine.run(inputs, Options(limits=Limits(work=32))).outputs
+    with refused("npu-limit"):
+        machine.run(inputs, Options(limits=Limits(work=31)))
+
+
+def test_that_results_are_scaled_where_a_bit_says_so_and_the_operation_has_a_scale():
+    halves = {"OFM_SCALE": 1 << 32 | 1}
+    rounded = clipped(np.floor((A + B) / 2 + 0.5).astype(int))
+    assert elementwise(1, halves) == rounded
+    assert elementwise(1, halves | {"OFM_PRECISION": 1 | 2 << 14}) == clipped(A + B)
+    # The least of two values is never scaled.
+    for precision in (1 | 2 << 14, 1 | 1 << 8 | 2 << 14):
+        assert elementwise(3, halves | {"OFM_PRECISION": precision}) == np.minimum(A, B).tolist()
+
+
+def test_that_operands_of_32_bits_have_no_scale_of_their_own():
+    first, second = [1 << 20, -5, 7, 0, 1, 2, 3, 4], [10, 20, 30, 40, 50, 60, 70, 80]
+    sums = [one + other for one, other in zip(first, second, strict=True)]
+    assert wide(1, first, second, OPA_SCALE=3, OPB_SCALE=5) == sums
+
+
+def test_that_a_scalar_without_a_sign_is_read_as_such():
+    scalar = {"IFM2_BROADCAST": 1 << 7, "IFM2_SCALAR": 0xFFF6}
+    assert elementwise(4, scalar | {"IFM2_PRECISION": 1}) == np.maximum(A, -10).tolist()
+    assert elementwise(4, scalar | {"IFM2_PRECISION": 0}) == [127] * len(A)
+
+
+@for_each("side", ["IFM", "IFM2"])
+@for_each("precision", [1, 0])
+def test_that_an_operand_without_storage_is_the_scalar(side, precision):
+    settings = {f"{side}_PRECISION": precision | 3 << 14, "OP_SCALAR": 7,
+                f"{side}_ZERO_POINT": 0xFFFE}  # fmt: skip
+    number = 7 - (-2 if precision else 0xFFFE)
+    a, b = (number, B) if side == "IFM" else (A, number)
+    found = elementwise(2, settings, u85=True)
+    assert found == clipped(np.broadcast_to(a - b, A.shape))
+
+
+@for_each(("bits", "kept", "double"), [(8, 19, 20), (16, 14, 15)])
+def test_that_a_scaled_operand_is_rounded_twice_where_its_rounding_is_double(bits, kept, double):
+    """Vela 5.1.0, the constraints of the U55: the other operand moves left by 19 or 14 bits."""
+    for scale, shift in product((0x5A827999, 0x7FFFFFFF), range(31 - double, 36 - double)):
+        found, values = scaled_apart(bits, scale, shift)
+        wanted = [exact(v, scale, shift, Rounding.DOUBLE, double) + (1 << kept) for v in values]
+        assert found == wanted
+
+
+def scaled_apart(bits, scale, shift):
+    """Return the sums of scaled values and one that is not scaled, and the values."""
+    item = bits // 8
+    reach = 1 << bits - 1
+    values = np.random.default_rng(bits).integers(-reach, reach, 32 // item)
+    stream = Stream().set(
+        COPY | SECOND, IFM_PRECISION=1 | (item - 1) << 2 | 1 << 8, IFM_DEPTH_M1=8 // item // 2 - 1,
+        IFM2_PRECISION=1 | (item - 1) << 2, IFM2_BROADCAST=1 << 7, IFM2_SCALAR=1,
+        IFM_STRIDE_X=4, IFM_STRIDE_Y=16, OFM_DEPTH_M1=8 // item // 2 - 1, OFM_STRIDE_X=16,
+        OFM_STRIDE_Y=64, OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14,
+        OPA_SCALE=shift << 32 | scale,
+    )  # fmt: skip
+    blob = stream.do("ELEMENTWISE", 1).do("STOP").blob(ports=((0, 32), (64, 64)))
+    inputs = values.astype(f"<i{item}").view(np.uint8)
+    found = Machine(blob).run([inputs]).outputs[0].view(np.int32).reshape(4, 4)
+    count = 8 // item // 2
+    return found[:, :count].reshape(-1).tolist(), values[: 4 * count].tolist()
+
+
+def test_that_resizing_spends_four_multiplications_for_each_output():
+    axes = ((2, 1, 0), (2, 1, 0))
+    assert resized(0, (3, 3), (5, 5), axes, options=Options(limits=Limits(work=100)))
+    with refused("npu-limit"):
+        resized(0, (3, 3), (5, 5), axes, options=Options(limits=Limits(work=99)))
+
+
+def test_that_resizing_takes_the_zero_point_off():
+    axes = ((2, 1, 0), (2, 1, 0))
+    values, found = resized(0, (3, 3), (5, 5), axes, IFM_ZERO_POINT=9)
+    assert found.tolist() == resize_by_definition(0, values - 9, (5, 5), axes).tolist()
+
+
+def test_that_every_operation_counts_its_own_bytes():
+    stream = Stream().set(COPY).do("POOL", 1).do("POOL", 1).do("STOP")
+    counted = Machine(stream.blob()).run([A.astype(np.int8)]).counters
+    assert [(one.read_bytes, one.written_bytes) for one in counted] == [(32, 32), (32, 32)]

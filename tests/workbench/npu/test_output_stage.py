@@ -1,5 +1,6 @@
 """From accumulators to stored values, against Python's integers."""
 
+import contextlib
 import random
 import struct
 
@@ -149,8 +150,9 @@ def test_that_results_of_32_bits_are_clamped_on_the_u85_or_by_force():
      (31, "ethos-u85")],
 )  # fmt: skip
 def test_that_functions_that_do_not_exist_or_are_not_public_are_refused(activation, family):
+    macs = 256 if family == "ethos-u85" else 128
     with pytest.raises(ModeFault):
-        stage(ACTIVATION=activation, family=family, macs=256 if family == "ethos-u85" else 128)
+        stage(bits=8, ACTIVATION=activation, family=family, macs=macs)
 
 
 def looked_up(code, values, table, bits=8, family="ethos-u55", *, signed=True, slot=0, clip=0):
@@ -235,7 +237,8 @@ def test_that_sums_beyond_the_accumulators_are_told(value, told):
     made = stage(channels=plain(3))
     made._state.counters.accumulator_bits = 32
     sums = np.array([[[value - 3, 0, 0, 0]]])
-    made.check_accumulators(sums, float(abs(value)) + 3)
+    # A bound that no sum without the bias exceeds.
+    made.check_accumulators(sums, float(abs(value - 3)))
     assert [f.code for f in made._state.findings] == ["accumulator-range"] * told
     made._state.findings.clear()
     made.check_accumulators(sums, float((1 << 31) - 4))
@@ -257,7 +260,9 @@ def test_that_the_peak_of_the_accumulators_holds_the_bias():
 def test_that_what_the_accumulators_held_is_added():
     sums = np.array([[[1, 2, 3, 4]]])
     u85 = {"family": "ethos-u85", "macs": 256}
-    assert begun(state(**u85), sums) is sums
+    fresh = state(**u85)
+    assert begun(fresh, sums) is sums
+    assert fresh.accumulators is None
     kept = state(**u85, ACC_FORMAT=1 << 4)
     with pytest.raises(Fault):
         begun(kept, sums)
@@ -337,7 +342,8 @@ def test_that_a_finding_is_told_once_with_its_command_and_module():
     (found,) = held.findings
     assert found == Finding("warning", "a-code", "Something.", 64, "NPU_OP_CONV", "stem.conv", 2)
     assert str(found) == "NPU_OP_CONV at 0x40 of stem.conv: Something."
-    assert str(Finding("error", "a", "B.", 0, "X")) == "X at 0x0: B."
+    first = Finding("error", "a", "B.", 0, "X")
+    assert (str(first), first.delegate, state().delegate) == ("X at 0x0: B.", 0, 0)
 
 
 def test_that_counters_are_added_up():
@@ -357,3 +363,92 @@ def test_that_only_small_devices_lose_their_tables():
     assert table_is_lost(device("ethos-u55", 32), uses_table=False)
     assert not table_is_lost(device("ethos-u55", 32), uses_table=True)
     assert not table_is_lost(device("ethos-u55", 128), uses_table=False)
+
+
+def test_that_large_biases_and_shifts_leave_no_room_for_floats():
+    """Results a 2**-40th below a half, and below a half of the largest shift."""
+    scale = (1 << 31) - 1
+    total = ((1 << 39) - 1) * pow(scale, -1, 1 << 40) % (1 << 40)
+    total -= (1 << 40) * (total >> 39)
+    made = stage(Scale(scale, 40, Rounding.NATURAL), plain(total - 3), bits=64, ACTIVATION=0)
+    found = made.apply(np.full((1, 1, 4), 3)).reshape(-1).tolist()
+    assert found == [exact(total, scale, 40, Rounding.NATURAL)] * 4
+    # 179951 * 3203431780337 is 2**59 - 1.
+    made = stage(Scale(179951, 60, Rounding.NATURAL), bits=64, ACTIVATION=0)
+    assert made.apply(np.array([[[3203431780337, 3203431780338]]])).tolist() == [[[0, 1]]]
+
+
+def test_that_a_scale_of_zero_leaves_the_zero_point():
+    made = stage(Scale(0, 5, Rounding.NATURAL), bits=64, ACTIVATION=0, OFM_ZERO_POINT=9)
+    assert made.apply(np.array([[[1 << 60, -5, 0]]])).tolist() == [[[9, 9, 9]]]
+
+
+def test_that_unsigned_results_of_64_bits_end_with_those_of_signed_ones():
+    u85 = {"family": "ethos-u85", "macs": 256, "ACTIVATION": 1 << 12}
+    made = stage(bits=64, signed=False, **u85)
+    values = np.array([[[-1, (1 << 63) - 1, 5]]])
+    assert made.apply(values).tolist() == [[[0, (1 << 63) - 1, 5]]]
+    assert [found.code for found in made._state.findings] == ["store-range"]
+
+
+def test_that_only_operations_with_accumulators_have_a_peak():
+    made = stage()
+    made.apply(np.array([[[1, -10, 3, 4]]]))
+    assert made._state.counters.accumulator_peak == 0
+    made._state.counters.accumulator_bits = 32
+    made.apply(np.zeros((0, 1, 4), np.int64))
+    assert made._state.counters.accumulator_peak == 0
+
+
+def test_that_results_in_parts_are_the_results(monkeypatch):
+    """The size of the parts is a matter of speed."""
+    monkeypatch.setattr("workbench.npu.output_stage._CHUNK", 10)
+    made = stage(Scale(3, 1, Rounding.NATURAL), OFM_HEIGHT_M1=6, OFM_WIDTH_M1=1)
+    values = np.arange(56).reshape(7, 2, 4)
+    results = np.zeros((7, 2, 4), np.int32)
+    made.fill(results, values)
+    assert np.array_equal(results, (3 * values + 1) >> 1)
+
+
+def test_that_the_limits_of_an_unsigned_table_have_no_sign():
+    held = state("ethos-u85", 256, ACTIVATION=1, ACTIVATION_MIN=2, ACTIVATION_MAX=0xFFFF,
+                 OFM_PRECISION=1 | 1 << 8)  # fmt: skip
+    held.memory.load_table(0, np.arange(100, 356).astype(np.uint8) // 2)
+    found = OutputStage(held, None).apply(np.array([[[0, 2, 50, 150]]]))
+    assert found.reshape(-1).tolist() == [51, 51, 75, 125]
+    # On the U55 results of 32 bits are clamped to 8 bits by force, here without a sign.
+    held = state(ACTIVATION=16 | 2 << 12, ACTIVATION_MIN=0, ACTIVATION_MAX=255,
+                 OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14)  # fmt: skip
+    held.memory.load_table(0, (np.arange(256, dtype="<i4") * 1000).view(np.uint8))
+    found = OutputStage(held, None).apply(np.array([[[-1, 0, 200, 300]]]))
+    assert found.reshape(-1).tolist() == [0, 0, 200_000, 255_000]
+
+
+@for_each(("code", "bits", "factor"), [(8, 16, 1), (9, 32, 128)])
+def test_that_the_limits_of_a_table_of_pairs_have_a_sign(code, bits, factor):
+    held = state("ethos-u85", 256, ACTIVATION=code, ACTIVATION_MIN=0xFF9C, ACTIVATION_MAX=100,
+                 OFM_PRECISION=1 | BITS[bits] << 1 | 1 << 8)  # fmt: skip
+    pairs = np.zeros((512, 2), "<i2")
+    pairs[:, 0], pairs[:, 1] = np.arange(-256, 256) * 128, 128
+    held.memory.load_table(0, pairs.reshape(-1).view(np.uint8))
+    found = OutputStage(held, None).apply(np.array([[[-200, -100, 7, 200]]]))
+    assert (found.reshape(-1) / factor).tolist() == [-100, -100, 7, 100]
+
+
+@for_each(("family", "own"), [("ethos-u55", {3, 4}), ("ethos-u85", {10, 11})])
+def test_that_tables_are_named_instead_of_functions_that_are_not_public(family, own):
+    """Tanh and sigmoid; other functions that are refused do not exist."""
+    hinted = set()
+    for code in range(32):
+        with contextlib.suppress(TableFault):
+            try:
+                stage(bits=8, family=family, macs=256, ACTIVATION=code)
+            except ModeFault as fault:
+                hinted |= {code} if fault.hint else set()
+    assert hinted == own
+
+
+def test_that_what_takes_time_to_count_is_counted_on_demand():
+    made = OutputStage(state(options=Options(), ACTIVATION_MAX=5), None)
+    made.apply(np.array([[[9, 9, 9, 9]]]))
+    assert made._state.counters.saturated == 0

@@ -1,5 +1,7 @@
 """Settings as Arm's headers lay them out, and tensors in memory against numpy."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from tests.for_each import for_each
 from workbench.npu import registers as layouts
 from workbench.npu.arithmetic import Rounding
 from workbench.npu.faults import AddressFault, Fault, LimitFault, ModeFault, TableFault
-from workbench.npu.memory import CONSTANTS, FAST_SCRATCH, SCRATCH, TABLES, Area, Memory
+from workbench.npu.memory import CONSTANTS, FAST_SCRATCH, SCRATCH, TABLES, Area, Memory, areas_of
 from workbench.npu.registers import (
     CHAINED,
     NO_STORAGE,
@@ -55,9 +57,9 @@ def test_that_other_devices_are_refused():
 
 
 def test_that_words_have_their_width_and_sign():
-    made = settings(A=(1 << 45) + 5, B=(1 << 40) - 3, C=1 << 39, D=(1 << 39) - 1, W=0x1FF80,
+    made = settings(A=(3 << 40) + 5, B=(1 << 40) - 3, C=1 << 39, D=(1 << 39) - 1, W=0x1FF80,
                     X_REGION=0x1A)  # fmt: skip
-    assert made.address("A") == (1 << 45) + 5 & (1 << 40) - 1 == 5
+    assert made.address("A") == 5
     assert [made.stride(name) for name in "ABCD"] == [5, -3, -(1 << 39), (1 << 39) - 1]
     assert made.region("X") == 2
     assert (made.word("W", signed=True), made.word("W", signed=False)) == (-128, 0xFF80)
@@ -256,7 +258,7 @@ def test_that_what_lies_outside_a_region_is_refused():
 def test_that_fast_scratch_grows_up_to_the_limit():
     held = memory(1024, b"", limit=1024 + 200_000, checked=True)
     held.put(FAST_SCRATCH, 10, np.ones(5, np.uint8))
-    assert held.regions[FAST_SCRATCH].size == 1 << 16
+    assert held.regions[FAST_SCRATCH].size == 1 << 16  # Pages of 64 KiB.
     assert held.regions[FAST_SCRATCH][9] == held.regions[FAST_SCRATCH][15] == 0xA5
     held.put(FAST_SCRATCH, 199_999, np.ones(1, np.uint8))
     assert held.regions[FAST_SCRATCH][10:15].tolist() == [1] * 5
@@ -347,6 +349,7 @@ def test_that_a_copy_takes_bytes_between_regions_and_writes_no_constants():
     read, written = memory.record
     assert (read.region, read.written, read.address) == (CONSTANTS, False, 8)
     assert (written.region, written.written, written.address) == (SCRATCH, True, 16)
+    assert (read.bricks, written.bricks) == (False, False)
     assert read.places.tolist() == list(range(8, 24))
     assert written.places.tolist() == list(range(16, 32))
     with pytest.raises(Fault):
@@ -354,3 +357,46 @@ def test_that_a_copy_takes_bytes_between_regions_and_writes_no_constants():
     with pytest.raises(Fault):
         memory.copy((SCRATCH, 56), (SCRATCH, 0), 16)
     assert memory.regions[CONSTANTS].tolist() == list(range(32))
+
+
+def test_that_fast_scratch_gets_what_the_constants_and_scratch_leave():
+    left = (1 << 17) - 1024
+    memory(1000, bytes(24), limit=1 << 17).put(FAST_SCRATCH, left - 1, np.ones(1, np.uint8))
+    with pytest.raises(AddressFault):
+        memory(1000, bytes(24), limit=1 << 17).put(FAST_SCRATCH, left, np.ones(1, np.uint8))
+    with pytest.raises(AddressFault):
+        memory(1000, bytes(24), limit=1024).put(FAST_SCRATCH, 0, np.ones(1, np.uint8))
+
+
+def test_that_not_even_one_byte_fits_a_region_that_does_not_exist():
+    with pytest.raises(AddressFault):
+        memory().demand_room(placed((1, 1, 1), region=7), (1, 1, 1))
+
+
+def address(tensor, y, x, c):
+    """Return where an element lies: tiles 0 and 2 on the left, 1 and 3 on the right."""
+    right = x >= tensor.width0
+    split = tensor.height1 if right else tensor.height0
+    base = tensor.bases[right + 2 * (y >= split)]
+    y, x = y - split * (y >= split), x - tensor.width0 * right
+    item = tensor.dtype.itemsize
+    place = base + y * tensor.strides[0] + x * tensor.strides[1]
+    if tensor.bricks:
+        return place + (c >> 4) * tensor.strides[2] + (c & 15) * item
+    return place + c * item
+
+
+@for_each("bricks", [False, True])
+@for_each("tiles", [None, (2, 3, 4, 0, 10_000, 20_000, 30_000)])
+def test_that_areas_of_a_box_are_the_addresses_of_its_elements(bricks, tiles):
+    shape = (5, 6, 40)
+    tensor = placed(shape, "i2", bricks=bricks, tiles=tiles, base=64)
+    for box in (
+        ((0, 5), (0, 6), (0, 40)), ((0, 2), (0, 4), (0, 16)), ((1, 4), (3, 6), (5, 37)),
+        ((4, 5), (5, 6), (39, 40)), ((2, 3), (4, 5), (16, 32)), ((0, 1), (0, 1), (20, 21)),
+    ):  # fmt: skip
+        found = list(areas_of(tensor, shape, tuple(slice(*ends) for ends in box)))
+        assert all(area.elements for area in found)
+        places = [int(place) for area in found for place in area.places.ravel()]
+        wanted = [address(tensor, *at) for at in product(*(range(*ends) for ends in box))]
+        assert sorted(places) == sorted(wanted), box

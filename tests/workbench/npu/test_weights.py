@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,14 @@ from workbench.errors import WorkbenchError
 from workbench.npu.faults import Fault, WeightFault
 from workbench.npu.machine import Machine
 from workbench.npu.state import WeightCache
-from workbench.npu.weight_order import Geometry, microblock_depth, order_u55, order_u85, placed
+from workbench.npu.weight_order import (
+    Geometry,
+    microblock_depth,
+    order_u55,
+    order_u85,
+    placed,
+    woven_u85,
+)
 from workbench.npu.weights import decode, decode_fast
 
 LIMIT = 1 << 20
@@ -37,26 +45,31 @@ class Bits:
         self._value |= (value & (1 << count) - 1) << self._length
         self._length += count
 
-    def bytes(self):
-        self.put(7, 3)
+    @property
+    def beyond(self):
+        """How many bits stand in the last byte; none where it is full."""
+        return self._length % 8
+
+    def bytes(self, *, ended=True):
+        """Return the bytes, with the code for the end if there is one."""
+        if ended:
+            self.put(7, 3)
         return self._value.to_bytes(-(-self._length // 8), "little")
 
 
 def encode(weights, divisor):
     """Encode one slice without runs and without a palette, as plainly as the format allows."""
+    return encoded(weights, divisor).bytes()
+
+
+def encoded(weights, divisor, *, new=True):
+    """Return the bits of a slice; ``new`` tells that an empty palette stands in its header."""
     codes = [abs(w) * 2 + (w < 0) for w in weights]
     out = Bits()
-    for value, count in (
-        (6, 3),
-        (len(codes) - 1, 15),
-        (divisor, 3),
-        (0, 1),
-        (1, 1),
-        (0, 5),
-        (0, 5),
-    ):
+    for value, count in ((6, 3), (len(codes) - 1, 15), (divisor, 3), (0, 1), (int(new), 1)):
         out.put(value, count)
-    out.put(0, 3)
+    if new:
+        out.put(0, 13)
     # Each symbol is its quotient in ones and a zero; ones go in pairs.
     unary = []
     for code in codes:
@@ -75,7 +88,68 @@ def encode(weights, divisor):
         pending, taken = codes[taken : taken + ended], taken + ended
     for code in pending:
         out.put(code, divisor)
-    return out.bytes()
+    return out
+
+
+def test_that_a_stream_of_nothing_has_no_weights():
+    assert decode(b"", LIMIT).tolist() == []
+    assert decode(b"\xff" * 16, LIMIT).tolist() == []
+
+
+# Weights whose slices end at each of the bits of a byte.
+LENGTHS = [[1] * count + [2] * more for count, more in product(range(1, 10), (0, 1))]
+
+
+def test_that_a_stream_may_go_on_in_the_byte_behind_an_end():
+    remainders = set()
+    for first in LENGTHS:
+        bits = encoded(first, 2)
+        remainders.add((bits.beyond + 3) % 8)
+        assert decode(bits.bytes() + encode([5, -6], 3), LIMIT).tolist() == [*first, 5, -6]
+    assert len(remainders) == 8
+
+
+def test_that_a_stream_may_end_with_its_last_bit():
+    """Three bits behind a slice begin another one, where they are not the code for the end."""
+    by_end = {encoded(weights, 2).beyond: weights for weights in LENGTHS}
+    assert decode(encoded(by_end[0], 2).bytes(ended=False), LIMIT).tolist() == by_end[0]
+    bits = encoded(by_end[5], 2)
+    bits.put(0, 3)
+    with pytest.raises(WeightFault):
+        decode(bits.bytes(ended=False), LIMIT)
+
+
+def test_that_a_slice_without_a_palette_holds_the_weights_themselves():
+    weights = [3, -4, 0, 7, 1, -1]
+    assert decode(encoded(weights, 2, new=False).bytes(), LIMIT).tolist() == weights
+    bits = Bits()
+    for value, count in ((6, 3), (4, 15), (7, 3), (0, 1), (0, 1)):
+        bits.put(value, count)
+    # Indices of no bits: five times the first weight.
+    assert decode(bits.bytes(), LIMIT).tolist() == [0] * 5
+
+
+def test_that_weights_have_nine_bits():
+    assert decode(encode([-255, 255], 5), LIMIT).tolist() == [-255, 255]
+    with pytest.raises(WeightFault):
+        decode(encode([256], 5), LIMIT)
+
+
+def test_that_a_divisor_that_does_not_exist_is_refused():
+    bits = Bits()
+    for value, count in ((6, 3), (0, 15), (6, 3), (0, 1), (0, 1), (0, 60)):
+        bits.put(value, count)
+    with pytest.raises(WeightFault):
+        decode(bits.bytes(), LIMIT)
+
+
+def test_that_a_header_cut_short_is_refused():
+    bits = Bits()
+    # A palette of 32 entries of nine bits, of which nothing is there.
+    for value, count in ((6, 3), (0, 15), (0, 3), (0, 1), (1, 1), (0, 5), (31, 5), (7, 3)):
+        bits.put(value, count)
+    with pytest.raises(WeightFault):
+        decode(bits.bytes(ended=False), LIMIT)
 
 
 @for_each("name", sorted(streams()))
@@ -100,9 +174,10 @@ def test_that_a_stream_cut_short_is_refused():
 
 
 def test_that_a_stream_longer_than_the_limit_is_refused():
-    stream, weights = streams()["mixed"]
-    with pytest.raises(WeightFault):
-        decode(stream, len(weights) - 1)
+    for stream, weights in streams().values():
+        assert len(decode(stream, len(weights))) == len(weights)
+        with pytest.raises(WeightFault):
+            decode(stream, len(weights) - 1)
 
 
 def test_that_damaged_streams_give_weights_or_a_fault():
@@ -138,9 +213,16 @@ def test_that_the_fast_format_has_raw_bytes_and_small_palettes():
     assert decode_fast(eight, 8).size == 8
     with pytest.raises(WeightFault):
         decode_fast(eight, 9)
+    codes = [2 * number for number in range(16)]
+    header = sum(code << 112 + 9 * at for at, code in enumerate(codes))
+    stream = header.to_bytes(32, "little") + bytes([0x10, 0x32, 0xFE])
+    assert decode_fast(stream, 6).tolist() == [0, 1, 2, 3, 14, 15]
+    with pytest.raises(WeightFault):
+        decode_fast(stream, 7)
     header = 2 | 0b000000011 << 112 | 0b000000100 << 121
     stream = header.to_bytes(32, "little") + bytes([0b01_00_01_00])
     assert decode_fast(stream, 4).tolist() == [-1, 2, -1, 2]
+    assert decode_fast(stream + bytes([0b00_00_01_01]), 8).tolist()[4:] == [2, 2, -1, -1]
     with pytest.raises(WeightFault):
         decode_fast(stream, 5)
 
@@ -150,13 +232,14 @@ def slow_order_u55(g, stream):
     depth = len(range(stream, g.ofm_depth, g.streams))
     step = (g.block_depth + g.streams - 1 - stream) // g.streams
     size = 16 if g.part_kernel or g.wide else 32
+    high, wide = 8 // g.dilation_y, 8 // g.dilation_x
     fill = 4 if g.depthwise else (2 if g.wide else 4) if g.part_kernel else 1
     unit = 1 if g.depthwise else 8
     for ob in range(0, depth, step):
         for ib in range(0, 1 if g.depthwise else g.ifm_depth, size):
             block = 1 if g.depthwise else min(size, g.ifm_depth - ib) if g.part_kernel else size
-            for y0, x0 in product(range(0, g.height, 8), range(0, g.width, 8)):
-                rows, columns = min(8, g.height - y0), min(8, g.width - x0)
+            for y0, x0 in product(range(0, g.height, high), range(0, g.width, wide)):
+                rows, columns = min(high, g.height - y0), min(wide, g.width - x0)
                 elements = -(-rows * columns // fill) * fill
                 outer = range(0, block, unit) if g.part_kernel else (0,)
                 inner = (0,) if g.part_kernel else range(0, block, unit)
@@ -177,7 +260,8 @@ def geometry(**settings):
     base = {
         "ofm_depth": 21, "height": 3, "width": 3, "ifm_depth": 40, "block_depth": 16,
         "ifm_bits": 8, "ofm_ublock": 8, "depthwise": False, "part_kernel": False,
-        "dilation_y": 1, "dilation_x": 1,
+        "dilation_y": 1, "dilation_x": 1, "streams": 1, "stride_y": 1, "stride_x": 1, "macs": 0,
+        "sparse": False,
     }  # fmt: skip
     return Geometry(**{**base, **settings})
 
@@ -187,6 +271,9 @@ U55 = [
     {"ifm_bits": 16}, {"depthwise": True, "ifm_depth": 1}, {"height": 11, "width": 9},
     {"streams": 2, "ofm_depth": 37}, {"ofm_ublock": 4, "ofm_depth": 5},
     {"height": 1, "width": 1, "ifm_depth": 100}, {"part_kernel": True, "height": 1, "width": 20},
+    {"height": 1, "width": 9}, {"dilation_y": 2, "height": 9, "width": 5, "ifm_depth": 8},
+    {"dilation_x": 2, "height": 5, "width": 9, "ifm_depth": 8},
+    {"depthwise": True, "part_kernel": True, "ifm_depth": 1},
 ]  # fmt: skip
 
 
@@ -205,6 +292,88 @@ U85 = [
 ]  # fmt: skip
 
 
+def slow_order_u85(g, stream, gap):
+    """The loops of the encoder for the U85, one weight at a time."""
+    unit = 1 if g.depthwise else 16 if g.sparse else 8
+    ifm_blocks = list(range(0, g.ifm_depth, g.ifm_block))
+    high, wide = 8 // g.dilation_y, 8 // g.dilation_x
+    for number, first in enumerate(range(0, g.ofm_depth, g.block_depth)):
+        for ib in ifm_blocks[:: -1 if number % 2 else 1]:
+            for x0, y0 in product(range(0, g.width, wide), range(0, g.height, high)):
+                elements = elements_u85(
+                    g, range(y0, min(y0 + high, g.height)), range(x0, min(x0 + wide, g.width)), gap
+                )
+                inputs = range(ib, min(ib + g.ifm_block, g.ifm_depth), g.ifm_ublock)
+                outputs = range(first, min(first + g.block_depth, g.ofm_depth), g.ofm_ublock)
+                quads = range(4 * stream, g.ofm_ublock, 4 * g.streams)
+                for i0, o0, element, i1, quad, c, lane in product(
+                    inputs, outputs, elements, range(0, g.ifm_ublock, unit), quads, range(4),
+                    range(unit),
+                ):  # fmt: skip
+                    o, i = o0 + quad + c, i0 + i1 + lane
+                    if element is None or o >= g.ofm_depth or i >= g.ifm_depth:
+                        yield -1
+                    else:
+                        y, x = element
+                        yield ((o * g.height + y) * g.width + x) * g.ifm_depth + i
+
+
+def elements_u85(g, rows, columns, gap):
+    """Return rows and columns of a part of the kernel in their order, None for filling."""
+    by_phase = g.part_kernel or g.depthwise
+    steps = (g.stride_y, g.stride_x) if by_phase else (1, 1)
+    found = []
+    for phase_y, phase_x in product(range(steps[0]), range(steps[1])):
+        for number, y in enumerate(rows[phase_y :: steps[0]]):
+            across = [(y, x) for x in columns[phase_x :: steps[1]]]
+            found += across[::-1] if number % 2 else across
+    while len(found) % g.rounding:
+        found.append(None)
+    if g.depthwise:
+        groups = [found[at : at + 10] + [None] * gap for at in range(0, len(found), 10)]
+        found = [element for group in groups for element in group]
+    return found
+
+
+FURTHER_U85 = [
+    {"ofm_depth": 48, "ifm_depth": 40, "height": 1, "width": 1},
+    {"part_kernel": True, "ifm_bits": 16, "ifm_depth": 24}, {"sparse": True, "ifm_depth": 70},
+    {"dilation_y": 2, "height": 5, "width": 9, "ifm_depth": 8},
+    {"dilation_x": 2, "height": 9, "width": 5, "ifm_depth": 8},
+    {"depthwise": True, "ifm_depth": 1, "macs": 1024, "height": 5, "width": 4, "stride_x": 3},
+    {"part_kernel": True, "dilation_y": 2, "stride_y": 2, "height": 6, "ifm_depth": 8},
+]  # fmt: skip
+
+
+@for_each("settings", [*U85, *FURTHER_U85])
+def test_that_the_order_of_the_u85_is_the_one_of_the_loops(settings):
+    chosen = geometry(**{"ofm_ublock": 16, "macs": 256, **settings})
+    gap = 6 if chosen.depthwise and chosen.macs == 1024 else 0
+    for stream in range(chosen.streams):
+        found = order_u85(chosen, stream).tolist()
+        assert found == list(slow_order_u85(chosen, stream, gap))
+
+
+@for_each("settings", [{"streams": 1}, {"streams": 2}, {"streams": 2, "part_kernel": True}])
+def test_that_the_one_stream_of_the_fast_format_takes_smallest_blocks_of_the_cores_in_turn(
+    settings,
+):
+    """All cores together have the weights that one core alone has of a block."""
+    chosen = geometry(**{"ofm_ublock": 16, "macs": 512, "ofm_depth": 40, **settings})
+    woven = woven_u85(chosen)
+    alone = order_u85(replace(chosen, streams=1), 0)
+    assert woven.size == alone.size
+    rows = chosen.rounding if chosen.part_kernel else 1
+    size = chosen.ofm_ublock * chosen.ifm_ublock * rows
+    for at in range(0, woven.size, size):
+        block, together = woven[at : at + size], alone[at : at + size]
+        assert sorted(block) == sorted(together)
+        # A core has every second group of four channels.
+        for core, part in enumerate(np.split(block, chosen.streams)):
+            channels = part[part >= 0] // int(np.prod(chosen.shape[1:]))
+            assert set(channels // 4 % chosen.streams) <= {core}
+
+
 @for_each("settings", U85)
 def test_that_every_weight_of_the_u85_has_one_place(settings):
     chosen = geometry(**{"ofm_ublock": 16, **settings})
@@ -215,10 +384,10 @@ def test_that_every_weight_of_the_u85_has_one_place(settings):
 
 def test_that_ifm_blocks_of_the_u85_go_forth_and_back():
     chosen = geometry(
-        ofm_ublock=16, macs=256, height=1, width=1, ofm_depth=32, ifm_depth=64, block_depth=16
+        ofm_ublock=16, macs=256, height=1, width=1, ofm_depth=48, ifm_depth=64, block_depth=16
     )
     channels = order_u85(chosen, 0) % 64
-    assert [int(channels[at]) for at in (0, 512, 1024, 1536)] == [0, 32, 32, 0]
+    assert [int(channels[at]) for at in range(0, 3072, 512)] == [0, 32, 32, 0, 0, 32]
 
 
 def test_that_kernel_rows_of_the_u85_go_forth_and_back():
@@ -286,16 +455,26 @@ def test_that_flipped_bits_that_change_weights_change_outputs(count):
 
 
 @for_each(
-    ("macs", "ifm_bits", "gap"), [(128, 8, 0), (256, 8, 0), (512, 8, 2), (1024, 8, 6), (2048, 8, 6)]
+    ("macs", "ifm_bits", "gap"),
+    [
+        (128, 8, 0),
+        (256, 8, 0),
+        (512, 8, 2),
+        (1024, 8, 6),
+        (2048, 8, 6),
+        (128, 16, 2),
+        (256, 16, 2),
+        (512, 16, 2),
+        (1024, 16, 6),
+    ],
 )
 def test_that_depthwise_groups_of_the_u85_have_a_gap_that_grows_with_its_macs(macs, ifm_bits, gap):
     chosen = geometry(
         ofm_ublock=16, macs=macs, depthwise=True, ifm_depth=1, ifm_bits=ifm_bits, ofm_depth=16,
         height=1, width=1,
     )  # fmt: skip
-    places = order_u85(chosen, 0)
-    group = int(chosen.rounding) + gap
-    assert len(places) % group == 0
+    # Ten elements and the gap, of 16 channels.
+    assert len(order_u85(chosen, 0)) == (10 + gap) * 16
 
 
 @for_each(

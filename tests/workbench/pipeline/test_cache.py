@@ -1,5 +1,8 @@
+import errno
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -180,3 +183,79 @@ def test_that_an_error_of_another_disk_is_not_told_as_one_of_the_cache(tmp_path)
         reads("")
     with refused("cache-not-writable"):
         reads("gone")
+
+
+def test_that_results_lie_in_folders_of_the_first_two_letters_of_their_keys(tmp_path):
+    assert Cache(tmp_path).folder(KEY) == tmp_path / "results" / "ab" / KEY
+
+
+def test_that_results_of_usual_size_are_kept_by_default(tmp_path):
+    fill(Cache(tmp_path), KEY)
+    Cache(tmp_path).prune()
+    assert Cache(tmp_path).has(KEY)
+
+
+def test_that_an_age_at_a_limit_is_not_beyond_it(tmp_path, monkeypatch):
+    """Folders of writers go after a day; studies of ten minutes may be removed."""
+    now = 2_000_000_000
+    monkeypatch.setattr("workbench.pipeline.cache.time.time", lambda: now)
+    cache, day = Cache(tmp_path, 0), 24 * 60 * 60
+    folders = [tmp_path / "partial" / name for name in ("at", "beyond")]
+    for folder, age in zip(folders, (day, day + 1), strict=True):
+        folder.mkdir(parents=True)
+        os.utime(folder, (now - age,) * 2)
+    studies = [studied(cache, key, age) for key, age in ((KEY, 600), (OTHER, 599))]
+    cache.prune()
+    assert [folder.exists() for folder in folders] == [True, False]
+    assert [folder.exists() for folder in studies] == [False, True]
+
+
+def test_that_what_another_process_removes_in_between_is_no_error(tmp_path, monkeypatch):
+    cache = Cache(tmp_path, 0)
+    fill(cache, KEY)
+    index = indexed(cache, "data", 5000)
+    old = tmp_path / "partial" / "old"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    really, unlink = shutil.rmtree, Path.unlink
+
+    def second(remove):
+        def removed(place, **options):
+            remove(place)
+            return remove(place, **options)
+
+        return removed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("workbench.pipeline.cache.shutil.rmtree", second(really))
+        patch.setattr(Path, "unlink", second(unlink))
+        assert cache.prune() == 0
+    assert not cache.folder(KEY).exists()
+    assert not index.exists()
+    assert not old.exists()
+
+
+def test_that_a_result_that_another_engine_finishes_at_the_same_time_is_taken(
+    tmp_path, monkeypatch
+):
+    cache, rename = Cache(tmp_path), Path.rename
+
+    with monkeypatch.context() as patch:
+
+        def late(self, target):
+            patch.undo()
+            fill(cache, KEY, "second")
+            return rename(self, target)
+
+        patch.setattr(Path, "rename", late)
+        fill(cache, KEY, "first")
+    assert (cache.folder(KEY) / "result.json").read_text() == "second"
+
+
+def test_that_a_result_that_cannot_be_moved_to_its_place_is_an_error(tmp_path, monkeypatch):
+    def refuses(self, target):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuses)
+    with pytest.raises(PermissionError):
+        fill(Cache(tmp_path), KEY)

@@ -147,3 +147,34 @@ def test_that_the_content_of_a_file_of_the_target_stands_for_its_name(tmp_path):
     assert one != other
     assert "own.ini" not in json.dumps(one)
     assert one == facet("[System_Config.A]\n")
+
+
+def test_that_a_file_is_recent_up_to_two_seconds_after_its_change(file, monkeypatch):
+    digests = Digests()
+    digests.of(file)
+    changed = file.stat().st_ctime_ns
+    monkeypatch.setattr(keys, "file_digest", lambda path: "read again")
+    for past, found in ((2 * 10**9 + 2, digest(b"one")), (2 * 10**9, "read again")):
+        monkeypatch.setattr(keys.time, "time_ns", lambda past=past: changed + past)
+        assert digests.of(file) == found
+
+
+def test_that_pictures_mean_their_folders_too(tmp_path):
+    (tmp_path / "pictures" / "cats").mkdir(parents=True)
+    (tmp_path / "pictures" / "cats" / "one.png").write_bytes(b"1")
+    reading = Reading(None, tmp_path, Digests())
+    found = reading.data(DataSource(spec="pictures"), "calibration")
+    assert found["references"][0]["files"] == [["cats/one.png", digest(b"1")]]
+
+
+def test_that_labels_are_the_folders_or_a_file_of_their_own(tmp_path):
+    for name in ("x.npy", "y.npy"):
+        (tmp_path / name).write_bytes(name.encode())
+    reading = Reading(None, tmp_path, Digests())
+    folders = reading.data(DataSource(spec="x.npy", labels="folders"), "calibration")
+    assert folders["labels"] == "folders"
+    own = reading.data(DataSource(spec="x.npy", labels="y.npy"), "calibration")
+    assert "labels" not in own
+    assert [one["files"] for one in own["references"]] == [
+        [[name, digest(name.encode())]] for name in ("x.npy", "y.npy")
+    ]

@@ -1,6 +1,7 @@
 import importlib.metadata
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
-from workbench.pipeline.plan import plan, reading_of, tool_version, tool_versions
+from workbench.pipeline.plan import plan, reading_of, stage_key, tool_version, tool_versions
 from workbench.pipeline.stages import STAGES, optional_stages, stages_until
 from workbench.project import edits
+from workbench.project.board_files import board_file
 from workbench.project.model import DataSource, Evaluation, ModelSource, TargetChoice
 
 
@@ -298,3 +300,98 @@ def test_that_a_version_is_that_of_the_installed_package():
     assert tool_version("numpy") == np.__version__
     assert tool_version("no-such-package-anywhere") == "none"
     assert tool_versions()["torch"] == importlib.metadata.version("torch")
+
+
+def read(project, folder, name):
+    return reading_of(project, folder, Cache(folder / "cache"), name)
+
+
+def test_that_another_config_of_a_rule_is_another_key(folder):
+    before, after = (make_project(rule("r1", "global", config=c)) for c in ("a8w8", "a16w8"))
+    assert changed(keys(before, folder), keys(after, folder)) == AFTER_PREPARE
+
+
+def test_that_the_channels_that_modules_keep_decide_what_is_prepared(folder):
+    project = make_project(rule("r1", "global"))
+    eight, seven = (edits.compress(project, "stem", channels=count) for count in (8, 7))
+    made = [keys(one, folder) for one in (project, eight, seven)]
+    assert changed(made[0], made[1]) == changed(made[1], made[2]) == AFTER_PREPARE
+
+
+def test_that_rules_for_inputs_and_outputs_are_read_apart_from_others(folder):
+    without = make_project(rule("r1", "global"))
+    assert read(without, folder, "rules.io") == []
+    found = [
+        read(
+            make_project(rule("r1", "global"), rule("r2", "io", config=config)), folder, "rules.io"
+        )
+        for config in ("a8w8", "a16w8")
+    ]
+    assert [len(configs) for configs in found] == [1, 1]
+    assert [configs[0]["activation"]["dtype"] for configs in found] == ["int8", "int16"]
+    assert read(make_project(rule("r2", "io", config="float")), folder, "rules.io") == [None]
+
+
+def test_that_the_package_lists_the_rules_that_are_on(folder):
+    project = make_project(
+        rule("r1", "global"), rule("r2", "module_name", "head", "a16w8"),
+        rule("r3", "module_name", "stem", "a16w8", enabled=False),
+    )  # fmt: skip
+    assert read(project, folder, "rules.listed") == [
+        ["global", "", "a8w8"], ["module_name", "head", "a16w8"],
+    ]  # fmt: skip
+
+
+def test_that_quality_is_measured_with_its_own_data_or_that_of_the_calibration(rich):
+    project = make_project(calibration=DataSource(spec="data.npy"))
+    calibration = read(project, rich, "calibration")
+    assert read(project, rich, "evaluation.data") == calibration
+    own = read(evaluated(project, data=DataSource(spec="eval.npy")), rich, "evaluation.data")
+    assert own["references"][0]["files"] == [["eval.npy", Digests().of(rich / "eval.npy")]]
+    assert read(make_project(), rich, "evaluation.data") is None
+
+
+def test_that_the_package_holds_what_is_known_of_the_board(folder):
+    assert read(make_project(), folder, "board") == ""
+    project = boards.put(make_project(), "himax-we2", Path())
+    file = board_file("himax-we2", folder)
+    assert read(project, folder, "board") == Digests().of(file)
+
+
+@for_each(
+    ("fast", "trace", "traces"),
+    [(False, False, False), (False, True, True), (True, False, False), (True, True, False)],
+)
+def test_that_a_simulator_its_runner_and_how_it_runs_decide(
+    tmp_path, monkeypatch, fast, trace, traces
+):
+    for name in ("fvp", "runner.elf"):
+        (tmp_path / name).write_bytes(name.encode())
+    setup = SimpleNamespace(
+        installed=SimpleNamespace(path=tmp_path / "fvp"),
+        runner=SimpleNamespace(path=tmp_path / "runner.elf"),
+        settings=SimpleNamespace(fast=fast, trace=trace),
+    )
+    monkeypatch.setattr("workbench.pipeline.plan.simulator_setup", lambda project: setup)
+    assert read(make_project(), tmp_path, "machine") == {
+        "simulator": Digests().of(tmp_path / "fvp"), "fast": fast, "trace": traces,
+        "runner": Digests().of(tmp_path / "runner.elf"),
+    }  # fmt: skip
+
+
+def test_that_the_order_in_which_options_stand_is_no_part_of_a_key():
+    stage = next(stage for stage in STAGES if stage.id == "calibrate")
+    one, other = {"calibration": {"a": 1, "b": 2}}, {"calibration": {"b": 2, "a": 1}}
+    assert stage_key(stage, one, ["x"]) == stage_key(stage, other, ["x"])
+    assert stage_key(stage, one, ["x"]) != stage_key(stage, one, ["y"])
+
+
+def test_that_every_stage_names_what_runs_it():
+    assert {stage.id: stage.entry for stage in STAGES} == {
+        stage.id: f"workbench.engine.stages.{stage.id}:run" for stage in STAGES
+    }
+
+
+def test_that_a_target_without_options_is_its_own_name_for_the_quantizer(folder):
+    project = make_project(target=TargetChoice(id="formats"))
+    assert read(project, folder, "target.quantizer") == "formats"

@@ -15,10 +15,11 @@ from workbench.pipeline.resolution import (
     resolve_graph,
     rule_name,
     taken_by_plugins,
+    warnings,
 )
 from workbench.project import edits
 from workbench.project.configs import QuantConfig
-from workbench.project.model import DataSource, Rule, TargetChoice
+from workbench.project.model import DataSource, Preprocess, Rule, TargetChoice
 from workbench.results import NodeAnnotation, PrepareResult
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 
@@ -123,6 +124,7 @@ def test_that_a_rule_that_never_wins_is_told_with_what_overrides_it(folder):
     found = problems(project, folder, snapshot(), None)
     assert [(p.info.code, p.info.where.id) for p in found] == [("rule-overridden", "r2")]
     assert "a8w4" in found[0].info.message
+    assert "a8w8" not in found[0].info.message
 
 
 def test_that_a_class_of_which_there_are_two_is_an_error_with_the_graph(folder):
@@ -203,10 +205,10 @@ def test_that_range_methods_of_lost_tensors_and_modules_are_warned_of(folder):
     }  # fmt: skip
 
 
-def transposed(config, target="ethos-u55-128"):
+def transposed(config, target="ethos-u55-128", operator="aten.conv_transpose2d.input"):
     nodes = (
         Node("x", "placeholder", "input"),
-        Node("up", "aten.conv_transpose2d.input", "call", "head"),
+        Node("up", operator, "call", "head"),
         Node("output", "output", "output"),
     )
     graph = GraphSnapshot("float", nodes, (Edge("x", "up"), Edge("up", "output")), MODULES)
@@ -269,3 +271,60 @@ def test_that_graph_and_report_come_from_the_cache(folder):
     again = planned.looked_up(cache)
     assert float_graph(again, cache) == snapshot()
     assert prepared_result(again, cache) == result_of("prepare")
+
+
+@for_each(("preprocess", "warned"), [(None, True), (Preprocess(size=(8, 8)), False)])
+def test_that_a_folder_of_pictures_without_preprocess_is_warned_of(folder, preprocess, warned):
+    (folder / "pictures").mkdir(exist_ok=True)
+    (folder / "pictures" / "one.png").write_bytes(b"")
+    data = DataSource(spec="pictures", preprocess=preprocess)
+    found = told(folder, GLOBAL, calibration=data)
+    wanted = ("warning", "pictures-preprocess-missing", "calibration.preprocess")
+    assert found == [wanted] * warned
+
+
+@for_each("config", ["a8w8", "float"])
+def test_that_a_quantized_operator_is_not_rejected_for_a_precision_it_does_not_have(folder, config):
+    project, graph = transposed(config)
+    quantized = PrepareResult(observers=1, annotations=(note("up"),))
+    found = [p.info.code for p in problems(project, folder, graph, quantized)]
+    assert "operator-not-supported" not in found
+
+
+def test_that_the_code_of_a_plugin_decides_what_its_rule_matches(folder):
+    (folder / "own.py").write_text("def first(graph): ...\nFINDERS = [first]\n")
+    finder = rule("r2", "finder", "own.py:first", "a16w8")
+    prepared = PrepareResult(observers=1, annotations=(note("conv2d"),))
+    project = make_project(GLOBAL, finder, calibration=DATA)
+    (found,) = [p.info for p in problems(project, folder, snapshot(), prepared)
+                if p.info.where.id == "r2"]  # fmt: skip
+    assert found.code == "rule-unmatched"
+    assert found.hint
+    assert found.hint != hints(folder, GLOBAL, rule("r2", "module_name", "qqqq", "a16w8"))[0]
+
+
+def test_that_nothing_is_told_of_rules_before_they_are_resolved(folder):
+    project = make_project(GLOBAL, rule("r2", "module_name", "none", "a16w8"), calibration=DATA)
+    resolution = resolve_graph(project, snapshot())
+    assert [w.code for w in warnings(project, folder, snapshot(), resolution)] == ["rule-unmatched"]
+    assert list(warnings(project, folder, snapshot(), None)) == []
+    assert list(warnings(project, folder, None, resolution)) == []
+
+
+def test_that_parameters_and_nodes_without_a_rule_are_no_operators_of_a_rule(folder):
+    whole = snapshot()
+    nodes = (*whole.nodes, Node("w", "", "parameter", "head"),
+             Node("mm", "aten.matmul.default", "call", "stem"))  # fmt: skip
+    graph = GraphSnapshot("float", nodes, whole.edges, MODULES)
+    assert told(folder, rule("r1", "module_name", "head", "a16w8"), graph=graph) == []
+
+
+@for_each(
+    ("config", "quantized", "told"), [("a8w8", True, 1), ("a8w8", False, 0), ("float", True, 0)]
+)
+def test_that_only_quantized_operators_are_compiled_wrongly(folder, config, quantized, told):
+    """A negation is compiled wrongly where its correction is off."""
+    project, graph = transposed(config, operator="aten.neg.default")
+    report = PrepareResult(observers=1, annotations=(note("up", quantized=quantized),))
+    found = [p.info.code for p in problems(project, folder, graph, report)]
+    assert found == ["correction-switched-off"] * told

@@ -104,3 +104,34 @@ def test_that_larger_data_may_hold_more_tables():
         data.table(24)
     with pytest.raises(WorkbenchError):
         data.table(24)
+
+
+def test_that_tables_in_a_list_may_be_one_table():
+    """Twenty offsets at 124 lead to a table at 204 that ends with the file."""
+    data = buffer() + bytes(92)
+    struct.pack_into("<I", data, 40, 120 - 40)
+    struct.pack_into("<21I", data, 120, 20, *[204 - at for at in range(124, 204, 4)])
+    struct.pack_into("<ii", data, 204, 204 - 88, 13)
+    assert [each.whole(0, "i") for each in root(data).tables(4)] == [13] * 20
+
+
+@for_each(("size", "budget"), [(100, 1 << 20), (600_000, 1_200_000), (9 << 20, 16 << 20)])
+def test_that_lists_of_twice_the_file_are_decoded_or_of_a_mebibyte(size, budget):
+    data = Data(memoryview(bytes(size)))
+    data.spend(budget)
+    with pytest.raises(WorkbenchError):
+        data.spend(1)
+
+
+@for_each(("form", "cost"), [("B", 4), ("i", 4), ("q", 8)])
+def test_that_a_number_of_a_list_costs_what_it_takes_in_memory(form, cost):
+    item = struct.calcsize(f"<{form}")
+    data = buffer() + bytes(1000 * item)
+    struct.pack_into("<I", data, 36, 120 - 36)
+    data += bytes(4)
+    struct.pack_into("<I", data, 120, 1000)
+    table = root(data)
+    for _ in range((1 << 20) // (1000 * cost)):
+        assert len(table.numbers(3, form)) == 1000
+    with pytest.raises(WorkbenchError):
+        table.numbers(3, form)

@@ -266,3 +266,34 @@ def test_that_a_range_used_without_end_is_cut():
     assert len(first.read) == 1000
     assert len(second.read) == 1000
     assert tensors(whole, [], [])[0].read == tuple(range(0, 4000, 4))
+
+
+def test_that_what_was_never_set_is_zero():
+    none = Area("feature map", 0, 0, 0)
+    assert started("CONV") == Operation(
+        offset=100, kind="convolution", ifm=(0, 0, 0), ofm=(0, 0, 0), kernel=(0, 0),
+        weight_bytes=0, copied_bytes=0,
+        reads=(none, Area("weights", 0, 0, 0), Area("scales", 0, 0, 0)), writes=(none,),
+    )  # fmt: skip
+    nowhere = Area("copy", 0, 0, 0)
+    assert started("DMA_START") == Operation(
+        100, "copy", weight_bytes=0, copied_bytes=0, reads=(nowhere,), writes=(nowhere,)
+    )
+    for known in (size(4, 5, 6), {"IFM_STRIDE_Y": 40, "IFM_STRIDE_X": 8}):
+        assert started("POOL", **known).reads == (none,)
+    assert str(Operation(0, "pooling", (1,), (2,))) == "pooling, (1,) to (2,)"
+    assert str(Operation(0, "copy")) == "copy of 0 bytes"
+
+
+def test_that_a_stream_may_be_as_large_as_the_limit(monkeypatch):
+    data = stream(short(0x104, 3), short(0x000))
+    monkeypatch.setattr("workbench.pte.npu_commands._MOST_BYTES", len(data))
+    assert len(decode(data).commands) == 2
+    with refused("program-damaged"):
+        decode(data + bytes(4))
+
+
+def test_that_an_output_without_bytes_is_only_what_lies_at_its_address():
+    parts = (op(0, [fm(1, 500)]), op(4, [fm(1, 501)]))
+    whole = CommandStream("COP1", "ethos-u55", 128, (), parts)
+    assert tensors(whole, [], [Port((1, 4), 0, 500, 1)])[0].read == (0,)

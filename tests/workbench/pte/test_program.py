@@ -93,7 +93,7 @@ def test_that_tensors_are_read_with_type_shape_order_and_place():
     first, near, far, odd = decode(program(method(values))).method().values
     assert first == Value("tensor", "int8", (1, 8, 8, 4), (0, 2, 3, 1), 3)
     assert (first.memory_id, first.offset) == (-1, 0)
-    assert (near.dtype, near.shape, near.memory_id, near.offset) == ("float32", (2, 3), 2, 16)
+    assert near == Value("tensor", "float32", (2, 3), (0, 1), memory_id=2, offset=16)
     assert (far.memory_id, far.offset) == (1, (1 << 32) + 5)
     assert (odd.dtype, odd.bytes) == ("type 99", 0)
 
@@ -168,11 +168,38 @@ def test_that_constants_and_data_lie_in_the_file_or_in_segments():
 def test_that_the_first_contents_of_mutable_buffers_lie_in_a_segment_of_their_own():
     root = {
         0: ("I", 1), 1: [method()], 5: {0: ("I", 0), 1: ("Q", [0, 0])},
-        6: [{0: ("I", 1), 1: ("Q", [0, 0, 4])}],
+        # Only the first group is in use.
+        6: [{0: ("I", 1), 1: ("Q", [0, 0, 4])}, {0: ("I", 0), 1: ("Q", [0, 0])}],
     }  # fmt: skip
     read = decode(with_segments(root, b"constant", b"abcdefg"))
     assert [bytes(c) for c in read.constant_data] == [b"", b"constant"]
     assert [bytes(c) for c in read.initial_data] == [b"", b"abcd", b"efg"]
+
+
+def test_that_segments_of_a_program_without_the_extended_header_lie_where_they_say():
+    made = program(method(delegates=(delegate(1, 0),)), f4=[{0: ("Q", 4), 1: ("Q", 4)}])
+    assert bytes(decode(made).method().delegates[0].data) == b"ET12"
+    # The shortest program of all, with the mark of the header but nothing of it.
+    short = struct.pack("<I4s4siHH", 12, b"ET12", b"eh00", -4, 4, 4)
+    assert decode(short).methods == ()
+
+
+def shared(segment, count):
+    """Return a program in which so many names stand for the same data."""
+    named = [{0: f"key{number:04}", 1: ("I", 0)} for number in range(count)]
+    return with_segments({0: ("I", 1), 1: [method()], 7: named}, segment)
+
+
+@for_each(("size", "most"), [(1 << 16, 16), (300_000, 4)])
+def test_that_parts_share_a_segment_up_to_a_mebibyte_or_four_times_the_file(size, most):
+    assert set(decode(shared(bytes(size), most)).named.values()) == {size}
+    with refused("program-damaged"):
+        decode(shared(bytes(size), most + 1))
+
+
+def test_that_a_tensor_without_content_has_no_type():
+    (found,) = decode(program(method([{0: ("B", TENSOR)}]))).method().values
+    assert (found.kind, found.dtype, found.bytes) == ("tensor", "", 0)
 
 
 def test_that_a_single_offset_is_no_constant():
@@ -243,11 +270,17 @@ def test_that_weights_beside_a_program_are_read_by_their_keys():
     assert {k: bytes(v) for k, v in decode_named_data(data).items()} == {
         "a": b"second!", "b": b"first",
     }  # fmt: skip
-    for wrong in (data[:40], b"", program(method()), data[:4] + b"FT02" + data[8:]):
+    for wrong in (
+        data[: 8 + struct.calcsize("<4sIQQQQ") - 1],
+        b"",
+        program(method()),
+        data[:4] + b"FT02" + data[8:],
+    ):
         with refused("file-not-ptd"):
             decode_named_data(wrong)
-    with refused("program-damaged"):
-        decode_named_data(data[:-1])
+    for wrong in (data[: 8 + struct.calcsize("<4sIQQQQ")], data[:-1]):
+        with refused("program-damaged"):
+            decode_named_data(wrong)
 
 
 def small():
@@ -358,3 +391,23 @@ def test_that_the_scratch_pool_is_that_of_the_largest_delegate(scratch, kib):
     assert description.memory(data).scratch_pool_bytes == kib * 1024
     found = description.describe(data)["delegates"]
     assert [d["scratch_bytes"] for d in found] == list(scratch)
+
+
+def test_that_a_method_without_instructions_has_a_plan():
+    read = decode(program(method([tensor(place=(0, 0, 0)), tensor(place=(1, 8, 0))], (0,), (1,))))
+    plan = description.planned(read.method())
+    assert [(p.memory, p.role, p.first, p.last) for p in plan] == [
+        (0, "input", 0, 0), (1, "output", 0, 0),
+    ]  # fmt: skip
+    one = program(method([tensor(place=(0, 0, 0))], calls=[call(FREE)]))
+    (unused,) = description.planned(decode(one).method())
+    assert (unused.role, unused.first, unused.last) == ("activation", 0, 0)
+
+
+@for_each(("count", "more"), [(16, ()), (17, ("and 1 more",))])
+def test_that_sixteen_values_of_an_instruction_are_shown(count, more):
+    values = [value(NONE)] * count
+    made = method(values, calls=[call(KERNEL, f0=("i", 0), f1=("i", list(range(count))))])
+    (shown,) = description.instructions(decode(program(made)).method())
+    assert shown.values[16:] == more
+    assert shown.values[15] == "15: none"

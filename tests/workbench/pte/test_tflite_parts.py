@@ -178,3 +178,45 @@ def test_that_the_memories_alone_are_enough_for_an_operator():
 def test_that_a_file_without_the_operator_was_not_compiled():
     with refused("tflite-not-compiled"):
         decoded(codes=(custom("other"),))
+
+
+def test_that_places_end_with_those_that_are_counted():
+    extra = struct.pack("<8i", 0, 0, 4, -1, -1, 0, 7, 64)
+    assert [(v.memory_id, v.offset) for v in decoded(allocation=extra).values[2:]] == [
+        (1, 0), (1, 7), (-1, 0), (-1, 0),
+    ]  # fmt: skip
+    for count in (0, 1):
+        exact = struct.pack(f"<{3 + count}i", 0, 0, count, *[16] * count)
+        assert [v.offset for v in decoded(allocation=exact).values[:2]] == [16 * count, 0]
+
+
+def test_that_a_buffer_of_one_byte_is_data():
+    buffers = [{}, {0: b"c"}, {0: b"w"}, {0: struct.pack("<3i", 0, 0, 0)}]
+    assert [v.constant for v in decoded(buffers=buffers).values[:3]] == [1, 2, 0]
+
+
+def test_that_the_first_tensor_may_be_one_of_an_operator_on_the_cpu():
+    codes = (custom(), builtin(25))
+    method = decoded(graph(operators=[operator(1, [0, -1], [5])]), codes=codes)
+    assert method.calls == (Call("kernel", 0, (0, 5)),)
+
+
+def test_that_ports_have_the_bytes_of_an_element_also_where_there_is_one_or_none():
+    tensors = [*TENSORS[:4], tensor([1], 7), tensor([0, 3], 7)]
+    (delegate,) = decoded(graph(tensors)).delegates
+    blocks = vela_stream.blocks(delegate.data)
+    (taken,), (given,) = (vela_stream.ports(blocks, side) for side in ("inputs", "outputs"))
+    assert (taken.item_bytes, taken.bytes) == (2, 2)
+    assert (given.item_bytes, given.bytes) == (0, 0)
+
+
+def test_that_scratch_is_told_up_to_what_32_bits_hold():
+    for shape, told in (([1 << 30, 4], (1 << 32) - 1), ([1 << 30, 3], 3 << 30)):
+        tensors = [*TENSORS[:2], tensor(shape, 3), *TENSORS[3:]]
+        (delegate,) = decoded(graph(tensors)).delegates
+        assert vela_stream.scratch_bytes(vela_stream.blocks(delegate.data)) == told
+
+
+def test_that_a_compiled_file_has_no_segments_and_no_test_cases():
+    program = decode_tflite(model())
+    assert (program.segment_bytes, program.test_cases, program.cases) == (0, 0, ())

@@ -39,8 +39,10 @@ def test_that_packed_blocks_are_read_again():
 
 def test_that_sizes_of_more_dimensions_are_multiplied_into_the_first():
     port = Port((2, 3, 1, 1, 1, 1, 7), 1, 0, 1)
-    found = with_parts(inputs=(port, Port((5,), 4, 8, 1)))
-    assert [p.shape for p in ports(found, "inputs")] == [(6, 1, 1, 1, 1, 7), (1, 1, 1, 1, 1, 5)]
+    found = with_parts(inputs=(port, Port((5,), 4, 8, 1), Port((2, 3, 4, 5, 6), 1, 0, 1)))
+    assert [p.shape for p in ports(found, "inputs")] == [
+        (6, 1, 1, 1, 1, 7), (1, 1, 1, 1, 1, 5), (1, 2, 3, 4, 5, 6),
+    ]  # fmt: skip
 
 
 def test_that_a_negative_size_counts_as_none():
@@ -54,6 +56,13 @@ def test_that_a_stream_cut_short_anywhere_is_refused():
     for length in range(len(stream)):
         with refused("program-damaged"):
             blocks(stream[:length])
+
+
+def test_that_the_last_block_is_no_longer_than_the_stream():
+    stream = bytearray(packed(PARTS))
+    struct.pack_into("<I", stream, len(stream) - 16, 1)
+    with refused("program-damaged"):
+        blocks(bytes(stream))
 
 
 def test_that_a_stream_begins_with_its_header():

@@ -6,6 +6,7 @@ import pytest
 from workbench.errors import WorkbenchError
 from workbench.results import ARRAYS_FILE, RESULT_FILE, TensorSpec, load_arrays, load_result
 from workbench.results import save_result as save
+from workbench.results.cost import CompilerCheck, ExportedModel, ExportedProduct
 from workbench.results.programs import FormatMemory, Improvement
 from workbench.results.simulation import Counter, Measurement, TracedOperation
 
@@ -66,3 +67,13 @@ def test_that_a_traced_operation_differs_from_its_estimate():
     traced = TracedOperation.model_construct(**fields, delegate=0, cycles=12.0, estimated=10)
     assert traced.difference == 2.0
     assert traced.model_copy(update={"cycles": None}).difference is None
+
+
+def test_that_an_exported_model_counts_its_products_that_become_int8():
+    products = tuple(
+        ExportedProduct(node=f"n{n}", op="MatMul", origin="", module="", quantized=n < 2)
+        for n in range(3)
+    )
+    model = ExportedModel(opset=1, ir_version=1, nodes=3, bytes=1, rewritten=0, products=products,
+                          commands=(), check=CompilerCheck(sentence=""))  # fmt: skip
+    assert model.quantized == 2

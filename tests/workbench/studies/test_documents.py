@@ -28,6 +28,7 @@ def test_that_a_study_is_read_as_it_was_written(tmp_path):
     found = Blame(reason="no", compilations=3)
     save_study(found, folder)
     assert load_study(Blame, folder) == found
+    assert (Blame(reason="no").compilations, Blame(reason="no").is_done) == (0, False)
     save_study(Blame(reason="yes"), folder)
     assert load_study(Blame, folder).reason == "yes"
     assert [f.name for f in folder.iterdir()] == ["study.json"]
@@ -46,6 +47,7 @@ def test_that_options_that_say_how_far_to_go_are_no_part_of_the_key(tmp_path):
     assert key() == key(samples=3) == key(workers=2, epochs=5, trials=1)
     assert key(tensor="a") != key()
     assert key(tensor="a") != key(tensor="b")
+    assert key(base={"a": 1, "b": 2}) == key(base={"b": 2, "a": 1})
     assert key("sample") != key("sensitivity")
     other = make_project(Rule(id="r1", kind="global", config="a16w8"))
     assert key("sensitivity", other) != key("sensitivity")

@@ -4,7 +4,13 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
-from workbench.studies.matrix import Cell, Placement, config_of, one_of_each_kind
+from workbench.studies.matrix import (
+    Cell,
+    DevicePlacement,
+    Placement,
+    config_of,
+    one_of_each_kind,
+)
 from workbench.targets import target_of
 
 
@@ -36,3 +42,8 @@ def test_that_a_cell_claims_nothing_that_was_not_computed():
     assert (cell.warned, cell.delegates, cell.cycles, cell.exact) == (False, 0, 0, None)
     assert (cell.cpu_nodes, cell.max_lsb, cell.gain_db) == (0, 0, None)
     assert not Placement().is_done
+
+
+def test_that_a_device_that_cannot_run_the_model_has_no_operators():
+    placed = DevicePlacement(kind="Ethos-U55", target="ethos-u55-128", problem="No.")
+    assert (placed.npu, placed.cpu) == (0, ())

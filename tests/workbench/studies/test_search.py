@@ -178,3 +178,21 @@ def test_that_rules_that_decide_something_else_are_kept_with_ids_of_their_own():
         ("global", "", "a8w4"), ("module_name", "head", "cpu"), ("io", "", "uint8"),
     ]  # fmt: skip
     assert len({rule.id for rule in made.rules}) == 3
+
+
+def test_that_a_front_of_no_cpu_operators_has_those_without():
+    none, one = candidate(1, 0.9, 100, 0), candidate(2, 0.9, 50, 1)
+    assert [c.number for c in found(none, one, limits=Limits(cpu=0)).front()] == [1]
+
+
+def test_that_fewer_cpu_operators_alone_keep_none_on_the_front():
+    lean, fast = candidate(1, 0.9, 100, 2), candidate(2, 0.9, 90, 3)
+    assert [c.number for c in found(lean, fast, limits=Limits(cpu=5)).front()] == [2]
+    more = candidate(3, 0.9, 100, 4)
+    assert [c.number for c in found(lean, more, limits=Limits(cpu=5)).front()] == [1, 3]
+
+
+def test_that_no_cycles_are_less_than_one():
+    none, one = candidate(2, 0.8, 0, 0, is_within=True), candidate(1, 0.9, 1, 0, is_within=True)
+    assert [c.number for c in found(none, one).front()] == [2, 1]
+    assert found(one, none).best().number == 2

@@ -48,3 +48,7 @@ def test_that_a_unit_is_given_a_config_by_its_rules():
     assert [(r.kind, r.match, r.config) for r in found.rules][-1] == (
         "module_name", "body", "a16w8",
     )  # fmt: skip
+
+
+def test_that_a_unit_of_operators_has_no_weights():
+    assert Unit(name="add", kind="node_name", matches=("add",), operators=("add",)).weights == 0

@@ -1,6 +1,8 @@
 """Which points a sweep has: those that fit, each once, and the reason for the others."""
 
+from tests.for_each import for_each
 from tests.problems import refused
+from tests.workbench.targets.test_vela_ini import MODES, SYSTEM
 from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
 from workbench.studies import sweep
@@ -85,3 +87,34 @@ def test_that_a_limit_below_what_vela_needs_is_remarked():
     assert said(4096) == ""
     assert "needs 6 KiB of SRAM" in said(6000)
     assert "limit of 4 KiB" in said(6000)
+
+
+def test_that_other_options_stay_as_in_the_project_where_the_device_has_them():
+    base = TARGET.complete(TargetChoice(id=BASE.id, options={"optimise": "Size"}))
+    found = points(TARGET, base, ["ethos-u55-64", "ethos-u55-128"], {"memory_mode": ["Sram_Only"]})
+    assert [p.target.options["optimise"] for p in found] == ["Size", "Size"]
+    (other,) = points(TARGET, base, ["ethos-u85-256"], {})
+    assert TARGET.check(other.target) == []
+    assert other.target.options["system_config"].startswith("Ethos_U85")
+
+
+def test_that_all_values_are_those_beside_the_other_values_of_a_point(tmp_path):
+    """The memory modes are those of the configuration file that the point has."""
+    (tmp_path / "own.ini").write_text(SYSTEM + MODES)
+    axes = {"config_ini": ["own.ini"], "memory_mode": ["all"]}
+    found = points(TARGET, TargetChoice(id=BASE.id), [], axes, tmp_path)
+    assert [p.target.options["memory_mode"] for p in found] == ["Flash", "Inside"]
+
+
+@for_each("name", ["arena_cache_bytes", "no_such_option"])
+def test_that_an_option_without_a_list_of_values_has_no_all(name):
+    with refused("sweep-values-missing"):
+        made(**{name: ["all"]})
+
+
+def test_that_a_point_without_a_limit_or_without_figures_has_no_remark():
+    totals = VelaTotals(cycles_total=1, cycles_npu=1, inference_ms=1.0, sram_bytes=6000,
+                        flash_bytes=1, macs=1)  # fmt: skip
+    assert remark(SweepPoint(target=BASE, totals=totals)) == ""
+    limited = TargetChoice(id=BASE.id, options={**BASE.options, "arena_cache_bytes": 4096})
+    assert remark(SweepPoint(target=limited, problem="no")) == ""

@@ -39,6 +39,16 @@ def result(*sqnrs, start=10.0, best=0):
         ({"batch": "many"}, "batch"),
         ({"optimizer": "newton"}, "optimizer"),
         ({"observers": 3}, "observers"),
+        ({"learning_rate": 100.1}, "learning_rate"),
+        ({"learning_rate": float("inf")}, "learning_rate"),
+        ({"epochs": 100_001}, "epochs"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 65_537}, "batch"),
+        ({"observe": -1}, "observe"),
+        ({"batch_norm": -1}, "batch_norm"),
+        ({"patience": 0}, "patience"),
+        ({"halve_after": 0}, "halve_after"),
+        ({"seed": -1}, "seed"),
     ],
 )
 def test_that_options_that_mean_nothing_are_refused_by_name(asked, place):
@@ -47,6 +57,22 @@ def test_that_options_that_mean_nothing_are_refused_by_name(asked, place):
     (info,) = refused.value.infos
     assert info.where.id == place
     assert info.code == "training-option-invalid"
+    # An example is given for the learning rate alone.
+    assert bool(info.hint) == (place == "learning_rate")
+
+
+def test_that_options_at_the_ends_of_their_ranges_are_taken():
+    least = {"epochs": 1, "batch": 1, "observe": 0, "batch_norm": 0, "patience": 1,
+             "halve_after": 1, "seed": 0}  # fmt: skip
+    most = {"learning_rate": 100.0, "epochs": 100_000, "batch": 65_536}
+    for given in (least, most):
+        assert given.items() <= options_of(given).model_dump().items()
+
+
+def test_that_training_begins_gently_and_alike_and_observes_no_batch_norm():
+    usual = options_of({})
+    assert 0 < usual.learning_rate < 0.001
+    assert (usual.seed, usual.batch_norm) == (0, 0)
 
 
 def test_that_the_rate_is_halved_and_the_best_weights_taken_up_where_nothing_gets_better():
@@ -54,6 +80,12 @@ def test_that_the_rate_is_halved_and_the_best_weights_taken_up_where_nothing_get
     assert next_step(result(11, 12, 12), options) == (0.8, False)
     assert next_step(result(11, 12, 12, 11), options) == (0.4, True)
     assert next_step(result(11, 12, 12, 11, 11, 10), options) == (0.2, True)
+    assert next_step(result(), options) == (0.8, False)
+    assert next_step(result(9), options) == (0.8, False)
+    assert next_step(result(9, 9), options) == (0.4, True)
+    at_once = options.model_copy(update={"halve_after": 1})
+    assert next_step(result(9), at_once) == (0.4, True)
+    assert next_step(result(11), at_once) == (0.8, False)
     assert not is_over(result(11, 12, 12, 11, 11, 10, best=2), options)
     assert is_over(result(11, 12, 12, 11, 11, 10, 9, best=2), options)
     assert is_over(result(*range(11, 20), best=9), options)
@@ -93,3 +125,5 @@ def test_that_training_is_saved_and_older_files_know_none_of_it(tmp_path):
 def test_that_the_best_sqnr_is_that_of_the_saved_weights():
     assert result(11.0, 13.0, 12.0, best=2).best_db == 13.0
     assert result(9.0, 8.0).best_db == 10.0
+    fields = result(11.0).model_dump(exclude={"best", "weights", "digest"})
+    assert TrainingResult(**fields).best_db == 10.0
