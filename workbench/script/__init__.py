@@ -19,6 +19,7 @@ from workbench.script.model_and_data import (
     model_part,
     remembering_parts,
     steps_part,
+    tensor_outputs_part,
     weights_lines,
 )
 from workbench.script.quantizer import (
@@ -80,6 +81,7 @@ def script(
     parts = [
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
+        tensor_outputs_part(),
         model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),

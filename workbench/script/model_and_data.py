@@ -121,6 +121,12 @@ def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
             return f"torch.load(HERE / {name!r}, map_location='cpu', weights_only={only})"
 
 
+def tensor_outputs_part() -> str:
+    """Return the functions that leave out outputs that are no tensors."""
+    text = _PROGRAM_OUTPUTS.read_text()
+    return text[text.index("from torch.export") :]
+
+
 def model_part(
     project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None
 ) -> str:
@@ -163,8 +169,6 @@ def model_part(
         known = "None" if model.spec.endswith(".pt2") else "model"
         body.append(f"    name_modules(program, {known})")
     body.append("    return with_tensor_outputs(program), inputs")
-    text = _PROGRAM_OUTPUTS.read_text()
-    named += "\n" + text[text.index("from torch.export") :]
     return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
 
 
