@@ -78,7 +78,8 @@ def _addend(values: Any, shifts: Any, rounding: Rounding, double_shift: int) -> 
     if rounding is Rounding.TRUNCATE:
         return np.where(values >= 0, 0, (1 << shifts) - 1)
     if rounding is Rounding.SYMMETRIC:
-        return half - np.where(values < 0, 1, 0)
+        # Without a shift there is nothing to round.
+        return half - np.where((values < 0) & (shifts > 0), 1, 0)
     if rounding is Rounding.LOWER:
         return half * 0
     first = 30 - double_shift

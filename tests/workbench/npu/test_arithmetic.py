@@ -19,7 +19,7 @@ def exact(value, scale, shift, rounding, double_shift=0):
         Rounding.NATURAL: half,
         Rounding.TRUNCATE: 0 if value >= 0 else (1 << shift) - 1,
         Rounding.LOWER: 0,
-        Rounding.SYMMETRIC: half - (value < 0),
+        Rounding.SYMMETRIC: half - (value < 0 < shift),
         Rounding.DOUBLE: half + (first if value >= 0 else -first),
         Rounding.DOUBLE_ASYMMETRIC: half + first,
     }[rounding]
