@@ -253,8 +253,7 @@ class UartReader:
 
     def close(self) -> None:
         """Parse the last, unterminated line."""
-        if self._rest.strip():
-            self._line(self._rest)
+        self._line(self._rest)
         self._rest = ""
 
     def _line(self, line: str) -> None:
