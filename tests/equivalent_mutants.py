@@ -159,6 +159,59 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ">= -> >",
     ): "The rest of zero is zero.",
     (
+        "workbench/deploy/firmware_note.py",
+        "if facts.board is None or facts.fit is None:",
+        "or -> and",
+    ): "There is a fit where there is a board.",
+    **dict.fromkeys(
+        (
+            ("workbench/deploy/simulators/run.py", line, "1 -> (1 + 1)")
+            for line in (
+                "flat = array.view(dtype).reshape(-1, elements)",
+                "return list(array.reshape(-1, *shape))",
+            )
+        ),
+        "NumPy takes each negative size for the one that is not known.",
+    ),
+    **dict.fromkeys(
+        (
+            (
+                "workbench/deploy/simulators/process.py",
+                "process.wait(max(0.0, min(deadline - time.monotonic(), _LEAVE_S)))",
+                change,
+            )
+            for change in ("0.0 -> (0.0 + 1)", "- -> +")
+        ),
+        "How long a process has for its end: no test may measure time.",
+    ),
+    **dict.fromkeys(
+        (
+            (file, line, change)
+            for file, line, last in (
+                ("counters", "_CHUNK, _LONGEST_EVENT = 1 << 20, 16 << 20", "20 -> (20 + 1)"),
+                ("process", "_CHUNK, _TICK_S = 1 << 18, 0.05", "18 -> (18 + 1)"),
+            )
+            for file in (f"workbench/deploy/simulators/{file}.py",)
+            for change in ("1 -> (1 + 1)", last)
+        ),
+        "How much is read at once: the results are the same.",
+    ),
+    (
+        "workbench/deploy/simulators/discovery.py",
+        "write_file(path, settings.model_dump_json(indent=1).encode())",
+        "1 -> (1 + 1)",
+    ): "How far the lines of the file are indented.",
+    (
+        "workbench/deploy/simulators/discovery.py",
+        "start_new_session=True,",
+        "True -> False",
+    ): "Only a terminal tells: its interrupt does not reach a simulator that tells its version.",
+    (
+        "workbench/deploy/firmware_files.py",
+        "_LINE = 12",
+        "12 -> (12 + 1)",
+    ): "How many bytes stand in a line of the header.",
+    (
         "workbench/suggestions/accuracy.py",
         "return 0.0",
         "0.0 -> (0.0 + 1)",
