@@ -211,6 +211,39 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_LINE = 12",
         "12 -> (12 + 1)",
     ): "How many bytes stand in a line of the header.",
+    **dict.fromkeys(
+        (
+            ("workbench/cli/fvp.py", 'return "semihosting", 0', "0 -> (0 + 1)"),
+            ("workbench/cli/fvp.py", 'return "embedded", 0', "0 -> (0 + 1)"),
+        ),
+        "Only a runner for an address has one.",
+    ),
+    **dict.fromkeys(
+        (
+            (
+                "workbench/cli/output.py",
+                "print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))",
+                "2 -> (2 + 1)",
+            ),
+            (
+                "workbench/cli/rules.py",
+                'text = json.dumps(args, indent=1) if options.file.suffix == ".json" '
+                "else toml_of(args)",
+                "1 -> (1 + 1)",
+            ),
+        ),
+        "How far the lines of the document are indented.",
+    ),
+    (
+        "workbench/cli/simulate.py",
+        'with threadpool_limits(limits=1, user_api="blas"), CpuOperatorProcess() as operators:',
+        "1 -> (1 + 1)",
+    ): "A second thread gives the same values, only more slowly.",
+    (
+        "workbench/cli/trust.py",
+        "_SHOWN = 12",
+        "12 -> (12 + 1)",
+    ): "How many characters of a digest are listed; as many are taken.",
     (
         "workbench/suggestions/accuracy.py",
         "return 0.0",
