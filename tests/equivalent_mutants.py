@@ -245,6 +245,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "12 -> (12 + 1)",
     ): "How many characters of a digest are listed; as many are taken.",
     (
+        "workbench/api/studies.py",
+        "class JobOptions(TypedDict, total=False):",
+        "False -> True",
+    ): "Only the type checker reads it.",
+    (
+        "workbench/api/summary.py",
+        "return {}",
+        "{} -> None",
+    ): "It is only asked whether there is something in it.",
+    (
         "workbench/suggestions/accuracy.py",
         "return 0.0",
         "0.0 -> (0.0 + 1)",

@@ -102,6 +102,13 @@ def test_that_a_board_sets_its_target_and_no_board_leaves_it(net):
     assert left.project.target.options == chosen.project.target.options
 
 
+def test_that_only_a_device_that_is_named_must_be_on_the_board(net):
+    away = wb.set_settings(net, {"target.id": "ethos-u85-256"})
+    assert wb.set_settings(away, {"board": "himax-we2"}).project.target.id == "ethos-u55-64"
+    with refused("board-device-unknown"):
+        wb.set_settings(net, {"board": "himax-we2", "target.id": "ethos-u85-256"})
+
+
 def test_that_only_new_problems_refuse_a_change(net):
     (net.folder / "net.pt2").unlink()
     opened = wb.set_settings(net, {"gate.lsb": 1})
