@@ -159,6 +159,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ">= -> >",
     ): "The rest of zero is zero.",
     (
+        "workbench/deploy/simulators/counters.py",
+        "ends = [*offsets[1:], offsets[-1] + 1]",
+        "1 -> (1 + 1)",
+    ): "Commands and reads stand at multiples of four.",
+    (
+        "workbench/deploy/simulators/counters.py",
+        "whole = len(invocations) // len(reports) * len(reports) if reports else 0",
+        "0 -> (0 + 1)",
+    ): "Without reports there are no operations to tell of.",
+    (
+        "workbench/deploy/simulators/process.py",
+        "if time.monotonic() > deadline:",
+        "> -> >=",
+    ): "One instant of the clock.",
+    (
         "workbench/deploy/firmware_note.py",
         "if facts.board is None or facts.fit is None:",
         "or -> and",
@@ -254,6 +269,107 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return {}",
         "{} -> None",
     ): "It is only asked whether there is something in it.",
+    **dict.fromkeys(
+        (
+            (f"workbench/analysis/{file}.py", line, "1 -> (1 + 1)")
+            for file, line in (
+                ("histogram", "counts = self.counts.reshape(most, -1).sum(1)"),
+                (
+                    "timeline",
+                    "return np.asarray([(s.start, s.end) for s in self.spans], "
+                    "np.float64).reshape(-1, 2)",
+                ),
+            )
+        ),
+        "NumPy takes each negative size for the one that is not known.",
+    ),
+    (
+        "workbench/analysis/histogram.py",
+        "return np.random.default_rng(0).permutation(values)",
+        "0 -> (0 + 1)",
+    ): "Each order is as good.",
+    **dict.fromkeys(
+        (
+            (
+                "workbench/analysis/histogram.py",
+                "if not self.is_known or (self.low >= low and self.high <= high):",
+                change,
+            )
+            for change in (">= -> >", "<= -> <")
+        ),
+        "The share beyond an end of the values is zero, computed or not.",
+    ),
+    (
+        "workbench/analysis/histogram.py",
+        "noise: NDArray[np.float64] = (errors @ self._density()) / (total or 1.0)",
+        "1.0 -> (1.0 + 1)",
+    ): "Without counts, zero is divided.",
+    (
+        "workbench/analysis/memory.py",
+        "change = np.zeros(max(t.end for t in tensors) + 2, np.int64)",
+        "2 -> (2 + 1)",
+    ): "One more step, without tensors.",
+    **dict.fromkeys(
+        (
+            ("workbench/analysis/memory.py", "best, most = 0, -1", change)
+            for change in ("0 -> (0 + 1)", "1 -> (1 + 1)")
+        ),
+        "The first step that is looked at takes the place of both.",
+    ),
+    (
+        "workbench/analysis/memory.py",
+        "if taken > most or (taken == most and step < best):",
+        "< -> <=",
+    ): "No step is looked at twice.",
+    (
+        "workbench/analysis/ranges.py",
+        "for last in range(levels, _KL_BINS + 1, _KL_STRIDE):",
+        "1 -> (1 + 1)",
+    ): "The bins are a multiple of the stride.",
+    (
+        "workbench/analysis/ranges.py",
+        "if ends is None or not ends[0] < ends[1]:",
+        "< -> <=",
+    ): "No method gives an empty range; what is not a number is refused either way.",
+    **dict.fromkeys(
+        (
+            (
+                "workbench/analysis/ranges.py",
+                "zero = np.rint(np.clip(np.float32(-128) - bottom / scale, -128, 127))",
+                change,
+            )
+            for change in ("128 -> (128 + 1)", "127 -> (127 + 1)")
+        ),
+        "The quotient lies between -255 and 0 where the scale is taken; the rest is rounded.",
+    ),
+    (
+        "workbench/analysis/ranges.py",
+        "_ABOVE, _DYNAMIC_MOST = 2.0**-31, 8573157376.0",
+        "8573157376.0 -> (8573157376.0 + 1)",
+    ): "The same number in float32.",
+    **dict.fromkeys(
+        (
+            ("workbench/suggestions/device_cost.py", line, change)
+            for line, change in (
+                (
+                    "channels = node.outputs[0].shape[1] if node.outputs else 0",
+                    "0 -> (0 + 1)",
+                ),
+                ("saved = row.cycles // max(blocks, 1)", "1 -> (1 + 1)"),
+            )
+        ),
+        "Only channels that begin a second block are wasted.",
+    ),
+    (
+        "workbench/suggestions/cpu_operators.py",
+        "freed = came = 0",
+        "0 -> (0 + 1)",
+    ): "Their difference counts.",
+    (
+        "workbench/suggestions/suggestion.py",
+        "if self.sqnr_db is not None and self.sqnr_db > 0:",
+        "> -> >=",
+    ): "A gain of zero has a share of zero.",
     (
         "workbench/suggestions/accuracy.py",
         "return 0.0",
@@ -269,9 +385,15 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
 _EFFORT = "How long a search for a good drawing goes on: no crossing more."
 _TASTE = "A length of the drawing: a unit more is as good."
+_SEARCH = "How finely a range is searched: within a hundredth of the least error either way."
 _NOT_STORED = "The operand is a constant: nothing reads where it lies."
 # (file, line as written): why no change of this line can be noticed.
 WITHOUT_EFFECT: dict[tuple[str, str], str] = {
+    ("workbench/analysis/ranges.py", "_SEARCH_BINS = 512"): _SEARCH,
+    ("workbench/analysis/ranges.py", "_TRIALS = 33"): _SEARCH,
+    ("workbench/analysis/ranges.py", "_ROUNDS = 3"): _SEARCH,
+    ("workbench/analysis/ranges.py", "best, spread = list(widest), 1.0"): _SEARCH,
+    ("workbench/analysis/ranges.py", "spread /= 6.0"): _SEARCH,
     ("workbench/npu/convolution.py", "_MATRIX_BYTES = 4 << 20"): _SPEED,
     ("workbench/npu/convolution.py", "_PIECE = 1 << 15"): _SPEED,
     (

@@ -104,6 +104,8 @@ def test_that_the_header_names_sizes_types_and_guard():
         (picture(PLAIN, layout="bgr"), "Channels: BGR."),
         (picture(PLAIN, layout="gray"), "Channels: gray."),
         (picture(PLAIN), "Channels: gray."),
+        (picture(PLAIN, PLAIN, PLAIN), "Channels: RGB."),
+        (picture(), "Channels: gray for one channel, else RGB."),
         (picture(PLAIN, filter="box"), ", box."),
     ],
 )  # fmt: skip

@@ -171,14 +171,17 @@ def test_that_a_run_that_was_not_started_took_no_time_and_kept_its_log(job, monk
 
 
 def test_that_a_run_without_samples_gives_the_runner_no_inputs(job, monkeypatch, tmp_path):
-    given = []
+    given, limits = [], []
 
-    def execute(words, *_):
+    def execute(words, folder, environment, log, timeout_s, hooks):
         given.extend(words)
-        return Ending("itself", 1)
+        limits.append(timeout_s)
+        return Ending("itself", 1, elapsed_s=1.23456)
 
     monkeypatch.setattr(module, "execute", execute)
-    run(job(0, timeout_s=0.4), tmp_path / "log")
+    assert run(job(0, timeout_s=0.4), tmp_path / "log").report.elapsed_s == 1.235
+    # The simulator's own limit comes first.
+    assert limits[0] > 0.4
     assert not any("i0.bin" in word for word in given)
     # The simulator takes whole seconds, of which 0 are for ever.
     assert given[-2:] == ["--timelimit", "1"]

@@ -239,8 +239,9 @@ def test_that_what_is_no_runner_is_refused(bench, change, code):
 
 
 def test_that_a_device_no_simulator_has_is_refused_with_those_there_are():
-    with refused("simulator-device-unknown"):
-        device_of("ethos-u55-12")
+    for name in ("ethos-u55-12", "ethos-u55", "ethos", "cortex-u55-128", "ethos-u55-128-x", ""):
+        with refused("simulator-device-unknown"):
+            device_of(name)
     with pytest.raises(WorkbenchError) as caught:
         device_of("cortex-m")
     assert "ethos-u85-256" in caught.value.infos[0].hint

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from tests.for_each import for_each
@@ -75,8 +77,9 @@ def test_that_too_few_unequal_and_unreadable_inputs_are_told(tmp_path):
         read_samples([x], [A, B])
     with refused("simulator-inputs-batch"):
         read_samples([x, y], [A, B])
-    with refused("simulator-input-unreadable"):
+    with refused("simulator-input-unreadable") as caught:
         read_samples([tmp_path / "none.npy"], [A])
+    assert caught.value.infos[0].message == f"none.npy cannot be read: {os.strerror(2)}."
     (tmp_path / "text.npy").write_text("no array")
     with refused("simulator-input-unreadable"):
         read_samples([tmp_path / "text.npy"], [A])

@@ -72,6 +72,22 @@ def test_that_a_process_that_closes_its_output_and_stays_is_ended(
     assert ending.by == by
 
 
+def test_that_all_text_of_a_process_is_read_and_its_children_are_not_waited_for(
+    started, monkeypatch
+):
+    monkeypatch.setattr(process, "_CHUNK", 1)
+    ending, text = started("/bin/sleep 60 & echo hello")
+    assert (ending.by, ending.code, text) == ("itself", 0, "hello\n")
+
+
+def test_that_a_process_is_asked_to_end_before_it_is_killed(started, tmp_path):
+    script = "trap 'echo > ended; exit 0' TERM; echo > ready; while read word; do :; done"
+    ready = tmp_path / "ready"
+    ending, _ = started(script, steps(b""), cancelled=ready.exists)
+    assert ending.by == "cancelled"
+    assert (tmp_path / "ended").exists()
+
+
 def test_that_a_program_that_is_not_there_is_not_started(tmp_path):
     words = [str(tmp_path / "none")]
     ending = execute(words, tmp_path, {}, tmp_path / "log", 1.0, Hooks(print))
@@ -95,6 +111,19 @@ def test_that_a_plain_run_is_exact_untraced_and_of_one_sample(tmp_path):
     assert words[-2:] == ["--timelimit", "600"]
     traced = command(tmp_path / "fvp", tmp_path, Run(U55, "semihosting", 1, trace=True))
     assert "ethosu.extra_args='--pmu-trace trace.gz'" in traced
+
+
+@for_each(
+    ("placement", "address", "reads"),
+    [
+        ("semihosting", None, True), ("embedded", None, True), ("unknown", None, True),
+        ("bare", None, False), ("semihosting", 16, False), ("bare", 16, False),
+    ],
+)  # fmt: skip
+def test_that_only_a_runner_without_an_address_reads_files(tmp_path, placement, address, reads):
+    words = command(tmp_path / "fvp", tmp_path, Run(U55, placement, 1, address=address))
+    assert any("semihosting" in word for word in words) == reads
+    assert ("program.pte@0x10" in words) == (address is not None)
 
 
 def test_that_a_command_line_may_be_as_long_as_the_limit(tmp_path, monkeypatch):

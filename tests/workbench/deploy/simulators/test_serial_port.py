@@ -60,7 +60,7 @@ def test_that_a_board_that_disappears_fails_the_run_and_says_so(read):
     outcome, _ = read([START])
     assert not outcome.report.succeeded
     assert outcome.report.exit_reason == "The serial port disappeared."
-    assert outcome.report.samples == 1
+    assert (outcome.report.samples, outcome.report.fast) == (1, False)
     with refused("board-run-failed"):
         board.require(outcome)
 
@@ -114,6 +114,17 @@ def test_that_the_time_is_over_behind_its_end(read, monkeypatch, time, succeeded
     monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: next(clock, time)))
     report = read(lines_of([("char", VALUES)]))[0].report
     assert report.succeeded == succeeded
+
+
+def test_that_a_program_that_does_not_end_is_told_from_a_board_that_prints_nothing(
+    read, monkeypatch
+):
+    for lines, told in (([START], "did not end within 30 s"), ([], "printed nothing within 30 s")):
+        clock = iter([100.0] * 3)
+        monkeypatch.setattr(
+            board, "time", SimpleNamespace(monotonic=lambda c=clock: next(c, 131.0))
+        )
+        assert told in read(lines, unplugged=False)[0].report.exit_reason
 
 
 def test_that_the_time_taken_is_told_in_milliseconds(read, monkeypatch):

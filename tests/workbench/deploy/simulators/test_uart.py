@@ -162,17 +162,29 @@ def test_that_no_more_counters_are_taken_than_any_npu_could_have():
     assert counted == {f"E{i}": i for i in range(64)}
 
 
-@for_each("line", ["temp_allocator: none", "method_allocator_used: none", "temp_attic_used: 1 / 2"])
+@for_each(
+    "line",
+    [
+        "temp_allocator: none",
+        "method_allocator_used: none",
+        "temp_attic_used: 1 / 2",
+        "method_allocator_used: 5 / none",
+        "method_allocator_used: 5 of 6",
+    ],
+)
 def test_that_a_pool_without_a_name_or_a_size_is_passed_over(line):
     assert read(RUNNER + line).pools == {}
 
 
-def test_that_only_so_many_verdicts_are_kept(monkeypatch):
+def test_that_only_so_many_verdicts_and_measurements_are_kept(monkeypatch):
     monkeypatch.setattr(log_parser, "_KEPT_MEASUREMENTS", 2)
     reader = read(
         "".join(f"{RUNNER}TEST: BundleIO index[{i}] Test_result: PASS\n" for i in range(4))
     )
     assert [check.index for check in reader.bundle] == [0, 1]
+    events = f"{PREFIX}Ethos-U PMU Events:[]\n"
+    reader = read("".join(f"{PREFIX}NPU Inferences : {i}\n{events}" for i in range(4)))
+    assert [measurement.inferences for measurement in reader.measurements] == [0, 1]
 
 
 def test_that_missing_parts_leave_the_rest():
