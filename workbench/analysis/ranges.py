@@ -450,7 +450,8 @@ def call_ranges(mode: str, low: ArrayLike, high: ArrayLike) -> CallRanges:
         if mode == "asym":
             bottom, top = np.minimum(least, 0), np.maximum(most, 0)
             scale = (top - bottom) / _STEPS
-            zero = np.rint(np.clip(np.float32(-128) - bottom / scale, -128, 127))
+            # The quotient lies between -255 and 0: the code needs no limits.
+            zero = np.rint(np.float32(-128) - bottom / scale)
             reciprocal = np.float32(1) / scale
         else:
             scale = np.maximum(np.abs(least), np.abs(most)) / _CODES
