@@ -96,8 +96,9 @@ def test_that_a_history_that_does_not_take_candidates_is_told(net, played):
 
 def test_that_weights_of_a_candidate_are_copied_beside_the_project(net, played):
     result = wb.search(net, trials=3, widths=True, train=1)
-    with refused("trained-weights-not-writable"):
-        wb.apply_candidate(net, result, 2)
+    for given in ({}, {"widths": True}, {"train": 1}):
+        with refused("trained-weights-not-writable"):
+            wb.apply_candidate(net, result, 2, **given)
     applied = wb.apply_candidate(net, result, 2, widths=True, train=1)
     assert applied.project.trained_weights == "trained-1.safetensors"
     assert (net.folder / "trained-1.safetensors").read_bytes() == b"trained"
@@ -279,10 +280,20 @@ def test_that_rules_are_exchanged_as_functions(net, tmp_path):
     taken, notes = wb.import_pass_args(formats, tmp_path / "args.json")
     assert taken.project.rules
     assert isinstance(list(notes), list)
+    plain, compatible = (
+        wb.import_pass_args(formats, tmp_path / "args.json", mase_compatible=asked)[0].project
+        for asked in (False, True)
+    )
+    assert taken.project == plain != compatible
     assert wb.export_pass_args(taken)["by"] == "type"
 
 
 def test_that_scripts_need_a_calibration_only_for_methods(net, played, tmp_path):
+    # Whether the model has branches is not known before it is exported.
+    by_module = wb.set_module_name(net, "head", "a16w8")
+    assert "name_modules" in wb.script(by_module, tmp_path / "a.py").text
+    wb.run(by_module, "export")
+    assert "name_modules" not in wb.script(by_module, tmp_path / "a.py").text
     plain = wb.script(net, tmp_path / "a.py")
     assert plain.commands == [f"python {tmp_path / 'a.py'}"]
     wb.run(net, "calibrate")

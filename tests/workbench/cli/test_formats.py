@@ -43,6 +43,7 @@ def test_that_the_list_tells_parameters_and_differences(capsys):
         assert part.count("mase: ") == len(spec.differences) * spec.mase
         assert part.count("in MASE.") == (not spec.differences or not spec.mase)
         ranges = [p for p in spec.parameters if p.least is not None or p.most is not None]
+        assert "None.." not in part
         told = re.findall(r" (-?[\d.]+)\.\.(-?\d[\d.]*)? ", part)
         assert told == [(str(p.least), "" if p.most is None else str(p.most)) for p in ranges]
         assert part.count("required") == sum(p.required for p in spec.parameters)

@@ -8,6 +8,7 @@ from tests.for_each import for_each
 from tests.workbench.cli.test_printing import lines
 from workbench import api
 from workbench.cli import (
+    blame,
     compare,
     compress,
     main,
@@ -119,6 +120,18 @@ def test_that_plug_ins_are_listed_with_their_items(project_file, capsys):
     assert lines(capsys)[0] == "kind name what it does plug-in"
 
 
+def test_that_a_program_that_compiles_has_no_culprits(monkeypatch, project_file, capsys):
+    result = SimpleNamespace(reason="", culprits=(), compilations=1)
+    monkeypatch.setattr(blame.api, "blame", lambda *_, **__: result)
+    assert main(["blame", str(project_file)]) == 0
+    assert lines(capsys) == ["The compiler accepts the program."]
+
+
+def test_that_boards_are_listed_for_people(capsys):
+    assert main(["boards"]) == 0
+    assert lines(capsys)[0] == "board devices memories [KiB]"
+
+
 def test_that_a_report_is_written_and_told(monkeypatch, project_file, tmp_path, capsys):
     monkeypatch.setattr(report_verb.api, "report", lambda _: "größe")
     out = tmp_path / "page.html"
@@ -172,7 +185,10 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
     ]  # fmt: skip
     assert [each["remark"] is None for each in found] == [True, False, True]
     assert main(["sweep", str(project_file)]) == 0
-    assert [line.partition(": ")[0] for line in lines(capsys)[-2:]] == ["note", "skipped"]
+    *_, estimated, note, skipped = lines(capsys)
+    assert estimated.startswith("Estimated by Vela")
+    assert note.startswith("note: ethos-u55-128, Shared_Sram: needs 4 KiB")
+    assert skipped == "skipped: ethos-u55-128: No."
 
 
 def test_that_a_comparison_is_a_table_of_figures_and_of_changes(monkeypatch, capsys):

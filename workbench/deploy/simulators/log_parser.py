@@ -162,7 +162,7 @@ ERROR_CODES = {
 }  # fmt: skip
 
 
-def diagnose(line: str, message: str, *, known_only: bool = False) -> Diagnosis | None:
+def diagnose(line: str, message: str, *, known_only: bool) -> Diagnosis | None:
     """Return the diagnosis of a line; an unknown line is returned as it is.
 
     Args:

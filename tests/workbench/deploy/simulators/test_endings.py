@@ -122,6 +122,8 @@ def test_that_a_runner_that_printed_nothing_is_diagnosed_unless_nobody_waited(
         (Ending("itself", -40), reader(),
          "The simulator printed nothing. Its exit code was -40."),
         (Ending("timeout", -15), reader(), "The simulator printed nothing."),
+        (Ending("timeout", -15), reader(runner_lines=1),
+         "The simulation did not finish within 600 s and was stopped."),
         (Ending("itself", 0), reader(runner_lines=1, completed=True, model_ok=False),
          "The program ran to its end, but the runner reported wrong outputs."),
         (Ending("itself", 0), reader(runner_lines=1, completed=True, model_ok=True),

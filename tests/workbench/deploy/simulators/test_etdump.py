@@ -199,6 +199,14 @@ def test_that_a_counter_of_32_bits_wraps_around(begun, ended, cycles):
     assert told == cycles
 
 
+def test_that_events_stand_in_the_order_of_their_instructions():
+    run = [
+        {"name": "a", "id": 1, "ended": 1}, {"name": "b", "id": 2, "ended": 1},
+        {"name": "c", "id": 1, "chain": 1, "ended": 1}, {"name": "d", "id": 1, "ended": 1},
+    ]  # fmt: skip
+    assert [name for name, *_ in found(recorded(run))] == ["a", "d", "b", "c"]
+
+
 def test_that_the_kernel_inside_an_instruction_stands_for_it():
     run = [
         {"name": "native_call_add.out", "id": 3, "ended": 8},
