@@ -2,6 +2,7 @@
 
 import io
 import os
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,22 @@ def test_that_a_command_line_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "LONGEST_COMMAND_LINE", len(line) - 1)
     with refused("simulator-command-too-long"):
         command(tmp_path / "fvp", tmp_path, run)
+
+
+def children():
+    """Return the processes that this one has started."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+
+
+def test_that_an_interrupt_in_the_terminal_reaches_no_process_that_is_started(started):
+    before, sessions = children(), []
+
+    def look():
+        sessions.extend(os.getsid(child) for child in children() - before)
+        return True
+
+    started("exec /bin/sleep 60", cancelled=look)
+    # The process, and the shell that kills it if this process is killed.
+    assert len(sessions) == 2
+    assert os.getsid(0) not in sessions
