@@ -419,11 +419,17 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_LATER = ConfigDict(defer_build=True)",
         "True -> False",
     ): "When the reader of lines is made.",
-    (
-        "workbench/protocol.py",
-        "if dropped or len(rest) + len(tail) > limit:",
-        "or -> and",
-    ): "What follows in a longer line is counted, kept or not.",
+    **dict.fromkeys(
+        (
+            (
+                "workbench/protocol.py",
+                "if dropped or len(rest) + len(tail) > limit:",
+                change,
+            )
+            for change in ("or -> and", "+ -> -")
+        ),
+        "What follows in a longer line is counted, kept for a while or not.",
+    ),
     (
         "workbench/report.py",
         "span = (high - low) or 1.0",
