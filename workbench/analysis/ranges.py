@@ -457,7 +457,7 @@ def call_ranges(mode: str, low: ArrayLike, high: ArrayLike) -> CallRanges:
             scale = np.maximum(np.abs(least), np.abs(most)) / _CODES
             zero = np.zeros_like(scale)
             reciprocal = np.float32(1) / scale
-    taken = (scale > 0) & (reciprocal > _ABOVE) & (reciprocal <= _DYNAMIC_MOST)
+    taken = (reciprocal > _ABOVE) & (reciprocal <= _DYNAMIC_MOST)
     all_zero = (least == 0) & (most == 0)
     return CallRanges(
         least, most, np.where(taken, scale, np.nan), np.where(taken, zero, np.nan),

@@ -102,6 +102,13 @@ def test_that_a_board_sets_its_target_and_no_board_leaves_it(net):
     assert left.project.target.options == chosen.project.target.options
 
 
+def test_that_a_device_that_is_chosen_later_has_the_options_of_no_board(net):
+    board = wb.set_settings(net, {"board": "renesas-ra8p1"})
+    assert board.project.target.options["system_config"] == "RA8P1"
+    chosen = wb.set_settings(board, {"target.id": "ethos-u55-256"}).project.target
+    assert chosen.options["system_config"] == "Ethos_U55_High_End_Embedded"
+
+
 def test_that_only_a_device_that_is_named_must_be_on_the_board(net):
     away = wb.set_settings(net, {"target.id": "ethos-u85-256"})
     assert wb.set_settings(away, {"board": "himax-we2"}).project.target.id == "ethos-u55-64"
