@@ -260,6 +260,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "12 -> (12 + 1)",
     ): "How many characters of a digest are listed; as many are taken.",
     (
+        "workbench/api/jobs.py",
+        "threading.Thread(target=engine.stop, daemon=True).start()",
+        "True -> False",
+    ): "The thread ends with the engine, which is waited for.",
+    (
+        "workbench/api/ranges.py",
+        "if current.tensors is None or current.folder is None:",
+        "or -> and",
+    ): "A calibration has both or none of them.",
+    (
         "workbench/api/studies.py",
         "class JobOptions(TypedDict, total=False):",
         "False -> True",

@@ -51,9 +51,13 @@ class Net:
             shutil.copy(DIGITS / "digits.ptd", folder / "digits.ptd")
         self.deliverables = self._cache.folder(self._planned.key("package"))
 
+    def is_unverified(self):
+        """Remove the result of *verify*."""
+        self._cache.remove(self._planned.key("verify"))
+
     def is_found(self, compiled):
         """Let this be what *verify* found of the compiled program."""
-        self._cache.remove(self._planned.key("verify"))
+        self.is_unverified()
         with self._cache.writing(self._planned.key("verify")) as folder:
             write_result("verify", folder)
             save_result(result_of("verify").model_copy(update={"compiled": compiled}), folder)
@@ -167,6 +171,19 @@ def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(
     found = prints(outputs[0])
     assert found.equals_tosa is equals
     assert found.document()["equals_tosa"] is equals
+
+
+def test_that_without_a_result_of_verify_nothing_is_known_of_tosa(net, prints, outputs):
+    net.is_unverified()
+    assert prints(outputs[0]).equals_tosa is None
+
+
+def test_that_a_run_of_a_project_without_a_file_leaves_no_history(net, prints, outputs):
+    path = net.opened.path
+    net.opened = wb.OpenProject(net.opened.project, net.opened.folder)
+    found = prints(outputs[0], 100)
+    assert (found.cycles, found.history_problem) == (100.0, None)
+    assert not history_path(path).exists()
 
 
 def test_that_the_board_of_the_machine_is_used_and_its_lines_are_shown(net, tmp_path, outputs):

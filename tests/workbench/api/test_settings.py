@@ -122,6 +122,10 @@ def test_that_only_new_problems_refuse_a_change(net):
     assert opened.project.gate.lsb == 1
     with refused("source-file-missing"):
         wb.set_settings(net, {"calibration": "gone.npz"})
+    unknown = net.edited(
+        lambda project: project.model_copy(update={"target": TargetChoice(id="ethos-u99-1")})
+    )
+    assert wb.set_settings(unknown, {"name": "other"}).project.name == "other"
 
 
 def test_that_preprocessing_is_set_for_the_pictures_that_are_named(net):

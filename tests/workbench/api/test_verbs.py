@@ -46,6 +46,9 @@ def test_that_rules_are_resolved_by_an_export_if_there_is_none(net, played):
     assert [command.until for command in played.commands] == ["export"]
     assert resolved.resolution.modules.keys() == resolved.types.keys()
     assert wb.resolve_rules(net).resolution == resolved.resolution
+    assert "<td>a8w8</td><td>r1</td>" in resolved._repr_html_()
+    bare = wb.resolve_rules(wb.remove_rule(net, "r1"))
+    assert "<td>none</td>" in bare._repr_html_()
     assert len(played.commands) == 1
     assert played.commands[0].accelerate
 
@@ -96,6 +99,7 @@ def test_that_rules_of_plug_ins_are_pending_until_the_quantizer_has_run(net, pla
 
 
 def test_that_ranges_are_pinned_chosen_and_reset(net, played):
+    assert "<td>" not in wb.ranges(net)._repr_html_()
     with pytest.raises(wb.WorkbenchError) as caught:
         wb.choose_method(net, "all", "", "mse")
     assert code_of(caught) == "calibration-outdated"
@@ -105,6 +109,8 @@ def test_that_ranges_are_pinned_chosen_and_reset(net, played):
     pinned = wb.pin_range(net, tensor, -1.5, 2.0)
     assert wb.ranges(pinned).chosen[tensor] == (-1.5, 2.0)
     assert wb.ranges(wb.unpin_ranges(pinned, [tensor])).chosen == {}
+    for row in calibrated.tensors:
+        assert f"<td>{row.minimum:.6g}</td><td>{row.maximum:.6g}</td>" in calibrated._repr_html_()
     chosen = wb.choose_method(net, "tensor", tensor, "mse")
     assert wb.ranges(chosen).methods == {tensor: "mse"}
     with pytest.raises(wb.WorkbenchError) as caught:
