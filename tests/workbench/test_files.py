@@ -185,6 +185,12 @@ def test_that_processes_and_threads_hold_the_lock_one_after_the_other(tmp_path):
     assert path.read_text() == "40"
 
 
+@for_each("limit", [files.MAX_PROGRAM_BYTES, files.MAX_TEXT_BYTES, files.MAX_SOURCE_BYTES])
+def test_that_programs_texts_and_sources_of_a_usual_size_are_read(tmp_path, limit):
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    assert len(files.read_limited(tmp_path / "a", limit)) == 100_000
+
+
 def test_that_a_file_of_exactly_the_limit_is_read(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 10)
     assert files.read_limited(tmp_path / "a", 10) == b"x" * 10

@@ -89,6 +89,7 @@ def test_that_results_in_the_cache_need_no_engine(net, played):
     again = wb.run(net, "lower")
     assert len(played.made) == 1
     assert set(states(again).values()) == {"cached"}
+    assert {stage.elapsed_s for stage in again.stages} == {0.0}
     assert [s.key for s in again.stages] == [s.key for s in first.stages]
     assert again.lowered == first.lowered
     skipped = wb.run(net, "lower", skip=("evaluate",))

@@ -165,6 +165,8 @@ def test_that_a_sweep_is_asked_for_its_devices_and_values(net, played):
     assert played.commands[-1].options == {
         "targets": ["ethos-u55"], "axes": {"memory_mode": ["all"]}, "workers": 2, "scheduler": "",
     }  # fmt: skip
+    wb.sweep(net, ["ethos-u55"])
+    assert played.commands[-1].options["workers"] == 1
 
 
 def test_that_methods_are_compared_chosen_and_reset(calibrated):
