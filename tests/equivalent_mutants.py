@@ -338,6 +338,313 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ">= -> >",
     ): "The rest of zero is zero.",
     (
+        "workbench/deploy/simulators/counters.py",
+        "ends = [*offsets[1:], offsets[-1] + 1]",
+        "1 -> (1 + 1)",
+    ): "Commands and reads stand at multiples of four.",
+    (
+        "workbench/deploy/simulators/counters.py",
+        "whole = len(invocations) // len(reports) * len(reports) if reports else 0",
+        "0 -> (0 + 1)",
+    ): "Without reports there are no operations to tell of.",
+    (
+        "workbench/deploy/simulators/process.py",
+        "if time.monotonic() > deadline:",
+        "> -> >=",
+    ): "One instant of the clock.",
+    (
+        "workbench/deploy/firmware_note.py",
+        "if facts.board is None or facts.fit is None:",
+        "or -> and",
+    ): "There is a fit where there is a board.",
+    **dict.fromkeys(
+        (
+            ("workbench/deploy/simulators/run.py", line, "1 -> (1 + 1)")
+            for line in (
+                "flat = array.view(dtype).reshape(-1, elements)",
+                "return list(array.reshape(-1, *shape))",
+            )
+        ),
+        "NumPy takes each negative size for the one that is not known.",
+    ),
+    **dict.fromkeys(
+        (
+            (
+                "workbench/deploy/simulators/process.py",
+                "process.wait(max(0.0, min(deadline - time.monotonic(), _LEAVE_S)))",
+                change,
+            )
+            for change in ("0.0 -> (0.0 + 1)", "- -> +")
+        ),
+        "How long a process has for its end: no test may measure time.",
+    ),
+    **dict.fromkeys(
+        (
+            (file, line, change)
+            for file, line, last in (
+                ("counters", "_CHUNK, _LONGEST_EVENT = 1 << 20, 16 << 20", "20 -> (20 + 1)"),
+                ("process", "_CHUNK, _TICK_S = 1 << 18, 0.05", "18 -> (18 + 1)"),
+            )
+            for file in (f"workbench/deploy/simulators/{file}.py",)
+            for change in ("1 -> (1 + 1)", last)
+        ),
+        "How much is read at once: the results are the same.",
+    ),
+    (
+        "workbench/deploy/simulators/discovery.py",
+        "write_file(path, settings.model_dump_json(indent=1).encode())",
+        "1 -> (1 + 1)",
+    ): "How far the lines of the file are indented.",
+    (
+        "workbench/deploy/simulators/discovery.py",
+        "start_new_session=True,",
+        "True -> False",
+    ): "Only a terminal tells: its interrupt does not reach a simulator that tells its version.",
+    (
+        "workbench/deploy/firmware_files.py",
+        "_LINE = 12",
+        "12 -> (12 + 1)",
+    ): "How many bytes stand in a line of the header.",
+    **dict.fromkeys(
+        (
+            ("workbench/cli/fvp.py", 'return "semihosting", 0', "0 -> (0 + 1)"),
+            ("workbench/cli/fvp.py", 'return "embedded", 0', "0 -> (0 + 1)"),
+        ),
+        "Only a runner for an address has one.",
+    ),
+    **dict.fromkeys(
+        (
+            (
+                "workbench/cli/output.py",
+                "print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))",
+                "2 -> (2 + 1)",
+            ),
+            (
+                "workbench/cli/rules.py",
+                'text = json.dumps(args, indent=1) if options.file.suffix == ".json" '
+                "else toml_of(args)",
+                "1 -> (1 + 1)",
+            ),
+        ),
+        "How far the lines of the document are indented.",
+    ),
+    (
+        "workbench/cli/simulate.py",
+        'with threadpool_limits(limits=1, user_api="blas"), CpuOperatorProcess() as operators:',
+        "1 -> (1 + 1)",
+    ): "A second thread gives the same values, only more slowly.",
+    (
+        "workbench/cli/trust.py",
+        "_SHOWN = 12",
+        "12 -> (12 + 1)",
+    ): "How many characters of a digest are listed; as many are taken.",
+    (
+        "workbench/api/jobs.py",
+        "threading.Thread(target=engine.stop, daemon=True).start()",
+        "True -> False",
+    ): "The thread ends with the engine, which is waited for.",
+    (
+        "workbench/api/ranges.py",
+        "if current.tensors is None or current.folder is None:",
+        "or -> and",
+    ): "A calibration has both or none of them.",
+    (
+        "workbench/api/studies.py",
+        "class JobOptions(TypedDict, total=False):",
+        "False -> True",
+    ): "Only the type checker reads it.",
+    (
+        "workbench/api/summary.py",
+        "return {}",
+        "{} -> None",
+    ): "It is only asked whether there is something in it.",
+    **dict.fromkeys(
+        (
+            (f"workbench/analysis/{file}.py", line, "1 -> (1 + 1)")
+            for file, line in (
+                ("histogram", "counts = self.counts.reshape(most, -1).sum(1)"),
+                (
+                    "timeline",
+                    "return np.asarray([(s.start, s.end) for s in self.spans], "
+                    "np.float64).reshape(-1, 2)",
+                ),
+            )
+        ),
+        "NumPy takes each negative size for the one that is not known.",
+    ),
+    (
+        "workbench/analysis/histogram.py",
+        "return np.random.default_rng(0).permutation(values)",
+        "0 -> (0 + 1)",
+    ): "Each order is as good.",
+    **dict.fromkeys(
+        (
+            (
+                "workbench/analysis/histogram.py",
+                "if not self.is_known or (self.low >= low and self.high <= high):",
+                change,
+            )
+            for change in (">= -> >", "<= -> <")
+        ),
+        "The share beyond an end of the values is zero, computed or not.",
+    ),
+    (
+        "workbench/analysis/histogram.py",
+        "noise: NDArray[np.float64] = (errors @ self._density()) / (total or 1.0)",
+        "1.0 -> (1.0 + 1)",
+    ): "Without counts, zero is divided.",
+    (
+        "workbench/analysis/memory.py",
+        "change = np.zeros(max(t.end for t in tensors) + 2, np.int64)",
+        "2 -> (2 + 1)",
+    ): "One more step, without tensors.",
+    **dict.fromkeys(
+        (
+            ("workbench/analysis/memory.py", "best, most = 0, -1", change)
+            for change in ("0 -> (0 + 1)", "1 -> (1 + 1)")
+        ),
+        "The first step that is looked at takes the place of both.",
+    ),
+    (
+        "workbench/analysis/memory.py",
+        "if taken > most or (taken == most and step < best):",
+        "< -> <=",
+    ): "No step is looked at twice.",
+    (
+        "workbench/analysis/ranges.py",
+        "for last in range(levels, _KL_BINS + 1, _KL_STRIDE):",
+        "1 -> (1 + 1)",
+    ): "The bins are a multiple of the stride.",
+    (
+        "workbench/analysis/ranges.py",
+        "if ends is None or not ends[0] < ends[1]:",
+        "< -> <=",
+    ): "No method gives an empty range; what is not a number is refused either way.",
+    (
+        "workbench/analysis/ranges.py",
+        "_ABOVE, _DYNAMIC_MOST = 2.0**-31, 8573157376.0",
+        "8573157376.0 -> (8573157376.0 + 1)",
+    ): "The same number in float32.",
+    **dict.fromkeys(
+        (
+            ("workbench/suggestions/device_cost.py", line, change)
+            for line, change in (
+                (
+                    "channels = node.outputs[0].shape[1] if node.outputs else 0",
+                    "0 -> (0 + 1)",
+                ),
+                ("saved = row.cycles // max(blocks, 1)", "1 -> (1 + 1)"),
+            )
+        ),
+        "Only channels that begin a second block are wasted.",
+    ),
+    (
+        "workbench/suggestions/cpu_operators.py",
+        "freed = came = 0",
+        "0 -> (0 + 1)",
+    ): "Their difference counts.",
+    (
+        "workbench/suggestions/suggestion.py",
+        "if self.sqnr_db is not None and self.sqnr_db > 0:",
+        "> -> >=",
+    ): "A gain of zero has a share of zero.",
+    (
+        "workbench/errors.py",
+        "for fault in error.errors(include_url=False):",
+        "False -> True",
+    ): "Nothing reads the address, which is only made.",
+    **dict.fromkeys(
+        (
+            ("workbench/files.py", line, "0 -> (0 + 1)")
+            for line in (
+                'descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))',
+                'flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)',
+                'flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)',
+            )
+        ),
+        "The flag is there on each system that has such files.",
+    ),
+    (
+        "workbench/files.py",
+        'data = b"" if is_larger else file.read(limit + 1)',
+        "1 -> (1 + 1)",
+    ): "One byte beyond the limit or two: both are refused.",
+    (
+        "workbench/files.py",
+        "if time.monotonic() > deadline:",
+        "> -> >=",
+    ): "One instant of the clock.",
+    (
+        "workbench/files.py",
+        "mask = os.umask(0)",
+        "0 -> (0 + 1)",
+    ): "The mask of before is put back at once.",
+    **dict.fromkeys(
+        (
+            ("workbench/logs.py", "_BYTES, _BACKUPS = 2 << 20, 3", change)
+            for change in ("2 -> (2 + 1)", "20 -> (20 + 1)", "3 -> (3 + 1)")
+        ),
+        "How much of the log is kept.",
+    ),
+    **dict.fromkeys(
+        (
+            ("workbench/npz.py", "_FREE_BYTES, _MOST_RECORDS = 256 << 20, 20_000", change)
+            for change in ("256 -> (256 + 1)", "20 -> (20 + 1)")
+        ),
+        "A limit of what is accepted: more is as good a limit.",
+    ),
+    (
+        "workbench/protocol.py",
+        "PROTOCOL_VERSION = 3",
+        "3 -> (3 + 1)",
+    ): "A version: each other number is as good.",
+    (
+        "workbench/protocol.py",
+        "_CHUNK_BYTES = 65_536",
+        "65_536 -> (65536 + 1)",
+    ): "How much is read at once: the results are the same.",
+    (
+        "workbench/protocol.py",
+        "_LATER = ConfigDict(defer_build=True)",
+        "True -> False",
+    ): "When the reader of lines is made.",
+    **dict.fromkeys(
+        (
+            (
+                "workbench/protocol.py",
+                "if dropped or len(rest) + len(tail) > limit:",
+                change,
+            )
+            for change in ("or -> and", "+ -> -")
+        ),
+        "What follows in a longer line is counted, kept for a while or not.",
+    ),
+    (
+        "workbench/report.py",
+        "span = (high - low) or 1.0",
+        "1.0 -> (1.0 + 1)",
+    ): "Zero is divided.",
+    (
+        "workbench/report.py",
+        "wide, tall = (max(xs) - min(xs)) or 1.0, (max(ys) - min(ys)) or 1.0",
+        "1.0 -> (1.0 + 1)",
+    ): "Zero is divided.",
+    (
+        "workbench/report.py",
+        "total = sum(cycles.values()) or 1",
+        "1 -> (1 + 1)",
+    ): "Zero is divided.",
+    (
+        "workbench/report.py",
+        "undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,",
+        "True -> False",
+    ): "Space between the tags of the page.",
+    (
+        "workbench/toolchain_versions.py",
+        "digest = hashlib.sha256(json.dumps(versions, sort_keys=True).encode()).hexdigest()",
+        "True -> False",
+    ): "The packages stand in the same order each time.",
+    (
         "workbench/suggestions/accuracy.py",
         "return 0.0",
         "0.0 -> (0.0 + 1)",
@@ -723,9 +1030,15 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 _SPEED = "The size of the pieces that are computed at once; the results are the same."
 _EFFORT = "How long a search for a good drawing goes on: no crossing more."
 _TASTE = "A length of the drawing: a unit more is as good."
+_SEARCH = "How finely a range is searched: within a hundredth of the least error either way."
 _NOT_STORED = "The operand is a constant: nothing reads where it lies."
 # (file, line as written): why no change of this line can be noticed.
 WITHOUT_EFFECT: dict[tuple[str, str], str] = {
+    ("workbench/analysis/ranges.py", "_SEARCH_BINS = 512"): _SEARCH,
+    ("workbench/analysis/ranges.py", "_TRIALS = 33"): _SEARCH,
+    ("workbench/analysis/ranges.py", "_ROUNDS = 3"): _SEARCH,
+    ("workbench/analysis/ranges.py", "best, spread = list(widest), 1.0"): _SEARCH,
+    ("workbench/analysis/ranges.py", "spread /= 6.0"): _SEARCH,
     ("workbench/npu/convolution.py", "_MATRIX_BYTES = 4 << 20"): _SPEED,
     ("workbench/npu/convolution.py", "_PIECE = 1 << 15"): _SPEED,
     (

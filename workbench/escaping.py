@@ -53,8 +53,8 @@ def in_markdown(text: str) -> str:
 
 def in_markdown_code(text: str) -> str:
     """Return lines as a Markdown code block whose fence is longer than any in the text."""
-    runs = re.findall(r"`+", text)
-    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
+    lengths = map(len, re.findall(r"`+", text))
+    fence = "`" * (1 + max([2, *lengths]))
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import zipfile
 from contextlib import contextmanager
@@ -50,7 +49,7 @@ def refuse_bomb_at(path: Path) -> None:
         zipfile.BadZipFile: it is damaged.
     """
     with open_regular(path) as file:
-        if file.peek(4)[:4] == _MARK:
+        if file.peek(len(_MARK))[: len(_MARK)] == _MARK:
             refuse_bomb(file)
 
 
@@ -66,7 +65,7 @@ def open_npz(path: Path) -> Iterator[Any]:
     import numpy as np
 
     with open_regular(path) as file:
-        if file.peek(4)[:4] == _MARK:
+        if file.peek(len(_MARK))[: len(_MARK)] == _MARK:
             refuse_bomb(file)
         if file.peek(len(_ARRAY_MARK))[: len(_ARRAY_MARK)] == _ARRAY_MARK:
             yield _mapped(file)
@@ -89,6 +88,4 @@ def _mapped(file: Any) -> Any:
     shape, is_fortran, dtype = read(file)
     if dtype.hasobject:
         raise ValueError("it contains Python objects")
-    if math.prod(shape) * dtype.itemsize == 0:
-        return np.zeros(shape, dtype)
     return np.memmap(file, dtype, "r", file.tell(), shape, "F" if is_fortran else "C")

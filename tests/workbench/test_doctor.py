@@ -9,8 +9,10 @@ import pytest
 
 from tests.fakes import fvp, runner_elf
 from tests.for_each import for_each
+from tests.workbench.deploy.test_boards import SMALL, write
 from workbench import doctor
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
+from workbench.project.board_files import own_folder
 from workbench.toolchain_versions import AccelerationStatus
 
 
@@ -107,6 +109,26 @@ def test_that_runners_are_told_with_what_they_can_run(bare):
     assert (broken.state, broken.version) == ("different", "")
     assert broken.why
     assert broken.remedy
+
+
+def test_that_a_runner_with_an_sram_of_its_own_is_told(bare):
+    path = bare / "runner.elf"
+    path.write_bytes(runner_elf.runner("u85", pools={"fast scratch": 4096}))
+    save_settings(MachineSettings(runners=(str(path),)))
+    assert found()["runner runner.elf"].version == "Ethos-U85, dedicated SRAM, semihosting"
+    path.write_bytes(runner_elf.runner("u85", stripped=True))
+    assert "unknown memory mode" in found()["runner runner.elf"].version
+
+
+def test_that_only_a_board_of_another_release_is_told():
+    write(own_folder(), "new.toml", SMALL.format(ram=1 << 20, flash=1 << 20))
+    assert not [name for name in found() if name.startswith("board ")]
+    text = SMALL.format(ram=1 << 20, flash=1 << 20)
+    write(own_folder(), "old.toml", f'executorch = "1.3"\n{text}')
+    (told,) = [finding for name, finding in found().items() if name.startswith("board ")]
+    assert (told.name, told.state, told.version) == ("board old", "different", "1.3")
+    assert told.why
+    assert told.remedy
 
 
 def test_that_a_checkout_is_found_or_told_to_be_none(bare):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from tests.for_each import for_each
 from workbench.cli import main
-from workbench.errors import WorkbenchError, invalid_values
+from workbench.errors import ErrorInfo, Place, WorkbenchError, invalid_values
 from workbench.project import store
 
 PROJECT = {
@@ -68,6 +68,15 @@ def test_that_every_wrong_field_of_a_config_is_named(capsys, tmp_path):
     assert {p["code"] for p in found} == {"config-invalid"}
     assert len(found) > 1
     assert not [word for word in FOREIGN if any(word in p["message"] for p in found)]
+
+
+def test_that_a_problem_is_told_with_its_place_and_hint_and_does_not_change():
+    place = Place(kind="option", id="x")
+    assert str(ErrorInfo(message="No.", hint="Do.", where=place)) == "option x: No.\n  Do."
+    assert str(ErrorInfo(message="No.")) == "No."
+    for value, field in ((place, "id"), (ErrorInfo(message="No."), "message")):
+        with pytest.raises(ValidationError):
+            setattr(value, field, "other")
 
 
 class _Asked(BaseModel):

@@ -66,6 +66,23 @@ def test_that_a_code_block_cannot_be_closed_from_inside():
     assert written.endswith("\n`````")
 
 
+def test_that_a_usual_code_block_has_a_fence_of_three():
+    for text in ("a", "a `b` c", "a ``b`` c"):
+        assert escaping.in_markdown_code(text) == f"```\n{text}\n```"
+    assert escaping.in_markdown_code("```").startswith("````\n")
+
+
+def test_that_a_yaml_scalar_is_quoted_only_where_it_must_be():
+    for text in ("ab", "a b", "a:b", "ARM::CMSIS-NN"):
+        assert escaping.in_yaml(text) == text
+    for text in ("a: b", "1", "- a", "a:", ""):
+        assert escaping.in_yaml(text) == json.dumps(text)
+
+
+def test_that_lines_and_tabs_stay_on_a_terminal():
+    assert escaping.for_terminal("a\tb\nc\x1b\x07d\u00e9") == "a\tb\nc\ufffd\ufffdd\u00e9"
+
+
 def test_that_inserted_text_is_not_read_as_a_template():
     assert escaping.filled("{a} {b} {c}", {"a": "{b}", "b": "x"}) == "{b} x {c}"
 

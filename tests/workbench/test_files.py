@@ -1,9 +1,12 @@
 """Files appear whole or not at all, links are never written through, and pipes are not read."""
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +23,77 @@ def test_that_a_link_at_the_target_is_replaced_and_not_followed(tmp_path):
     assert victim.read_text() == "kept"
     assert not (tmp_path / "target").is_symlink()
     assert (tmp_path / "target").read_bytes() == b"new"
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@for_each(("mask", "mode"), [(0, 0o666), (0o022, 0o644), (0o077, 0o600)])
+def test_that_a_new_file_has_the_permissions_of_the_process(tmp_path, mask, mode):
+    (tmp_path / "link").symlink_to(tmp_path / "private")
+    with umask(mask):
+        for name in ("new", "link"):
+            files.write_file(tmp_path / name, b"x")
+            assert (tmp_path / name).stat().st_mode & 0o777 == mode
+        assert os.umask(mask) == mask
+
+
+def test_that_nobody_else_reads_a_file_while_it_is_written(tmp_path, monkeypatch):
+    modes = []
+    monkeypatch.setattr(os, "fsync", lambda file: modes.append(os.fstat(file).st_mode & 0o7777))
+    with umask(0):
+        files.write_part(tmp_path / "a", b"x", 0o644)
+    assert modes == [0o600]
+
+
+def test_that_the_first_error_is_told_also_if_the_part_is_gone(tmp_path, monkeypatch):
+    def fails(*_):
+        for part in tmp_path.glob(".*.part"):
+            part.unlink()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for owner, name in ((Path, "replace"), (os, "fsync")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, name, fails)
+            with pytest.raises(OSError, match="No space") as caught:
+                files.write_file(tmp_path / "a", b"x")
+        assert caught.value.errno == errno.ENOSPC
+
+
+def test_that_a_private_folder_is_made_with_its_parents_and_one_that_exists_stays(
+    tmp_path, monkeypatch
+):
+    tmp_path.chmod(0o755)
+    with umask(0):
+        files.make_private_folder(tmp_path / "a" / "b")
+    for folder in (tmp_path / "a", tmp_path / "a" / "b"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    # Another process makes it after this one has looked.
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    files.make_private_folder(tmp_path / "a" / "b")
+
+
+@for_each(
+    ("number", "locks"),
+    [(errno.ENOTSUP, True), (errno.ENOLCK, True), (errno.EINVAL, True), (errno.EIO, False)],
+)
+def test_that_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch, number, locks):
+    def fails(*_):
+        raise OSError(number, "It fails.")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    done = []
+    allowed = contextlib.nullcontext() if locks else contextlib.suppress(OSError)
+    with allowed, files.locked(tmp_path / "a"):
+        done.append(True)
+    assert done == [True] * locks
 
 
 def test_that_the_permissions_of_the_old_file_are_kept_and_private_ones_are_set(tmp_path):
@@ -109,6 +183,12 @@ def test_that_processes_and_threads_hold_the_lock_one_after_the_other(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(40)))
     assert path.read_text() == "40"
+
+
+@for_each("limit", [files.MAX_PROGRAM_BYTES, files.MAX_TEXT_BYTES, files.MAX_SOURCE_BYTES])
+def test_that_programs_texts_and_sources_of_a_usual_size_are_read(tmp_path, limit):
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    assert len(files.read_limited(tmp_path / "a", limit)) == 100_000
 
 
 def test_that_a_file_of_exactly_the_limit_is_read(tmp_path):

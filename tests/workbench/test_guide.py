@@ -162,6 +162,25 @@ def test_that_every_verb_has_a_section():
         assert f"workbench-{verb}" in sections
 
 
+def test_that_only_code_in_a_cell_keeps_its_brackets():
+    rows = list(guide.table(("a",), [("<x> `<y>` <z> `<w>` | |",)]))
+    assert rows == ["| a |", "|---|", "| &lt;x> `<y>` &lt;z> `<w>` \\| \\| |", ""]
+
+
+def test_that_pages_are_written_once_and_then_up_to_date(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(guide, "REFERENCE", tmp_path / "a" / "b")
+    monkeypatch.setattr(guide, "pages", lambda: {"x.md": "x", "y.md": "é"})
+    assert guide.main([]) == 1
+    assert not (tmp_path / "a").exists()
+    assert capsys.readouterr().out == "out of date: x.md\nout of date: y.md\n"
+    assert guide.main(["--write"]) == 0
+    assert (tmp_path / "a" / "b" / "y.md").read_text("utf-8") == "é"
+    (tmp_path / "a" / "b" / "x.md").write_text("old")
+    assert guide.main(["--write"]) == 0
+    assert capsys.readouterr().out.endswith("wrote y.md\nwrote x.md\n")
+    assert guide.main([]) == 0
+
+
 def test_that_every_exit_code_is_listed(made):
     page = made["exit-codes.md"]
     codes = [value for name, value in vars(output).items() if name.startswith("EXIT_")]

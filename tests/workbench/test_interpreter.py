@@ -125,6 +125,57 @@ def test_that_a_verb_imports_nothing_from_the_current_folder(hostile):
     assert ran(hostile) == []
 
 
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A function that sets the search path, leaves the current folder, and returns the path."""
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    monkeypatch.chdir(tmp_path)
+
+    def left(*entries, given="", checkout=False, root="/own"):
+        monkeypatch.setattr(interpreter, "_IS_CHECKOUT", checkout)
+        monkeypatch.setattr(interpreter, "_ROOT", str(root))
+        monkeypatch.setattr(sys, "path", list(map(str, entries)))
+        os.environ["PYTHONPATH"] = str(given)
+        interpreter.leave_current_folder()
+        return sys.path
+
+    return left
+
+
+def test_that_the_current_folder_and_relative_ones_leave_the_search_path(path, tmp_path):
+    assert path("", ".", "sub", tmp_path, "/usr") == ["/usr"]
+    # Where it was given by name, or is the checkout itself, it stays.
+    assert path("", tmp_path, "/usr", given=tmp_path) == [str(tmp_path), "/usr"]
+    assert path("", tmp_path, checkout=True, root=tmp_path) == [str(tmp_path)]
+    assert path("", tmp_path, checkout=False, root=tmp_path) == []
+    assert path("/usr", given=tmp_path) == ["/usr"]
+
+
+def test_that_a_current_folder_that_was_deleted_is_no_obstacle(path, tmp_path, monkeypatch):
+    def deleted():
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "getcwd", deleted)
+    assert path("", tmp_path) == [str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("given", "checkout", "entries"),
+    [
+        ("", False, None), ("", True, ["/own"]), ("/a:rel:/b", False, ["/a", "/b"]),
+        ("/a", True, ["/a", "/own"]), ("/own:/a", True, ["/own", "/a"]),
+    ],
+)  # fmt: skip
+def test_that_a_new_interpreter_finds_what_was_given_and_a_checkout(path, given, checkout, entries):
+    path(given=given, checkout=checkout)
+    assert os.environ["PYTHONSAFEPATH"] == "1"
+    found = interpreter.environment()
+    if entries is None:
+        assert "PYTHONPATH" not in found
+    else:
+        assert found["PYTHONPATH"].split(os.pathsep) == entries
+
+
 def test_that_an_absolute_entry_of_the_search_path_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}{tmp_path}{os.pathsep}relative")
     entries = interpreter.environment()["PYTHONPATH"].split(os.pathsep)

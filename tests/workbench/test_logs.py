@@ -57,6 +57,16 @@ def test_that_lines_from_a_level_on_are_written(configured, tmp_path, capsys):
     assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
 
 
+def test_that_the_folders_of_the_log_are_made_and_it_is_opened_again(configured, tmp_path):
+    path = tmp_path / "a" / "b" / "w.log"
+    for _ in range(2):
+        assert configured(file=path) == path
+    (handler,) = logs.log.handlers
+    # Files of some megabytes, of which several are kept.
+    assert 1 << 20 <= handler.maxBytes <= 1 << 24
+    assert handler.backupCount > 0
+
+
 def test_that_lines_are_also_printed_when_asked(configured, capsys, monkeypatch):
     configured("error", echo="info")
     logs.log.info("said")

@@ -1,6 +1,7 @@
 """Archives of numpy: what is opened, what is mapped, and what unpacks to too much."""
 
 import io
+import random
 import zipfile
 
 import numpy as np
@@ -37,6 +38,12 @@ def test_that_an_array_without_elements_is_read(tmp_path, shape):
     np.save(tmp_path / "a.npy", np.zeros(shape, np.float32))
     with open_npz(tmp_path / "a.npy") as found:
         assert (found.shape, found.dtype) == (shape, np.float32)
+
+
+def test_that_an_array_of_one_byte_keeps_its_value(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([7], np.int8))
+    with open_npz(tmp_path / "a.npy") as found:
+        assert found.tolist() == [7]
 
 
 def test_that_the_arrays_of_an_archive_are_read_by_name(tmp_path):
@@ -76,12 +83,27 @@ def test_that_an_archive_may_unpack_to_fifty_times_its_size_beyond_what_is_free(
     refuse_bomb_at(stored)
     free = archived(tmp_path / "free.zip", {"x": bytes(1000)})
     refuse_bomb_at(free)
+    # Compressed, but not to a fiftieth.
+    mixed = archived(
+        tmp_path / "mixed.zip", {"x": random.Random(0).randbytes(1000) + bytes(20_000)}
+    )
+    assert mixed.stat().st_size + 50 < 21_000 < 50 * mixed.stat().st_size
+    refuse_bomb_at(mixed)
     bomb = archived(tmp_path / "bomb.zip", {"x": bytes(200_000)})
     assert 50 * bomb.stat().st_size < 200_000
     with pytest.raises(ValueError, match="times its size"):
         refuse_bomb_at(bomb)
     with pytest.raises(ValueError, match="times its size"), open_npz(bomb):
         pass
+    monkeypatch.setattr(npz, "_FREE_BYTES", 200_000)
+    refuse_bomb_at(bomb)
+    monkeypatch.setattr(npz, "_FREE_BYTES", 199_999)
+    with pytest.raises(ValueError, match="times its size"):
+        refuse_bomb_at(bomb)
+
+
+def test_that_any_archive_may_unpack_to_a_mebibyte(tmp_path):
+    refuse_bomb_at(archived(tmp_path / "a.zip", {"x": bytes(1 << 20)}))
 
 
 def test_that_an_archive_of_very_many_records_is_refused(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tests.fakes.projects import make_project
 from tests.for_each import for_each
@@ -21,6 +22,7 @@ from workbench.protocol import (
     EngineExit,
     LogLine,
     OversizedLine,
+    RunStudy,
     RunUntil,
     StageFailed,
     StageProgress,
@@ -77,6 +79,29 @@ def test_that_an_event_that_fits_is_sent_as_it_is():
     assert decode_event(encode_event(event)) == event
 
 
+def test_that_an_event_of_exactly_the_limit_is_whole_and_a_longer_one_is_halved():
+    def text(length):
+        event = LogLine(level="info", text="a" * length)
+        return len(event.model_dump_json()) + 1, decode_event(encode_event(event)).text
+
+    room = MAX_EVENT_BYTES - text(0)[0]
+    assert text(room) == (MAX_EVENT_BYTES, "a" * room)
+    assert text(room + 1) == (MAX_EVENT_BYTES + 1, "a" * (MAX_EVENT_BYTES // 2))
+
+
+def test_that_results_may_be_kept_in_no_cache_and_are_made_fast():
+    assert command().accelerate
+    assert RunStudy(job="j", project=make_project(), folder=".", study="blame",
+                    cache_root=".").accelerate  # fmt: skip
+    for kind, more in ((RunUntil, {"until": "export"}), (RunStudy, {"study": "blame"})):
+        made = kind(job="j", project=make_project(), folder=".", cache_root=".",
+                    cache_limit_bytes=0, **more)  # fmt: skip
+        assert decode_command(encode_command(made)).cache_limit_bytes == 0
+        with pytest.raises(ValidationError):
+            kind(job="j", project=make_project(), folder=".", cache_root=".",
+                 cache_limit_bytes=-1, **more)  # fmt: skip
+
+
 def test_that_a_command_may_be_longer_than_an_event():
     large = command("a" * 10 * MAX_EVENT_BYTES)
     assert decode_command(encode_command(large)) == large
@@ -96,6 +121,21 @@ def test_that_a_command_over_its_limit_is_refused(monkeypatch):
 def test_that_a_line_over_the_limit_is_skipped_and_the_next_is_read():
     text = b"first\n" + b"x" * 1000 + b"\nlast\nunfinished"
     assert lines_of(text, 100) == [b"first", OversizedLine(1000), b"last"]
+
+
+@for_each("chunk", [1, 2, 3, 7, 20, 21, 22, 100])
+def test_that_only_the_size_of_a_longer_line_is_known(monkeypatch, chunk):
+    monkeypatch.setattr(protocol, "_CHUNK_BYTES", chunk)
+    sizes = (20, 19, 21, 0, 61, 20, 100, 5)
+    read, write = os.pipe()
+    os.write(write, b"".join(bytes([65 + n]) * size + b"\n" for n, size in enumerate(sizes)))
+    os.close(write)
+    found = [line for lines in read_lines(read, 20) for line in lines]
+    os.close(read)
+    assert found == [
+        bytes([65 + n]) * size if size <= 20 else OversizedLine(size)
+        for n, size in enumerate(sizes)
+    ]  # fmt: skip
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)),
@@ -158,7 +198,8 @@ def test_that_the_problem_of_an_end_names_the_stage_or_what_was_asked_for():
     assert crashed.problem("sweep").where == Place(kind="stage", id="sweep")
     assert crashed.problem().where is None
     assert crashed.problem().code == "toolchain-crashed"
-    assert crashed.problem().hint != ended.problem().hint
+    assert "Native code" in crashed.problem().hint
+    assert "Run again" in ended.problem().hint
 
 
 @for_each(

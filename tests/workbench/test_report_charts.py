@@ -11,7 +11,14 @@ from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.project.model import Rule
 from workbench.report import Point, bands, bars, gathered, memory, page, scatter
-from workbench.results import LiveRange, TensorRange, save_result
+from workbench.results import (
+    GRAPH_FILE,
+    CompilerCheck,
+    ExportedModel,
+    LiveRange,
+    TensorRange,
+    save_result,
+)
 
 
 def shapes(svg, name, *attributes):
@@ -35,6 +42,8 @@ def test_that_bars_are_as_long_as_their_share_of_the_longest():
     assert 'viewBox="0 0 900 58"' in drawn
     assert f">\u2026{'b' * 39}<" in drawn
     assert f">{'b' * 40}<" in bars([("b" * 40, 1.0)], "dB")
+    assert f">\u2026{'b' * 39}<" in bars([("b" * 41, 1.0)], "dB")
+    assert shapes(bars([("a", 0.5), ("b", 0.25)], "x"), "rect", "width") == [("550.0",), ("275.0",)]
     assert "a: 10 dB" in drawn
     assert shapes(bars([("a", 0.0)], "x"), "rect", "width") == [("0.0",)]
     assert bars([], "dB") == ""
@@ -61,7 +70,17 @@ def test_that_ranges_stand_on_one_scale_that_holds_zero():
     assert ">-1</text>" in drawn
     infinite = tensor("c", float("-inf"), float("inf"))
     assert bands([infinite]) == bands([]) == ""
-    assert bands([tensor("a", -1.0, 3.0), infinite]).count("<rect") == 2
+    for other in (infinite, tensor("d", float("-inf"), 1.0), tensor("e", 0.0, float("inf"))):
+        assert bands([tensor("a", -1.0, 3.0), other]).count("<rect") == 2
+    # Values on one side of zero: from 0 to 0.75, and from -0.75 to 0.
+    above = bands([tensor("f", 0.5, 0.75)])
+    assert shapes(above, "line", "y1") == [("250.0",)]
+    assert shapes(above, "rect", "y", "height") == [("10.0", "80.0")] * 2
+    below = bands([tensor("g", -0.75, -0.5)])
+    assert shapes(below, "line", "y1") == [("10.0",)]
+    assert shapes(below, "rect", "y", "height") == [("170.0", "80.0")] * 2
+    many = bands([tensor("h", -1.0, 1.0)] * 2000)
+    assert set(shapes(many, "rect", "width")) == {("0.6",)}
     flat = bands([tensor("z", 0.0, 0.0)])
     assert shapes(flat, "rect", "y", "height") == [("10.0", "0.5")] * 2
     beyond = shapes(bands([tensor("a", -1.0, 1.0, -9.0, 9.0)]), "rect", "y", "height")
@@ -204,6 +223,70 @@ def test_that_a_damaged_result_is_left_out(tmp_path):
     found = gathered(project, path, cache)
     assert found.evaluate is None
     assert found.lower is not None
+
+
+def test_that_a_result_with_another_file_changed_is_not_reported(tmp_path):
+    project, path, cache = whole(tmp_path)
+    folder = cache.folder(plan(project, path.parent, cache).key("lower"))
+    (other,) = [file for file in folder.iterdir() if file.name == GRAPH_FILE]
+    other.write_bytes(other.read_bytes()[:-1] + b" ")
+    found = gathered(project, path, cache)
+    assert found.lower is None
+    assert "Lower" in found.missing
+    assert found.evaluate is not None
+
+
+def titles(html, unit):
+    """Return the names and values of the bars of a drawing."""
+    return re.findall(rf"<title>([^<]*): ([^<]*) {re.escape(unit)}</title>", html)
+
+
+def test_that_drawings_have_what_was_measured(tmp_path):
+    calibrated, evaluated = result_of("calibrate"), result_of("evaluate")
+    weight = calibrated.ranges[0].model_copy(update={"kind": "weight", "node": "w", "id": "w"})
+    first = evaluated.tensors[0]
+    ratios = [("a", 20.5), ("b", None), ("c", 10.0)]
+    (vela,) = result_of("lower").vela
+    row = vela.operations[0]
+    rows = tuple(
+        row.model_copy(update={"module": f"m{n}" if n else "", "cycles": 1000 - n})
+        for n in range(41)
+    )  # fmt: skip
+    lowered = result_of("lower").model_copy(
+        update={"vela": (vela.model_copy(update={"operations": rows}),)}
+    )
+    project, path, cache = whole(
+        tmp_path, lower=lowered,
+        calibrate=calibrated.model_copy(update={"ranges": (*calibrated.ranges, weight)}),
+        evaluate=evaluated.model_copy(update={"tensors": tuple(
+            first.model_copy(update={"tensor": name, "sqnr_db": ratio}) for name, ratio in ratios
+        )}),
+        verify=result_of("verify").model_copy(update={"histogram": {0: 150, 1: 7, -1: 3}}),
+    )  # fmt: skip
+    html = page(project, path, cache)
+    activations = [r for r in calibrated.ranges if r.kind == "activation"]
+    assert html.count('class="whole"') == len(activations)
+    assert titles(html, "SQNR [dB]") == [("a", "20.5"), ("c", "10")]
+    modules = titles(html, "cycles")
+    assert [name for name, _ in modules] == ["(whole model)", *(f"m{n}" for n in range(1, 40))]
+    assert titles(html, "elements") == [("-1 LSB", "3"), ("equal", "150"), ("+1 LSB", "7")]
+    assert "34.50 dB" in html
+
+
+def test_that_a_model_for_another_compiler_has_no_bars_of_cycles_or_steps(tmp_path):
+    exported = ExportedModel(
+        opset=17, ir_version=8, nodes=1, bytes=1, rewritten=0, products=(), commands=(),
+        check=CompilerCheck(sentence="Not checked."),
+    )  # fmt: skip
+    lowered = result_of("lower").model_copy(update={"exported": exported})
+    verified = result_of("verify").model_copy(update={"runtime": "X", "max_abs_error": 0.5})
+    project, path, cache = whole(tmp_path, lower=lowered, verify=verified)
+    html = page(project, path, cache)
+    assert titles(html, "cycles") == []
+    assert titles(html, "elements") == []
+    plain = page(*whole(tmp_path / "plain"))
+    assert titles(plain, "cycles")
+    assert titles(plain, "elements")
 
 
 def test_that_an_emulated_project_says_so_and_misses_less(tmp_path):

@@ -5,7 +5,7 @@ import threading
 import time
 
 from tests.for_each import for_each
-from workbench.text import parse_expression, parse_python
+from workbench.text import listed, parse_expression, parse_python
 
 
 @for_each("parse", [parse_python, parse_expression])
@@ -26,6 +26,13 @@ def test_that_no_two_threads_make_a_tree_at_once(parse, monkeypatch):
     for thread in threads:
         thread.join()
     assert together == [1] * 4
+
+
+def test_that_four_names_are_listed_and_the_rest_is_counted():
+    assert listed([]) == ""
+    assert listed(["a", "b", "a", "c", "d"]) == "a, b, c, d"
+    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c, d and 1 more"
+    assert listed(["a", "b", "c"], most=1) == "a and 2 more"
 
 
 def test_that_a_tree_is_that_of_python():

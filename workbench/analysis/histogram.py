@@ -51,7 +51,7 @@ class Histogram:
         """Return the quantile of a share of all values, with linear interpolation inside a bin."""
         reached = np.cumsum(self.counts)
         wanted = share * reached[-1]
-        index = min(int(np.searchsorted(reached, wanted)), self.counts.size - 1)
+        index = int(np.searchsorted(reached, wanted))
         before = reached[index] - self.counts[index]
         inside = (wanted - before) / max(float(self.counts[index]), 1.0)
         return float(self.low + (index + inside) * (self.high - self.low) / self.counts.size)
@@ -72,7 +72,7 @@ class Histogram:
             return 0.0
         reached = np.concatenate([[0.0], np.cumsum(self.counts)]) / self.counts.sum()
         below, above = np.interp([low, high], self.edges, reached)
-        return float(max(0.0, min(1.0, below + 1.0 - above)))
+        return float(max(0.0, 1.0 - (above - below)))
 
     def signal(self) -> float:
         """Return the mean of the squared values."""
@@ -124,7 +124,7 @@ class Histogram:
             # Observers redistribute counts when they widen their bins: zeros may be in nearby bins.
             left = self.zeros * counts.sum()
             for at in (place, place - 1, place + 1):
-                if 0 <= at < counts.size and left > 0:
+                if 0 <= at < counts.size:
                     taken = min(left, counts[at])
                     counts[at] -= taken
                     left -= taken

@@ -450,13 +450,14 @@ def call_ranges(mode: str, low: ArrayLike, high: ArrayLike) -> CallRanges:
         if mode == "asym":
             bottom, top = np.minimum(least, 0), np.maximum(most, 0)
             scale = (top - bottom) / _STEPS
-            zero = np.rint(np.clip(np.float32(-128) - bottom / scale, -128, 127))
+            # The quotient lies between -255 and 0: the code needs no limits.
+            zero = np.rint(np.float32(-128) - bottom / scale)
             reciprocal = np.float32(1) / scale
         else:
             scale = np.maximum(np.abs(least), np.abs(most)) / _CODES
             zero = np.zeros_like(scale)
             reciprocal = np.float32(1) / scale
-    taken = (scale > 0) & (reciprocal > _ABOVE) & (reciprocal <= _DYNAMIC_MOST)
+    taken = (reciprocal > _ABOVE) & (reciprocal <= _DYNAMIC_MOST)
     all_zero = (least == 0) & (most == 0)
     return CallRanges(
         least, most, np.where(taken, scale, np.nan), np.where(taken, zero, np.nan),

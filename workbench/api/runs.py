@@ -342,7 +342,7 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
         # The files in the cache do not say that they differ: only copies do.
         is_allowed = options.allow_differences and options.out is not None
         if gate.verdict == "differs" and not is_allowed:
-            delivered = Delivered(options.out or folders["package"], ())
+            delivered = Delivered(folders["package"], ())
         elif options.out is not None:
             files = deliver(folders["package"], options.out, gate, came_to)
             delivered = Delivered(options.out, files)

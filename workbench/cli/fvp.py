@@ -317,7 +317,7 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
                 continue
             path = folder / f"sample{number}-output{index}.npy"
             buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
+            np.save(buffer, array)
             write_file(path, buffer.getvalue())
             written.append({
                 "sample": number, "output": index, "dtype": str(array.dtype),

@@ -67,7 +67,7 @@ class Progress:
         """Print one line, above the bar if there is one."""
         self._clear()
         self._told = time.monotonic()
-        print(for_terminal(text), file=sys.stderr, flush=True)
+        print(for_terminal(text), file=sys.stderr)
 
     def update(self, stage: str, fraction: float | None, message: str) -> None:
         """Show the progress of a stage; as a line every few seconds where there is no terminal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -182,8 +183,8 @@ def choice_for(
     Raises:
         WorkbenchError: the board has no such device, or lacks a memory that its mode needs.
     """
-    npu = _npu(board, device or (present.id if present else ""), asked=bool(device))
     wanted = device or (present.id if present else "")
+    npu = _npu(board, wanted, asked=bool(device))
     kept = dict(present.options) if present else {}
     options: dict[str, JsonValue] = {
         **kept,
@@ -525,16 +526,16 @@ def fit(board: Board, wanted: list[Demand]) -> Fit:
 
 def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str | None:
     for kind in demand.kinds:
-        room = []
+        room: list[tuple[float, str]] = []
         for place in board.of_kind(kind):
             if place.bytes is None:
-                room.append((1, 0, place.name))
+                room.append((math.inf, place.name))
                 continue
             free = place.bytes - sum(other.bytes for other in lying[place.name])
             if free >= demand.bytes:
-                room.append((0, free, place.name))
+                room.append((free, place.name))
         if room:
-            return min(room)[2]
+            return min(room)[1]
     return None
 
 

@@ -177,5 +177,5 @@ def _html_with_verdict(page: str, gate: GateResult) -> str:
     if gate.execution is not None:
         line += f"\n<p>{escape(gate.execution.sentence)}</p>"
     if gate.verdict == "differs":
-        return page.replace("<body>\n", f"<body>\n{line}\n", 1)
-    return page.replace("</h1>\n", f"</h1>\n{line}\n", 1)
+        return page.replace("<body>\n", f"<body>\n{line}\n")
+    return page.replace("</h1>\n", f"</h1>\n{line}\n")

@@ -185,6 +185,35 @@ def test_that_a_condition_on_a_figure_that_does_not_exist_is_broken():
     assert broken(found) == ["top1"]
 
 
+def test_that_a_program_without_delegates_takes_no_sram():
+    lowered = result_of("lower").model_copy(update={"vela": ()})
+    known = figures(None, lowered, None)
+    assert [known[name] for name in ("cycles", "ms", "sram", "flash")] == [0.0] * 4
+
+
+@for_each(
+    ("quantized", "integer", "loss"),
+    [(36.0, 35.5, 0.5), (36.0, 37.0, 0.0), (81.0, 59.5, 0.5), (36.0, None, 0.0)],
+)
+def test_that_a_loss_is_what_integers_are_worse(quantized, integer, loss):
+    against = AgainstFloat(quantized_sqnr_db=quantized, integer_sqnr_db=integer)
+    assert figures(None, None, verified(against_float=against))["loss"] == loss
+
+
+@for_each(("bits", "names"), [(8, {"lsb"}), (9, {"sqnr"}), (None, {"sqnr"})])
+def test_that_outputs_of_more_than_8_bits_are_limited_by_their_sqnr(bits, names):
+    found = verdict(Gate(), verified=verified(outputs=(output(bits=bits),)))
+    assert {limit.name for limit in found.limits} & {"lsb", "sqnr"} == names
+
+
+def test_that_a_program_that_is_only_too_slow_does_not_depart_from_the_model():
+    run = {"lowered": result_of("lower"), "verified": verified()}
+    assert not verdict(Gate(), **run).departs
+    assert not verdict(Gate(), **run, fail_if=["cycles>=0"]).departs
+    for condition in ("lsb>=0", "argmax<=1", "loss>=0", "compiled>=0"):
+        assert verdict(Gate(), **run, fail_if=["cycles>=0", condition]).departs
+
+
 def test_that_every_figure_that_a_run_gives_can_be_named():
     assert set(figures(result_of("evaluate"), result_of("lower"), verified())) <= set(FIGURES)
 
@@ -213,6 +242,9 @@ def test_that_the_verdict_says_what_was_executed_without_a_device():
     refused = verdict(Gate(), verified=verified(compiled=compiled(refused="too large."))).execution
     assert refused.sentence == "Not executed functionally: too large."
     assert verdict(Gate(), verified=verified(compiled=None)).execution is None
+    for samples, words in ((1, "1 sample, all "), (2, "2 samples, all ")):
+        execution = verdict(Gate(), verified=verified(compiled=compiled(samples=samples))).execution
+        assert words in execution.sentence
     for told in (equal, other, refused):
         assert not {"measured", "cycles", "ms"} & set(told.sentence.split())
 

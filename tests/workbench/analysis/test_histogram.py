@@ -32,6 +32,7 @@ def test_that_only_a_histogram_with_width_and_counts_is_known():
     assert uniform(0, 1).is_known
     assert not uniform(1, 1).is_known
     assert not Histogram(np.zeros(4), 0, 1).is_known
+    assert Histogram(np.array([0.5]), 0, 1).is_known
 
 
 def test_that_quantiles_are_linear_inside_a_bin():
@@ -67,6 +68,9 @@ def test_that_draws_have_the_share_of_exact_zeros():
     assert (np.abs(drawn[drawn != 0] - 0.5) < 0.5).sum() == 60
     assert uniform(-1, 1, zeros=2.0).draws(10).tolist() == [0.0] * 10
     assert Histogram(np.zeros(2), -1.0, 1.0).draws(3).tolist() == [0.0] * 3
+    # One value of four stands in the middle, also where a unit has less than one value.
+    assert uniform(0.0, 4.0).draws(1).tolist() == pytest.approx([2.0])
+    assert Histogram(np.array([1.0]), 0.0, 4.0).draws(1).tolist() == [2.0]
 
 
 def test_that_zeros_are_taken_from_the_bins_around_zero():
@@ -118,6 +122,40 @@ def test_that_zeros_make_no_noise():
     plain, half = uniform(-1.0, 1.0, 2), uniform(-1.0, 1.0, 2, zeros=0.5)
     grid = Grid(0.25, 0, -8, 7)
     assert half.noise(grid) == pytest.approx(plain.noise(grid) / 2)
+
+
+def test_that_zeros_outside_of_the_bins_are_in_none_of_them():
+    for low, high in ((0.1, 2.1), (-2.1, -0.1)):
+        drawn = uniform(low, high, 2, zeros=0.5).draws(400)
+        values = drawn[drawn != 0]
+        assert values.size == 200
+        assert (values < (low + high) / 2).sum() == 100
+    plain, half = uniform(-0.5, 0.5, 2), uniform(-0.5, 0.5, 2, zeros=0.5)
+    grid = Grid(0.125, 0, -8, 7)
+    assert half.noise(grid) == pytest.approx(plain.noise(grid) / 2)
+
+
+@for_each(
+    ("low", "high", "kept"),
+    [(-2.0, 4.0, [100, 0, 100]), (-6.0, 0.0, [100, 100, 0]), (0.0, 6.0, [0, 100, 100])],
+)
+def test_that_zeros_are_taken_from_the_bin_that_has_them(low, high, kept):
+    drawn = Histogram(np.full(3, 5.0), low, high, zeros=1 / 3).draws(300)
+    assert np.histogram(drawn[drawn != 0], 3, (low, high))[0].tolist() == kept
+
+
+def test_that_zeros_at_the_high_end_are_taken_from_the_bins_beside():
+    # Ten of twelve are zeros, of which the last two bins hold six.
+    found = Histogram(np.array([6.0, 0.0, 5.0, 1.0]), -4.0, 0.0, zeros=10 / 12).draws(1200)
+    values = found[found != 0.0]
+    assert values.size == 200
+    assert values.max() <= -3.0
+
+
+def test_that_without_signal_or_without_noise_there_is_no_ratio():
+    grid = Grid(0.125, 0, -128, 127)
+    assert uniform(-1.0, 1.0, mean_square=0.0).sqnr_db(grid) is None
+    assert uniform(-1.0, 1.0, 2, zeros=1.0, mean_square=1.0).sqnr_db(grid) is None
 
 
 def test_that_sqnr_is_ten_times_the_logarithm_of_signal_over_noise():

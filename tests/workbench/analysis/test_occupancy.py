@@ -28,6 +28,27 @@ def test_that_shared_bytes_count_once(tensors, step):
     assert taken_at(tensors, step) == counted(tensors, step)
 
 
+def live(start, end, address, size):
+    return LiveRange(name="t", module="", memory="Sram", usage="OpLocal", start=start, end=end,
+                     address=address, bytes=size)  # fmt: skip
+
+
+def test_that_bytes_inside_of_others_count_once():
+    tensors = [live(0, 0, 0, 10), live(0, 0, 2, 3), live(0, 0, 9, 4), live(0, 0, 20, 1)]
+    assert taken_at(tensors, 0) == 14
+
+
+def test_that_the_last_step_may_be_the_fullest():
+    assert fullest_step([live(3, 3, 0, 5)]) == 3
+    assert fullest_step([live(0, 1, 0, 4), live(2, 2, 0, 5)]) == 2
+    assert fullest_step([]) == 0
+
+
+def test_that_shared_bytes_do_not_make_a_later_step_the_fullest():
+    # Ten bytes at step 2, and at step 5 twelve of which two are shared.
+    assert fullest_step([live(5, 5, 0, 6), live(5, 5, 4, 6), live(2, 2, 0, 10)]) == 2
+
+
 @given(TENSORS)
 def test_that_the_fullest_step_is_the_first_with_most(tensors):
     steps = range(15)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.for_each import for_each
 from workbench.analysis import ranges
 from workbench.analysis.histogram import Grid, Histogram, Scheme
 from workbench.analysis.ranges import METHODS_BY_ID, RangeTaker, call_ranges
 from workbench.project import edits
-from workbench.results import TensorRange
+from workbench.project.model import DataSource, Preprocess
+from workbench.results import CalibrateResult, TensorRange, save_result
 
 BYTE = Scheme(-128, 127)
 
@@ -73,6 +75,29 @@ def test_that_of_equal_errors_the_widest_range_is_taken():
     assert METHODS_BY_ID["mse"].range(bell(), scheme)[1] == pytest.approx(8.0)
 
 
+def test_that_a_range_without_any_error_is_the_widest():
+    zeros = Histogram(np.ones(2), -1.0, 1.0, zeros=1.0)
+    assert METHODS_BY_ID["mse"].range(zeros, BYTE) == (-1.0, 1.0)
+
+
+def spikes(*counts):
+    """A histogram from 0 to 8 with counts in the first two, the 256th and the last of its bins."""
+    bins = np.zeros(2048)
+    bins[[0, 1, 255, 2047]] = counts
+    return Histogram(bins, 0.0, 8.0)
+
+
+def test_that_a_thousandth_of_the_values_may_be_clipped_and_no_more():
+    """The 256 levels of a byte tell the first two bins apart if 256 bins are taken, to 1.0."""
+    take = METHODS_BY_ID["kl"].range
+    assert take(spikes(900, 98, 1, 1), BYTE) == (0.0, 1.0)
+    assert take(spikes(900, 97, 1, 2), BYTE) == (0.0, 8.0)
+
+
+def test_that_of_equal_divergences_the_narrowest_range_is_taken():
+    assert METHODS_BY_ID["kl"].range(spikes(1000, 0, 0, 0), BYTE) == (0.0, 1.0)
+
+
 def test_that_a_side_without_values_stays_at_zero():
     low, high = METHODS_BY_ID["mse"].range(Histogram(np.ones(512), 0.0, 4.0), BYTE)
     assert low == 0.0
@@ -131,6 +156,7 @@ def test_that_a_stored_histogram_is_that_of_the_tensors_row():
     stored = arrays(bell(), Histogram(np.ones(2048), 1.0, 2.0))
     found = ranges.histogram_of(row("a", index=1, zeros=0.25, mean_square=3.0), stored)
     assert (found.low, found.high, found.zeros, found.mean_square) == (1.0, 2.0, 0.25, 3.0)
+    assert ranges.histogram_of(row("a"), stored).zeros == 0.0
     assert ranges.histogram_of(row("a", index=2), stored) is None
     assert ranges.histogram_of(row("a"), {}) is None
     assert ranges.histogram_of(row("a"), {"histogram": stored["histogram"]}) is None
@@ -186,7 +212,21 @@ def test_that_a_search_is_done_once_for_the_same_histogram_and_scheme(monkeypatc
     assert not taker.knows(row("a", symmetric=True), stored, "mse")
     monkeypatch.setattr(ranges, "choice_of", None)
     assert taker.take(row("b"), stored, "mse") == taken
+    monkeypatch.undo()
+    taker.take(row("a"), stored, "percentile")
+    assert taker.knows(row("a"), stored, "mse")
     assert -8.0 < taken[0] < 0.0 < taken[1] < 8.0
+
+
+def test_that_only_so_many_searches_are_remembered(monkeypatch):
+    monkeypatch.setattr(ranges, "_MOST", 2)
+    taker, stored = RangeTaker(), arrays(bell())
+    for method in ("minmax", "percentile"):
+        taker.take(row("a"), stored, method)
+    assert taker.knows(row("a"), stored, "minmax")
+    taker.take(row("a"), stored, "kl")
+    assert not taker.knows(row("a"), stored, "minmax")
+    assert taker.knows(row("a"), stored, "kl")
 
 
 def test_that_calibrations_own_range_stands_where_nothing_else_can_be_taken():
@@ -226,6 +266,37 @@ def test_that_numbers_alone_need_no_result_of_calibration(tmp_path):
     assert ranges.read_chosen(only, tmp_path / "none", RangeTaker()) == ({"c": (-1.0, 2.0)}, [])
 
 
+PIXELS = Preprocess(size=(8, 8), mean=(0.2,), std=(0.2,), scale=255.0)
+
+
+def folded(*, fold=True, **fields):
+    preprocess = PIXELS.model_copy(update={"fold": fold})
+    return make_project(calibration=DataSource(spec="pics", preprocess=preprocess), **fields)
+
+
+def test_that_pixels_that_are_folded_in_have_the_range_of_all_pixels(tmp_path):
+    rows = (row("a"), row("x", op="placeholder"), row("y", op="placeholder"))
+    save_result(CalibrateResult(samples=1, calibrated_on="", ranges=rows), tmp_path)
+    np.savez(tmp_path / "arrays.npz", **arrays(bell()))
+    # (0 / 255 - 0.2) / 0.2 and (255 / 255 - 0.2) / 0.2.
+    found = ranges.read_chosen(folded(), tmp_path, RangeTaker())
+    assert found == ({"x": pytest.approx((-1.0, 4.0))}, [])
+    pinned = edits.fix_range(folded(), "x", -1.0, 1.0)
+    assert ranges.read_chosen(pinned, tmp_path, RangeTaker()) == ({"x": (-1.0, 1.0)}, [])
+    chosen = edits.choose_method(folded(fold=False), "all", "", "minmax")
+    assert set(ranges.read_chosen(chosen, tmp_path, RangeTaker())[0]) == {"a", "x", "y"}
+    plain = edits.choose_method(make_project(), "all", "", "minmax")
+    assert ranges.read_chosen(plain, tmp_path, RangeTaker())[0]["a"] == (-8.0, 8.0)
+
+
+def test_that_only_methods_and_folded_pixels_need_a_calibration():
+    assert ranges.needs_calibration(folded()) is True
+    assert ranges.needs_calibration(edits.choose_method(make_project(), "all", "", "kl")) is True
+    data = make_project(calibration=DataSource(spec="data.npz"))
+    for project in (folded(fold=False), make_project(), data):
+        assert ranges.needs_calibration(project) is False
+
+
 def test_that_a_histogram_that_changes_is_another_search():
     taker, plain = RangeTaker(), arrays(bell())
     taker.take(row("a"), plain, "mse")
@@ -258,6 +329,25 @@ def test_that_ranges_the_accelerator_does_not_take_are_counted():
     assert "2 of 3 samples" in found.warning
 
 
+def test_that_scales_have_reciprocals_above_two_to_the_minus_31():
+    found = call_ranges("sym", [0.0, 0.0], [127.0 * 2**30, 127.0 * 2**31])
+    assert found.tiny == 1
+    assert np.isnan(found.scale).tolist() == [False, True]
+    found = call_ranges("asym", [0.0, 0.0], [255.0 * 2**30, 255.0 * 2**31])
+    assert found.tiny == 1
+    assert np.isnan(found.scale).tolist() == [False, True]
+
+
+@for_each(("mode", "steps"), [("sym", 127), ("asym", 255)])
+def test_that_the_largest_reciprocal_of_a_scale_is_511_times_two_to_the_24(mode, steps):
+    least = np.float32(1) / np.float32(511 * 2**24)
+    most = least * np.float32(steps)
+    below = np.nextafter(np.nextafter(most, np.float32(0)), np.float32(0))
+    found = call_ranges(mode, [0.0, 0.0], [most, below])
+    assert np.isnan(found.scale).tolist() == [False, True]
+    assert np.float32(1) / found.scale[0] == 511 * 2**24
+
+
 def test_that_sizes_are_the_counts_of_absolute_values():
     from workbench.analysis.ranges import _sizes
 
@@ -271,6 +361,10 @@ def test_that_sizes_are_the_counts_of_absolute_values():
         middles = (histogram.edges[1:] + histogram.edges[:-1]) / 2
         wanted, _ = np.histogram(np.abs(middles), edges, weights=counts)
         assert coarse == pytest.approx(wanted)
+    single = np.full(2048, 10.0)
+    single[0] = 100.0
+    few = _sizes(Histogram(single, 0.0, 2.0, zeros=50.0 / single.sum()), 2.0)
+    assert few[:2] == pytest.approx([50.0, 10.0])
     zeros = _sizes(Histogram(counts, 0.0, 2.0, zeros=0.5), 2.0)
     assert zeros[0] == 0.0
     assert zeros[1:] == pytest.approx(_sizes(Histogram(counts, 0.0, 2.0), 2.0)[1:])

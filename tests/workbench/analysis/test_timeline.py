@@ -2,7 +2,7 @@
 
 from tests.fakes.results import result_of
 from tests.for_each import for_each
-from workbench.analysis.timeline import is_trace_of, timeline
+from workbench.analysis.timeline import Timeline, is_trace_of, timeline
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.results import CpuNode, TracedOperation
 
@@ -91,6 +91,9 @@ def test_that_sums_add_up_and_tell_the_part_of_all():
 def test_that_measured_cycles_make_lengths_and_what_was_not_measured_has_none():
     measured = traced(TWO, 15.0, None, 45.0)
     assert is_trace_of(measured, TWO)
+    assert timeline(TWO, ORDER, measured).is_measured
+    assert not timeline(TWO, ORDER).is_measured
+    assert not Timeline().is_measured
     found = timeline(TWO, ORDER, measured)
     assert [(s.start, s.end, s.measured) for s in found.spans] == [
         (0, 15, 15), (15, 15, None), (15, 60, 45)
@@ -99,6 +102,7 @@ def test_that_measured_cycles_make_lengths_and_what_was_not_measured_has_none():
     assert found.between(14, 16) == [0, 1, 2]
     # What takes no time is neither before nor behind its only moment.
     assert [found.between(*ends) for ends in ((0, 10), (0, 15), (16, 60))] == [[0], [0], [2]]
+    assert found.between(15, 60) == [1, 2]
     assert found.sums([0]).share == 0.25
     assert found.sums([0]).estimated == 10
 

@@ -1,6 +1,7 @@
 """A compiled program on a board: what its outputs are compared with, and what is kept."""
 
 import shutil
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -50,9 +51,13 @@ class Net:
             shutil.copy(DIGITS / "digits.ptd", folder / "digits.ptd")
         self.deliverables = self._cache.folder(self._planned.key("package"))
 
+    def is_unverified(self):
+        """Remove the result of *verify*."""
+        self._cache.remove(self._planned.key("verify"))
+
     def is_found(self, compiled):
         """Let this be what *verify* found of the compiled program."""
-        self._cache.remove(self._planned.key("verify"))
+        self.is_unverified()
         with self._cache.writing(self._planned.key("verify")) as folder:
             write_result("verify", folder)
             save_result(result_of("verify").model_copy(update={"compiled": compiled}), folder)
@@ -110,6 +115,12 @@ def test_that_floats_are_equal_within_the_six_decimals_that_are_printed(prints, 
     assert (found.equal, found.largest) == (9, pytest.approx(0.5))
 
 
+def test_that_a_difference_in_the_sixth_decimal_is_none():
+    zero = np.zeros(3)
+    mine = np.array([0.0, 1e-6, 1.000001e-6])
+    assert board._difference("x", [mine], [zero]).equal == 2
+
+
 def test_that_integers_are_compared_in_codes():
     mine, other = np.array([[1, 2], [3, -128]], np.int8), np.array([1, 2, 5, 127], np.int8)
     assert board._difference("x", [mine], [other]) == Difference("x", 4, 2, 255.0)
@@ -121,11 +132,14 @@ def test_that_a_program_without_test_vectors_is_compared_with_nothing(tmp_path, 
     assert board._compared(BoardOutcome(report(100), tuple(outputs[0])), tmp_path) == ()
 
 
-def test_that_an_incomplete_output_is_compared_with_nothing(prints):
+def test_that_an_incomplete_output_is_compared_with_nothing(prints, net):
     found = prints([None])
     assert found.differences == ()
     assert found.cycles is None
     assert found.document()["outputs"] == [None]
+    with closing(History(history_path(net.opened.path))) as history:
+        simulated = history.runs()[-1].simulated
+    assert (simulated.exact, simulated.max_lsb, simulated.argmax_equal) == (None, 0, 0)
 
 
 def test_that_the_run_is_kept_in_the_history_with_what_was_measured(prints, outputs, net):
@@ -157,6 +171,19 @@ def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(
     found = prints(outputs[0])
     assert found.equals_tosa is equals
     assert found.document()["equals_tosa"] is equals
+
+
+def test_that_without_a_result_of_verify_nothing_is_known_of_tosa(net, prints, outputs):
+    net.is_unverified()
+    assert prints(outputs[0]).equals_tosa is None
+
+
+def test_that_a_run_of_a_project_without_a_file_leaves_no_history(net, prints, outputs):
+    path = net.opened.path
+    net.opened = wb.OpenProject(net.opened.project, net.opened.folder)
+    found = prints(outputs[0], 100)
+    assert (found.cycles, found.history_problem) == (100.0, None)
+    assert not history_path(path).exists()
 
 
 def test_that_the_board_of_the_machine_is_used_and_its_lines_are_shown(net, tmp_path, outputs):

@@ -138,6 +138,11 @@ def test_that_every_kind_of_operand_is_read(measured, tmp_path):
         assert changed.before != changed.after
         assert [(c.before, c.after) for c in found.parts["rules"]] == [("a16w8", "a8w8")]
     assert "<table" in wb.compare(first, second)._repr_html_()
+    # The run of a file is not known, only its figures are.
+    to_file = wb.compare(second, file)
+    assert to_file.parts["figures"]
+    assert set(to_file.parts) == set(wb.compare(file, second).parts)
+    assert set(to_file.parts) < set(wb.compare(first, second).parts)
     same = wb.compare(file, file)
     assert same.equal
     assert same.parts["figures"] == ()
@@ -156,6 +161,19 @@ def test_that_the_verdict_of_the_last_run_is_that_of_the_present_settings(measur
     kept = wb.compare(f"{measured}@1", measured)
     assert kept.after.verdict == "differs"
     assert kept.after.numbers["cycles"] == 1000
+
+
+def test_that_a_file_may_have_the_sign_of_a_numbered_run_in_its_name(measured, tmp_path):
+    outcome = outcome_of(run_of_history(measured, 1)).document()
+    file = tmp_path / "run@1.json"
+    file.write_text(json.dumps({"outcome": outcome}))
+    assert wb.compare(file, file).equal
+
+
+def test_that_results_without_a_history_are_compared(measured):
+    verdict = wb.compare(measured, measured).after.verdict
+    history_path(measured).unlink()
+    assert wb.compare(measured, measured).after.verdict == verdict
 
 
 def test_that_settings_without_results_have_nothing_to_compare(measured):

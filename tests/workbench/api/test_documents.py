@@ -5,6 +5,7 @@ import json
 import jsonschema
 import pytest
 
+from workbench.api import JSON_VERSION
 from workbench.api.documents import DOCUMENTS, schemas
 from workbench.errors import ErrorInfo
 
@@ -24,7 +25,7 @@ def test_that_every_document_has_a_schema_file_of_its_name(texts, found):
     assert all(text.endswith("}\n") for text in texts.values())
     for schema in found.values():
         assert schema["$schema"].endswith("/2020-12/schema")
-        assert schema["properties"]["version"]["const"] == 1
+        assert schema["properties"]["version"]["const"] == JSON_VERSION == 1
 
 
 @pytest.mark.parametrize(

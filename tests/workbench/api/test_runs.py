@@ -89,6 +89,7 @@ def test_that_results_in_the_cache_need_no_engine(net, played):
     again = wb.run(net, "lower")
     assert len(played.made) == 1
     assert set(states(again).values()) == {"cached"}
+    assert {stage.elapsed_s for stage in again.stages} == {0.0}
     assert [s.key for s in again.stages] == [s.key for s in first.stages]
     assert again.lowered == first.lowered
     skipped = wb.run(net, "lower", skip=("evaluate",))
@@ -163,6 +164,7 @@ def test_that_a_crash_fails_the_stage_and_keeps_the_last_lines(net, played):
     assert info.details.splitlines() == lines[-40:]
     assert heard == lines
     assert states(result)["lower"] == "failed"
+    assert result.stages[-1].elapsed_s == 0.0
     assert type(seen[0]).__name__ == "Ready"
 
 
@@ -239,9 +241,13 @@ def test_that_conditions_of_a_run_replace_those_of_the_project(net, played):
     strict = wb.run(net, skip=("run",), fail_if=("lsb>0",))
     assert strict.gate.verdict == "differs"
     assert [(x.name, x.value) for x in strict.gate.limits if not x.held] == [("lsb", 1.0)]
+    assert strict.record.gate == strict.gate
     early = wb.run(net, "evaluate", fail_if=("sqnr<40",))
     assert early.gate.verdict in {"differs", "not verified"}
     assert [x.held for x in early.gate.limits if x.name == "sqnr"] == [False]
+    unknown = wb.run(net, "evaluate", fail_if=("quality<1",), cache=Cache(net.folder / "other"))
+    assert unknown.gate.verdict == "not verified"
+    assert unknown.record.gate == unknown.gate
 
 
 def test_that_the_verdict_says_why_nothing_was_verified(net, played):
@@ -340,6 +346,8 @@ def test_that_the_document_has_a_part_for_each_stage_that_ran(net, played):
     assert whole["package"]["method_pool_bytes"] == 1024
     assert whole["package"]["planned_bytes"] == [512]
     assert "emulated" not in whole
+    assert whole["outcome"]["figures"]
+    assert "outcome" not in wb.run(net, "export", cache=Cache(net.folder / "other")).document
 
 
 def test_that_a_data_file_that_is_missing_ends_the_run_before_an_engine(tmp_path, played):

@@ -102,12 +102,30 @@ def test_that_a_board_sets_its_target_and_no_board_leaves_it(net):
     assert left.project.target.options == chosen.project.target.options
 
 
+def test_that_a_device_that_is_chosen_later_has_the_options_of_no_board(net):
+    board = wb.set_settings(net, {"board": "renesas-ra8p1"})
+    assert board.project.target.options["system_config"] == "RA8P1"
+    chosen = wb.set_settings(board, {"target.id": "ethos-u55-256"}).project.target
+    assert chosen.options["system_config"] == "Ethos_U55_High_End_Embedded"
+
+
+def test_that_only_a_device_that_is_named_must_be_on_the_board(net):
+    away = wb.set_settings(net, {"target.id": "ethos-u85-256"})
+    assert wb.set_settings(away, {"board": "himax-we2"}).project.target.id == "ethos-u55-64"
+    with refused("board-device-unknown"):
+        wb.set_settings(net, {"board": "himax-we2", "target.id": "ethos-u85-256"})
+
+
 def test_that_only_new_problems_refuse_a_change(net):
     (net.folder / "net.pt2").unlink()
     opened = wb.set_settings(net, {"gate.lsb": 1})
     assert opened.project.gate.lsb == 1
     with refused("source-file-missing"):
         wb.set_settings(net, {"calibration": "gone.npz"})
+    unknown = net.edited(
+        lambda project: project.model_copy(update={"target": TargetChoice(id="ethos-u99-1")})
+    )
+    assert wb.set_settings(unknown, {"name": "other"}).project.name == "other"
 
 
 def test_that_preprocessing_is_set_for_the_pictures_that_are_named(net):

@@ -12,6 +12,7 @@ from tests.problems import refused
 from workbench.errors import ErrorInfo
 from workbench.history.store import History, history_path
 from workbench.project import store
+from workbench.protocol import LogLine
 from workbench.studies.search import Limits
 from workbench.studies.training import TrainingOptions
 
@@ -60,6 +61,9 @@ def test_that_the_options_of_a_study_reach_the_engine(net, played, tmp_path):
     assert seen
     wb.search(net, trials=1)
     assert "widths" not in played.commands[-1].options
+    assert played.commands[-1].options["workers"] == 1
+    wb.search(net, trials=1, widths=True)
+    assert played.commands[-1].options["train"] == 0
     assert played.commands[-1].accelerate
 
 
@@ -82,8 +86,19 @@ def test_that_candidates_without_trained_weights_are_kept_in_the_history(net, pl
     assert [bool(c.weights) for c in result.candidates] == [False, True, False]
 
 
+def test_that_a_history_that_does_not_take_candidates_is_told(net, played):
+    history_path(net.path).mkdir()
+    seen = []
+    assert len(wb.search(net, trials=3, on_event=seen.append).candidates) == 3
+    assert [event.level for event in seen if isinstance(event, LogLine)] == ["warning"]
+    assert len(wb.search(net, trials=3).candidates) == 3
+
+
 def test_that_weights_of_a_candidate_are_copied_beside_the_project(net, played):
     result = wb.search(net, trials=3, widths=True, train=1)
+    for given in ({}, {"widths": True}, {"train": 1}):
+        with refused("trained-weights-not-writable"):
+            wb.apply_candidate(net, result, 2, **given)
     applied = wb.apply_candidate(net, result, 2, widths=True, train=1)
     assert applied.project.trained_weights == "trained-1.safetensors"
     assert (net.folder / "trained-1.safetensors").read_bytes() == b"trained"
@@ -139,6 +154,9 @@ def test_that_trained_weights_are_taken_with_their_function(net, played):
     assert used.project.trained_weights == result.file_name
     assert (net.folder / result.file_name).read_bytes() == b"weights"
     assert used.project.training_function == net.project.training_function
+    usual = wb.train(net)
+    assert played.commands[-1].options["epochs"] == TrainingOptions().epochs
+    assert wb.use_trained_weights(net, net, usual).project.trained_weights == usual.file_name
 
 
 def test_that_a_sweep_is_asked_for_its_devices_and_values(net, played):
@@ -147,6 +165,8 @@ def test_that_a_sweep_is_asked_for_its_devices_and_values(net, played):
     assert played.commands[-1].options == {
         "targets": ["ethos-u55"], "axes": {"memory_mode": ["all"]}, "workers": 2, "scheduler": "",
     }  # fmt: skip
+    wb.sweep(net, ["ethos-u55"])
+    assert played.commands[-1].options["workers"] == 1
 
 
 def test_that_methods_are_compared_chosen_and_reset(calibrated):
@@ -166,9 +186,29 @@ def test_that_methods_are_compared_chosen_and_reset(calibrated):
     with refused("activation-unknown") as caught:
         wb.compare_methods(net, "conv2")
     assert "conv2d" in caught.value.infos[0].hint
+    chosen = wb.choose_method(net, "module", "stem", "mse")
+    for opened, told in ((chosen, "all of stem"), (net, "none")):
+        with refused("range-method-not-set") as caught:
+            wb.reset_method(opened, "module", "other")
+        assert caught.value.infos[0].hint == f"Set for: {told}."
+    with refused("activation-unknown") as caught:
+        wb.choose_method(net, "module", "head", "mse")
+    assert caught.value.infos[0].where.id == "head"
     with refused("activation-unknown") as caught:
         wb.compare_methods(net, "zzz")
     assert "conv2d" not in caught.value.infos[0].hint
+
+
+def test_that_at_most_three_like_names_are_suggested(calibrated, monkeypatch):
+    current = wb.ranges(calibrated)
+    names = [f"relu_{number}" for number in range(5)]
+    first = next(row for row in current.tensors if row.kind == "activation")
+    rows = tuple(first.model_copy(update={"node": name, "id": f"o_{name}"}) for name in names)
+    changed = wb.Ranges(rows, current.chosen, current.methods, current.folder)
+    monkeypatch.setattr(sys.modules["workbench.api.ranges"], "ranges", lambda *_: changed)
+    with refused("activation-unknown") as caught:
+        wb.compare_methods(calibrated, "relu_9")
+    assert caught.value.infos[0].hint.count("relu_") == 3
 
 
 def test_that_a_weight_has_no_range_to_set(calibrated, monkeypatch):
@@ -242,10 +282,20 @@ def test_that_rules_are_exchanged_as_functions(net, tmp_path):
     taken, notes = wb.import_pass_args(formats, tmp_path / "args.json")
     assert taken.project.rules
     assert isinstance(list(notes), list)
+    plain, compatible = (
+        wb.import_pass_args(formats, tmp_path / "args.json", mase_compatible=asked)[0].project
+        for asked in (False, True)
+    )
+    assert taken.project == plain != compatible
     assert wb.export_pass_args(taken)["by"] == "type"
 
 
 def test_that_scripts_need_a_calibration_only_for_methods(net, played, tmp_path):
+    # Whether the model has branches is not known before it is exported.
+    by_module = wb.set_module_name(net, "head", "a16w8")
+    assert "name_modules" in wb.script(by_module, tmp_path / "a.py").text
+    wb.run(by_module, "export")
+    assert "name_modules" not in wb.script(by_module, tmp_path / "a.py").text
     plain = wb.script(net, tmp_path / "a.py")
     assert plain.commands == [f"python {tmp_path / 'a.py'}"]
     wb.run(net, "calibrate")

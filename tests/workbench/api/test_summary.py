@@ -52,6 +52,12 @@ def test_that_warnings_name_their_stage_and_corrections_what_they_changed(tmp_pa
     assert "corrections" not in summary(project(), tmp_path, [], {}, None)
 
 
+def test_that_the_toolchain_is_accelerated_unless_it_is_not_wanted(tmp_path):
+    plain = summary(project(), tmp_path, [], {}, None)["acceleration"]
+    assert plain == summary(project(), tmp_path, [], {}, None, accelerate=True)["acceleration"]
+    assert plain != summary(project(), tmp_path, [], {}, None, accelerate=False)["acceleration"]
+
+
 def test_that_emulated_numbers_are_told_with_their_memory(tmp_path):
     memory = FormatMemory(
         weight_bits=4.0, data_bits=8.0, weight_elements=10, data_elements=20,

@@ -13,6 +13,8 @@ def test_that_the_board_of_the_machine_is_remembered(tmp_path, codes, capsys, pr
     known = load_settings().board
     assert (known.port, known.baud, known.flash) == ("/dev/x", 9600, "west flash")
     assert main(["board", "set", "--timeout", "0"]) == 2
+    assert main(["board", "set", "--timeout", "0.5", "--baud", "1"]) == 0
+    assert (load_settings().board.timeout_s, load_settings().board.baud) == (0.5, 1)
     assert simulating_board() is None
     assert main(["board", "set", "--simulate", "on"]) == 0
     assert simulating_board().port == "/dev/x"

@@ -1,6 +1,7 @@
 """``workbench formats``: the list, and what is refused before anything is computed."""
 
 import json
+import re
 
 import pytest
 
@@ -41,6 +42,10 @@ def test_that_the_list_tells_parameters_and_differences(capsys):
         part = listed.split(f"{spec.name}: {spec.title}\n")[1].split("  source: ")[0]
         assert part.count("mase: ") == len(spec.differences) * spec.mase
         assert part.count("in MASE.") == (not spec.differences or not spec.mase)
+        ranges = [p for p in spec.parameters if p.least is not None or p.most is not None]
+        assert "None.." not in part
+        told = re.findall(r" (-?[\d.]+)\.\.(-?\d[\d.]*)? ", part)
+        assert told == [(str(p.least), "" if p.most is None else str(p.most)) for p in ranges]
         assert part.count("required") == sum(p.required for p in spec.parameters)
 
 

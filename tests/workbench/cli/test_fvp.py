@@ -72,6 +72,7 @@ def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
         (["--timeout", "0"], "timeout-invalid"),
         (["--inputs", "none.npy"], "simulator-input-unreadable"),
         (["--fvp", "/none"], "simulator-missing"),
+        (["--fvp", "/none", "--timeout", "1"], "simulator-missing"),
         (["--elf", "/none"], "runner-unreadable"),
     ],
 )
@@ -233,6 +234,10 @@ def test_that_settings_of_simulators_are_kept_until_they_are_set_again(bench, ca
     kept = load_settings()
     assert (kept.runners, kept.fast, kept.trace) == ((second,), False, True)
     assert kept.simulators == {"u65": str(Path("sim").absolute())}
+    assert main(["fvp", "set", "--timeout", "0.5"]) == 0
+    assert load_settings().timeout_s == 0.5
+    assert main(["fvp", "set", "--fast"]) == 0
+    assert load_settings().timeout_s == 0.5
 
 
 @for_each("text", ["u55", "u55=", "u99=/x", "=x"])
@@ -257,6 +262,7 @@ def test_that_recorded_events_are_kept_beside_the_outputs_or_told(bench, capsys,
     assert main(arguments(bench, "--json", etdump=True)) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("Use --out" in note for note in notes)
+    (tmp_path / "out").mkdir()
     assert main(arguments(bench, "--json", "--out", tmp_path / "out", etdump=True)) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("inspector_cli" in note for note in notes)

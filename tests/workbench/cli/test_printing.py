@@ -10,7 +10,15 @@ from tests.for_each import for_each
 from workbench import api
 from workbench.api.board import BoardRun, Difference
 from workbench.api.settings import Setting, Settings
-from workbench.cli import board, doctor, inspect, main, output, question, settings
+from workbench.cli import (
+    board,
+    doctor,
+    inspect,
+    main,
+    output,
+    question,
+    settings,
+)
 from workbench.cli import runs as runs_verb
 from workbench.cli.fvp import print_report
 from workbench.doctor import Finding
@@ -59,6 +67,8 @@ def test_that_a_terminal_has_a_bar_that_a_line_takes_the_place_of(monkeypatch):
     assert sys.stderr.getvalue() == (
         "       lower " + "█" * 12 + "·" * 12 + "  50% half way t (0 s)"
     )
+    progress.update("lower", 1.0, "")
+    assert sys.stderr.getvalue().endswith("\r\x1b[2K       lower " + "█" * 24 + " 100%  (0 s)")
     progress.update("lower", 0.0, "")
     assert "·" * 24 + "   0%" in sys.stderr.getvalue()
     progress.update("lower", None, "")
@@ -264,7 +274,8 @@ def test_that_layers_are_listed_with_what_stays_and_what_goes_with_it():
 
 def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, capsys, project_file):
     rows = (Setting("calibration.limit", 5, "a number"), Setting("calibrate", None, "x"),
-            Setting("gate.lsb", 2.5, "a number"), Setting("name", "net", "text"))  # fmt: skip
+            Setting("gate.lsb", 2.5, "a number"), Setting("name", "net", "text"),
+            Setting("notes", ["größe"], "texts"))  # fmt: skip
     monkeypatch.setattr(settings.api, "settings", lambda _: Settings(rows))
     monkeypatch.setattr(settings.api, "set_settings", lambda opened, _: opened)
     assert main(["settings", str(project_file), "calibration=x"]) == 0
@@ -273,7 +284,8 @@ def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, cap
     assert lines(capsys)[1:] == ["gate.lsb 2.5 a number"]
     assert main(["settings", str(project_file)]) == 0
     assert lines(capsys)[1:] == [
-        "calibration.limit 5 a number", "calibrate x", "gate.lsb 2.5 a number", "name net text"
+        "calibration.limit 5 a number", "calibrate x", "gate.lsb 2.5 a number", "name net text",
+        'notes ["größe"] texts',
     ]  # fmt: skip
 
 
@@ -282,6 +294,7 @@ def test_that_an_assignment_is_written_once_with_an_equals_sign(texts):
     with pytest.raises(WorkbenchError) as caught:
         settings.assignments(texts, "some-code")
     assert caught.value.codes == ("some-code",)
+    assert ("twice" in caught.value.infos[0].message) == (len(texts) > 1)
     assert settings.assignments(["a=1=2", " b=", "c= x"]) == {"a": "1=2", "b": "", "c": " x"}
 
 
@@ -373,10 +386,11 @@ document = {"name": name, **given}
 if name == "refused":
     document = {"infos": [{"message": "No.", "code": "job-refused"}]}
 json.dump(document, open(answer, "w"))
+print("noise")
 """
 
 
-def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path):
+def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path, capfd):
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     modules = []
@@ -388,6 +402,8 @@ def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path):
     monkeypatch.setattr(question.interpreter, "command", command)
     assert question.ask("formats", {"jobs": [1]}) == {"name": "formats", "jobs": [1]}
     assert modules == ["workbench.engine.array_jobs"]
+    # Only results are on the standard output.
+    assert capfd.readouterr() == ("", "noise\n")
     for name, code in (("refused", "job-refused"), ("silent", "engine-job-ended")):
         with pytest.raises(WorkbenchError) as caught:
             question.ask(name, {})

@@ -125,7 +125,9 @@ def test_that_a_text_is_read_with_the_tokenizer_that_is_given(project, tmp_path,
     told = ["--calibration", "story.txt", "--tokenizer", "tokenizer.json", "--sequence"]
     assert main([*begin, *told, "0"]) != 0
     assert codes == ["sequence-too-short"]
-    assert main([*begin, *told, "16"]) == 0
+    assert main([*begin, *told, "1"]) == 0
+    assert store.load(path).calibration.tokens.length == 1
+    assert main([*begin, *told, "16", "--force"]) == 0
     tokens = store.load(path).calibration.tokens
     assert (tokens.tokenizer, tokens.length) == ("tokenizer.json", 16)
 

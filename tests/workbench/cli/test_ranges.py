@@ -45,7 +45,10 @@ def calibrated(project, tmp_path):
 
 def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
     assert main(["ranges", str(calibrated), "set", "conv2d", "-1.5", "2"]) == 0
-    assert "-1.5 to 2" in capsys.readouterr().out
+    listed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    # The header, and the calibrated tensors in their order.
+    assert [line[0] for line in listed] == ["tensor", "conv2d", "linear", "add", "head"]
+    assert listed[1][-3:] == ["-1.5", "to", "2"]
     fixed = store.load(calibrated).ranges[0]
     assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -1.5, 2.0)
     assert main(["ranges", str(calibrated), "--json"]) == 0
@@ -109,6 +112,9 @@ def chosen_numbers(path, capsys):
 def test_that_a_method_is_chosen_for_a_module_and_taken_back_by_the_search(calibrated, capsys):
     assert main(["ranges", str(calibrated), "choose", "--method", "mse", "--module", "stem"]) == 0
     assert chosen_numbers(calibrated, capsys).keys() == {"conv2d"}
+    assert main(["ranges", str(calibrated)]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [" to " in line for line in listed] == [False, True, False, False, False, False]
     assert main(["ranges", str(calibrated), "choose", "--method", "percentile", "--all"]) == 0
     both = chosen_numbers(calibrated, capsys)
     assert both.keys() == {"conv2d", "linear"}

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -99,6 +100,18 @@ def test_that_new_and_preprocess_write_the_same_settings(project):
     assert main(["preprocess", str(project), PREPROCESS]) == 0
     changed = store.load(project)
     assert changed.calibration.preprocess == changed.evaluation.data.preprocess == made
+
+
+@for_each(("flags", "is_set"), [([], False), (["--preprocess", PREPROCESS], True)])
+def test_that_only_folders_of_pictures_are_preprocessed(project, flags, is_set):
+    path = project.parent / "other.qwb"
+    path.unlink(missing_ok=True)
+    np.savez(project.parent / "data.npz", x=np.zeros((4, 3)))
+    words = ["new", str(path), "--model", "net.pt2", "--target", "ethos-u55-128", *flags]
+    assert main([*words, "--calibration", "data.npz", "--evaluation", "pics"]) == 0
+    made = store.load(path)
+    assert made.calibration.preprocess is None
+    assert (made.evaluation.data.preprocess is not None) == is_set
 
 
 def test_that_preprocess_needs_a_folder_of_pictures(project, codes):

@@ -1,6 +1,7 @@
 """The verb ``simulate``."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.for_each import for_each
 from tests.workbench.npu.streams import COPY, DATA, Stream, compiled
 from workbench.cli import main
+from workbench.npu import program
 
 
 @pytest.fixture
@@ -101,6 +103,63 @@ def test_that_inputs_that_cannot_be_read_are_refused(content, case, tmp_path, ca
         path.write_bytes(content)
     assert main(["simulate", str(tmp_path / "net.bin"), "--inputs", str(path)]) == 2
     assert "option inputs" in capsys.readouterr().err
+
+
+class Fake:
+    """A program that gives some outputs for any inputs."""
+
+    machines, inputs = (), ()
+
+    def __init__(self, outputs=(), expected=None):
+        self.outputs = [np.asarray(each) for each in outputs]
+        self.cases = ()
+        if expected is not None:
+            arrays = [np.asarray(each) for each in expected]
+            self.cases = (SimpleNamespace(inputs=(), expected=arrays),)
+
+    def run(self, *_):
+        peaks = {0: {0: 5, 1: 6, 2: 7}}
+        return SimpleNamespace(outputs=self.outputs, peak=peaks, findings=(), counters=())
+
+
+def test_that_the_last_four_programs_are_kept(tmp_path, monkeypatch):
+    loaded = []
+
+    def load(path, _):
+        loaded.append(path.name)
+        return Fake()
+
+    monkeypatch.setattr(program, "load", load)
+    for names, times in (("ABCDA", 4), ("ABCDEA", 6), ("ABCDEB", 5), ("AA", 1)):
+        loaded.clear()
+        (tmp_path / "jobs.json").write_text(json.dumps([{"file": name} for name in names]))
+        assert main(["simulate", "--batch", str(tmp_path / "jobs.json")]) == 0
+        assert len(loaded) == times
+
+
+NAN = float("nan")
+
+
+@for_each(
+    ("outputs", "expected", "found"),
+    [
+        ([[1, 2, 3, 4]], [[1, 2, 6, 2]], (4, 2, 3.0)), ([[1, -2]], [[1, -2]], (2, 2, 0.0)),
+        ([[1.0], [2.0, 5.0]], [[2.5], [2.0, 5.0]], (3, 2, 1.5)),
+        ([[NAN, 1.0]], [[NAN, 1.0]], (2, 2, 0.0)), ([[]], [[]], (0, 0, 0.0)),
+        ([[1, 2]], [[1, 2, 3]], (0, 0, 0.0)), ([], [], (0, 0, 0.0)),
+    ],
+)  # fmt: skip
+def test_that_outputs_are_compared_with_those_of_the_test_vector(
+    tmp_path, monkeypatch, capsys, outputs, expected, found
+):
+    monkeypatch.setattr(program, "load", lambda *_: Fake(outputs, expected))
+    (tmp_path / "net.bin").write_bytes(b"")
+    assert main(["simulate", str(tmp_path / "net.bin"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    keys = ("elements", "equal", "max_abs_difference")
+    assert document["test_vectors"] == [dict(zip(keys, found, strict=True))]
+    # The regions of Vela's command streams, in their order.
+    assert document["memory_peak_bytes"] == {"0": {"constants": 5, "scratch": 6, "fast scratch": 7}}
 
 
 def told(capsys, *arguments):

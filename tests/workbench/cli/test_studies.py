@@ -107,6 +107,7 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
     assert conv["gain_db"] == pytest.approx(0.4576, abs=1e-3)
     assert document["quantized"]["sqnr_db"] == pytest.approx(20.0)
     code, lines = asked("sensitivity", "--samples", "4", as_json=False)
+    assert code == 0
     assert len(played.made) == 1
     assert lines[1:] == [
         "head 20.97 30.00 10.00 8", "stem.conv 30.00 20.46 0.46 8",
@@ -224,7 +225,8 @@ def test_that_placement_lists_what_stays_on_the_cpu(asked):
     code, document = asked("placement")
     assert code == 0
     assert [bool(d["cpu"]) for d in document["devices"]] == [True, False, False]
-    lines = asked("placement", as_json=False)[1]
+    code, lines = asked("placement", as_json=False)
+    assert code == 0
     assert lines[0].endswith("7 operators on the NPU, 1 on the CPU")
     assert lines[1] == "aten.bmm.default head: It has 16 bits."
     assert lines[2].endswith("7 operators on the NPU, 0 on the CPU")
@@ -245,7 +247,8 @@ def test_that_blame_names_the_modules_to_keep_off(asked):
     code, document = asked("blame")
     assert code == 0
     assert (document["culprits"][0]["match"], document["compilations"]) == ("head", 5)
-    reason, call, count = asked("blame", as_json=False)[1]
+    code, (reason, call, count) = asked("blame", as_json=False)
+    assert code == 0
     assert (reason, count) == ("Vela said no.", "Found in 5 compilations.")
     assert call.endswith('("head")')
 
@@ -322,7 +325,8 @@ def test_that_improvers_are_switched_and_listed(asked, project_file):
     assert asked("improve")[1] == {"version": 1, "improvers": []}
     assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}
     assert store.load(project_file).improvers == ("bias",)
-    lines = asked("improve", as_json=False)[1]
+    code, lines = asked("improve", as_json=False)
+    assert code == 0
     states = {line.split()[1]: line.split()[0] for line in lines[1:]}
     assert states == {"equalize": "off", "smooth": "off", "bias": "on"}
     assert asked("improve", "--off", "bias")[1] == {"version": 1, "improvers": []}

@@ -88,6 +88,74 @@ def test_that_the_guide_lists_every_figure_that_is_not_confirmed():
             assert area.confirmed or is_listed, (board.title, area.name)
 
 
+def test_that_a_board_keeps_the_device_that_it_has_and_else_takes_its_first(tmp_path):
+    text = SMALL.format(ram=1 << 20, flash=1 << 20)
+    text = text.replace('["ethos-u55-128"]', '["ethos-u55-64", "ethos-u55-128"]')
+    begin, end = text.index("[[npu]]"), text.index("[[memory]]")
+    second = text[begin:end].replace("u55-64", "u85-256").replace("u55-128", "u85-512")
+    second = second.replace("Ethos_U55_High_End_Embedded", "Ethos_U85_SYS_DRAM_Mid")
+    board = load(write(tmp_path, text=text[:end] + second + text[end:]).name, tmp_path)
+
+    def chosen(present="", device=""):
+        choice = TargetChoice(id=present, options={}) if present else None
+        return boards.choice_for("mine.toml", board, tmp_path, choice, device).id
+
+    assert chosen() == "ethos-u55-64"
+    assert chosen("ethos-u55-128") == "ethos-u55-128"
+    assert chosen("ethos-u85-512") == "ethos-u85-512"
+    assert chosen("ethos-u65-256") == "ethos-u55-64"
+    assert chosen("ethos-u85-512", "ethos-u55-128") == "ethos-u55-128"
+    with refused("board-device-unknown"):
+        chosen("ethos-u55-64", "ethos-u65-256")
+
+
+LEAST = """
+title = "A"
+[[npu]]
+devices = ["ethos-u55-128"]
+clock_hz = 1
+system_config = "S"
+memory_modes = ["M"]
+source = "s"
+[[memory]]
+name = "R"
+kind = "sram"
+bytes = 1
+source = "s"
+"""
+
+
+def test_that_a_board_needs_no_more_than_a_word_for_everything_and_is_then_not_confirmed(tmp_path):
+    board = read(write(tmp_path, text=LEAST))
+    assert (board.npu[0].clock_hz, board.memory[0].bytes) == (1, 1)
+    assert not board.npu[0].confirmed
+    assert not board.memory[0].confirmed
+
+
+@for_each(
+    ("given", "spoilt"),
+    [
+        ('"A"', '""'), ('["ethos-u55-128"]', "[]"), ("clock_hz = 1", "clock_hz = 0"),
+        ('"S"', '""'), ('["M"]', "[]"), ('"s"', '""'), ('"R"', '""'), ("bytes = 1", "bytes = 0"),
+        (LEAST[LEAST.index("[[memory]]") :], "memory = []"),
+        (LEAST[LEAST.index("[[npu]]") : LEAST.index("[[memory]]")], "npu = []\n"),
+    ],
+)  # fmt: skip
+def test_that_an_empty_word_or_no_amount_is_refused(tmp_path, given, spoilt):
+    assert given in LEAST
+    with pytest.raises(WorkbenchError) as caught:
+        read(write(tmp_path, text=LEAST.replace(given, spoilt)))
+    assert set(caught.value.codes) == {"board-invalid"}
+
+
+def test_that_the_kinds_of_memory_are_told_where_a_kind_is_wrong(tmp_path):
+    for text, told in ((LEAST.replace('"sram"', '"rom"'), True), (f"colour = 1{LEAST}", False)):
+        with pytest.raises(WorkbenchError) as caught:
+            read(write(tmp_path, text=text))
+        assert ("flash" in caught.value.infos[0].hint) == told
+        assert caught.value.infos[0].hint
+
+
 def test_that_choosing_a_board_sets_everything_and_keeps_what_no_board_decides(tmp_path):
     before = make_project()
     own = {**before.target.options, "integer_io": True, "arena_cache_bytes": 1024}
@@ -144,6 +212,9 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     assert found.fits
     assert {f.name: f.free for f in found.fillings} == {"RAM": 0, "flash": 0}
     assert sentence(found) == "Fits Small."
+    assert boards.document(found)["sentence"] == "Fits Small."
+    assert boards.document(found)["fits"] is True
+    assert [each["name"] for each in boards.document(found)["fillings"]] == ["RAM", "flash"]
     write(tmp_path, ram=pools - 1, flash=len(PROGRAM) - 1)
     found = of_program(project, tmp_path, PROGRAM)
     assert not found.fits

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.for_each import for_each
 from tests.problems import refused
 from workbench.analysis.gate import Execution, GateResult, Limit
+from workbench.deploy import delivery
 from workbench.deploy.delivery import deliver
 from workbench.errors import WorkbenchError
 from workbench.results import Deliverable, PackageResult, load_result, save_result
@@ -137,6 +139,48 @@ def test_that_a_delivery_that_fails_on_the_way_leaves_the_one_before(
             deliver(packaged, tmp_path / f"new-{name}", RIGHT)
         monkeypatch.setattr(Path, "rename", rename)
         assert files_of(tmp_path / f"new-{name}") == {}
+
+
+def test_that_a_delivery_that_fails_restores_even_where_a_new_file_was_removed(
+    packaged, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    deliver(packaged, out, DIFFERS)
+    before, rename = files_of(out), Path.rename
+
+    def fails(path, target):
+        if target.name == "manifest.json" and not path.name.endswith("-old.part"):
+            (out / "net.pte").unlink()
+            raise OSError(28, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with refused("deliverables-not-copied"):
+        deliver(packaged, out, RIGHT)
+    assert files_of(out) == before
+
+
+def test_that_the_manifest_appears_when_all_other_files_are_on_the_disk(
+    packaged, tmp_path, monkeypatch
+):
+    out, synced = tmp_path / "out", []
+
+    def sync(folder):
+        synced.append({path.name for path in folder.iterdir() if path.suffix != ".part"})
+
+    monkeypatch.setattr(delivery, "sync_folder", sync)
+    deliver(packaged, out, RIGHT)
+    assert synced == [set(), set(PAGES), {*PAGES, "manifest.json"}]
+
+
+def test_that_a_delivery_makes_the_folders_above_it_and_files_that_anyone_reads(packaged, tmp_path):
+    out = tmp_path / "a" / "b"
+    mask = os.umask(0)
+    try:
+        deliver(packaged, out, RIGHT)
+    finally:
+        os.umask(mask)
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o644}
 
 
 def test_that_a_linked_folder_is_not_written_to(packaged, tmp_path):

@@ -13,8 +13,10 @@ from workbench.deploy import boards
 from workbench.deploy.boards import Demand, fit, load, sentence, why_not_on
 from workbench.deploy.firmware_files import components, region_settings
 from workbench.deploy.firmware_note import Code, Table, sections
+from workbench.deploy.input_header import PictureInput, sentences
 from workbench.project import edits
-from workbench.project.model import TargetChoice
+from workbench.project.model import Preprocess, TargetChoice
+from workbench.pte.description import memory
 from workbench.results import Deliverable
 from workbench.targets.ethos_u.devices import MemoryUse
 
@@ -167,6 +169,44 @@ def test_that_kernels_and_components_are_listed_or_their_absence_is():
     assert len(blocks(dataclasses.replace(facts, kernels=()), "Kernels and components")) == 3
 
 
+def test_that_the_regions_of_the_npu_are_told_where_it_is_used():
+    facts = dataclasses.replace(facts_of(), delegates=1)
+    assert blocks(facts, "Where things must lie")[-1] == region_settings(facts.use)
+    assert isinstance(
+        blocks(dataclasses.replace(facts, delegates=0), "Where things must lie")[-1], Code
+    )
+
+
+def test_that_the_note_says_how_a_picture_becomes_the_input():
+    picture = PictureInput(Preprocess(size=(4, 6)), "uint8", (tuple(range(256)),), is_last=False)
+    plain = dataclasses.replace(picture, codes=())
+    for pictures, count in ((picture, 3), (plain, 1)):
+        told = blocks(dataclasses.replace(facts_of(), pictures=pictures), "Pictures")
+        assert told[0] == " ".join(sentences(pictures))
+        assert len(told) == count
+        if count > 1:
+            assert told[2] == Code("net_fill_input(pixels, input);")
+
+
+@for_each(
+    ("mode", "kinds"),
+    [
+        ("Sram_Only", {"program": ("sram",), "scratch pool": ("sram",),
+                       "method pool": ("sram", "dram")}),
+        ("Shared_Sram", {"program": ("flash", "dram"), "scratch pool": ("sram",),
+                         "method pool": ("sram", "dram")}),
+        ("Dedicated_Sram_384KB", {"program": ("flash", "dram"), "scratch pool": ("dram",),
+                                  "method pool": ("dram", "sram"), "NPU cache": ("sram",)}),
+    ],
+)  # fmt: skip
+def test_that_each_memory_mode_allows_its_kinds_in_order(tmp_path, mode, kinds):
+    options = {"system_config": "Ethos_U65_High_End", "memory_mode": mode}
+    target = TargetChoice(id="ethos-u65-256", options=options)
+    found = boards.demands(target, (1000, 0), memory(PROGRAM), tmp_path)
+    assert {demand.what: demand.kinds for demand in found} == kinds
+    assert [d.bytes for d in found] == sorted((d.bytes for d in found), reverse=True)
+
+
 def test_that_the_widest_step_of_all_outputs_is_tolerated():
     (text,) = blocks(facts_of(), "Check it")
     assert "ET_ATOL to 0.5:" in text
@@ -267,6 +307,7 @@ def test_that_the_fit_of_a_board_names_the_source_of_every_size():
     assert told == sentence(facts.fit)
     assert [row[0] for row in table.rows] == [memory.name for memory in facts.board.memory]
     for row, filling in zip(table.rows, facts.fit.fillings, strict=True):
+        assert row[1] == (", ".join(f"{d.what} ({d.origin})" for d in filling.demands) or "-")
         assert row[2] == f"{filling.used:,}"
         assert row[3] == ("not known" if filling.bytes is None else f"{filling.bytes:,}")
         assert row[4].startswith("not confirmed: ") is not filling.confirmed

@@ -29,6 +29,7 @@ from workbench.project.board_files import SHIPPED
 from workbench.project.model import TargetChoice
 from workbench.pte.description import describe
 from workbench.results import LowerResult
+from workbench.targets.ethos_u.devices import MemoryUse
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 COMPILER = shutil.which("cc")
@@ -176,6 +177,31 @@ def test_that_components_are_called_after_their_sources():
     assert not any("Ethos-U" in each for each in found)
     named = [each for each in components(facts_of()) if "Operators" in each]
     assert all("_per_" not in each for each in named)
+    assert "Machine Learning:NPU Support:Ethos-U Driver&Generic U55" in components(facts_of())
+
+
+@for_each(
+    ("use", "program", "tensors"),
+    [
+        (MemoryUse(True, True, 0), "SRAM", "SRAM"),
+        (MemoryUse(False, True, 0), "FLASH_OR_DRAM", "SRAM"),
+        (MemoryUse(False, False, 9), "FLASH_OR_DRAM", "DRAM"),
+    ],
+)
+def test_that_without_a_board_sections_go_to_the_kinds_of_the_memory_mode(use, program, tensors):
+    facts = dataclasses.replace(facts_of(weights=b"w"), use=use)
+    text = linker(facts)
+    assert f"KEEP(*(network_model_sec)) }} > {program}\n" in text
+    assert f"KEEP(*(network_weights_sec)) }} > {program}\n" in text
+    assert f"*(.bss.tensor_arena) }} > {tensors}\n" in text
+    assert f"*(.bss.method_allocator_sec) }} > {tensors}\n" in text
+    assert "weights" not in linker(dataclasses.replace(facts, weights=None))
+
+
+def test_that_the_pack_of_cmsis_nn_is_named_where_its_kernels_are_called():
+    for kernels, named in ((("cortex_m::quantized_add.out",), True), (("aten::add.out",), False)):
+        text = cproject(dataclasses.replace(facts_of(), kernels=kernels))
+        assert ("- pack: ARM::CMSIS-NN\n" in text) == named
 
 
 def test_that_the_note_says_what_fits_and_what_is_not_confirmed():

@@ -104,6 +104,8 @@ def test_that_the_header_names_sizes_types_and_guard():
         (picture(PLAIN, layout="bgr"), "Channels: BGR."),
         (picture(PLAIN, layout="gray"), "Channels: gray."),
         (picture(PLAIN), "Channels: gray."),
+        (picture(PLAIN, PLAIN, PLAIN), "Channels: RGB."),
+        (picture(), "Channels: gray for one channel, else RGB."),
         (picture(PLAIN, filter="box"), ", box."),
     ],
 )  # fmt: skip
@@ -120,6 +122,8 @@ def test_that_the_firmware_is_told_what_to_do_with_a_picture(made, part):
         ("auto", [1, 3, 8, 8], None, False),
         ("auto", [1, 3, 8, 3], None, False),
         ("auto", [8, 3], None, False),
+        ("auto", [8, 8, 3], None, True),
+        ("auto", [1, 1, 8, 3], None, False),
         ("first", [1, 8, 8, 3], None, False),
         ("auto", [1, 3, 8, 8], [0, 2, 3, 1], True),
         ("first", [1, 3, 8, 8], [0, 1, 2, 3], False),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.workbench.suggestions.test_suggestions import CHAIN, cpu, edge_of, found, spared
 from workbench.deploy.boards import Demand, Fit
+from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import Rule, TargetChoice
 from workbench.results import CalibrateResult, NodeAnnotation, PrepareResult, TensorRange
-from workbench.suggestions import Measurements, suggest
+from workbench.suggestions import Measurements, accuracy, suggest
 from workbench.suggestions.suggestion import ExpectedGain
+from workbench.targets.ethos_u.correction import SWITCHED_OFF
 
 LIN = cpu("lin", "pattern", "head")
 
@@ -146,6 +149,81 @@ def test_that_neighbours_that_are_there_only_because_of_it_go_along():
     assert made.gain.cpu_operators == 5
 
 
+@for_each(
+    ("config", "origin", "nodes"),
+    [("a8w8", "relu", ("a", "b")), ("float", "relu", ("a",)), ("cpu", "relu", ("a",)),
+     ("float", "", ("a", "b"))],
+)  # fmt: skip
+def test_that_a_neighbour_that_a_rule_decides_does_not_go_along(config, origin, nodes):
+    edge = edge_of(
+        ("x", "input", "x"), ("a", "call", "linear"), ("b", "call", origin),
+        ("output", "output", ""),
+    )  # fmt: skip
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    project = edits.assign(project, "module_name", "stem", config)
+    made = found(project, cpu("a", "float", "head"), cpu("b", "beside"), edge=edge)["float:r2"]
+    assert made.nodes == nodes
+
+
+def test_that_operators_are_named_that_would_move():
+    edge = edge_of(
+        ("x", "input", "x"), ("a", "call", "linear"), ("b", "call", "linear"), ("c", "call", ""),
+        ("output", "output", ""),
+    )  # fmt: skip
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    one = found(project, cpu("a", "float", "head"), cpu("c", "other"), edge=edge)["float:r2"]
+    assert one.evidence.startswith("linear stays on the CPU. ")
+    both = (cpu("a", "float", "head"), cpu("b", "float", "head"))
+    two = found(project, *both, edge=edge)["float:r2"]
+    assert two.evidence.startswith("linear stay on the CPU. ")
+    # Two operators less; a conversion before the first, and one behind the last.
+    ends = tuple(node for node in edge.nodes if node.id != "c")
+    links = (Edge("x", "a"), Edge("a", "b"), Edge("b", "output"))
+    two = found(project, *both, edge=GraphSnapshot("edge", ends, links))["float:r2"]
+    assert two.gain.cpu_operators == 0
+    assert "2 operators move off the CPU, but as many conversions are added" in two.expected
+
+
+def linked(*links):
+    """Return a graph of links between nodes, whose kind their names tell."""
+    kinds = {"x": "input", "q": "quantize", "npu": "delegate", "dq": "dequantize", "o": "output"}
+    names = dict.fromkeys(name for link in links for name in link)
+    made = tuple(
+        Node(n, f"aten.{n}.default", kinds.get(n.rstrip("0123456789"), "call"),
+             attrs={"origin": "linear" if n == "a" else ""})
+        for n in names
+    )  # fmt: skip
+    return GraphSnapshot("edge", made, tuple(Edge(*link) for link in links))
+
+
+def test_that_a_conversion_goes_only_with_all_that_read_it():
+    chain = (("x", "q"), ("q", "npu"), ("npu", "dq"), ("dq", "a"))
+    project = edits.assign(make_project(), "module_name", "head", "float")
+
+    def fewer(*links):
+        edge = linked(*chain, *links)
+        left = (cpu("a", "float", "head"), cpu("c", "other"))
+        return found(project, *left, edge=edge)["float:r2"].gain.cpu_operators
+
+    # The operator and the conversion before it go, one comes behind it.
+    assert fewer(("a", "o")) == 1
+    assert fewer(("a", "o"), ("dq", "c"), ("c", "o2")) == 0
+    # A conversion that nothing reads is no part of it.
+    assert fewer(("a", "o"), ("npu", "dq2")) == 1
+
+
+def test_that_an_input_with_several_readers_or_another_reader_keeps_its_type():
+    left = (cpu("q", "border"), cpu("dq", "border"))
+    whole = (("x", "q"), ("q", "npu"), ("npu", "dq"), ("dq", "o"))
+    assert "integer_io" in found(make_project(), *left, edge=linked(*whole))
+    for more in (("x", "npu"), ("x", "c")):
+        assert "integer_io" not in found(make_project(), *left, edge=linked(*whole, more))
+    other = (("x", "npu"), ("x2", "q"), *whole[1:])
+    assert "integer_io" not in found(make_project(), *left, edge=linked(*other))
+    unread = (*whole, ("x2", "q2"))
+    assert "integer_io" not in found(make_project(), *left, edge=linked(*unread))
+
+
 def test_that_a_gain_of_one_operator_is_a_gain():
     project = edits.assign(make_project(), "module_name", "head", "float")
     made = found(project, cpu("lin", "float", "head"))["float:r2"]
@@ -174,6 +252,8 @@ def test_that_operators_are_known_by_the_report_of_the_quantizer():
 
     assert "float:r2" in ids(PrepareResult(observers=0, annotations=(note,)))
     assert "float:r2" not in ids(PrepareResult(observers=0, annotations=()))
+    operation = note.model_copy(update={"module": ""})
+    assert "float:r2" in ids(PrepareResult(observers=0, annotations=(operation,)))
     elsewhere = note.model_copy(update={"origin": ""})
     assert "float:r2" in ids(PrepareResult(observers=0, annotations=(elsewhere,)))
 
@@ -258,6 +338,18 @@ def turned(*operators, modules=("stem.conv",), spec="net.py:net", reports=1, ran
     return found(project, program=program, vela=vela).get("channels_last")
 
 
+@for_each(("reports", "asks"), [(1, True), (2, False)])
+def test_that_transposes_of_no_module_belong_to_the_input_of_the_only_delegate(reports, asks):
+    report = result_of("lower").vela[0]
+    row = report.operations[0].model_copy(update={"operator": "Transpose", "module": ""})
+    vela = (report.model_copy(update={"operations": (row,)}),) * reports
+    project = edits.set_model(
+        make_project(), make_project().model.model_copy(update={"spec": "net.py:net"})
+    )
+    program = program_of(("conv", "aten.conv2d.default", "", ""))
+    assert ("channels_last" in found(project, program=program, vela=vela)) == asks
+
+
 def test_that_transposes_at_the_start_ask_for_another_layout():
     made = turned("Transpose", "Transpose", "Conv2D", "Transpose")
     assert made.gain == ExpectedGain(cycles=200)
@@ -278,12 +370,12 @@ def test_that_transposes_at_the_start_ask_for_another_layout():
         (ExpectedGain(cpu_operators=9), 1.0), (ExpectedGain(cpu_operators=-1), 0.0),
         (ExpectedGain(cycles=300), 0.3), (ExpectedGain(cycles=300, cpu_operators=2), 0.5),
         (ExpectedGain(sqnr_db=10.0), 0.9), (ExpectedGain(sqnr_db=10.0, of_tensors=3), 0.3),
-        (ExpectedGain(sqnr_db=-3.0), 0.0),
+        (ExpectedGain(sqnr_db=-3.0), 0.0), (ExpectedGain(sqnr_db=0.5), 0.108749),
     ],
 )  # fmt: skip
 def test_that_a_share_is_what_goes_away_of_what_there_is(gain, share):
     lowered = result_of("lower").model_copy(update={"cpu_nodes": (LIN,) * 4})
-    assert gain.share(lowered) == pytest.approx(share)
+    assert gain.share(lowered) == pytest.approx(share, abs=1e-6)
     empty = lowered.model_copy(update={"cpu_nodes": (), "vela": ()})
     if gain.sqnr_db is None:
         assert gain.share(empty) == 0.0
@@ -330,6 +422,44 @@ def test_that_an_outlier_is_eight_times_the_rms(largest, mean_square, clipped):
     assert suggest(pinned, lowered, snapshot(), CHAIN, known) == ()
 
 
+def clipping(monkeypatch, now, then, *rows):
+    """Return what is suggested where the present and the searched grid have these ratios."""
+    row, arrays = peaked(40.0, 25.0)
+    rows = rows or (row,)
+    choice = then if then is None else SimpleNamespace(sqnr_db=then, clipped=0.0)
+    monkeypatch.setattr(accuracy, "predicted", lambda *_: SimpleNamespace(sqnr_db=now))
+    monkeypatch.setattr(accuracy, "choice_of", lambda *_: choice)
+    calibrated = CalibrateResult(samples=1, calibrated_on="", ranges=rows)
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+    known = Measurements(calibrated=calibrated, arrays=arrays)
+    return suggest(make_project(), lowered, snapshot(), CHAIN, known)
+
+
+def test_that_an_outlier_is_clipped_for_three_decibels_or_more(monkeypatch):
+    (made,) = clipping(monkeypatch, 10.0, 13.0)
+    assert made.gain == ExpectedGain(sqnr_db=3.0, of_tensors=1)
+    assert clipping(monkeypatch, 10.0, 12.9) == ()
+    nothing = SimpleNamespace(sqnr_db=None, clipped=0.0)
+    for now, then in ((None, 13.0), (10.0, None), (None, None)):
+        assert clipping(monkeypatch, now, then) == ()
+    monkeypatch.setattr(accuracy, "choice_of", lambda *_: nothing)
+    row, arrays = peaked(40.0, 25.0)
+    calibrated = CalibrateResult(samples=1, calibrated_on="", ranges=(row,))
+    assert list(accuracy.clipped_outliers(make_project(), calibrated, arrays)) == []
+
+
+def test_that_the_three_farthest_outliers_are_clipped(monkeypatch):
+    peaks = {"a": 50.0, "b": 90.0, "c": 60.0, "d": 70.0}
+    rows = [
+        peaked(40.0, 25.0, node)[0].model_copy(update={"maximum": peak, "id": node})
+        for node, peak in peaks.items()
+    ]
+    rows = [row.model_copy(update={"id": f"o_{row.node}"}) for row in rows]
+    made = clipping(monkeypatch, 0.0, 20.0, *rows)
+    assert [suggestion.id for suggestion in made] == ["clip:b", "clip:d", "clip:c"]
+    assert {suggestion.gain.of_tensors for suggestion in made} == {4}
+
+
 def test_that_compiling_for_size_is_asked_where_something_finds_no_room():
     demands = tuple(Demand(what=w, bytes=b, kinds=(), origin="Vela")
                     for w, b in (("arena", 9_000), ("cache", 1_000)))  # fmt: skip
@@ -356,6 +486,7 @@ def mending(project, *, departs=True):
 def test_that_a_program_that_differs_has_its_corrections_switched_on():
     off = options_of(make_project(), fine_steps=False, fine_factors=False)
     assert "mend" not in mending(off, departs=False)
+    assert "mend" not in found(off)
     assert "mend" not in mending(make_project())
     made = mending(off)["mend"]
     assert next(iter(mending(off))) == "mend"
@@ -363,6 +494,18 @@ def test_that_a_program_that_differs_has_its_corrections_switched_on():
     options = made.edit(off).target.options
     assert options["fine_steps"]
     assert options["fine_factors"]
+
+
+def test_that_only_a_fault_of_a_correction_that_is_off_is_foretold(monkeypatch):
+    off = options_of(make_project(), fine_steps=False)
+    infos = [
+        ErrorInfo(message="Other.", where=Place(kind="option", id="x.y"), code="other"),
+        ErrorInfo(message="Nowhere.", code=SWITCHED_OFF),
+        ErrorInfo(message="Steps.", where=Place(kind="option", id="a.fine_steps"),
+                  code=SWITCHED_OFF),
+    ]  # fmt: skip
+    monkeypatch.setattr(accuracy, "whole_refusals", lambda *_: infos)
+    assert set(mending(off)) & {"mend", "mend:y", "mend:fine_steps"} == {"mend:fine_steps"}
 
 
 def test_that_a_correction_that_is_foretold_to_mend_a_program_has_a_suggestion_of_its_own():

@@ -80,11 +80,6 @@ class Program:
                     return str(flag.partition("=")[2])
         return ""
 
-    @property
-    def bundled(self) -> bool:
-        """Whether it contains test vectors."""
-        return bool(self.data[4:8] == b"BP08")
-
 
 def check(program: Program, runner: RunnerElf, device: Device, input_bytes: int = 0) -> list[str]:
     """Return notes on what could not be checked or is close to a limit.
@@ -208,7 +203,7 @@ def _notes(program: Program, runner: RunnerElf) -> Iterator[str]:
     elif len(runner.families) > 1:
         yield "Runners for U55 and U65 cannot be distinguished: the NPU was not checked."
     wanted = program.description["memory"]["method_pool_bytes"]
-    if 0 < runner.pools.get("method", 0) < wanted:
+    if runner.pools.get("method", wanted) < wanted:
         yield f"The method pool is close to the estimated need of {wanted:,} bytes."
 
 

@@ -34,8 +34,7 @@ class Simulator:
     """One FVP. ``npu`` and ``cpu`` are the prefixes of the components' parameters.
 
     ``bus_bytes`` is the width of the NPU's data ports [bytes]; ``install_glob`` is the folder that
-    Arm's installer and ExecuTorch's setup script create; ``needs_python`` means that the binary is
-    linked with the Python installed beside it.
+    Arm's installer and ExecuTorch's setup script create.
     """
 
     family: str
@@ -47,7 +46,6 @@ class Simulator:
     bus_bytes: int
     install_glob: str
     download: str
-    needs_python: bool = False
 
 
 _MPS3 = (
@@ -77,7 +75,7 @@ SIMULATORS: tuple[Simulator, ...] = (
     Simulator(
         "u85", "FVP_Corstone_SSE-320", "Corstone-320 with Ethos-U85",
         "mps4_board.subsystem.ethosu", "mps4_board.subsystem.cpu0", _MPS4, 16,
-        "FVP*orstone*320*", "Corstone-320", needs_python=True,
+        "FVP*orstone*320*", "Corstone-320",
     ),
 )  # fmt: skip
 SIMULATORS_BY_FAMILY = {simulator.family: simulator for simulator in SIMULATORS}

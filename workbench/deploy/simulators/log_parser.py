@@ -162,7 +162,7 @@ ERROR_CODES = {
 }  # fmt: skip
 
 
-def diagnose(line: str, message: str, *, known_only: bool = False) -> Diagnosis | None:
+def diagnose(line: str, message: str, *, known_only: bool) -> Diagnosis | None:
     """Return the diagnosis of a line; an unknown line is returned as it is.
 
     Args:
@@ -253,8 +253,7 @@ class UartReader:
 
     def close(self) -> None:
         """Parse the last, unterminated line."""
-        if self._rest.strip():
-            self._line(self._rest)
+        self._line(self._rest)
         self._rest = ""
 
     def _line(self, line: str) -> None:

@@ -129,7 +129,6 @@ def _follow(
 ) -> Ended:  # fmt: skip
     """Read output and send input until the process ends or must be ended."""
     assert process.stdout is not None
-    os.set_blocking(process.stdout.fileno(), False)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     leaving = False
     with selectors.DefaultSelector() as selector:

@@ -162,16 +162,14 @@ def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
         return [as_standing(values, spec) for values in flat]
     if array.dtype != dtype:
         raise _unfit(name, f"is {array.dtype}", str(dtype), dtype, shape)
-    if array.shape[1:] != shape and not _is_batch(array.shape, shape):
+    if not array.size or (array.shape[1:] != shape and not _is_batch(array.shape, shape)):
         raise _unfit(name, f"has the shape {array.shape}", str(shape), dtype, shape)
     return list(array.reshape(-1, *shape))
 
 
 def _is_batch(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Return whether the first axis stacks samples."""
-    if len(given) != len(shape) or given[1:] != shape[1:]:
-        return given == shape
-    return bool(shape) and given[0] > 0 and given[0] % max(1, shape[0]) == 0
+    return len(given) == len(shape) and given[1:] == shape[1:] and given[0] % shape[0] == 0
 
 
 def _unfit(
@@ -282,10 +280,9 @@ def _reason(job: Job, reader: UartReader, ending: Ending, *, succeeded: bool) ->
 def _code(ending: Ending) -> str:
     if not ending.code or ending.by != "itself":
         return ""
-    if ending.code < 0:
-        known = -ending.code in signal.valid_signals()
-        name = signal.Signals(-ending.code).name if known else "?"
-        return f" It was killed by signal {-ending.code} ({name})."
+    names = {-number: number.name for number in signal.Signals}
+    if ending.code in names:
+        return f" It was killed by signal {-ending.code} ({names[ending.code]})."
     return f" Its exit code was {ending.code}."
 
 
@@ -328,7 +325,7 @@ def prepare(job: Job) -> list[str]:
             Place(kind="tool", id="FVP"),
             code="program-not-in-runner",
         )
-    if bare and job.runner.placement == "bare" and len(job.samples) > 0:
+    if job.samples and not job.reads_files:
         notes.append("The runner reads no files: it uses its built-in inputs.")
     return notes
 

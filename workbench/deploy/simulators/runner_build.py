@@ -213,7 +213,7 @@ class Build:
         if self.wanted == "address":
             del wanted["files"]
         rounded = {name: _rounded(size) for name, size in wanted.items() if size}
-        return {name: max(size, given.get(name, 0)) for name, size in rounded.items()}
+        return {name: max(size, given.get(name, size)) for name, size in rounded.items()}
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import checkout
+from tests.fakes import checkout, runner_elf
 from tests.for_each import for_each
 from tests.problems import refused
 from tests.processes import command_lines
 from tests.workbench.deploy.simulators.conftest import PROGRAMS, TARGETS, samples
+from workbench.deploy.simulators import runner_build
 from workbench.deploy.simulators.compatibility import Program, read_runner
 from workbench.deploy.simulators.discovery import Installed, device_of
+from workbench.deploy.simulators.process import Ending
 from workbench.deploy.simulators.run import Job, run
 from workbench.deploy.simulators.runner_build import (
+    ELF,
     SETUP,
     Build,
     Watching,
     arguments,
     build_runner,
+    diagnoses_of,
     known_checkouts,
 )
 from workbench.errors import Cancelled, WorkbenchError
@@ -72,9 +76,15 @@ def test_that_a_program_can_be_built_in_with_pools_of_its_own_size(build):
 
 def test_that_a_runner_with_its_program_is_named_by_the_content(tmp_path):
     data = (PROGRAMS / "u55" / "program.pte").read_bytes()
-    digest = hashlib.sha256(data).hexdigest()[:8]
-    named = [Build(tmp_path, Program("p", data), way).name for way in ("embedded", "semihosting")]
-    assert [digest in name for name in named] == [True, False]
+    digest, program = hashlib.sha256(data).hexdigest()[:8], Program("p", data)
+    named = {
+        f"ethos-u55-128-shared_sram-embedded-{digest}": Build(tmp_path, program, "embedded"),
+        "ethos-u55-128-shared_sram-semihosting": Build(tmp_path, program),
+        "ethos-u55-128-shared_sram-semihosting-etdump": Build(tmp_path, program, etdump=True),
+        "ethos-u55-128-shared_sram-address-1000": Build(tmp_path, program, "address", 0x1000),
+        "ethos-u55-128-shared_sram-address-0": Build(tmp_path, program, "address"),
+    }
+    assert [build.name for build in named.values()] == list(named)
 
 
 def test_that_a_runner_for_an_address_says_so_to_the_script(build, tmp_path):
@@ -121,7 +131,9 @@ def test_that_an_unknown_failure_keeps_the_last_lines(build, monkeypatch):
     with pytest.raises(WorkbenchError) as caught:
         build()
     (info,) = caught.value.infos
-    assert "something nobody has seen" in info.details
+    assert info.details.splitlines()[-2:] == [
+        "-- Configuring done (1.2s)", "something nobody has seen",
+    ]  # fmt: skip
 
 
 def test_that_a_build_without_a_runner_is_no_success(build, monkeypatch):
@@ -205,6 +217,102 @@ class Named(Program):
     @property
     def description(self):
         return {**small_program().description, "kernels": list(self.called)}
+
+
+class Sized(Named):
+    """A program with an input of 1 MiB."""
+
+    @property
+    def description(self):
+        memory = {"planned_bytes": [9], "method_pool_bytes": 100_000}
+        inputs = [{"type": "tensor", "dtype": "int16", "shape": [512, 1024]}]
+        return {**super().description, "memory": memory, "inputs": inputs}
+
+
+def sized(mode="Sram_Only"):
+    program = Sized("program.pte", small_program().data)
+    object.__setattr__(program, "mode", mode)
+    return program
+
+
+def test_that_pools_have_a_quarter_more_than_the_need_in_steps_of_64_kib(tmp_path):
+    pools = Build(tmp_path, sized(), "embedded").pools
+    # 1 MiB and a quarter; 125,000 bytes; the scratch pool of the program needs 1 KiB.
+    assert pools == {"files": 20 * 65536, "method": 2 * 65536, "scratch": 65536}
+    assert "files" not in Build(tmp_path, sized(), "address").pools
+
+
+def test_that_a_runner_for_any_program_has_at_least_the_pools_of_the_toolchain(tmp_path):
+    """The defaults are those of ExecuTorch's examples/arm/executor_runner/CMakeLists.txt."""
+    mib = 1 << 20
+    assert Build(tmp_path, sized()).pools == {
+        "method": 60 * mib, "files": 60 * mib, "scratch": 2 * mib,
+    }  # fmt: skip
+    assert Build(tmp_path, sized("Dedicated_Sram")).pools["scratch"] == 64 * mib
+
+
+def test_that_kernels_are_chosen_by_name_unless_the_program_is_built_in(tmp_path):
+    for wanted, chosen in (("semihosting", True), ("address", True), ("embedded", False)):
+        words = arguments(Build(tmp_path, sized(), wanted), tmp_path, tmp_path)
+        assert ("--select_ops_list=aten::add.out" in words) == chosen
+        assert any(word.startswith("--select_ops_list") for word in words) == chosen
+    assert not any(
+        "select" in w for w in arguments(Build(tmp_path, small_program()), tmp_path, tmp_path)
+    )
+
+
+def test_that_the_details_of_a_failure_are_its_last_twenty_lines(tmp_path):
+    (info,) = diagnoses_of([str(number) for number in range(30)], tmp_path / "log")
+    assert info.details.split() == [str(number) for number in range(10, 30)]
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    """A function that builds with a script that only prints a text and leaves some files."""
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
+    sources = checkout.make(tmp_path / "executorch")
+
+    def made(text="", leave=lambda output: None, place="runners", watching=None):
+        def execute(words, tree, *rest):
+            rest[-1].text(text)
+            leave(tree / "cmake-out")
+            return Ending("itself", 0)
+
+        monkeypatch.setattr(runner_build, "execute", execute)
+        build = Build(sources, small_program())
+        return build_runner(build, tmp_path / "tree", tmp_path / place, watching or Watching())
+
+    return made
+
+
+def test_that_progress_is_read_as_percents_and_as_steps_and_is_never_more_than_whole(built):
+    shares = []
+    text = "[ 50%] x\n[150%] x\n[3/4] x\n[9/4] x\n[1/0] x\nx [1/2]\n[0/4] x\n"
+    with refused("build-output-missing"):
+        built(text, watching=Watching(progress=shares.append))
+    assert shares == [0.5, 1.0, 0.75, 1.0, 0.0]
+
+
+def leave_runner(folder):
+    folder.mkdir(exist_ok=True)
+    (folder / ELF).write_bytes(runner_elf.runner("u55"))
+
+
+def test_that_a_runner_is_kept_in_a_new_folder_or_over_the_one_before(built, tmp_path):
+    for _ in range(2):
+        runner = built(leave=leave_runner, place="a/b/c")
+        assert runner.path == tmp_path / "a" / "b" / "c" / ELF
+
+
+def test_that_folders_and_links_are_not_taken_for_the_runner(built, tmp_path):
+    def leave(output):
+        leave_runner(tmp_path / "elsewhere")
+        (output / ELF).mkdir()
+        (output / "nested").mkdir()
+        (output / "nested" / ELF).symlink_to(tmp_path / "elsewhere" / ELF)
+
+    with refused("build-output-missing"):
+        built(leave=leave)
 
 
 INJECTED = (

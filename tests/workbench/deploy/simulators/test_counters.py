@@ -2,7 +2,7 @@
 
 from tests.for_each import for_each
 from workbench.deploy.simulators.counters import EVENTS, explain
-from workbench.deploy.simulators.discovery import device_of
+from workbench.deploy.simulators.discovery import SIMULATORS, device_of
 from workbench.results.simulation import Counter, Measurement
 
 FVP = device_of("ethos-u55-128").simulator
@@ -16,10 +16,10 @@ def told(cycles=1000, inferences=1, *, fast=False, **totals):
 
 
 def test_that_totals_are_divided_by_the_inferences_and_beats_are_bytes_too():
-    beats, macs, _ = told(2000, 4, SRAM_RD_DATA_BEAT_RECEIVED=8192, MAC_ACTIVE=400)
-    assert beats.startswith("SRAM_RD_DATA_BEAT_RECEIVED: 2,048 per inference")
-    assert f"{2048 * FVP.bus_bytes / 1024:,.1f} KiB" in beats
-    assert f"{FVP.bus_bytes} bytes wide" in beats
+    beats, macs, _ = told(2000, 4, SRAM_RD_DATA_BEAT_RECEIVED=8_192_000, MAC_ACTIVE=400)
+    assert beats.startswith("SRAM_RD_DATA_BEAT_RECEIVED: 2,048,000 per inference")
+    # 2,048,000 beats of 8 bytes are 16,384,000 bytes.
+    assert "; 16,000.0 KiB if a beat is 8 bytes wide" in beats
     assert macs == f"MAC_ACTIVE: 100 per inference, {EVENTS['MAC_ACTIVE']}."
 
 
@@ -46,6 +46,16 @@ def test_that_a_fast_run_and_one_without_cycles_tell_no_bound():
 )  # fmt: skip
 def test_that_the_largest_share_bounds_unless_the_npu_idles(totals, part):
     assert part in told(**totals)[-1]
+
+
+def test_that_a_beat_is_as_wide_as_the_ports_of_the_npu():
+    """Arm's technical reference manuals: 64 bits in Ethos-U55, 128 bits in U65 and U85."""
+    widths = {simulator.family: simulator.bus_bytes for simulator in SIMULATORS}
+    assert widths == {"u55": 8, "u65": 16, "u85": 16}
+
+
+def test_that_a_counter_that_was_not_read_bounds_nothing():
+    assert told(1, NPU_IDLE=0)[-1] == told(1000, NPU_IDLE=0)[-1]
 
 
 def test_that_an_npu_without_a_counter_of_idle_cycles_does_not_idle():

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import platform
+import struct
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tests.for_each import for_each
 from tests.problems import refused
-from workbench.deploy.simulators.compatibility import Program, read_runner, runner_for, setup_for
+from workbench.deploy.simulators.compatibility import (
+    Program,
+    RunnerElf,
+    needs,
+    read_runner,
+    runner_for,
+    setup_for,
+)
 from workbench.deploy.simulators.compatibility import check as check_fit
 from workbench.deploy.simulators.discovery import (
     SIMULATORS,
+    BoardLink,
     MachineSettings,
     adopt_runner,
     check,
@@ -20,8 +31,10 @@ from workbench.deploy.simulators.discovery import (
     find,
     find_all,
     load_settings,
+    runners_folder,
     save_settings,
     settings_path,
+    simulating_board,
     version_of,
 )
 from workbench.deploy.simulators.process import Run, command
@@ -64,6 +77,146 @@ def test_that_missing_kernels_are_named(bench):
     assert "--select_ops_list=quantized_decomposed::dequantize_per_tensor.out" in info.hint
 
 
+def with_section(data, number, field, value):
+    """Return an ELF with one field of one of its section headers changed."""
+    at = struct.unpack_from("<I", data, 32)[0] + 40 * number + 4 * field
+    return data[:at] + struct.pack("<I", value) + data[at + 4 :]
+
+
+@for_each(
+    ("machine", "name"),
+    [(3, "x86;"), (40, "Arm;"), (62, "x86-64;"), (183, "64-bit Arm;"), (243, "RISC-V;"),
+     (8, "machine 8;")],
+)  # fmt: skip
+def test_that_the_processor_of_a_wrong_runner_is_named(bench, machine, name):
+    """The numbers are those of e_machine in the ELF specification; class 2 is 64 bits."""
+    path = bench.runner()
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\2" + data[5:18] + struct.pack("<H", machine) + data[20:])
+    with refused("runner-wrong-architecture") as caught:
+        read_runner(path)
+    assert f"is built for {name}" in caught.value.infos[0].message
+
+
+@for_each(("at", "value"), [(32, struct.pack("<I", 0)), (46, struct.pack("<H", 41))])
+def test_that_a_runner_without_usual_sections_has_no_pools(bench, at, value):
+    path = bench.runner()
+    data = path.read_bytes()
+    # As many sections as there can be, which are not in the file.
+    data = data[:48] + b"\xff\xff" + data[50:]
+    path.write_bytes(data[:at] + value + data[at + len(value) :])
+    assert read_runner(path).pools == {}
+
+
+class Planned(Program):
+    """A program whose memory and delegates are given."""
+
+    def __init__(self, planned, *, method_pool=0, delegates=(), data=b""):
+        super().__init__("net", data)
+        memory = {"planned_bytes": planned, "method_pool_bytes": method_pool}
+        object.__setattr__(self, "given", {"memory": memory, "kernels": [], "inputs": []})
+        object.__setattr__(self, "parts", list(delegates))
+
+    description = property(lambda self: self.given)
+    delegates = property(lambda self: self.parts)
+
+
+def test_that_the_third_planned_memory_is_the_fast_one():
+    """ExecuTorch's runner takes the memory with the id 3, and ids begin at 1, from a fast pool."""
+    assert needs(Planned([10, 20]), 0) == {
+        "method": 30, "planned fast memory": 0, "scratch": 0, "files": 0,
+    }  # fmt: skip
+    assert needs(Planned([10, 20, 5, 1]), 0)["planned fast memory"] == 5
+    assert needs(Planned([10, 20, 5, 1]), 0)["method"] == 31
+
+
+def test_that_delegates_share_the_scratch_pool_and_files_lie_beside_each_other():
+    program = Planned([], delegates=({"scratch_bytes": 7}, {}, {"scratch_bytes": 9}), data=b"12345")
+    assert needs(program, 30)["scratch"] == 9
+    assert needs(program, 30)["files"] == 35
+    assert needs(Planned([], delegates=({},)), 0)["scratch"] == 0
+
+
+def bare(pools, data=b""):
+    return RunnerElf(Path("runner"), data, pools)
+
+
+def test_that_a_pool_that_a_runner_lacks_has_no_bytes():
+    with refused("runner-pool-too-small"):
+        check_fit(Planned([0, 0, 1]), bare({"method": 9}), device_of("ethos-u55-128"))
+    check_fit(Planned([0, 0, 0]), bare({"method": 9}), device_of("ethos-u55-128"))
+
+
+@for_each(("placement", "codes"), [
+    ("semihosting", ["runner-pool-too-small"]), ("embedded", []), ("bare", []),
+])  # fmt: skip
+def test_that_only_a_runner_that_reads_the_program_needs_a_pool_for_files(bench, placement, codes):
+    runner = read_runner(bench.runner(placement=placement, pools={"files": 9}))
+    program = Program("net", bench.program().read_bytes())
+    try:
+        check_fit(program, runner, device_of("ethos-u55-128"))
+        found = []
+    except WorkbenchError as error:
+        found = list(error.codes)
+    assert found == codes
+    small = read_runner(bench.runner(placement=placement, pools={"method": 9}))
+    with refused("runner-pool-too-small"):
+        check_fit(program, small, device_of("ethos-u55-128"))
+
+
+def test_that_a_program_alone_needs_no_room_for_inputs(bench):
+    program = Program("net", bench.program().read_bytes())
+    runner = read_runner(bench.runner(pools={"files": len(program.data)}))
+    check_fit(program, runner, device_of("ethos-u55-128"))
+    with refused("runner-pool-too-small"):
+        check_fit(program, runner, device_of("ethos-u55-128"), 1)
+
+
+@for_each("needed", [1, 65535, 65536, 100_000, 1 << 20])
+def test_that_a_pool_of_whole_steps_with_room_is_advised(needed):
+    with refused("runner-pool-too-small") as caught:
+        check_fit(Planned([needed]), bare({"method": 0}), device_of("ethos-u55-128"))
+    advised = int(caught.value.infos[0].hint.rpartition("=")[2].rstrip("."))
+    assert advised % 65536 == 0
+    assert 65536 < advised - needed <= 2 * 65536
+
+
+@for_each(
+    ("pools", "mark", "notes"),
+    [
+        ({}, b"", ["no symbols", "is unknown"]),
+        ({"method": 9}, b"", ["is unknown"]),
+        ({"method": 9}, b"ETHOSU_PMU_SRAM_RD_DATA_BEAT_RECEIVED", []),
+        ({"method": 9}, b"ETHOSU_PMU_AXI0_RD_DATA_BEAT_RECEIVED", ["U55 and U65"]),
+        ({"method": 4999}, b"ETHOSU_PMU_SRAM_RD_DATA_BEAT_RECEIVED", ["need of 5,000 bytes"]),
+        ({"method": 5000}, b"ETHOSU_PMU_SRAM_RD_DATA_BEAT_RECEIVED", []),
+        ({"method": 1}, b"ETHOSU_PMU_SRAM_RD_DATA_BEAT_RECEIVED", ["need of 5,000 bytes"]),
+    ],
+)
+def test_that_what_could_not_be_checked_is_noted(pools, mark, notes):
+    program = Planned([1], method_pool=5000 if pools.get("method") != 9 else 9)
+    found = check_fit(program, bare(pools, mark), device_of(device_for(mark)))
+    assert len(found) == len(notes)
+    assert all(words in note for words, note in zip(notes, found, strict=True))
+
+
+def device_for(mark):
+    return "ethos-u85-256" if b"SRAM" in mark else "ethos-u55-128"
+
+
+@for_each(
+    ("dedicated", "mode", "words"),
+    [(True, "Shared_Sram", "with an SRAM"), (False, "Dedicated_Sram", "without an SRAM")],
+)
+def test_that_a_memory_mode_that_differs_is_told_with_that_of_the_runner(dedicated, mode, words):
+    specs = {"compile_flags": f"--verbose --memory-mode={mode}"}
+    program = Planned([], delegates=({"compile_specs": specs, "external_blocks": {}},))
+    runner = bare({"fast scratch": 9} if dedicated else {"method": 9}, b"EthosUBackend\0")
+    with refused("runner-memory-mode-mismatch") as caught:
+        check_fit(program, runner, device_of("ethos-u65-256"))
+    assert words in caught.value.infos[0].message
+
+
 @for_each(
     ("change", "code"),
     [
@@ -73,6 +226,9 @@ def test_that_missing_kernels_are_named(bench):
         (lambda data: b"", "runner-not-elf"),
         (lambda data: data[:51], "runner-not-elf"),
         (lambda data: data[:18] + b"\x3e\0" + data[20:52], "runner-wrong-architecture"),
+        (lambda data: data[:4] + b"\2" + data[5:], "runner-wrong-architecture"),
+        (lambda data: with_section(data, 2, 5, 1 << 30), "runner-damaged"),
+        (lambda data: with_section(data, 3, 5, 1 << 30), "runner-damaged"),
     ],
 )
 def test_that_what_is_no_runner_is_refused(bench, change, code):
@@ -83,8 +239,9 @@ def test_that_what_is_no_runner_is_refused(bench, change, code):
 
 
 def test_that_a_device_no_simulator_has_is_refused_with_those_there_are():
-    with refused("simulator-device-unknown"):
-        device_of("ethos-u55-12")
+    for name in ("ethos-u55-12", "ethos-u55", "ethos", "cortex-u55-128", "ethos-u55-128-x", ""):
+        with refused("simulator-device-unknown"):
+            device_of(name)
     with pytest.raises(WorkbenchError) as caught:
         device_of("cortex-m")
     assert "ethos-u85-256" in caught.value.infos[0].hint
@@ -125,6 +282,8 @@ def test_that_a_simulator_is_found_configured_then_on_the_path_then_where_it_usu
     monkeypatch.setenv("PATH", "/nowhere")
     settings = MachineSettings()
     assert find(U55, settings) is None
+    scratch = bench.simulator(folder="et/examples/arm/arm-scratch/FVP_corstone300/models/Linux64")
+    assert find(U55, MachineSettings(executorch=str(tmp_path / "et"))).path == scratch
     usual = bench.simulator(folder="home/FVP_Corstone_SSE-300/models/Linux64_GCC-9.3")
     assert find(U55, settings).path == usual
     on_path = bench.simulator(folder="bin")
@@ -136,7 +295,7 @@ def test_that_a_simulator_is_found_configured_then_on_the_path_then_where_it_usu
     assert [bool(found) for _, found in find_all(configured)] == [True, False, False]
 
 
-def test_that_a_simulator_that_cannot_start_says_why(bench):
+def test_that_a_simulator_that_cannot_start_says_why(bench, monkeypatch):
     path = bench.simulator()
     found = find(U55, MachineSettings(), str(path))
     check(found)
@@ -145,11 +304,20 @@ def test_that_a_simulator_that_cannot_start_says_why(bench):
     with refused("simulator-not-executable"):
         check(found)
     path.chmod(0o755)
-    for machine, named in ((3, "x86;"), (40, "32-bit Arm;"), (243, "machine 243;")):
-        path.write_bytes(b"\x7fELF\1\1\1" + bytes(11) + machine.to_bytes(2, "little"))
-        with refused("simulator-wrong-architecture") as error:
-            check(found)
-        assert named in error.value.infos[0].message
+    hosts = {"x86_64": 62, "AMD64": 62, "aarch64": 183, "arm64": 183}
+    names = {3: "x86;", 40: "32-bit Arm;", 62: "x86-64;", 183: "64-bit Arm;", 243: "machine 243;"}
+    for host, own in hosts.items():
+        monkeypatch.setattr(platform, "machine", lambda host=host: host)
+        for machine, named in names.items():
+            head = b"\x7fELF\1\1\1" + bytes(11) + machine.to_bytes(2, "little")
+            for data in (head, head + bytes(30)):
+                path.write_bytes(data)
+                if machine == own:
+                    check(found)
+                    continue
+                with refused("simulator-wrong-architecture") as error:
+                    check(found)
+                assert f"is built for {named}" in error.value.infos[0].message
     path.write_bytes(b"text")
     with refused("simulator-not-a-program"):
         check(found)
@@ -174,6 +342,38 @@ def test_that_machine_settings_survive_and_damaged_ones_are_told():
     settings_path().write_text("{")
     with refused("machine-settings-damaged"):
         load_settings()
+
+
+def test_that_machine_settings_have_defaults_and_limits():
+    """The defaults are those of the guide: 115200 baud, exact runs without a trace."""
+    link, settings = BoardLink(port="x"), MachineSettings()
+    assert (link.baud, link.simulate) == (115200, False)
+    assert (settings.fast, settings.trace) == (False, False)
+    assert (link.timeout_s, settings.timeout_s) == (2 * 60, 10 * 60)
+    assert BoardLink(port="x", baud=1, timeout_s=0.5).timeout_s == 0.5
+    assert MachineSettings(timeout_s=0.5).timeout_s == 0.5
+    for fields in ({"baud": 0}, {"timeout_s": 0}, {"timeout_s": float("inf")}, {"port": ""}):
+        with pytest.raises(ValidationError):
+            BoardLink(**{"port": "x", **fields})
+    with pytest.raises(ValidationError):
+        MachineSettings(timeout_s=0)
+
+
+def test_that_runners_are_kept_beside_the_settings():
+    assert runners_folder().parent == settings_path().parent
+    assert runners_folder() != settings_path()
+
+
+def test_that_projects_run_on_a_board_only_where_that_is_set():
+    assert simulating_board() is None
+    link = BoardLink(port="x")
+    save_settings(MachineSettings(board=link))
+    assert simulating_board() is None
+    simulating = link.model_copy(update={"simulate": True})
+    save_settings(MachineSettings(board=simulating))
+    assert simulating_board() == simulating
+    settings_path().write_text("{")
+    assert simulating_board() is None
 
 
 def test_that_a_program_without_its_weights_is_refused(bench):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from tests.for_each import for_each
@@ -37,11 +39,30 @@ def test_that_several_samples_stand_along_the_first_axis(tmp_path):
     np.testing.assert_array_equal(second[1], Y + 1)
 
 
+@for_each("count", [1, 2, 3])
+@for_each(
+    ("shape", "given"),
+    [([1, 4], (1, 4)), ([1, 4], (1, 1, 4)), ([2, 4], (2, 4)), ([4], (4,)), ([4], (1, 4)),
+     ([], (1,))],
+)  # fmt: skip
+def test_that_any_number_of_samples_may_be_stacked(tmp_path, count, shape, given):
+    spec = {"type": "tensor", "dtype": "int8", "shape": shape}
+    array = np.zeros((given[0] * count, *given[1:]), np.int8)
+    found = read_samples([written(tmp_path, "x.npy", array)], [spec])
+    assert [sample.shape for (sample,) in found] == [tuple(shape)] * count
+
+
+def test_that_a_part_of_a_sample_is_no_sample(tmp_path):
+    spec = {"type": "tensor", "dtype": "int8", "shape": [2, 4]}
+    with refused("simulator-input-unfit"):
+        read_samples([written(tmp_path, "x.npy", np.zeros((3, 4), np.int8))], [spec])
+
+
 @for_each(
     ("name", "array"),
     [
         ("x.npy", X.astype(np.float64)), ("x.npy", X.reshape(1, 3, 2)), ("x.npy", X[0]),
-        ("x.bin", X[:, :1]), ("x.bin", X[:0]),
+        ("x.bin", X[:, :1]), ("x.bin", X[:0]), ("x.npy", X[:0]), ("x.npy", X[:0, None]),
     ],
 )  # fmt: skip
 def test_that_a_wrong_type_or_shape_is_named(tmp_path, name, array):
@@ -56,8 +77,9 @@ def test_that_too_few_unequal_and_unreadable_inputs_are_told(tmp_path):
         read_samples([x], [A, B])
     with refused("simulator-inputs-batch"):
         read_samples([x, y], [A, B])
-    with refused("simulator-input-unreadable"):
+    with refused("simulator-input-unreadable") as caught:
         read_samples([tmp_path / "none.npy"], [A])
+    assert caught.value.infos[0].message == f"none.npy cannot be read: {os.strerror(2)}."
     (tmp_path / "text.npy").write_text("no array")
     with refused("simulator-input-unreadable"):
         read_samples([tmp_path / "text.npy"], [A])

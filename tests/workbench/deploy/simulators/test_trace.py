@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tests.for_each import for_each
+from workbench.deploy.simulators import counters
 from workbench.deploy.simulators.counters import Reading, command_cycles, read_trace, traced
 from workbench.pte import npu_commands, program, vela_stream
 from workbench.results import NpuCommand, VelaOperation, VelaReport
@@ -82,6 +83,8 @@ def test_that_a_missing_or_damaged_trace_is_said_and_the_run_still_counts(bench,
 def test_that_a_command_ends_where_the_next_one_is_read():
     taken = command_cycles(readings((0, 5), (40, 10), (60, 30), (100, 70), (124, 90)), [40, 100])
     assert taken == [65, 20]
+    more = readings((0, 5), (40, 10), (60, 30), (100, 70), (124, 90), (128, 95))
+    assert command_cycles(more, [40, 100]) == [65, 25]
 
 
 def test_that_commands_read_at_once_are_not_told_apart():
@@ -113,10 +116,43 @@ def test_that_a_trace_larger_than_what_is_read_at_once_is_read_to_its_end(tmp_pa
     assert trace.invocations == [readings((0, 1), (8, 2)), readings((4, 3))]
 
 
+def packed(path, text):
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+EVENTS = (
+    '{"tid":"qread","ts":1,"args":{"qread":0}},{"tid":"qread","ts":2,"args":{"qread":2}},\n'
+    '{"tid":"qread","ts":3,"args":{"qread":2}} , {"tid":"qread","ts":4,"args":{"qread":1}}'
+)
+
+
+@for_each("around", ['{"traceEvents":[%s]}', '{"traceEvents": [ %s ]}', "[%s]", "[\n%s\n]\n"])
+def test_that_a_trace_is_read_in_pieces_of_any_size(tmp_path, monkeypatch, around):
+    path = packed(tmp_path / "t.gz", around.replace("%s", EVENTS))
+    for size in (*range(17, 60), 1000):
+        monkeypatch.setattr(counters, "_CHUNK", size)
+        trace = read_trace(path)
+        assert trace.problem == ""
+        # A position that is read again belongs to the same invocation.
+        assert trace.invocations == [readings((0, 1), (8, 2), (8, 3)), readings((4, 4))]
+
+
+def test_that_an_event_has_a_largest_size(tmp_path, monkeypatch):
+    begin, event = '{"traceEvents": [', '{"tid": "qread", "ts": 1, "args": {"qread": 0}}'
+    path = packed(tmp_path / "t.gz", f"{begin}{event}, {event}]}}")
+    monkeypatch.setattr(counters, "_CHUNK", len(begin) + 40)
+    for limit, problem in ((40, ""), (39, "The trace of the operations is damaged")):
+        monkeypatch.setattr(counters, "_LONGEST_EVENT", limit)
+        assert read_trace(path).problem.startswith(problem)
+        assert bool(read_trace(path).problem) == bool(problem)
+
+
 NO_TRACES = {
     "nothing in it": b"",
     "no events": b"{}",
     "cut off": b'{"traceEvents',
+    "cut off in an event": b'{"traceEvents": [{"tid": "qread"',
     "no arguments": b'{"traceEvents": [{"tid": "qread"}]}',
     "time in words": b'{"traceEvents": [{"tid": "qread", "ts": "x", "args": {"qread": 1}}]}',
     "arguments no object": b'{"traceEvents": [{"tid": "qread", "ts": 1, "args": 3}]}',

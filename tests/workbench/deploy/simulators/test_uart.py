@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.for_each import for_each
+from workbench.deploy.simulators import log_parser
 from workbench.deploy.simulators.log_parser import FAILURES, UartReader, level_of
 
 PREFIX = "I [executorch:arm_perf_monitor.cpp:180 StopMeasurements()] "
@@ -107,6 +108,83 @@ def test_that_a_line_without_its_number_means_one_inference_or_the_first_test():
     reader = read(f"{RUNNER}NPU Inferences :\n{RUNNER}TEST: BundleIO Test_result: PASS\n")
     assert [m.inferences for m in reader.measurements] == [1]
     assert [(c.index, c.passed) for c in reader.bundle] == [(0, True)]
+
+
+def test_that_lines_are_counted_as_they_are_and_empty_ones_are_not():
+    reader = read(
+        f"{RUNNER}one\n\n  \nplain\nE [executorch:a.cpp:1 f()] two\nOutput[0][0]: (int) 1"
+    )
+    assert (reader.lines, reader.runner_lines, reader.errors) == (4, 2, 1)
+
+
+def test_that_a_line_without_an_end_is_waited_for_up_to_a_length():
+    reader = UartReader()
+    assert reader.feed("x" * 2000) == []
+    assert reader.feed("x") == ["x" * 2001]
+    assert reader.lines == 1
+    reader.close()
+    assert reader.lines == 1
+
+
+STOPPED = "Info: Simulation is stopping. Reason: "
+
+
+@for_each(
+    ("lines", "is_over"),
+    [
+        ([f"{STOPPED}CPU time has been exceeded."], True),
+        ([f"{STOPPED}CPU time has been exceeded.", f"{STOPPED}User."], True),
+        ([f"{STOPPED}User."], False), (["The time has been exceeded."], False),
+    ],
+)  # fmt: skip
+def test_that_only_the_simulators_own_words_tell_that_the_time_is_over(lines, is_over):
+    assert read("\n".join(lines)).out_of_time is is_over
+
+
+@for_each(
+    ("line", "count"),
+    [
+        ("Hello.", 0), ("Error: x", 1), ("the executor stopped", 1), (f"{STOPPED}User.", 1),
+        (f"{RUNNER}Malformed vela_bin_stream found", 0), (f"{RUNNER}something failed", 0),
+        (f"{RUNNER}kernel 'a' not found.", 1), ("E [executorch:a.cpp:1 f()] fine", 1),
+    ],
+)  # fmt: skip
+def test_that_a_line_is_a_failure_if_it_is_loud_or_known(line, count):
+    assert len(read(line).diagnoses) == count
+
+
+def test_that_no_more_counters_are_taken_than_any_npu_could_have():
+    given = [f"{PREFIX}ethosu_pmu_cntr{i} : {i} (0.00)" for i in range(70)]
+    events = f"{PREFIX}Ethos-U PMU Events:[{', '.join(f'E{i}' for i in range(70))}]"
+    (counted,) = counts(
+        read("\n".join([*given[:3], f"{PREFIX}ethosu_other : 9", *given[3:], events]))
+    )
+    assert counted == {f"E{i}": i for i in range(64)}
+
+
+@for_each(
+    "line",
+    [
+        "temp_allocator: none",
+        "method_allocator_used: none",
+        "temp_attic_used: 1 / 2",
+        "method_allocator_used: 5 / none",
+        "method_allocator_used: 5 of 6",
+    ],
+)
+def test_that_a_pool_without_a_name_or_a_size_is_passed_over(line):
+    assert read(RUNNER + line).pools == {}
+
+
+def test_that_only_so_many_verdicts_and_measurements_are_kept(monkeypatch):
+    monkeypatch.setattr(log_parser, "_KEPT_MEASUREMENTS", 2)
+    reader = read(
+        "".join(f"{RUNNER}TEST: BundleIO index[{i}] Test_result: PASS\n" for i in range(4))
+    )
+    assert [check.index for check in reader.bundle] == [0, 1]
+    events = f"{PREFIX}Ethos-U PMU Events:[]\n"
+    reader = read("".join(f"{PREFIX}NPU Inferences : {i}\n{events}" for i in range(4)))
+    assert [measurement.inferences for measurement in reader.measurements] == [0, 1]
 
 
 def test_that_missing_parts_leave_the_rest():
