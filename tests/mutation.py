@@ -11,7 +11,7 @@ boolean operator, a number, a negated condition, a returned value. Limits of wha
 (constants named ``MOST``, ``MAX``, ``..._AT_MOST``) become zero: a unit more is as good a limit.
 Not changed are annotations, decorators, docstrings and messages, ``strict=True`` of ``zip``,
 durations (constants named ``..._S``: no test may measure time), versions of stages (each other
-number is as good), and what ``tests.equivalent_mutants`` lists with a reason.
+number is as good), and what ``tests/data/equivalent_mutants.json`` lists with a reason.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from tests.equivalent_mutants import EQUIVALENT, WITHOUT_EFFECT
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 LEAST_KILLED = 0.9
 TIMEOUT_S = 300.0
+# By file, what no test can notice: a reason, and by line as it is written the changes ("old -> new"),
+# or "*" for every change of that line.
+EQUIVALENT = ROOT / "tests" / "data" / "equivalent_mutants.json"
 OPTIONS = (
     "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0",
     # The server has imported Hypothesis before pytest could look at it.
@@ -231,17 +232,28 @@ def core(root: Path) -> list[Path]:
 
 def mutants(root: Path, package: str | None = None) -> list[Mutant]:
     """Return every mutant of the core, or of one package, except those that are equivalent."""
-    found = []
+    found, equivalent = [], equivalents()
     for path in core(root):
         source, file = path.read_bytes(), path.relative_to(root).as_posix()
         lines = source.decode().splitlines()
         for mutant in sorted(set(_Finder(file, source).find())):
             line = lines[mutant.line - 1].strip()
-            known = (file, line, describe(mutant, source)) in EQUIVALENT
-            known = known or (file, line) in WITHOUT_EFFECT
-            if not known and package in {None, mutant.package}:
+            known = equivalent.get((file, line), frozenset())
+            is_known = "*" in known or describe(mutant, source) in known
+            if not is_known and package in {None, mutant.package}:
                 found.append(mutant)
     return found
+
+
+def equivalents() -> dict[tuple[str, str], frozenset[str]]:
+    """Return the changes that no test can notice, by file and line."""
+    rows = json.loads(EQUIVALENT.read_text())
+    found: dict[tuple[str, str], set[str]] = {}
+    for file, groups in rows.items():
+        for group in groups:
+            for line, changes in group["lines"].items():
+                found.setdefault((file, line), set()).update(changes)
+    return {place: frozenset(changes) for place, changes in found.items()}
 
 
 def describe(mutant: Mutant, source: bytes) -> str:

@@ -154,6 +154,8 @@ def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
     """Return the samples in one array."""
     dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
     elements = int(np.prod(shape))
+    if not elements:
+        raise _unfit(name, f"has {array.size:,} values", "none", dtype, shape)
     if name.endswith(".bin"):
         size = elements * dtype.itemsize
         if not array.size or array.size % size:

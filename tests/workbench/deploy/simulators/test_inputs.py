@@ -71,6 +71,13 @@ def test_that_a_wrong_type_or_shape_is_named(tmp_path, name, array):
     assert name in caught.value.infos[0].message
 
 
+def test_that_nothing_fits_an_input_without_elements(tmp_path):
+    empty = {**A, "shape": [0, 2]}
+    for name, array in (("x.npy", X), ("x.bin", X), ("x.npy", X[:0])):
+        with refused("simulator-input-unfit"):
+            read_samples([written(tmp_path, name, array)], [empty])
+
+
 def test_that_too_few_unequal_and_unreadable_inputs_are_told(tmp_path):
     x, y = written(tmp_path, "x.npy", X), written(tmp_path, "y.npy", np.concatenate([Y, Y]))
     with refused("simulator-inputs-count"):
