@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 LEAST_KILLED = 0.9
 TIMEOUT_S = 300.0
-# By file, what no test can notice: a reason, and by line as it is written the changes ("old -> new"),
-# or "*" for every change of that line.
+# By file, what no test can notice: a reason, and by line as it is written the changes
+# ("old -> new"), or "*" for every change of that line.
 EQUIVALENT = ROOT / "tests" / "data" / "equivalent_mutants.json"
 OPTIONS = (
     "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0",

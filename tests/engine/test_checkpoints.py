@@ -22,7 +22,7 @@ from workbench.errors import WorkbenchError
 from workbench.project.checkpoints import form_of
 from workbench.project.project_code import code_used
 from workbench.project.sources import model_reference
-from workbench.script.model_and_data import model_part
+from workbench.script.model_and_data import model_part, tensor_outputs_part
 
 pytestmark = pytest.mark.engine
 
@@ -212,6 +212,7 @@ def test_that_the_script_loads_the_same_weights(tmp_path, name):
     opened = api.new("model.py:build", "ethos-u55-128", folder=tmp_path)
     project = api.set_settings(opened, {"model.weights": name}).project
     names = {"HERE": tmp_path, "np": np, "torch": torch, "sys": sys}
+    exec(tensor_outputs_part(), names)
     exec(model_part(project, tmp_path, branches=False, taken=taken), names)
     program, _ = names["load_model"]()
     for key, value in program.state_dict.items():
