@@ -124,7 +124,7 @@ def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
 def tensor_outputs_part() -> str:
     """Return the functions that leave out outputs that are no tensors."""
     text = _PROGRAM_OUTPUTS.read_text()
-    return text[text.index("from torch.export") :]
+    return text[text.index("from typing") :]
 
 
 def model_part(
