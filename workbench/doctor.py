@@ -102,14 +102,14 @@ def _licence() -> Finding:
     """Yield the licence state; no licence is accepted here."""
     named = [f"{name}={os.environ[name]}" for name in _LICENCE_VARIABLES if os.environ.get(name)]
     folder = Path.home() / ".armlm"
-    places = [*named, *([str(folder)] if folder.is_dir() else [])]
+    variables = [*named, *([str(folder)] if folder.is_dir() else [])]
     return Finding(
         name="Arm licence",
-        state="ok" if places else "optional",
-        version=", ".join(places),
+        state="ok" if variables else "optional",
+        version=", ".join(variables),
         why="Corstone-300 and Corstone-320 version 11.27 only need the terms shown by "
         "their installer; later versions need a user-based licence",
-        remedy="" if places else "Use version 11.27, or activate a licence: armlm activate",
+        remedy="" if variables else "Use version 11.27, or activate a licence: armlm activate",
     )
 
 
@@ -270,9 +270,9 @@ def _acceleration() -> Finding:
 
 def _cache() -> Finding:
     root = default_root()
-    place = root if root.exists() else next(p for p in root.parents if p.exists())
-    good = os.access(place, os.W_OK)
-    free = shutil.disk_usage(place).free
+    folder = root if root.exists() else next(p for p in root.parents if p.exists())
+    good = os.access(folder, os.W_OK)
+    free = shutil.disk_usage(folder).free
     return Finding(
         name="cache",
         state="ok" if good and free > 1 << 30 else "missing",

@@ -44,9 +44,9 @@ class ErrorInfo(BaseModel):
     code: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
+        prefix = f"{self.where}: " if self.where else ""
         hint = f"\n  {self.hint}" if self.hint else ""
-        return f"{place}{self.message}{hint}"
+        return f"{prefix}{self.message}{hint}"
 
 
 class WorkbenchError(Exception):

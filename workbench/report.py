@@ -65,8 +65,8 @@ def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
         return ""
     most = max(1e-30, *(value for _, value in rows))
     body = []
-    for place, (name, value) in enumerate(rows):
-        top = place * _ROW
+    for index, (name, value) in enumerate(rows):
+        top = index * _ROW
         length = max(0.0, value / most) * (_WIDTH - _LABEL - 90)
         shown = name if len(name) <= 40 else f"…{name[-39:]}"
         body.append(
@@ -96,8 +96,8 @@ def bands(ranges: Sequence[TensorRange]) -> str:
         f'<text class="value" x="0" y="16">{high:.3g}</text>',
         f'<text class="value" x="0" y="{_HEIGHT - 6}">{low:.3g}</text>',
     ]
-    for place, tensor in enumerate(seen):
-        left, width = _MARGIN + place * step, max(step * 0.8, 0.6)
+    for index, tensor in enumerate(seen):
+        left, width = _MARGIN + index * step, max(step * 0.8, 0.6)
         title = (
             f"<title>{escape(tensor.node)}: {tensor.minimum:.4g} to {tensor.maximum:.4g}</title>"
         )
@@ -332,10 +332,10 @@ def _modules(lower: LowerResult) -> list[ModuleCost]:
 
 
 def _history(path: Path) -> list[Run]:
-    place = history_path(path)
-    if not place.exists():
+    file = history_path(path)
+    if not file.exists():
         return []
-    history = History(place)
+    history = History(file)
     try:
         return history.runs()
     finally:

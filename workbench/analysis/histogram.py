@@ -100,9 +100,9 @@ class Histogram:
             steps: Number of steps of each grid.
         """
         # The integral of (x - nearest grid value)^2, in steps: a parabola around every value.
-        places = (self.edges[None, :] - low[:, None]) / scale[:, None]
-        nearest = np.clip(np.rint(places), 0.0, steps)
-        integral = nearest / 12.0 + (places - nearest) ** 3 / 3.0
+        positions = (self.edges[None, :] - low[:, None]) / scale[:, None]
+        nearest = np.clip(np.rint(positions), 0.0, steps)
+        integral = nearest / 12.0 + (positions - nearest) ** 3 / 3.0
         errors = (integral[:, 1:] - integral[:, :-1]) * scale[:, None] ** 3
         total = float(self.counts.sum())
         noise: NDArray[np.float64] = (errors @ self._density()) / (total or 1.0)
@@ -120,10 +120,10 @@ class Histogram:
         counts = self.counts.astype(np.float64)
         if self.zeros and self.low <= 0.0 <= self.high:
             width = (self.high - self.low) / counts.size
-            place = min(int(-self.low / width), counts.size - 1)
+            index = min(int(-self.low / width), counts.size - 1)
             # Observers redistribute counts when they widen their bins: zeros may be in nearby bins.
             left = self.zeros * counts.sum()
-            for at in (place, place - 1, place + 1):
+            for at in (index, index - 1, index + 1):
                 if 0 <= at < counts.size:
                     taken = min(left, counts[at])
                     counts[at] -= taken

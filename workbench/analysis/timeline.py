@@ -85,36 +85,36 @@ class Timeline:
 
     def at(self, cycle: float) -> int | None:
         """Return the place of the operation running at a cycle."""
-        place = int(np.searchsorted(self.edges[:, 0], cycle, side="right")) - 1
-        return place if place >= 0 and cycle < self.edges[place, 1] else None
+        index = int(np.searchsorted(self.edges[:, 0], cycle, side="right")) - 1
+        return index if index >= 0 and cycle < self.edges[index, 1] else None
 
     def between(self, low: float, high: float) -> list[int]:
         """Return the places of operations running between two cycles."""
         starts, ends = self.edges.T
         length = ends > starts
         runs = np.where(length, (ends > low) & (starts < high), (starts >= low) & (starts < high))
-        return [int(place) for place in np.flatnonzero(runs)]
+        return [int(index) for index in np.flatnonzero(runs)]
 
     def stops_between(self, low: float, high: float) -> list[int]:
         """Return the places of stops from one cycle to another, both inclusive."""
         return [number for number, stop in enumerate(self.stops) if low <= stop.at <= high]
 
-    def stretches(self, places: Iterable[int]) -> list[tuple[float, float]]:
+    def stretches(self, indices: Iterable[int]) -> list[tuple[float, float]]:
         """Return start and end of operations, with consecutive ones merged."""
         spans: list[tuple[float, float]] = []
         before = None
-        for place in sorted(set(places)):
-            span = self.spans[place]
-            if before is not None and place == before + 1:
+        for index in sorted(set(indices)):
+            span = self.spans[index]
+            if before is not None and index == before + 1:
                 spans[-1] = (spans[-1][0], span.end)
             else:
                 spans.append((span.start, span.end))
-            before = place
+            before = index
         return spans
 
-    def sums(self, places: Iterable[int]) -> Sums:
+    def sums(self, indices: Iterable[int]) -> Sums:
         """Return the sums over operations."""
-        spans = [self.spans[place] for place in places]
+        spans = [self.spans[index] for index in indices]
         chosen = [span.operation for span in spans]
         cycles = sum(span.end - span.start for span in spans)
         bounds: dict[str, int] = {}
@@ -184,11 +184,11 @@ class _Draft:
         """Add the operations of a delegate."""
         self.close()
         for operation in report.operations:
-            place = len(self.spans)
-            measured = self.traced[place].cycles if self.traced else None
+            index = len(self.spans)
+            measured = self.traced[index].cycles if self.traced else None
             length = (measured or 0.0) if self.traced else float(operation.cycles)
             end = self.now + length
-            self.spans.append(Span(place, report.delegate, operation, self.now, end, measured))
+            self.spans.append(Span(index, report.delegate, operation, self.now, end, measured))
             self.now = end
 
     def stop(self, node: CpuNode) -> None:

@@ -150,9 +150,9 @@ def _suggestions(
 def _package(folder: Path, out: Delivered | None) -> dict[str, Any]:
     result = load_result(PackageResult, folder)
     written = out is not None and bool(out.files)
-    place = out.folder.absolute() if out is not None and written else folder
+    destination = out.folder.absolute() if out is not None and written else folder
     listed = out.files if out is not None and written else result.files
-    files = [{**f.model_dump(), "path": str(place / f.name)} for f in listed]
+    files = [{**f.model_dump(), "path": str(destination / f.name)} for f in listed]
     # The program, or the model of a target whose compiler runs elsewhere, comes first.
     name = "pte" if result.files[0].name.endswith(".pte") else "model"
     return {

@@ -79,10 +79,10 @@ def _perform(options: argparse.Namespace) -> int:
         options.etdump,
         device_of(options.target).target if options.target else "",
     )
-    place = options.out.absolute() if options.out else runners_folder() / build.name
+    folder = options.out.absolute() if options.out else runners_folder() / build.name
     watching = Watching(_show_build if options.verbose else lambda _: None)
     with terminated_as_interrupted():
-        runner = build_runner(build, default_root() / "builds" / build.name, place, watching)
+        runner = build_runner(build, default_root() / "builds" / build.name, folder, watching)
     adopt_runner(runner.path, address if wanted == "address" else None)
     document = {
         "runner": str(runner.path), "target": build.target, "placement": runner.placement,

@@ -71,8 +71,8 @@ def print_text(text: dict[str, Any] | None, *sides: str) -> None:
 def _print_corrections(corrections: list[dict[str, Any]]) -> None:
     """Print each correction that changed something, is switched off or could not be applied."""
     for correction in corrections:
-        places = plural(len(correction["places"]), "place")
-        words = {"on": places, "off": "switched off", "aside": "not applied: other tools"}
+        count = plural(len(correction["places"]), "place")
+        words = {"on": count, "off": "switched off", "aside": "not applied: other tools"}
         if correction["places"] or correction["state"] != "on":
             print(f"Correction   {correction['title']}: {words[correction['state']]}")
 
@@ -200,8 +200,8 @@ def _print_compiled(part: dict[str, Any], samples: int) -> None:
             f"most {part['max_lsb']} (compiled program executed, no device)"
         )
     if (first := part["first_difference"]) is not None:
-        place = [first["operation"], first["module"], first["source_line"], first["command"]]
-        where = ", ".join(text for text in place if text) or "operation unknown"
+        location = [first["operation"], first["module"], first["source_line"], first["command"]]
+        where = ", ".join(text for text in location if text) or "operation unknown"
         print(
             f"             first: output {first['output']} of delegate {first['delegate']}, "
             f"{first['computed']} instead of {first['expected']}; {where}"

@@ -199,7 +199,7 @@ class _Bench:
         result = self._run(program, inputs)
         document = self._document(job, program, [result])
         document["inputs"] = job.get("inputs", f"random, seed {SEED}")
-        outputs = {f"out{place}": values for place, values in enumerate(result.outputs)}
+        outputs = {f"out{index}": values for index, values in enumerate(result.outputs)}
         return document | _kept(job, outputs)
 
     def _vectors(self, job: Mapping[str, Any], program: Program) -> dict[str, Any]:
@@ -212,9 +212,9 @@ class _Bench:
             for result, case in zip(results, program.cases, strict=True)
         ]
         outputs = {
-            f"case{number}_out{place}": values
+            f"case{number}_out{index}": values
             for number, result in enumerate(results)
-            for place, values in enumerate(result.outputs)
+            for index, values in enumerate(result.outputs)
         }
         return document | _kept(job, outputs)
 
@@ -246,8 +246,8 @@ class _Bench:
             "executed": "functional simulator, no device, no timing",
             "devices": [str(machine.device) for machine in program.machines],
             "outputs": [
-                {"name": f"out{place}", "dtype": str(values.dtype), "shape": list(values.shape)}
-                for place, values in enumerate(first.outputs)
+                {"name": f"out{index}", "dtype": str(values.dtype), "shape": list(values.shape)}
+                for index, values in enumerate(first.outputs)
             ],
             "memory_peak_bytes": {
                 str(delegate): {_REGIONS[region]: peak for region, peak in peaks.items()}

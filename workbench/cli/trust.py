@@ -41,13 +41,13 @@ def _list(options: argparse.Namespace) -> int:
         print_json(
             {
                 "trusted": [
-                    {"place": place, "digest": grant.digest, "project": grant.description}
-                    for place, grant in granted.items()
+                    {"place": entry, "digest": grant.digest, "project": grant.description}
+                    for entry, grant in granted.items()
                 ]
             }
         )
         return EXIT_DONE
-    rows = [(place, grant.digest[:_SHOWN], grant.description) for place, grant in granted.items()]
+    rows = [(entry, grant.digest[:_SHOWN], grant.description) for entry, grant in granted.items()]
     print_table(("place", "digest", "project"), rows)
     return EXIT_DONE
 
@@ -58,21 +58,21 @@ def _revoke(options: argparse.Namespace) -> int:
     named = {options.place, os.path.abspath(options.place)}
     # The name of a folder may have characters that a terminal does not show.
     is_digest = len(options.place) >= _SHOWN
-    place = next(
+    entry = next(
         (
-            place
-            for place, grant in granted.items()
-            if place in named or (is_digest and grant.digest.startswith(options.place))
+            entry
+            for entry, grant in granted.items()
+            if entry in named or (is_digest and grant.digest.startswith(options.place))
         ),
         "",
     )
-    if not place:
+    if not entry:
         raise failure(
             f"Nothing is trusted at {options.place}.",
             "workbench trust list shows the places.",
             Place(kind="option", id="place"),
             code="trust-place-unknown",
         )
-    store.revoke(place)
-    print(f"The code of {place} is asked for again.")
+    store.revoke(entry)
+    print(f"The code of {entry} is asked for again.")
     return EXIT_DONE

@@ -511,7 +511,7 @@ def fit(board: Board, wanted: list[Demand]) -> Fit:
 
     A memory of unknown size has room for anything, and is used last.
     """
-    lying: dict[str, list[Demand]] = {place.name: [] for place in board.memory}
+    lying: dict[str, list[Demand]] = {memory.name: [] for memory in board.memory}
     homeless: list[Demand] = []
     for demand in wanted:
         home = _home(board, demand, lying)
@@ -527,13 +527,13 @@ def fit(board: Board, wanted: list[Demand]) -> Fit:
 def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str | None:
     for kind in demand.kinds:
         room: list[tuple[float, str]] = []
-        for place in board.of_kind(kind):
-            if place.bytes is None:
-                room.append((math.inf, place.name))
+        for memory in board.of_kind(kind):
+            if memory.bytes is None:
+                room.append((math.inf, memory.name))
                 continue
-            free = place.bytes - sum(other.bytes for other in lying[place.name])
+            free = memory.bytes - sum(other.bytes for other in lying[memory.name])
             if free >= demand.bytes:
-                room.append((free, place.name))
+                room.append((free, memory.name))
         if room:
             return min(room)[1]
     return None

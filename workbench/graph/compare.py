@@ -83,8 +83,8 @@ class Pairing:
         back = self._lineage.counterparts(there, alike[0], here).nodes
         own = self._lineage.levels[here].nodes_by_id
         order = [name for name in back if own[name].kind == mine.kind]
-        place = order.index(mine.id)
-        return frozenset(alike[place : place + 1])
+        index = order.index(mine.id)
+        return frozenset(alike[index : index + 1])
 
     def _unmatched(self, here: str, there: str) -> frozenset[str]:
         return frozenset(
@@ -162,8 +162,8 @@ def _forms(hierarchy: Hierarchy, *, any_shape: bool) -> dict[str, int]:
                 tensors = tuple((info.shape, info.dtype) for info in node.outputs)
                 content: object = (node.op, () if any_shape else tensors)
                 forms[child] = numbers.setdefault(content, len(numbers))
-        place = {child: position for position, child in enumerate(group.children)}
-        wiring = tuple(sorted((place[a], place[b]) for a, b in group.links))
+        positions = {child: position for position, child in enumerate(group.children)}
+        wiring = tuple(sorted((positions[a], positions[b]) for a, b in group.links))
         content = (tuple(forms[child] for child in group.children), wiring)
         forms[key] = numbers.setdefault(content, len(numbers))
     return forms

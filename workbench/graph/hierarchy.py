@@ -368,8 +368,8 @@ class Hierarchy:
                     node = nodes[child]
                     tensors = tuple((info.shape, info.dtype) for info in node.outputs)
                     signs[child] = numbers.setdefault((node.op, tensors), len(numbers))
-            place = {child: position for position, child in enumerate(group.children)}
-            wiring = tuple(sorted((place[a], place[b]) for a, b in group.links))
+            positions = {child: position for position, child in enumerate(group.children)}
+            wiring = tuple(sorted((positions[a], positions[b]) for a, b in group.links))
             content = (tuple(signs[child] for child in group.children), wiring)
             group.signature = signs[key] = numbers.setdefault(content, len(numbers))
             group.size = sum(

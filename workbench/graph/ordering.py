@@ -127,18 +127,18 @@ def _sweep(rows: Rows, *, downwards: bool) -> None:
         if len(layer) > 1:
             wish = {v: _median(neighbours[v], position, position[v]) for v in layer}
             layer.sort(key=wish.__getitem__)
-            for place, vertex in enumerate(layer):
-                position[vertex] = place
+            for index, vertex in enumerate(layer):
+                position[vertex] = index
 
 
 def _median(neighbours: list[int], position: list[int], own: int) -> float:
     if not neighbours:
         return own
-    places = sorted(position[vertex] for vertex in neighbours)
-    middle = len(places) // 2
-    if len(places) % 2:
-        return places[middle]
-    return (places[middle - 1] + places[middle]) / 2
+    positions = sorted(position[vertex] for vertex in neighbours)
+    middle = len(positions) // 2
+    if len(positions) % 2:
+        return positions[middle]
+    return (positions[middle - 1] + positions[middle]) / 2
 
 
 def _transpose(rows: Rows) -> None:

@@ -27,10 +27,10 @@ def pareto_front(points: Sequence[Point | None]) -> set[int]:
     A point is (accuracy, cycles, SRAM): higher accuracy is better, lower cycles and SRAM. A point
     dominates another if it is nowhere worse and somewhere better. None is not a point.
     """
-    known = {place: point for place, point in enumerate(points) if point is not None}
+    known = {index: point for index, point in enumerate(points) if point is not None}
     return {
-        place
-        for place, point in known.items()
+        index
+        for index, point in known.items()
         if not any(_beats(other, point) for other in known.values())
     }
 
@@ -61,7 +61,7 @@ def front_of(runs: Iterable[Run]) -> set[int]:
         else None
         for run in listed
     ]
-    return {listed[place].number for place in pareto_front(points)}
+    return {listed[index].number for index in pareto_front(points)}
 
 
 def newest_accuracy(runs: Sequence[Run]) -> str:

@@ -76,8 +76,8 @@ def channel_scales(state: State, depth: int) -> ChannelScales:
 def _decoded_records(records: npt.NDArray[np.uint8], state: State) -> ChannelScales:
     def number(first: int, size: int) -> Integers:
         total: Integers = np.zeros(len(records), np.int64)
-        for place in range(size):
-            total |= records[:, first + place].astype(np.int64) << 8 * place
+        for index in range(size):
+            total |= records[:, first + index].astype(np.int64) << 8 * index
         return total
 
     if not state.device.u85:

@@ -149,11 +149,11 @@ def _parts_inside(data: Bytes, area: Area, first: int) -> Iterator[Bytes]:
         base = area.base + row * area.strides[0]
         part = Area(area.region, base, area.shape[1:], area.strides[1:], area.item)
         if part.first < first + data.size and part.end > first:
-            places = np.arange(area.item)
+            offsets = np.arange(area.item)
             for length, stride in zip(part.shape, part.strides, strict=True):
-                places = np.add.outer(np.arange(length) * stride, places).ravel()
-            places += base - first
-            yield data[places[(places >= 0) & (places < data.size)]]
+                offsets = np.add.outer(np.arange(length) * stride, offsets).ravel()
+            offsets += base - first
+            yield data[offsets[(offsets >= 0) & (offsets < data.size)]]
 
 
 def _touches(area: Area, others: list[Area]) -> bool:

@@ -246,11 +246,11 @@ class Memory:
             self.watch.feature_map(tensor, (height, width, depth), written=written)
         if self.record is not None:
             height, width, depth = values.shape
-            places = np.empty(values.shape, np.int64)
+            addresses = np.empty(values.shape, np.int64)
             for part in _parts(tensor, (height, width, depth)):
-                part.of(places)[...] = part.area.places
+                part.of(addresses)[...] = part.area.places
             self.record.append(Access(
-                tensor.side, written, tensor.region, tensor.bases[0], values.copy(), places,
+                tensor.side, written, tensor.region, tensor.bases[0], values.copy(), addresses,
                 tensor.bricks,
             ))  # fmt: skip
 

@@ -114,10 +114,10 @@ def _rows_u85(state: State) -> Iterator[_Row]:
             yield _Row(source, target)
 
 
-def _index(state: State, plane: int, place: int) -> int:
+def _index(state: State, plane: int, position: int) -> int:
     registers = state.registers
     skip = registers.stride("DMA0_IDX_SKIP1") if plane else 0
-    address = registers.address("DMA0_IDX") + _INDEX_BYTES * place + plane * skip
+    address = registers.address("DMA0_IDX") + _INDEX_BYTES * position + plane * skip
     data = state.memory.bytes_at(registers["DMA0_IDX_REGION"] & 7, address, _INDEX_BYTES)
     index = int.from_bytes(data.tobytes(), "little", signed=True)
     largest = registers.get("DMA0_IDX_MAX", 0x7FFFFFFF) & 0x7FFFFFFF

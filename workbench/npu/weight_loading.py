@@ -110,8 +110,8 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
     flat = np.zeros(size, np.int16)
     if fast:
         _demand_bits(8 * len(streams[0]) * 4, size)
-        places = weight_order.woven_u85(geometry)
-        weight_order.placed(decode_fast(streams[0], len(places)), places, flat)
+        positions = weight_order.woven_u85(geometry)
+        weight_order.placed(decode_fast(streams[0], len(positions)), positions, flat)
     else:
         order = weight_order.order_u85 if state.device.u85 else weight_order.order_u55
         decoded = [decode(stream, limit) for stream in streams]

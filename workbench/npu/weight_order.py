@@ -195,8 +195,8 @@ def _block_u55(
     ky, kx = y + element // columns, x + element % columns
     inside = (i < geometry.ifm_depth) & (o < depth) & (element < rows * columns)
     row = o * geometry.streams + stream
-    place = ((row * geometry.height + ky) * geometry.width + kx) * geometry.ifm_depth + i
-    order: Places = np.where(inside, place, _OUTSIDE).ravel()
+    offset = ((row * geometry.height + ky) * geometry.width + kx) * geometry.ifm_depth + i
+    order: Places = np.where(inside, offset, _OUTSIDE).ravel()
     return order
 
 
@@ -262,7 +262,7 @@ def _elements_u85(geometry: Geometry, window: tuple[int, int, int, int]) -> _Arr
     groups = [
         elements[at : at + geometry.rounding] + gap for at in range(0, filled, geometry.rounding)
     ]
-    return np.array([place for group in groups for place in group])
+    return np.array([element for group in groups for element in group])
 
 
 def _gap_u85(geometry: Geometry) -> int:
@@ -284,8 +284,8 @@ def _block_u85(
         o, i = above + lanes[0], ifm + lanes[1]
         inside = (o < geometry.ofm_depth) & (i < geometry.ifm_depth)
         size = geometry.height * geometry.width
-        place = (o * size + elements[:, None]) * geometry.ifm_depth + i
-        order: Places = np.where(inside & (elements[:, None] >= 0), place, _OUTSIDE).ravel()
+        offset = (o * size + elements[:, None]) * geometry.ifm_depth + i
+        order: Places = np.where(inside & (elements[:, None] >= 0), offset, _OUTSIDE).ravel()
         yield order
 
 

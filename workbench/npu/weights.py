@@ -81,7 +81,7 @@ def decode_fast(data: bytes | memoryview | npt.NDArray[np.uint8], count: int) ->
         [header >> _FAST_PALETTE_AT + _FAST_BITS * i & 511 for i in range(_FAST_PALETTE)], np.int16
     )
     per_byte = 8 // bits
-    parts = [body >> bits * place & (1 << bits) - 1 for place in range(per_byte)]
+    parts = [body >> bits * index & (1 << bits) - 1 for index in range(per_byte)]
     indices = np.stack(parts, 1).ravel()[:count]
     return np.asarray(_signed(entries)[indices], np.int16)
 
@@ -322,8 +322,8 @@ def _demand_inside(stream: _Stream) -> None:
 
 def _weight_symbols(stream: _Stream, header: _Header, chunks: _Chunks) -> _Array:
     """Return the indices of a slice's weights."""
-    places = np.arange(header.chunk)
-    unary = np.array(chunks.unary, np.int64)[:, None] >> places & 1
+    positions = np.arange(header.chunk)
+    unary = np.array(chunks.unary, np.int64)[:, None] >> positions & 1
     if header.raw:
         codes = unary
     else:
@@ -337,8 +337,8 @@ def _weight_symbols(stream: _Stream, header: _Header, chunks: _Chunks) -> _Array
 
 def _run_symbols(stream: _Stream, header: _Header, chunks: _Chunks) -> _Array:
     """Return the lengths of a slice's runs of zeros."""
-    places = np.arange(header.run_chunk)
-    codes = np.array(chunks.run_unary, np.int64)[:, None] >> places & 1
+    positions = np.arange(header.run_chunk)
+    codes = np.array(chunks.run_unary, np.int64)[:, None] >> positions & 1
     return _symbols(
         stream, (codes, codes == 0), header.runs, header.run_divisor, chunks.run_remainders
     )
@@ -383,8 +383,8 @@ def _with_runs(weights: Weights, runs: _Array) -> Weights:
     """Return weights with a run of zeros behind each, and one before the first if there is one."""
     lead = runs.size - weights.size
     first = int(runs[0]) if lead else 0
-    places = np.arange(weights.size) + first
-    places[1:] += np.cumsum(runs[lead:])[:-1]
+    positions = np.arange(weights.size) + first
+    positions[1:] += np.cumsum(runs[lead:])[:-1]
     values = np.zeros(weights.size + int(runs.sum()), np.int16)
-    values[places] = weights
+    values[positions] = weights
     return values

@@ -125,15 +125,15 @@ class Cache:
                     shutil.rmtree(stale, ignore_errors=True)
         entries = list(self._entries())
         total = sum(size for _, size, _ in entries)
-        for used, size, place in sorted(entries):
+        for used, size, path in sorted(entries):
             if total <= self.limit_bytes:
                 break
-            if place.parent.name == "studies" and time.time() - used < _BUSY_S:
+            if path.parent.name == "studies" and time.time() - used < _BUSY_S:
                 continue
-            if place.is_dir():
-                shutil.rmtree(place, ignore_errors=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
             else:
-                place.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
             total -= size
         return total
 

@@ -145,23 +145,23 @@ def read_code(project: Project, folder: Path) -> Code:
     """
     home = Path(os.path.abspath(folder))
     named: dict[Path, list[Path]] = {}
-    places: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for _, reference in sources.references(project, folder):
         root = _root_of(reference, home)
         if root is not None and reference.path is not None:
             named.setdefault(root, []).append(reference.path)
         elif reference.kind == "package":
-            places[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
+            digests[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
     read = {root: read_folder(root, files) for root, files in named.items()}
     uses = code_used(project, folder)
     loaded = {"program", "weights"}
     options = {option for option, r in sources.references(project, folder) if r.kind in loaded}
     for use in uses:
         if use.option in options:
-            places.update({str(file): _digest(file) for file in use.files})
-    places.update({str(root): code.digest for root, code in read.items() if not is_bundled(root)})
+            digests.update({str(file): _digest(file) for file in use.files})
+    digests.update({str(root): code.digest for root, code in read.items() if not is_bundled(root)})
     search = [*read, *(file.parent for files in named.values() for file in files)]
-    return Code(tuple(uses), tuple(read.values()), tuple(dict.fromkeys(search)), places)
+    return Code(tuple(uses), tuple(read.values()), tuple(dict.fromkeys(search)), digests)
 
 
 def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:

@@ -136,7 +136,7 @@ def pictures(folder: Path) -> list[Path]:
     files: list[Path] = []
     entries = 0
     device = folder.stat().st_dev
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         entries += len(names) + len(folders)
         if entries > _MAX_ENTRIES:
             raise failure(
@@ -145,8 +145,8 @@ def pictures(folder: Path) -> list[Path]:
                 Place(kind="file", id=str(folder)),
                 code="data-folder-too-large",
             )
-        folders[:] = [name for name in folders if _is_on(Path(place, name), device)]
-        files += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
+        folders[:] = [name for name in folders if _is_on(Path(parent, name), device)]
+        files += [Path(parent, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
     return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
 
 

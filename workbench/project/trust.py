@@ -66,8 +66,8 @@ class TrustStore:
             if raw["version"] != _VERSION:
                 return {}
             return {
-                str(place): Grant(str(given["digest"]), str(given["description"]))
-                for place, given in raw["trusted"].items()
+                str(entry): Grant(str(given["digest"]), str(given["description"]))
+                for entry, given in raw["trusted"].items()
             }
         except FileNotFoundError:
             return {}
@@ -78,8 +78,8 @@ class TrustStore:
         """Return whether the code may run: there is none, or exactly this was allowed before."""
         granted = self.granted()
         return all(
-            place in granted and granted[place].digest == digest
-            for place, digest in code.places.items()
+            entry in granted and granted[entry].digest == digest
+            for entry, digest in code.places.items()
         )
 
     def grant(self, code: Code, description: str) -> None:
@@ -88,18 +88,18 @@ class TrustStore:
         Raises:
             WorkbenchError: the file cannot be written.
         """
-        new = {place: Grant(digest, description) for place, digest in code.places.items()}
+        new = {entry: Grant(digest, description) for entry, digest in code.places.items()}
         with self._changing() as granted:
             granted.update(new)
 
-    def revoke(self, place: str) -> None:
+    def revoke(self, entry: str) -> None:
         """Remove one permission.
 
         Raises:
             WorkbenchError: the file cannot be written.
         """
         with self._changing() as granted:
-            granted.pop(place, None)
+            granted.pop(entry, None)
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Grant]]:
@@ -118,7 +118,7 @@ class TrustStore:
             ) from error
 
     def _write(self, granted: Mapping[str, Grant]) -> None:
-        trusted = {place: asdict(given) for place, given in granted.items()}
+        trusted = {entry: asdict(given) for entry, given in granted.items()}
         text = json.dumps({"version": _VERSION, "trusted": trusted}, indent=1)
         write_file(self._path, text.encode(), mode=0o600)
 

@@ -345,10 +345,10 @@ def tensors(
         for number, port in enumerate(ports):
             area = Area("feature map", port.region, port.offset, port.bytes)
             inside = _inside(starts.get(port.region, []), port)
-            places = [(port.region, address) for address in inside]
-            taken.update(places)
+            addresses = [(port.region, address) for address in inside]
+            taken.update(addresses)
             uses = (
-                tuple(o for place in places for o in side.get(place, ()))[:_MOST_USES]
+                tuple(o for start in addresses for o in side.get(start, ()))[:_MOST_USES]
                 for side in by_place
             )
             tensor_list.append(NpuTensor(f"{word} {number}", area, port.shape, *uses))

@@ -236,8 +236,8 @@ def decode_named_data(data: bytes | memoryview) -> dict[str, memoryview]:
         )
     base = _NAMED_HEADER.unpack_from(view, 8)[4]
     root = Data(view).root()
-    places = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(1))
-    segments = _Segments(view, base, places)
+    spans = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(1))
+    segments = _Segments(view, base, spans)
     return {t.text(0): segments.take(t.whole(1, "I")) for t in root.tables(2)}
 
 
@@ -286,8 +286,8 @@ def _segments(view: memoryview, root: Table) -> _Segments:
     base = 0
     if bytes(view[8:12]) == _HEADER_MARK and len(view) >= 8 + _HEADER.size:
         _, _, _, base, _ = _HEADER.unpack_from(view, 8)
-    places = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(4))
-    return _Segments(view, base, places)
+    spans = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(4))
+    return _Segments(view, base, spans)
 
 
 def _constants(root: Table, segments: _Segments) -> Iterator[memoryview]:
@@ -329,7 +329,7 @@ def _value(table: Table) -> Value:
     kind, content = table.union(0)
     if kind != _TENSOR or content is None:
         return Value(_VALUE_KINDS.get(kind, "unknown"), content=_content(kind, content))
-    place = content.table(6)
+    allocation = content.table(6)
     scalar = content.whole(0, "b")
     return Value(
         kind="tensor",
@@ -337,8 +337,10 @@ def _value(table: Table) -> Value:
         shape=content.numbers(2, "i"),
         dim_order=content.numbers(3, "B"),
         constant=content.whole(5, "I"),
-        memory_id=-1 if place is None else place.whole(0, "I"),
-        offset=0 if place is None else place.whole(1, "I") | place.whole(2, "I") << 32,
+        memory_id=-1 if allocation is None else allocation.whole(0, "I"),
+        offset=0
+        if allocation is None
+        else allocation.whole(1, "I") | allocation.whole(2, "I") << 32,
     )
 
 

@@ -85,8 +85,8 @@ def _weights(name: str, folder: Path, taken: WeightsTaken | None) -> list[str]:
     lines = ["    state = {}"]
     files = [file for file in weight_files(path) if not file.name.endswith(".index.json")]
     for file in files:
-        place = Path(name).parent / file.relative_to(path.parent)
-        lines.append(f"    state |= {_read_state(place.as_posix(), file, taken)}")
+        source = Path(name).parent / file.relative_to(path.parent)
+        lines.append(f"    state |= {_read_state(source.as_posix(), file, taken)}")
     for key in taken.entry:
         lines.append(f"    state = state[{key!r}]")
     if taken.entry and form_of(path) == "module":

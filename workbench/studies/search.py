@@ -123,7 +123,7 @@ class SearchResult(Frozen):
         most = self.enforced.cpu
         measured = [c for c in self.measured() if most is None or (c.cpu_nodes or 0) <= most]
         points = [c.figures[:3] if c.figures is not None else None for c in measured]
-        best = [measured[place] for place in pareto_front(points)]
+        best = [measured[index] for index in pareto_front(points)]
         return sorted(best, key=lambda candidate: (candidate.cycles or 0, candidate.number))
 
     def best(self) -> Candidate | None:

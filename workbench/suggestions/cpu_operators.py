@@ -69,10 +69,10 @@ def module_for_function(left: Left) -> Iterator[Suggestion]:
 def _written(source: str) -> Written:
     """Return the changed line, e.g. for ``net.py:12 in forward: x = F.relu6(x)``."""
     head, _, line = source.partition(": ")
-    place = head.split(" in ")[0]
+    location = head.split(" in ")[0]
     if not line or not _CALL.search(line):
-        return Written(place, line, "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here")
-    return Written(place, line, _CALL.sub("self.relu6(", line) + "  # self.relu6 = nn.ReLU6()")
+        return Written(location, line, "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here")
+    return Written(location, line, _CALL.sub("self.relu6(", line) + "  # self.relu6 = nn.ReLU6()")
 
 
 _EIGHT_BIT = "a8w8"

@@ -35,8 +35,8 @@ def channels_last(
         for report in lowered.vela
         for row in _leading(report.operations, _readers(program), alone=len(lowered.vela) == 1)
     ]
-    place = _place(project.model)
-    if not rows or not place:
+    location = _place(project.model)
+    if not rows or not location:
         return
     cycles = sum(row.cycles for row in rows)
     total = sum(report.cycles_total for report in lowered.vela)
@@ -49,7 +49,7 @@ def channels_last(
         expected=f"These transposes take {cycles:,} of {total:,} cycles, estimated (Vela "
         f"{lowered.vela_version}); the layout of later operators can change too.",
         gain=ExpectedGain(cycles=cycles),
-        written=(Written(place, "", "x = x.to(memory_format=torch.channels_last)"),),
+        written=(Written(location, "", "x = x.to(memory_format=torch.channels_last)"),),
     )
 
 

@@ -290,7 +290,7 @@ class _Reading:
             count = int(np.prod(spec.get("shape", ())))
             array = None
             if set(known) == set(range(count)):
-                flat = np.asarray([known[place] for place in range(count)])
+                flat = np.asarray([known[position] for position in range(count)])
                 limits = _limits(spec["dtype"])
                 if limits is None or ((flat >= limits[0]) & (flat <= limits[1])).all():
                     array = as_standing(flat.astype(spec["dtype"]), dict(spec))

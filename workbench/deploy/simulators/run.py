@@ -357,8 +357,8 @@ def run(
     elapsed, ending, trace, events = 0.0, Ending("itself"), Trace(), b""
     for number, samples in enumerate(starts):
         part = _Start(job, reader, samples, live)
-        place = log if number == 0 else log.with_name(f"{log.stem}-{number}{log.suffix}")
-        ending = part.run(place, cancelled)
+        log_file = log if number == 0 else log.with_name(f"{log.stem}-{number}{log.suffix}")
+        ending = part.run(log_file, cancelled)
         elapsed += ending.elapsed_s
         outputs += part.outputs
         events = events or part.events

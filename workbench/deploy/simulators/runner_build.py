@@ -301,13 +301,13 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
     return [*command, "--etdump"] if build.etdump else command
 
 
-def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> RunnerElf:
-    """Build and return the runner, which is stored in ``place``.
+def build_runner(build: Build, tree: Path, folder: Path, watching: Watching) -> RunnerElf:
+    """Build and return the runner, which is stored in ``folder``.
 
     Args:
         build: The parameters.
         tree: Build folder, reused by later builds; its log is ``build.log``.
-        place: Folder for the runner.
+        folder: Where the runner is stored.
         watching: Callbacks.
 
     Raises:
@@ -342,7 +342,7 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
         raise Cancelled
     if ending.by != "itself" or ending.code != 0:
         raise WorkbenchError(diagnoses_of(follower.last, tree / "build.log", ending.error))
-    return _kept(build, output, place, tree)
+    return _kept(build, output, folder, tree)
 
 
 def _refuse_unusable(tree: Path, output: Path) -> None:
@@ -383,7 +383,7 @@ class _Follower:
                 self._watching.progress(min(1.0, int(match[1]) / int(match[2])))
 
 
-def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
+def _kept(build: Build, output: Path, folder: Path, tree: Path) -> RunnerElf:
     files = [path for path in output.rglob(ELF) if path.is_file() and not path.is_symlink()]
     elves = sorted(files, key=lambda path: path.stat().st_mtime)
     if not elves:
@@ -403,24 +403,24 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
             code="build-wrong-npu",
         )
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        write_file(place / ELF, runner.data)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / ELF, runner.data)
     except OSError as error:
         raise _refused(
-            f"The runner cannot be saved in {place}: {error.strerror or error}.",
+            f"The runner cannot be saved in {folder}: {error.strerror or error}.",
             "",
-            place,
+            folder,
             code="runner-folder-not-writable",
         ) from error
-    return read_runner(place / ELF)
+    return read_runner(folder / ELF)
 
 
 def _rounded(size: int) -> int:
     return -(-int(size * _MARGIN) // _STEP_BYTES) * _STEP_BYTES
 
 
-def _refused(message: str, hint: str, place: Path, code: str) -> WorkbenchError:
-    return failure(message, hint, Place(kind="file", id=str(place)), code=code)
+def _refused(message: str, hint: str, folder: Path, code: str) -> WorkbenchError:
+    return failure(message, hint, Place(kind="file", id=str(folder)), code=code)
 
 
 def known_checkouts(named: str) -> Sequence[Path]:

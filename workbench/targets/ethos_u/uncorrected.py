@@ -442,9 +442,9 @@ def faults_without_corrections(
         title = CORRECTIONS_BY_ID[forecast.correction].title
         for node in graph.nodes:
             if node.kind == "call" and node.id in integer and forecast.shows(reading, node):
-                place = f"{node.id} in {node.module or 'forward'}"
+                location = f"{node.id} in {node.module or 'forward'}"
                 yield ErrorInfo(
-                    message=forecast.happens.format(place),
+                    message=forecast.happens.format(location),
                     hint=f"Switch on the correction {title!r} "
                     f"({switching_on([forecast.correction])}).",
                     where=Place(kind="option", id=f"target.options.{forecast.correction}"),

@@ -173,9 +173,9 @@ class _Reading:
         self._mase_compatible = mase_compatible
 
     def note(
-        self, place: str, message: str, hint: str = "The entry is skipped.", *, code: str
+        self, location: str, message: str, hint: str = "The entry is skipped.", *, code: str
     ) -> None:
-        self.notes.append(ErrorInfo(message=message, hint=hint, where=_at(place), code=code))
+        self.notes.append(ErrorInfo(message=message, hint=hint, where=_at(location), code=code))
 
     def config(self, key: str, entry: Any) -> FormatConfig | str | None:
         """Return the config of an entry; None if it has none."""
@@ -227,8 +227,8 @@ def _inside(key: str, info: ErrorInfo) -> str:
     return f"{key}.config.{info.where.id if info.where else 'name'}"
 
 
-def _at(place: str) -> Place:
-    return Place(kind="option", id=f"pass_args.{place}")
+def _at(location: str) -> Place:
+    return Place(kind="option", id=f"pass_args.{location}")
 
 
 def toml_of(args: Mapping[str, Any]) -> str:
