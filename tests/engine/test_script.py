@@ -12,7 +12,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from workbench.analysis.ranges import RangeTaker, read_chosen
+from workbench.analysis.ranges import MethodRanges, read_chosen
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
@@ -188,7 +188,7 @@ def write_script(engine, wanted):
     engine.lowered(wanted)
     path = engine.folder / "scripts" / "make.py"
     path.parent.mkdir()
-    numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), RangeTaker())
+    numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(
         script(
             wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching")

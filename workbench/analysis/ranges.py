@@ -286,20 +286,20 @@ HISTOGRAMS = ("histogram", "edges")
 _MOST = 20_000
 
 
-class RangeTaker:
-    """Computes ranges by method; one search per histogram and scheme."""
+class MethodRanges:
+    """The ranges by method; one search per histogram and scheme."""
 
     def __init__(self) -> None:
         self._found: dict[bytes, MethodRange | None] = {}
 
     def knows(self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str) -> bool:
-        """Return whether ``take`` returns without a search."""
+        """Return whether ``range_of`` returns without a search."""
         histogram = histogram_of(row, arrays)
         if histogram is None or is_own(row, method):
             return True
         return _key(row, histogram, method) in self._found
 
-    def take(
+    def range_of(
         self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str
     ) -> MethodRange | None:
         """Return the range of a method; None if the calibrated range is used.
@@ -341,7 +341,7 @@ def methods_of(
 
 def chosen_ranges(
     rows: Sequence[TensorRange], arrays: Mapping[str, NDArray[Any]], project: Project,
-    taker: RangeTaker,
+    method_ranges: MethodRanges,
 ) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:  # fmt: skip
     """Return the range of every tensor that the project sets, by node.
 
@@ -349,7 +349,7 @@ def chosen_ranges(
         rows: The calibrated ranges.
         arrays: The arrays of the calibration result.
         project: Its pinned ranges and methods.
-        taker: Caches searches.
+        method_ranges: Caches searches.
 
     Returns:
         Minimum and maximum by node, and the tensors without an applicable method.
@@ -357,7 +357,7 @@ def chosen_ranges(
     ends = project.fixed_ranges()
     declined = []
     for row, chosen in methods_of(rows, project):
-        taken = taker.take(row, arrays, chosen.method)
+        taken = method_ranges.range_of(row, arrays, chosen.method)
         if taken is not None:
             ends[row.node] = taken
         elif not is_own(row, chosen.method) and histogram_of(row, arrays) is not None:
@@ -366,7 +366,7 @@ def chosen_ranges(
 
 
 def read_chosen(
-    project: Project, calibrated: Path, taker: RangeTaker
+    project: Project, calibrated: Path, method_ranges: MethodRanges
 ) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:
     """Return the result of ``chosen_ranges`` for a calibration result folder.
 
@@ -376,7 +376,9 @@ def read_chosen(
     if not needs_calibration(project):
         return project.fixed_ranges(), []
     rows = load_result(CalibrateResult, calibrated).ranges
-    ends, declined = chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, taker)
+    ends, declined = chosen_ranges(
+        rows, load_arrays(calibrated, HISTOGRAMS), project, method_ranges
+    )
     preprocess = project.calibration.preprocess if project.calibration else None
     if preprocess is not None and preprocess.fold:
         # Inputs come first; the range of a pinned one is the user's.

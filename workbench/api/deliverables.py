@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.analysis.ranges import RangeTaker, needs_calibration, read_chosen
+from workbench.analysis.ranges import MethodRanges, needs_calibration, read_chosen
 from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
 from workbench.errors import Place, failure
@@ -81,7 +81,7 @@ def script(
         branches = bool(load_result(ExportResult, results.folder(exported.key)).branches)
     if imported.state == "cached":
         weights = load_result(ImportResult, results.folder(imported.key)).weights
-    ranges = read_chosen(opened.project, results.folder(calibrated.key), RangeTaker())[0]
+    ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
     text = script_text(
         opened.project, opened.folder, path, ranges, branches=branches, weights=weights
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.analysis.ranges import (
     WEIGHT_REFUSAL,
     Choice,
-    RangeTaker,
+    MethodRanges,
     activations,
     choices,
     histogram_of,
@@ -65,7 +65,7 @@ def ranges(opened: OpenProject, cache: Cache | None = None) -> Ranges:
         return Ranges(None, opened.project.fixed_ranges(), {}, None)
     folder = results.folder(stage.key)
     rows = tuple(load_result(CalibrateResult, folder).ranges)
-    chosen = read_chosen(opened.project, folder, RangeTaker())[0]
+    chosen = read_chosen(opened.project, folder, MethodRanges())[0]
     methods = {row.node: method.method for row, method in methods_of(rows, opened.project)}
     return Ranges(rows, chosen, methods, folder)
 

@@ -7,7 +7,7 @@ from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from workbench.analysis import ranges
 from workbench.analysis.histogram import Grid, Histogram, Scheme
-from workbench.analysis.ranges import METHODS_BY_ID, RangeTaker, call_ranges
+from workbench.analysis.ranges import METHODS_BY_ID, MethodRanges, call_ranges
 from workbench.project import edits
 from workbench.project.model import DataSource, Preprocess
 from workbench.results import CalibrateResult, TensorRange, save_result
@@ -203,40 +203,40 @@ def test_that_the_second_grid_of_a_tensor_is_no_row_of_its_own():
 
 
 def test_that_a_search_is_done_once_for_the_same_histogram_and_scheme(monkeypatch):
-    taker, stored = RangeTaker(), arrays(bell(), bell(-4.0, 4.0))
-    assert not taker.knows(row("a"), stored, "mse")
-    taken = taker.take(row("a"), stored, "mse")
-    assert taker.knows(row("b"), stored, "mse")
-    assert not taker.knows(row("a"), stored, "kl")
-    assert not taker.knows(row("a", index=1), stored, "mse")
-    assert not taker.knows(row("a", symmetric=True), stored, "mse")
+    method_ranges, stored = MethodRanges(), arrays(bell(), bell(-4.0, 4.0))
+    assert not method_ranges.knows(row("a"), stored, "mse")
+    taken = method_ranges.range_of(row("a"), stored, "mse")
+    assert method_ranges.knows(row("b"), stored, "mse")
+    assert not method_ranges.knows(row("a"), stored, "kl")
+    assert not method_ranges.knows(row("a", index=1), stored, "mse")
+    assert not method_ranges.knows(row("a", symmetric=True), stored, "mse")
     monkeypatch.setattr(ranges, "choice_of", None)
-    assert taker.take(row("b"), stored, "mse") == taken
+    assert method_ranges.range_of(row("b"), stored, "mse") == taken
     monkeypatch.undo()
-    taker.take(row("a"), stored, "percentile")
-    assert taker.knows(row("a"), stored, "mse")
+    method_ranges.range_of(row("a"), stored, "percentile")
+    assert method_ranges.knows(row("a"), stored, "mse")
     assert -8.0 < taken[0] < 0.0 < taken[1] < 8.0
 
 
 def test_that_only_so_many_searches_are_remembered(monkeypatch):
     monkeypatch.setattr(ranges, "_MOST", 2)
-    taker, stored = RangeTaker(), arrays(bell())
+    method_ranges, stored = MethodRanges(), arrays(bell())
     for method in ("minmax", "percentile"):
-        taker.take(row("a"), stored, method)
-    assert taker.knows(row("a"), stored, "minmax")
-    taker.take(row("a"), stored, "kl")
-    assert not taker.knows(row("a"), stored, "minmax")
-    assert taker.knows(row("a"), stored, "kl")
+        method_ranges.range_of(row("a"), stored, method)
+    assert method_ranges.knows(row("a"), stored, "minmax")
+    method_ranges.range_of(row("a"), stored, "kl")
+    assert not method_ranges.knows(row("a"), stored, "minmax")
+    assert method_ranges.knows(row("a"), stored, "kl")
 
 
 def test_that_calibrations_own_range_stands_where_nothing_else_can_be_taken():
-    taker, stored = RangeTaker(), arrays(bell())
-    assert taker.take(row("a", searched=None), stored, "histogram") is None
-    assert taker.knows(row("a", searched=None), stored, "histogram")
-    assert taker.take(row("a", index=9), stored, "mse") is None
-    assert taker.knows(row("a", index=9), stored, "mse")
-    assert taker.take(row("a", qmin=-32767, qmax=32767), stored, "kl") is None
-    assert taker.take(row("a"), stored, "histogram") == pytest.approx((-2.66, 2.44))
+    method_ranges, stored = MethodRanges(), arrays(bell())
+    assert method_ranges.range_of(row("a", searched=None), stored, "histogram") is None
+    assert method_ranges.knows(row("a", searched=None), stored, "histogram")
+    assert method_ranges.range_of(row("a", index=9), stored, "mse") is None
+    assert method_ranges.knows(row("a", index=9), stored, "mse")
+    assert method_ranges.range_of(row("a", qmin=-32767, qmax=32767), stored, "kl") is None
+    assert method_ranges.range_of(row("a"), stored, "histogram") == pytest.approx((-2.66, 2.44))
 
 
 def test_that_the_narrowest_choice_wins_and_numbers_beat_all():
@@ -255,7 +255,7 @@ def test_that_chosen_ranges_are_numbers_and_declined_ones_are_told():
     project = edits.fix_range(project, "c", -1.0, 2.0)
     wide = {"qmin": -32767, "qmax": 32767}
     rows = [row("a"), row("b", **wide), row("c"), row("d", index=5)]
-    found, declined = ranges.chosen_ranges(rows, arrays(bell()), project, RangeTaker())
+    found, declined = ranges.chosen_ranges(rows, arrays(bell()), project, MethodRanges())
     assert set(found) == {"a", "c"}
     assert found["c"] == (-1.0, 2.0)
     assert [each.node for each, _ in declined] == ["b"]
@@ -263,7 +263,7 @@ def test_that_chosen_ranges_are_numbers_and_declined_ones_are_told():
 
 def test_that_numbers_alone_need_no_result_of_calibration(tmp_path):
     only = edits.fix_range(make_project(), "c", -1.0, 2.0)
-    assert ranges.read_chosen(only, tmp_path / "none", RangeTaker()) == ({"c": (-1.0, 2.0)}, [])
+    assert ranges.read_chosen(only, tmp_path / "none", MethodRanges()) == ({"c": (-1.0, 2.0)}, [])
 
 
 PIXELS = Preprocess(size=(8, 8), mean=(0.2,), std=(0.2,), scale=255.0)
@@ -279,14 +279,14 @@ def test_that_pixels_that_are_folded_in_have_the_range_of_all_pixels(tmp_path):
     save_result(CalibrateResult(samples=1, calibrated_on="", ranges=rows), tmp_path)
     np.savez(tmp_path / "arrays.npz", **arrays(bell()))
     # (0 / 255 - 0.2) / 0.2 and (255 / 255 - 0.2) / 0.2.
-    found = ranges.read_chosen(folded(), tmp_path, RangeTaker())
+    found = ranges.read_chosen(folded(), tmp_path, MethodRanges())
     assert found == ({"x": pytest.approx((-1.0, 4.0))}, [])
     pinned = edits.fix_range(folded(), "x", -1.0, 1.0)
-    assert ranges.read_chosen(pinned, tmp_path, RangeTaker()) == ({"x": (-1.0, 1.0)}, [])
+    assert ranges.read_chosen(pinned, tmp_path, MethodRanges()) == ({"x": (-1.0, 1.0)}, [])
     chosen = edits.choose_method(folded(fold=False), "all", "", "minmax")
-    assert set(ranges.read_chosen(chosen, tmp_path, RangeTaker())[0]) == {"a", "x", "y"}
+    assert set(ranges.read_chosen(chosen, tmp_path, MethodRanges())[0]) == {"a", "x", "y"}
     plain = edits.choose_method(make_project(), "all", "", "minmax")
-    assert ranges.read_chosen(plain, tmp_path, RangeTaker())[0]["a"] == (-8.0, 8.0)
+    assert ranges.read_chosen(plain, tmp_path, MethodRanges())[0]["a"] == (-8.0, 8.0)
 
 
 def test_that_only_methods_and_folded_pixels_need_a_calibration():
@@ -298,10 +298,10 @@ def test_that_only_methods_and_folded_pixels_need_a_calibration():
 
 
 def test_that_a_histogram_that_changes_is_another_search():
-    taker, plain = RangeTaker(), arrays(bell())
-    taker.take(row("a"), plain, "mse")
+    method_ranges, plain = MethodRanges(), arrays(bell())
+    method_ranges.range_of(row("a"), plain, "mse")
     for changed in ({"zeros": 0.5}, {"mean_square": 2.0}, {"scale": 0.5}, {"zero_point": 1}):
-        assert not taker.knows(row("a", **changed), plain, "mse")
+        assert not method_ranges.knows(row("a", **changed), plain, "mse")
 
 
 def test_that_each_call_has_the_range_of_its_own_sample():

@@ -19,7 +19,7 @@ from ui.shared.range_table import (
 )
 from ui.shared.theme import Theme
 from ui.state.document import Document
-from workbench.analysis.ranges import Choice, RangeTaker, methods_of
+from workbench.analysis.ranges import Choice, MethodRanges, methods_of
 from workbench.project import edits
 from workbench.project.configs import FixedRange, MethodId, MethodScope, RangeMethod
 from workbench.project.model import Project
@@ -189,7 +189,7 @@ class RangeOverrides(QObject):
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._taker = RangeTaker()
+        self._method_ranges = MethodRanges()
         self._due: list[tuple[TensorRange, str]] = []
         self._arrays: Arrays = {}
         self._more = QTimer(self, interval=0)
@@ -209,8 +209,8 @@ class RangeOverrides(QObject):
         }
         for row, chosen in methods_of(rows, project):
             method = chosen.method
-            is_known = self._taker.knows(row, arrays, method)
-            ends = self._taker.take(row, arrays, method) if is_known else None
+            is_known = self._method_ranges.knows(row, arrays, method)
+            ends = self._method_ranges.range_of(row, arrays, method) if is_known else None
             overrides[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
             if not is_known:
                 self._due.append((row, method))
@@ -221,7 +221,7 @@ class RangeOverrides(QObject):
     def _on_time_to_search(self) -> None:
         if self._due:
             row, method = self._due.pop()
-            self._taker.take(row, self._arrays, method)
+            self._method_ranges.range_of(row, self._arrays, method)
             return
         self._more.stop()
         self.changed.emit()

@@ -12,7 +12,7 @@ from torchao.quantization.pt2e import HistogramObserver, ObserverBase
 from workbench.analysis.ranges import (
     METHOD_TITLES,
     METHODS_BY_ID,
-    RangeTaker,
+    MethodRanges,
     call_ranges,
     read_chosen,
 )
@@ -262,7 +262,7 @@ def _row(
     )  # fmt: skip
 
 
-_TAKER = "range taker"
+_METHOD_RANGES = "method ranges"
 _NAMED = 3
 
 
@@ -273,11 +273,11 @@ def chosen_ranges(context: StageContext) -> tuple[dict[str, tuple[float, float]]
         Pinned ranges and ranges computed by a method from the current calibration, and messages
         about tensors without an applicable method.
     """
-    taker = context.store.get(_TAKER, "")
-    if taker is None:
-        taker = RangeTaker()
-        context.store.keep(_TAKER, "", taker)
-    taken, declined = read_chosen(context.project, context.path("calibrate"), taker)
+    method_ranges = context.store.get(_METHOD_RANGES, "")
+    if method_ranges is None:
+        method_ranges = MethodRanges()
+        context.store.keep(_METHOD_RANGES, "", method_ranges)
+    taken, declined = read_chosen(context.project, context.path("calibrate"), method_ranges)
     by_choice: dict[RangeMethod, list[str]] = {}
     for row, chosen in declined:
         by_choice.setdefault(chosen, []).append(row.node)
