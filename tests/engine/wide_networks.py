@@ -226,3 +226,18 @@ class LaidOut(nn.Module):
 
 def laid_out():
     return _made(LaidOut, (1, 3, 8, 8))
+
+
+class OneHot(nn.Module):
+    """Classes as vectors of one 1; torch checks the classes, and ExecuTorch removes the checks."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        return nn.functional.one_hot(self.layer(x).argmax(1), 8).float()
+
+
+def one_hot():
+    return _made(OneHot, (1, 3, 8, 8))

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.engine.in_process import CALIBRATED, project
 from workbench.errors import WorkbenchError
 
 pytestmark = pytest.mark.engine
@@ -100,3 +101,10 @@ def test_that_temporary_values_of_another_width_do_not_count_as_a_tensor():
     found = CompiledTensor((written(sums), written(result))).values_as(like)
     assert found.tolist() == [[5, 6, 7]]
     assert CompiledTensor((written(result), written(sums))).values_as(like) is None
+
+
+def test_that_a_program_that_lost_a_delegate_with_its_checks_is_compared(engine):
+    made = project("wide_networks.py:one_hot", target="ethos-u85-256", **CALIBRATED)
+    told = engine.verified(made).compiled
+    assert (told.equal, told.refused) == (told.elements, "")
+    assert told.elements > 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
 from workbench.engine.targets.ethos_u.compiled_tensors import (
     compiled_tensors,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _Array = npt.NDArray[Any]
 _FINDINGS_KEPT = 50
+_DELEGATE = executorch_call_delegate
 # What the simulator raises where a device would read or write elsewhere, or stop.
 _FAULTS = frozenset({"npu-address", "npu-command", "npu-mode", "npu-stream", "npu-table"})
 
@@ -58,7 +60,7 @@ class CompiledDelegates:
         self._reports = context.result("lower", LowerResult).vela
         self._tosa = lowered.tosa
         self._refused = ""
-        self._machines: list[Machine] = []
+        self._machines: list[Machine | None] = []
         self._threads = ThreadpoolController()
         self._modules = {r.delegate: modules_of_commands(r) for r in self._reports}
         self._device = lowered.device_graph
@@ -81,13 +83,14 @@ class CompiledDelegates:
 
     def compare(self, delegate: int, inputs: Sequence[_Array], expected: Sequence[_Array]) -> None:
         """Execute a delegate; ``expected`` are the outputs of its TOSA for the same inputs."""
-        if self._refused:
+        machine = None if self._refused else self._machines[delegate]
+        if machine is None:
             return
         options = Options(check=self._sample == 0, modules=self._modules)
         try:
             # The products are small: a second thread costs more than it gives.
             with self._threads.limit(limits=1, user_api="blas"):
-                result = self._machines[delegate].run(inputs, options)
+                result = machine.run(inputs, options)
         except WorkbenchError as error:
             info = error.infos[0]
             self._refused = info.message
@@ -182,6 +185,8 @@ class CompiledDelegates:
         if self._refused or delegate >= len(self._reports):
             return {}
         machine, report = self._machines[delegate], self._reports[delegate]
+        if machine is None:
+            return {}
         try:
             written = compiled_tensors(machine, report, inputs)
             outputs = machine.run(inputs).outputs
@@ -205,7 +210,9 @@ class CompiledDelegates:
         if delegate >= len(self._reports):
             return difference
         report = self._reports[delegate]
-        written = compiled_tensors(self._machines[delegate], report, inputs)
+        machine = self._machines[delegate]
+        assert machine is not None
+        written = compiled_tensors(machine, report, inputs)
         reference = reference_tensors(self._tosa[delegate], inputs, list(written))
         output = first_difference(written, reference) or difference.output
         difference = difference.model_copy(update={"tensor": output})
@@ -215,7 +222,7 @@ class CompiledDelegates:
             return difference
         last = commands[-1]
         row = report.operations[rows[-1]]
-        names = {command.offset: command.name for command in self._machines[delegate].commands}
+        names = {command.offset: command.name for command in machine.commands}
         return difference.model_copy(update={
             "operation": row.operator, "module": row.module, "origin": row.root,
             "source_line": self._source_line(row.root),
@@ -261,11 +268,22 @@ def decoded_program(lowered: Lowered) -> Program:
     return Program(decoded.method(), decoded.constant_data, named, initial=decoded.initial_data)
 
 
-def _machines(lowered: Lowered) -> list[Machine]:
-    """Return the delegates in the order in which the program calls them."""
+def _machines(lowered: Lowered) -> list[Machine | None]:
+    """Return the delegates in the order of their TOSA; None for one that the program lost.
+
+    Checks of values are removed after the delegates are compiled, and with them a delegate that
+    nothing else reads.
+    """
     method = pte.decode(lowered.pte).method()
     machines = decoded_program(lowered).machines
-    return [machines[call.index] for call in method.calls if call.kind == "delegate"]
+    called = [call.index for call in method.calls if call.kind == "delegate"]
+    if len(called) >= len(lowered.tosa):
+        return [machines[index] for index in called]
+    compiled = {bytes(method.delegates[index].data): machines[index] for index in called}
+    module = lowered.edge.graph_module
+    names = [str(n.args[0].target) for n in module.graph.nodes if n.target is _DELEGATE]
+    found = [compiled.get(getattr(module, name).processed_bytes) for name in names]
+    return found if len({*map(id, filter(None, found))}) == len(compiled) else []
 
 
 def modules_of_commands(report: VelaReport) -> dict[int, str]:
