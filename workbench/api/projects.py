@@ -307,7 +307,7 @@ def check_planned(opened: OpenProject, planned: Plan, cache: Cache) -> CheckResu
     return CheckResult(tuple(problems), graph is not None)
 
 
-def allowed_code(opened: OpenProject, *, trust: bool) -> Code:
+def allowed_code(opened: OpenProject, *, trust: bool = False) -> Code:
     """Return the Python code that the project names, which may run.
 
     Args:

@@ -66,6 +66,14 @@ def test_that_code_of_the_project_is_exported_for_its_rules_only_with_trust(tmp_
 OWN = "def narrow(*, is_qat): ...\nclass First: ...\nCONFIGS = [narrow]\nFINDERS = [First]\n"
 
 
+def test_that_code_is_allowed_once_only_where_that_is_said(tmp_path):
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    net = wb.new("model.py:net", "ethos-u55-128", folder=tmp_path)
+    with pytest.raises(wb.TrustRequiredError):
+        wb.allowed_code(net)
+    assert wb.allowed_code(net, trust=True).places
+
+
 def test_that_an_item_of_a_plug_in_is_named_alone_or_with_its_file(net):
     for name in ("own.py", "other.py"):
         (net.folder / name).write_text(OWN)
