@@ -282,8 +282,8 @@ def _machines(lowered: Lowered) -> list[Machine | None]:
     compiled = {bytes(method.delegates[index].data): machines[index] for index in called}
     module = lowered.edge.graph_module
     names = [str(n.args[0].target) for n in module.graph.nodes if n.target is _DELEGATE]
-    found = [compiled.get(getattr(module, name).processed_bytes) for name in names]
-    return found if len({*map(id, filter(None, found))}) == len(compiled) else []
+    ordered = [compiled.get(getattr(module, name).processed_bytes) for name in names]
+    return ordered if len({*map(id, filter(None, ordered))}) == len(compiled) else []
 
 
 def modules_of_commands(report: VelaReport) -> dict[int, str]:
