@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 from torch.export import ExportedProgram
 
 from workbench.graph.snapshot import QParams, TensorInfo
@@ -231,6 +232,14 @@ def is_constant(node: torch.fx.Node) -> bool:
 def drop_unused(graph: torch.fx.Graph) -> None:
     """Remove unused nodes from a graph; buffer mutations are kept."""
     graph.eliminate_dead_code(lambda node: node.is_impure() or is_write(node))
+
+
+def delegates(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """Return the lowered modules of an edge program by name, in the order of its calls."""
+    module = program.graph_module
+    calls = [n for n in program.graph.nodes if n.target is executorch_call_delegate]
+    names = [str(node.args[0].target) for node in calls]
+    return {name: getattr(module, name) for name in names}
 
 
 def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

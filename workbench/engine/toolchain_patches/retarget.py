@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-import torch
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 
+from workbench.engine.fx import programs
 from workbench.errors import failure
 
 if TYPE_CHECKING:
@@ -26,14 +26,7 @@ _FOR_VELA_ONLY = frozenset(("compile_flags", "target"))
 
 def delegates(manager: Any) -> list[Any]:
     """Return the lowered modules of an edge manager's program, in the order of their calls."""
-    module = manager.exported_program().graph_module
-    delegate_list: list[Any] = []
-    for node in module.graph.nodes:
-        if node.target is torch.ops.higher_order.executorch_call_delegate:
-            lowered = getattr(module, node.args[0].target)
-            if all(lowered is not other for other in delegate_list):
-                delegate_list.append(lowered)
-    return delegate_list
+    return [*programs.delegates(manager.exported_program()).values()]
 
 
 def has_same_tosa(manager: Any, spec: Any) -> bool:

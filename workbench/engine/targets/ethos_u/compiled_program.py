@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
-from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
+from workbench.engine.fx import programs
 from workbench.engine.targets.ethos_u.compiled_tensors import (
     compiled_tensors,
     first_difference,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 _Array = npt.NDArray[Any]
 _FINDINGS_KEPT = 50
-_DELEGATE = executorch_call_delegate
 # What the simulator raises where a device would read or write elsewhere, or stop.
 _FAULTS = frozenset({"npu-address", "npu-command", "npu-mode", "npu-stream", "npu-table"})
 
@@ -280,9 +279,8 @@ def _machines(lowered: Lowered) -> list[Machine | None]:
     if len(called) >= len(lowered.tosa):
         return [machines[index] for index in called]
     compiled = {bytes(method.delegates[index].data): machines[index] for index in called}
-    module = lowered.edge.graph_module
-    names = [str(n.args[0].target) for n in module.graph.nodes if n.target is _DELEGATE]
-    ordered = [compiled.get(getattr(module, name).processed_bytes) for name in names]
+    modules = programs.delegates(lowered.edge).values()
+    ordered = [compiled.get(module.processed_bytes) for module in modules]
     return ordered if len({*map(id, filter(None, ordered))}) == len(compiled) else []
 
 

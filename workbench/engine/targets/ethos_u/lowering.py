@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
-from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
+from workbench.engine.fx import programs
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
@@ -104,9 +104,6 @@ def with_kernels(manager: Any, kernels: str) -> Any:
             Place(kind="option", id=f"target.options.{CPU_KERNELS}"),
             code="cmsis-nn-not-supported",
         ) from error
-
-
-_DELEGATE = executorch_call_delegate
 
 
 @dataclass(frozen=True)
@@ -358,9 +355,8 @@ def _result(
     runtime: Any,
 ) -> LowerResult:
     choice = target_of(context.project.target.id).complete(context.project.target)
-    delegates = [n for n in lowered.edge.graph.nodes if n.target is _DELEGATE]
-    inner = [getattr(lowered.edge.graph_module, n.args[0].target) for n in delegates]
-    graphs = [module.original_module.graph for module in inner]
+    delegates = programs.delegates(lowered.edge)
+    graphs = [module.original_module.graph for module in delegates.values()]
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
     clock = clock_of(choice, context.folder)
     return LowerResult(

@@ -89,12 +89,11 @@ class IntegerProgram(torch.fx.Interpreter):
     def __init__(self, lowered: Lowered) -> None:
         program = lowered.edge
         super().__init__(program.graph_module)
-        delegates = [n for n in program.graph.nodes if n.target is _DELEGATE]
-        names = [str(n.args[0].target) for n in delegates]
-        self._tosa = dict(zip(names, lowered.tosa, strict=True))
+        delegates = programs.delegates(program)
+        self._tosa = dict(zip(delegates, lowered.tosa, strict=True))
         self._specs = {
-            name: [v.meta["val"] for v in _outputs(getattr(program.graph_module, name))]
-            for name in names
+            name: [v.meta["val"] for v in _outputs(delegate)]
+            for name, delegate in delegates.items()
         }
         self._program = program
         self._buffers: dict[str, torch.Tensor] = {}
