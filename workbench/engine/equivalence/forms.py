@@ -36,7 +36,7 @@ from workbench.engine.quality.tensors import nodes_by_name, watched
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Samples
@@ -243,49 +243,60 @@ class FakeQuantizedReference:
 
     def __init__(self, observed: torch.fx.GraphModule, samples: Sequence[Sample]) -> None:
         """Run the samples; none if an observer has no grid that is known before."""
-        self._samples = [_copied(sample) for sample in samples] if has_grids(observed) else []
-        self._nodes = nodes_by_name(observed)
-        self._values: list[dict[str, torch.Tensor]] = []
-        self._outputs: list[Outputs] = []
-        steps = Steps(observed)
-        try:
-            for sample in self._samples:
-                values: dict[str, torch.Tensor] = {}
-                run = FakeQuantized(steps.module, values.__setitem__)
-                outputs = tensors_of(run.run(*steps.inputs(sample)))
-                self._outputs.append(steps.took(sample, outputs, values))
-                self._values.append(values)
-        finally:
-            steps.close()
+        self._samples = list(samples) if has_grids(observed) else []
+        self._outputs = [outputs for outputs, _ in _fake_quantized(observed, self._samples)]
 
-    def compare(self, converted: torch.fx.GraphModule) -> FormComparison | None:
-        """Return the comparison of the converted program; None if there was none.
+    def compare(
+        self, converted: torch.fx.GraphModule, again: Callable[[], torch.fx.GraphModule]
+    ) -> tuple[FormComparison, ...]:
+        """Return the comparison of the converted program; empty if there was none.
+
+        Args:
+            converted: The converted program.
+            again: Returns the program with observers again, for the place of a difference.
 
         Raises:
             WorkbenchError: it differs.
         """
         if not self._samples:
-            return None
+            return ()
         comparison = Comparison("converted", REWRITTEN)
-        steps = Steps(converted)
-        try:
-            for sample, expected, before in zip(
-                self._samples, self._outputs, self._values, strict=True
-            ):
-                outputs, values = watched(steps, sample)
-                if problem := comparison.add(expected, outputs):
-                    raise self._differs(before, values, problem)
-        finally:
-            steps.close()
-        return comparison.result
+        with stepping(converted) as steps:
+            for sample, expected in zip(self._samples, self._outputs, strict=True):
+                if problem := comparison.add(expected, steps(_copied(sample))):
+                    raise self._differs(again(), converted, problem)
+        return (comparison.result,)
 
     def _differs(
-        self, before: dict[str, torch.Tensor], values: dict[str, torch.Tensor], problem: str
+        self, observed: torch.fx.GraphModule, converted: torch.fx.GraphModule, problem: str
     ) -> WorkbenchError:
-        node = first_by_name(self._nodes, before, values)
-        module = programs.module_of(node) if node is not None else ""
+        nodes, found = nodes_by_name(observed), None
+        steps = Steps(converted)
+        try:
+            pairs = zip(self._samples, _fake_quantized(observed, self._samples), strict=True)
+            for sample, (_, before) in pairs:
+                _, values = watched(steps, sample)
+                found = found or first_by_name(nodes, before, values)
+        finally:
+            steps.close()
+        module = programs.module_of(found) if found is not None else ""
         return _differs(
-            "converted", problem, node,
+            "converted", problem, found,
             f"Give the module {module} the config float." if module
             else "Write this line with other operators.",
         )  # fmt: skip
+
+
+def _fake_quantized(
+    observed: torch.fx.GraphModule, samples: Sequence[Sample]
+) -> Iterator[tuple[Outputs, dict[str, torch.Tensor]]]:
+    """Yield the outputs for each sample, and the values of all operations."""
+    steps = Steps(observed)
+    try:
+        for sample in samples:
+            values: dict[str, torch.Tensor] = {}
+            run = FakeQuantized(steps.module, values.__setitem__)
+            outputs = tensors_of(run.run(*steps.inputs(_copied(sample))))
+            yield steps.took(sample, outputs, values), values
+    finally:
+        steps.close()
