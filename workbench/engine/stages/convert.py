@@ -13,7 +13,7 @@ from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submo
 
 from workbench.analysis.ranges import activations
 from workbench.engine.data.evaluation import calibration_samples
-from workbench.engine.equivalence.forms import FakeQuantizedReference
+from workbench.engine.equivalence.conversion import FakeQuantizedReference
 from workbench.engine.fx import programs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.passes import searching_ranges
