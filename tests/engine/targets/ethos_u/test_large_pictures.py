@@ -13,7 +13,7 @@ from torch import nn
 
 def net():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.ReLU()).eval(), (torch.randn(1, 1, 264, 264),)
+    return nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU()).eval(), (torch.randn(1, 3, 264, 264),)
 """
 
 
