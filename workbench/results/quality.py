@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from workbench.project.frozen import Frozen
@@ -99,6 +100,11 @@ class OutputQuality(Frozen):
 
     ``bits`` is the width of its integers, ``max_lsb`` the largest difference in steps of its grid;
     None for float outputs, and where the quantized model is not compared with the integer program.
+    ``not_finite`` counts the elements that are NaN or infinite in one program and other in the
+    second; the other figures leave them out. Against the float model, ``decided`` counts the
+    classes that the float model gives and ``decided_equal`` those that are equal: one per sample
+    for a vector whose largest element is clearly the largest, one per element for ``whole``
+    numbers.
     """
 
     name: str
@@ -107,6 +113,32 @@ class OutputQuality(Frozen):
     max_abs_error: float | None
     bits: int | None = None
     max_lsb: int | None = None
+    not_finite: int = 0
+    decided: int = 0
+    decided_equal: int = 0
+    whole: bool = False
+
+    @property
+    def decibels(self) -> float:
+        """The SQNR [dB]: infinite without a difference, -inf if there is one and no SQNR."""
+        if self.not_finite:
+            return -math.inf
+        if self.sqnr_db is None:
+            return -math.inf if self.max_abs_error else math.inf
+        return self.sqnr_db if math.isfinite(self.sqnr_db) else -math.inf
+
+
+class Dependence(Frozen):
+    """What the outputs of a program depend on, compared with the float model.
+
+    ``ignored`` are inputs that change an output of the float model and none of the program's,
+    ``constant`` outputs that vary over the samples in the float model only. ``unused`` are inputs
+    that change no output of the float model either.
+    """
+
+    ignored: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 class Reading(Frozen):
@@ -130,11 +162,13 @@ class EvaluateResult(Frozen):
     """The quality of the quantized model. Values that do not exist (no labels) are None.
 
     ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None if both are equal.
-    ``readings`` are shown side by side if a target has several arithmetics.
+    ``readings`` are shown side by side if a target has several arithmetics. ``held_out`` is whether
+    calibration did not see the samples. ``dependence`` is None if it could not be determined.
     """
 
     samples: int
     data: str
+    held_out: bool = False
     calibrated_on: str
     sqnr_db: float | None
     cosine: float | None
@@ -151,6 +185,7 @@ class EvaluateResult(Frozen):
     worst: tuple[SampleQuality, ...] = ()
     readings: tuple[Reading, ...] = ()
     text: TextQuality | None = None
+    dependence: Dependence | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -214,11 +249,18 @@ class CompiledProgram(Frozen):
 class AgainstFloat(Frozen):
     """SQNR [dB] of both programs against the float model, over the verified samples.
 
-    None if they are equal to it.
+    None if they are equal to it. ``outputs`` are those of the integer program, over the first
+    ``samples``, which are evaluation samples; ``data`` is their name and ``held_out`` whether
+    calibration did not see them.
     """
 
     quantized_sqnr_db: float | None
     integer_sqnr_db: float | None
+    samples: int = 0
+    data: str = ""
+    held_out: bool = False
+    outputs: tuple[OutputQuality, ...] = ()
+    dependence: Dependence | None = None
 
 
 class VerifyResult(Frozen):
