@@ -19,6 +19,8 @@ from workbench.project.model import Project
 from workbench.targets import has_stage, target_of
 
 if TYPE_CHECKING:
+    from workbench.analysis.accuracy import AccuracyResult
+    from workbench.analysis.answers import Answers
     from workbench.analysis.gate import GateResult
     from workbench.history.runs import Run
     from workbench.results import ConvertResult, EvaluateResult, LowerResult, VerifyResult
@@ -100,6 +102,7 @@ class _Figures:
     verified: VerifyResult | None
     converted: ConvertResult | None
     gate: GateResult | None
+    accuracy: AccuracyResult | None
     sram_limit: int | None
     stale: frozenset[StageId]
 
@@ -114,11 +117,11 @@ class Scores(QObject):
     changed = Signal()
 
     def __init__(
-        self, document: Document, session: Session, pin: Pin, gate: Callable[[], GateResult | None],
+        self, document: Document, session: Session, pin: Pin, answers: Callable[[], Answers | None],
         parent: QObject,
     ) -> None:  # fmt: skip
         super().__init__(parent)
-        self._document, self._session, self.pin, self._gate = document, session, pin, gate
+        self._document, self._session, self.pin, self._answers = document, session, pin, answers
         self.values: tuple[Score, ...] = ()
         self._fitted: tuple[tuple[Path, str] | None, int | None] = (None, None)
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
@@ -160,13 +163,15 @@ class Scores(QObject):
         lowered = read(LowerResult, "lower")
         verified = read(VerifyResult, "verify")
         converted = read(ConvertResult, "convert")
+        answers = self._answers()
         figures = _Figures(
             project,
             evaluated if isinstance(evaluated, EvaluateResult) else None,
             lowered if isinstance(lowered, LowerResult) else None,
             verified if isinstance(verified, VerifyResult) else None,
             converted if isinstance(converted, ConvertResult) else None,
-            self._gate() if "verify" not in stale else None,
+            answers.gate if answers is not None and "verify" not in stale else None,
+            answers.accuracy if answers is not None and "evaluate" not in stale else None,
             self._sram_limit(project),
             frozenset(stale),
         )
@@ -258,6 +263,13 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
     return score
 
 
+# Marks of the accuracy beside its figure.
+_ACCURACY_SIGNS = {
+    "accurate enough": " \u2713", "low accuracy": " !", "not accurate enough": " \u2717",
+    "not measured": "",
+}  # fmt: skip
+
+
 def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
     value, stale = figures.evaluated, "evaluate" in figures.stale
     score = Score("sqnr", "SQNR", "\u2013", "Run Evaluate first.", is_stale=stale)
@@ -265,7 +277,12 @@ def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
         return score
     origin = f"Measured on host (PyTorch) at the outputs, {value.samples} samples"
     text = "equal" if value.sqnr_db is None else f"{value.sqnr_db:.1f} dB"
-    score = replace(score, value=text, origin=origin)
+    accuracy = figures.accuracy
+    if accuracy is not None and accuracy.data is not None:
+        text += _ACCURACY_SIGNS[accuracy.verdict]
+        origin += f"\nAccuracy: {accuracy.sentence}"
+    is_bad = accuracy is not None and accuracy.refused
+    score = replace(score, value=text, origin=origin, is_bad=is_bad)
     if value.sqnr_db is not None and pinned and pinned.quality.sqnr_db is not None:
         score = _compared(score, value.sqnr_db - pinned.quality.sqnr_db, "{:.1f} dB")
     return score
@@ -351,7 +368,7 @@ def _equal(figures: _Figures) -> Score:
     text = "exact" if value.exact == value.elements else f"{value.max_lsb} LSB"
     if gate is not None:
         text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
-    verdict_text = f"\nVerdict: {gate.sentence}" if gate is not None else ""
+    verdict_text = f"\nCompiled program: {gate.sentence}" if gate is not None else ""
     share = f"{value.exact:,} of {value.elements:,} output values equal, {value.samples} samples"
     return replace(
         score,

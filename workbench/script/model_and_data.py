@@ -174,15 +174,16 @@ def model_part(
 
 # The function that yields all samples, where others are kept for evaluation or not.
 _NAMES = {True: "all_samples", False: "samples"}
-_HELD_OUT = """\
-def samples(inputs):
-    # Evaluation keeps every fourth of eight or more samples: calibration does not see them.
-    is_split = sum(1 for _ in zip(range(8), all_samples(inputs))) == 8
-    for number, sample in enumerate(all_samples(inputs)):
-        if not is_split or number % 4 != 3:
-            yield sample
-
-""".split("\n")
+_HELD_OUT = (
+    "def samples(inputs):",
+    "    # Evaluation keeps every fourth of eight or more: calibration does not see them.",
+    "    is_split = sum(1 for _ in zip(range(8), all_samples(inputs))) == 8",
+    "    for number, sample in enumerate(all_samples(inputs)):",
+    "        if not is_split or number % 4 != 3:",
+    "            yield sample",
+    "",
+    "",
+)
 
 
 def data_part(project: Project, folder: Path) -> str:
@@ -401,7 +402,7 @@ def runtime_form(program):
 '''
 
 
-_HELD_OUT_STEPS = '''
+_HELD_OUT_STEPS = """
 
 def samples(inputs):
     # Evaluation keeps every fourth of eight or more sequences: calibration does not see them.
@@ -411,7 +412,7 @@ def samples(inputs):
         number += begins
         if not is_split or number % 4 != 3:
             yield begins, step
-'''
+"""
 
 
 def steps_part(source: DataSource, folder: Path, *, holds_out: bool) -> str:

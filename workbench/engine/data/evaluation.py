@@ -109,9 +109,9 @@ def _is_calibration_data(context: StageContext) -> bool:
         reading_of(context.project, context.folder, context.cache, name)
         for name in ("calibration.data", "evaluation.data")
     ]
-    first, second = (
-        json.dumps(side["references"][:1]) if isinstance(side, dict) else "" for side in sides
-    )
+    # The first reference is the data itself, the others are labels and tokenizers.
+    files = [side["references"] if isinstance(side, dict) else None for side in sides]
+    first, second = (json.dumps(f[0]) if isinstance(f, list) and f else "" for f in files)
     return bool(first) and first == second
 
 

@@ -68,7 +68,7 @@ class Accumulator:
 
 
 # The largest element of a vector is a class where it exceeds the second by this share of what the
-# largest elements exceed the smallest by, on average: closer ones are a tie that any rounding turns.
+# largest exceed the smallest by, on average: closer ones are a tie that any rounding turns.
 _CLEAR = 0.1
 
 
