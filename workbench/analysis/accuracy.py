@@ -159,7 +159,8 @@ def accuracy_of(
     # One sample of few that has another class only marks the program.
     alone = [r for r in rows if r.held is False and r.name in measured.lone and r.name not in own]
     rows = [row for row in rows if row not in alone]
-    marks = [*alone, *(() if "float_sqnr" in own else measured.marks())]
+    broken = {row.name for row in rows if row.held is False} | own.keys()
+    marks = [*alone, *(mark for mark in measured.marks() if mark.name not in broken)]
     ignored, constant = measured.ignored, measured.constant
     if limits.inputs and measured.has_dependence:
         count = len(ignored) + len(constant)

@@ -175,7 +175,7 @@ def verdict(  # noqa: PLR0913 - one argument for the result of each stage
     execution = _execution(verified)
     if any(limit.held is False for limit in limits):
         return GateResult(verdict="differs", limits=tuple(limits), execution=execution)
-    reason = _why_not_verified(gate, verified, reason) or _why_not_executed(verified, simulated)
+    reason = _why_not_verified(gate, verified, reason) or _why_not_executed(simulated)
     return GateResult(
         verdict="not verified" if reason else "right", reason=reason, limits=tuple(limits),
         execution=execution,
@@ -211,18 +211,13 @@ def _why_not_compared(gate: Gate, verified: VerifyResult) -> str:
         return f"Not checked on the compiled program: {compiled.refused}"
     if compiled.samples < verified.samples:
         return f"Executed for {compiled.samples} of {verified.samples} samples only."
-    return ""
+    return f"Not executed: {compiled.whole_refused}" if compiled.whole_refused else ""
 
 
-def _why_not_executed(verified: VerifyResult | None, simulated: SimulationResult | None) -> str:
-    """Return why the whole program was not executed; "" if it was, or was not asked for.
-
-    Without a delegate, the comparison of the delegates executes nothing: the whole program must be.
-    """
-    compiled = verified.compiled if verified is not None else None
+def _why_not_executed(simulated: SimulationResult | None) -> str:
+    """Return why the stage run did not execute the program; "" if it did, or did not run."""
     if simulated is None:
-        nothing = compiled is not None and not compiled.elements
-        return "The program has no delegate and was not executed as a whole." if nothing else ""
+        return ""
     functional = simulated.functional
     if functional is not None and functional.refused:
         return f"Not executed: {functional.refused}"
@@ -249,7 +244,7 @@ def _defaults(
     against = verified.against_float
     if gate.loss is not None and against is not None and against.quantized_sqnr_db is not None:
         yield Condition("loss", ">", gate.loss)
-    if gate.lsb is not None and "executed" in known:
+    if gate.compiled and gate.lsb is not None and "executed" in known:
         yield Condition("executed", ">", gate.lsb)
 
 
@@ -297,7 +292,8 @@ def figures(
     if simulated is not None:
         runs = [simulated.against_reference]
         runs += [simulated.functional.against_reference] if simulated.functional else []
-        known["executed"] = max((r.max_lsb for r in runs if r.elements), default=None)
+        most = [r.max_lsb for r in runs if r.elements]
+        known["executed"] = max([*most, *filter(None, [known.get("executed")])], default=None)
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
@@ -344,6 +340,7 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
             known["compiled"] = compiled.elements - compiled.equal
         if not compiled.refused or errors:
             known["findings"] = errors
+        known["executed"] = compiled.whole_max_lsb
     return known
 
 

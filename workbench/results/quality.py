@@ -234,7 +234,10 @@ class CompiledProgram(Frozen):
 
     Each delegate gets the same integers as its TOSA on the reference model; ``elements`` are those
     of all its outputs, ``max_lsb`` is the largest difference of two integers. ``refused`` says why
-    it was not executed to the end; "" if all samples were.
+    it was not executed to the end; "" if all samples were. ``whole_refused`` says why the whole
+    program, with its CPU operators, was not executed for the first sample; "" if it was.
+    ``whole_max_lsb`` is then the largest difference of its outputs from the integer program's in
+    steps of their grids, None if nothing was compared.
     """
 
     samples: int
@@ -244,6 +247,8 @@ class CompiledProgram(Frozen):
     first_difference: CompiledDifference | None = None
     findings: tuple[CompiledFinding, ...] = ()
     refused: str = ""
+    whole_refused: str = ""
+    whole_max_lsb: int | None = None
 
 
 class AgainstFloat(Frozen):

@@ -24,6 +24,7 @@ from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
+from workbench.engine.targets.ethos_u.functional_run import execute
 from workbench.engine.targets.ethos_u.grids import Grid, given_values, meant_values, output_grids
 from workbench.engine.targets.ethos_u.intermediates import (
     IntegerComparison,
@@ -79,6 +80,8 @@ class IntegerSteps:
 _DELEGATE = executorch_call_delegate
 # Otherwise the quantized model is interpreted node by node, several times slower.
 TENSOR_SAMPLES = 4
+# What an element counts as that is NaN or infinite in one of two programs [LSB].
+_NOT_FINITE_LSB = 1 << 16
 
 
 class IntegerProgram(torch.fx.Interpreter):
@@ -219,6 +222,7 @@ def _verify(context: StageContext) -> VerifyResult:
     remembers = programs.written_buffers(converted)
     module = converted if remembers else quantized_module(context)
     computed: list[list[torch.Tensor]] = []
+    whole: dict[str, object] = {}
     with torch.no_grad(), stepping(module) as steps:
         pairs_of_samples = itertools.islice(verification_samples(context), wanted)
         for number, (sample, is_evaluated) in enumerate(pairs_of_samples):
@@ -230,6 +234,9 @@ def _verify(context: StageContext) -> VerifyResult:
             quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
             most = tally.add(quantized, outputs)
             computed.append(tally.reals(outputs))
+            if not number:
+                given = given_values(converted, inputs, integer_io)
+                whole = _whole_program(context, given, computed[0], tally)
             floating.add(sample, quantized, computed[-1], most, counts=is_evaluated)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
@@ -242,8 +249,33 @@ def _verify(context: StageContext) -> VerifyResult:
         "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
         "text": floating.text.result() if floating.text is not None else None,
         "against_float": floating.result(_ignored(context, lowered)),
-        "compiled": program.compiled.result(tally.samples),
+        "compiled": program.compiled.result(tally.samples).model_copy(update=whole),
     })  # fmt: skip
+
+
+def _whole_program(
+    context: StageContext, inputs: Sequence[torch.Tensor], expected: list[torch.Tensor],
+    tally: Tally,
+) -> dict[str, object]:  # fmt: skip
+    """Execute the whole program for one sample, with the operators that run on the CPU.
+
+    Args:
+        context: The stage.
+        inputs: The sample, in the types of the program.
+        expected: The outputs of the integer program, as real numbers.
+        tally: Counts in steps of the outputs' grids.
+
+    Returns:
+        Why it was not executed, and the largest difference, as fields of ``CompiledProgram``.
+    """
+    executed = execute(context, [inputs])
+    if executed.refused:
+        return {"whole_refused": executed.refused}
+    values = tally.reals(executed.outputs[0])
+    if len(values) != len(expected):
+        text = f"The executed program has {len(values)} outputs, {len(expected)} are expected."
+        return {"whole_refused": text}
+    return {"whole_max_lsb": tally.steps_apart(expected, values)}
 
 
 class _FloatModel:
@@ -361,6 +393,16 @@ class Tally:
         grids = [*self._grids, *[None] * len(outputs)]
         pairs = zip(outputs, grids, strict=False)
         return [g.reals(v) if self._integer_io and g is not None else v for v, g in pairs]
+
+    def steps_apart(self, expected: list[torch.Tensor], outputs: list[torch.Tensor]) -> int:
+        """Return the largest difference of two sets of outputs [LSB]; nothing is added."""
+        most = 0
+        for a, b, grid in zip(expected, outputs, self._grids, strict=False):
+            step = grid.scale if grid is not None else 1.0
+            apart = torch.round((a.double() - b.double()).abs() / step)
+            apart[~apart.isfinite() & ~(a == b)] = _NOT_FINITE_LSB
+            most = max(most, int(apart.nan_to_num(0.0).max())) if apart.numel() else most
+        return most
 
     def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
         """Add one sample's outputs of both programs; return the largest difference [LSB]."""
