@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from workbench.results import Dependence, EvaluateResult, OutputQuality, VerifyResult
 
 AccuracyVerdict = Literal["accurate enough", "low accuracy", "not accurate enough", "not measured"]
+# Differences of metrics are rounded: 0.95 - 0.94 is more than 0.01 in floating point.
+_METRIC_DIGITS = 12
 _INTEGER, _QUANTIZED = "integer program", "quantized model"
 # Whole numbers so close need not be equal: they are no classes, or nearly all are equal [dB].
 _CLOSE_DB = 20.0
@@ -312,7 +314,7 @@ class _Measured:
         loss = value.metric_float - value.metric_quantized
         if not math.isfinite(loss):
             return math.inf
-        return loss / max(1.0, abs(value.metric_float))
+        return round(loss / max(1.0, abs(value.metric_float)), _METRIC_DIGITS)
 
     def _read(self) -> None:
         """Read the figures that exist."""
@@ -320,9 +322,10 @@ class _Measured:
         if (metric := self._metric_loss()) is not None:
             self.figures["metric_loss"] = max(0.0, metric)
         elif value is not None and value.top1_float is not None and value.samples:
-            loss = max(0.0, value.top1_float - (value.top1_quantized or 0.0))
-            self.figures["top1_loss"] = loss
-            self._note_lone("top1_loss", round(loss * value.samples))
+            # Whole samples: 1.0 - 0.99 is more than 0.01 in floating point.
+            lost = round((value.top1_float - (value.top1_quantized or 0.0)) * value.samples)
+            self.figures["top1_loss"] = max(0, lost) / value.samples
+            self._note_lone("top1_loss", lost)
         limited = [row for index, (row, _, _) in enumerate(self._rows) if index in self._limited()]
         if limited:
             self.figures["float_sqnr"] = min(row.decibels for row in limited)
