@@ -80,7 +80,10 @@ def packaged(tmp_path):
     ],
 )
 def test_that_deliverables_are_whole_or_as_they_were(tmp_path, packaged, error, is_there):
-    gate, target = Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured")), tmp_path / "dist"
+    gate, target = (
+        Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured")),
+        tmp_path / "dist",
+    )
     deliver(packaged, tmp_path / "whole", gate)
     new = content(tmp_path / "whole")
     old = dict.fromkeys(new, b"old") if is_there else {}
@@ -122,7 +125,11 @@ def test_that_deliverables_are_not_written_through_a_link(tmp_path, packaged):
 def test_that_a_damaged_package_is_not_delivered(tmp_path, packaged):
     (packaged / "net.pte").write_bytes(b"other")
     with pytest.raises(WorkbenchError) as caught:
-        deliver(packaged, tmp_path / "dist", Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured")))
+        deliver(
+            packaged,
+            tmp_path / "dist",
+            Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured")),
+        )
     assert caught.value.codes == ("result-damaged",)
 
 
