@@ -201,8 +201,9 @@ class Scores(QObject):
 def scores(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     """Yield the scores that the project's target has, in the order they are shown."""
     project = figures.project
-    yield _quality(figures, pinned)
-    yield _sqnr(figures, pinned)
+    quality, sqnr = _quality(figures, pinned), _sqnr(figures, pinned)
+    judged = quality if _is_labelled(figures.evaluated) else sqnr
+    yield from (_judged(s, figures.accuracy) if s is judged else s for s in (quality, sqnr))
     if not has_stage(project, "lower"):
         yield from _bits(figures)
         return
@@ -263,11 +264,30 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
     return score
 
 
-# Marks of the accuracy beside its figure.
+# Marks of the accuracy beside the figure that it follows from.
 _ACCURACY_SIGNS = {
     "accurate enough": " \u2713", "low accuracy": " !", "not accurate enough": " \u2717",
     "not measured": "",
 }  # fmt: skip
+
+
+def _is_labelled(value: EvaluateResult | None) -> bool:
+    """Return whether labels or a metric judge the program."""
+    return value is not None and (
+        value.top1_quantized is not None or value.metric_quantized is not None
+    )
+
+
+def _judged(score: Score, accuracy: AccuracyResult | None) -> Score:
+    """Return a score with whether the program is accurate enough."""
+    if accuracy is None or accuracy.data is None:
+        return score
+    return replace(
+        score,
+        value=score.value + _ACCURACY_SIGNS[accuracy.verdict],
+        origin=f"{score.origin}\nAccuracy: {accuracy.sentence}",
+        is_bad=accuracy.refused,
+    )
 
 
 def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
@@ -277,12 +297,7 @@ def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
         return score
     origin = f"Measured on host (PyTorch) at the outputs, {value.samples} samples"
     text = "equal" if value.sqnr_db is None else f"{value.sqnr_db:.1f} dB"
-    accuracy = figures.accuracy
-    if accuracy is not None and accuracy.data is not None:
-        text += _ACCURACY_SIGNS[accuracy.verdict]
-        origin += f"\nAccuracy: {accuracy.sentence}"
-    is_bad = accuracy is not None and accuracy.refused
-    score = replace(score, value=text, origin=origin, is_bad=is_bad)
+    score = replace(score, value=text, origin=origin)
     if value.sqnr_db is not None and pinned and pinned.quality.sqnr_db is not None:
         score = _compared(score, value.sqnr_db - pinned.quality.sqnr_db, "{:.1f} dB")
     return score
