@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from workbench.analysis.gate import Limit, checked, limit_text, limit_words
+from workbench.analysis.gate import Limit, checked, limit_words
 from workbench.project.accuracy import Accuracy
 from workbench.project.frozen import Frozen
 from workbench.project.gate import ACCURACY_FIGURES, Condition, condition_of
@@ -102,9 +102,9 @@ class AccuracyResult(Frozen):
         if self.verdict == "not measured":
             return f"not measured ({self.reason.rstrip('.')})"
         causes = [*self._dependence(), *self._not_finite()]
-        causes += [limit_text(limit) for limit in self.broken if limit.name != DEPENDENCE]
+        causes += [_cause(limit) for limit in self.broken if limit.name != DEPENDENCE]
         if self.verdict == "low accuracy":
-            causes = [limit_text(mark).replace("limit", "better") for mark in self.marks]
+            causes = [_cause(mark).replace("limit", "better") for mark in self.marks]
         if self.verdict == "accurate enough":
             causes = [f"{len(self.limits)} of {len(self.limits)} limits held"]
         where = f", on {self.measured_on}" if self.data is not None else ""
@@ -122,6 +122,19 @@ class AccuracyResult(Frozen):
         for part in self.parts:
             if part.not_finite:
                 yield f"{part.name} has {part.not_finite:,} NaN or infinite elements"
+
+
+_TITLES = {
+    "top1_loss": "top-1 lost against float", "metric_loss": "metric lost against float",
+    "metric_rise": "metric above float", "float_sqnr": "SQNR against float [dB]",
+    "float_argmax": "same class as float",
+}  # fmt: skip
+
+
+def _cause(limit: Limit) -> str:
+    """Return a limit in words, such as ``SQNR against float [dB] 5.114, limit >= 10``."""
+    value = "unknown" if limit.value is None else f"{limit.value:.4g}"
+    return f"{_TITLES.get(limit.name, limit.name)} {value}, limit {limit.limit}"
 
 
 def mark_words(mark: Limit) -> str:

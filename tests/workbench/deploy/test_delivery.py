@@ -95,7 +95,7 @@ def test_that_a_program_that_differs_says_so_first(packaged, tmp_path):
 def test_that_a_program_that_is_not_accurate_enough_says_so_first(packaged, tmp_path):
     deliver(packaged, tmp_path / "out", INACCURATE)
     first = (tmp_path / "out" / "net.md").read_text().splitlines()[0]
-    assert "not accurate enough (float_sqnr 4.5" in first
+    assert "not accurate enough (SQNR against float [dB] 4.5, limit >= 10" in first
     page = (tmp_path / "out" / "net.html").read_text()
     assert page.index("not accurate enough") < page.index("right") < page.index("<h1>")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -109,13 +109,14 @@ class AccuracyPanel(ResultPanel):
         """Show whether the present program is accurate enough; nothing without a program."""
         answers, theme = self.context.answers(), self.context.theme
         accuracy = answers.accuracy if answers is not None else None
-        self.accuracy.setVisible(accuracy is not None)
+        for label in (self.accuracy, self.accuracy_limits):
+            label.setVisible(accuracy is not None)
         if accuracy is None:
             return
-        lines = [f"Accuracy: {accuracy.sentence}"]
-        lines += [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in accuracy.limits]
+        self.accuracy.setText(f"Accuracy: {accuracy.sentence}")
+        lines = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in accuracy.limits]
         lines += [f"! {mark_words(mark)}" for mark in accuracy.marks]
-        self.accuracy.setText("\n".join((*lines, *accuracy.notes)))
+        self.accuracy_limits.setText("\n".join((*lines, *accuracy.notes)))
         colours = {"low accuracy": theme.warning, "not accurate enough": theme.bad}
         self.accuracy.setStyleSheet(f"color: {colours.get(accuracy.verdict, theme.text)};")
 
@@ -147,6 +148,7 @@ class AccuracyPanel(ResultPanel):
 
         self.cards = FigureCards(content)
         self.accuracy = WrappedLabel(parent=content)
+        self.accuracy_limits = WrappedLabel(parent=content)
         self.data_note = WrappedLabel(parent=content)
         self.readings = ReadingTableModel(self)
         self.reading_table = FigureView("Arithmetic models", self.readings, content)
@@ -169,6 +171,7 @@ class AccuracyPanel(ResultPanel):
         top.setSpacing(4)
         top.addWidget(_heading("Quantized vs. float", content))
         top.addWidget(self.accuracy)
+        top.addWidget(self.accuracy_limits)
         top.addWidget(self.data_note)
         top.addWidget(self.cards)
         top.addWidget(self._built_tensors(content), 1)
