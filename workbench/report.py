@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from workbench.analysis.gate import GateResult, verdict
+from workbench.analysis.answers import answers_of
 from workbench.deploy.boards import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -40,7 +40,10 @@ from workbench.results import (
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from workbench.analysis.accuracy import AccuracyResult
+    from workbench.analysis.gate import GateResult
     from workbench.history.runs import Run
+    from workbench.ids import StageId
     from workbench.pipeline.cache import Cache
     from workbench.pipeline.plan import Plan
     from workbench.project.model import Project
@@ -208,6 +211,7 @@ class Findings:
     lower: LowerResult | None
     verify: VerifyResult | None
     gate: GateResult | None
+    accuracy: AccuracyResult | None
     simulated: SimulationResult | None
     package: PackageResult | None
     fit: Fit | None
@@ -236,6 +240,11 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     plotted = [(run, point_of(run)) for run in runs]
     target = target_of(project.target.id)
     stages = [s for s in ("evaluate", "lower", "verify", "package") if s in target.stages]
+
+    def load(kind: type[Result], stage: StageId) -> Result | None:
+        return _load(kind, stage, planned, cache)
+
+    answers = answers_of(project, load) if "verify" in target.stages else None
     return Findings(
         missing=tuple(s.title for s in STAGES if s.id in stages and not _done(s.id, planned)),
         emulation=target.emulation,
@@ -247,9 +256,8 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         evaluate=evaluated,
         lower=lower,
         verify=verified,
-        gate=verdict(project.gate, evaluated=evaluated, lowered=lower, verified=verified)
-        if "verify" in target.stages
-        else None,
+        gate=answers.gate if answers is not None else None,
+        accuracy=answers.accuracy if answers is not None else None,
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         fit=fitting,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit
 from workbench.errors import ErrorInfo
 from workbench.history.outcomes import Outcome
@@ -108,6 +109,7 @@ class RunDocument(Document):
     suggestions: list[dict[str, Any]] = []
     package: PackageEntry | None = None
     gate: GateResult | None = None
+    accuracy: AccuracyResult | None = None
     outcome: Outcome | None = None
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from workbench.analysis.gate import GateResult
+    from workbench.analysis.answers import Answers
     from workbench.project.model import Project
     from workbench.results import Deliverable
 
@@ -47,7 +47,7 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 def summary(
     project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Delivered | None, *, gate: GateResult | None = None, accelerate: bool = True,
+    out: Delivered | None, *, answers: Answers | None = None, accelerate: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the document; parts whose stage was not run are absent.
 
@@ -58,7 +58,7 @@ def summary(
         folders: Where the results of those that are done lie.
         out: The deliverables that were copied, none if the program differs; None if none were
             wanted.
-        gate: The verdict on the program; None if it was not judged.
+        answers: Whether the program is compiled right, and accurate enough; None if not judged.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {
@@ -68,8 +68,9 @@ def summary(
         "stages": stages,
     }
     document["warnings"] = list(_warnings(folders))
-    if gate is not None:
-        document["gate"] = gate.model_dump(mode="json")
+    if answers is not None:
+        document["gate"] = answers.gate.model_dump(mode="json")
+        document["accuracy"] = answers.accuracy.model_dump(mode="json")
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
@@ -82,7 +83,9 @@ def summary(
         if board is not None:
             document["board"] = boards.document(board)
         if document["lower"]["exported"] is None:
-            document["suggestions"] = _suggestions(project, folders, board, gate)
+            document["suggestions"] = _suggestions(
+                project, folders, board, departs=answers is not None and answers.gate.departs
+            )
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -118,7 +121,7 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _suggestions(
-    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, gate: GateResult | None
+    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, *, departs: bool
 ) -> list[dict[str, Any]]:
     """Return what would help, the largest gain first, without the edits themselves."""
     calibrated = folders.get("calibrate")
@@ -132,7 +135,7 @@ def _suggestions(
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
             arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},
             fit=fit,
-            departs=gate is not None and gate.departs,
+            departs=departs,
         ),
     )
     return [

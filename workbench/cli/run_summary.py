@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit, limit_text
 from workbench.text import plural
 
@@ -89,6 +90,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("verify", _print_verify),
         ("run", _print_run),
         ("gate", _print_gate),
+        ("accuracy", _print_accuracy),
         ("package", _print_package),
     ):
         if name in document:
@@ -222,6 +224,26 @@ def _print_gate(part: dict[str, Any]) -> None:
     for entry in part["limits"]:
         limit = Limit.model_validate(entry)
         print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
+
+
+def _print_accuracy(part: dict[str, Any]) -> None:
+    result = AccuracyResult.model_validate(part)
+    print(f"Accuracy     {result.sentence}")
+    for limit in result.limits:
+        print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
+    for mark in result.marks:
+        print(f"             LOW: {limit_text(mark).replace('limit', 'better')}")
+    for one in result.parts:
+        figure = "no SQNR" if one.sqnr_db is None else f"SQNR {one.sqnr_db:.2f} dB"
+        if one.sqnr_db is None and one.held is not False and not one.not_finite:
+            figure = "equal"
+        classes = "" if one.agreement is None else f", same class {one.agreement:.2%}"
+        print(
+            f"             {one.name}: {figure}{classes} ({one.program} against float, "
+            f"{plural(one.samples, 'sample')})"
+        )
+    for note in result.notes:
+        print(f"             {note}")
 
 
 def _print_run(part: dict[str, Any]) -> None:
