@@ -28,6 +28,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
+    ConvertResult,
     EvaluateResult,
     ExportResult,
     ImportResult,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from workbench.pipeline.cache import Cache
     from workbench.pipeline.plan import Plan
     from workbench.project.model import Project
-    from workbench.results import LiveRange, TensorRange
+    from workbench.results import FormComparison, LiveRange, TensorRange
 
 
 _WIDTH, _HEIGHT, _ROW, _LABEL = 900, 260, 18, 260
@@ -210,6 +211,7 @@ class Findings:
     evaluate: EvaluateResult | None
     lower: LowerResult | None
     verify: VerifyResult | None
+    forms: tuple[FormComparison, ...]
     gate: GateResult | None
     accuracy: AccuracyResult | None
     simulated: SimulationResult | None
@@ -222,6 +224,17 @@ class Findings:
     points: tuple[Point, ...] = ()
     accuracy_name: str = ""
     lines: dict[int, str] = field(default_factory=dict)
+
+
+def _forms(planned: Plan, cache: Cache) -> tuple[FormComparison, ...]:
+    """Return the comparisons of the forms of the network with the model, in their order."""
+    results = (
+        _load(ExportResult, "export", planned, cache),
+        _load(CalibrateResult, "calibrate", planned, cache),
+        _load(ConvertResult, "convert", planned, cache),
+        _load(EvaluateResult, "evaluate", planned, cache),
+    )
+    return tuple(form for result in results if result is not None for form in result.compared)
 
 
 def gathered(project: Project, path: Path, cache: Cache) -> Findings:
@@ -256,6 +269,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         evaluate=evaluated,
         lower=lower,
         verify=verified,
+        forms=_forms(planned, cache),
         gate=answers.gate if answers is not None else None,
         accuracy=answers.accuracy if answers is not None else None,
         simulated=_load(SimulationResult, "run", planned, cache),

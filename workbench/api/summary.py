@@ -71,6 +71,7 @@ def summary(
     if answers is not None:
         document["gate"] = answers.gate.model_dump(mode="json")
         document["accuracy"] = answers.accuracy.model_dump(mode="json")
+    document["forms"] = list(_forms(folders))
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
@@ -97,6 +98,14 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
         if stage in folders:
             texts = getattr(load_result(kind, folders[stage]), "warnings", ())
             yield from ({"stage": stage, "message": message} for message in texts)
+
+
+def _forms(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
+    """Yield the comparison of each form of the network, with the stage that made it."""
+    for stage, kind in RESULTS.items():
+        if stage in folders and "compared" in kind.model_fields:
+            compared = getattr(load_result(kind, folders[stage]), "compared", ())
+            yield from ({"stage": stage, **form.model_dump(mode="json")} for form in compared)
 
 
 def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:

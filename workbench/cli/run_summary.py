@@ -69,6 +69,14 @@ def print_text(text: dict[str, Any] | None, *sides: str) -> None:
     )
 
 
+def _print_forms(forms: list[dict[str, Any]]) -> None:
+    """Print how far the forms of the network are from the user's model."""
+    names = list(dict.fromkeys(form["form"] for form in forms))
+    worst = min((f["sqnr_db"] for f in forms if f["sqnr_db"] is not None), default=None)
+    far = "equal" if worst is None else f"at least {worst:.0f} dB"
+    print(f"Network      {', '.join(names)} program against your model: {far}")
+
+
 def _print_corrections(corrections: list[dict[str, Any]]) -> None:
     """Print each correction that changed something, is switched off or could not be applied."""
     for correction in corrections:
@@ -89,11 +97,12 @@ def print_summary(document: dict[str, Any]) -> None:
         ("board", _print_board),
         ("verify", _print_verify),
         ("run", _print_run),
+        ("forms", _print_forms),
         ("gate", _print_gate),
         ("accuracy", _print_accuracy),
         ("package", _print_package),
     ):
-        if name in document:
+        if document.get(name):
             write(document[name])
     for warning in document["warnings"]:
         print(f"Warning      {warning['message']}")
