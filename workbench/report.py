@@ -42,6 +42,7 @@ from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from workbench.analysis.accuracy import AccuracyResult
+    from workbench.analysis.answers import Answers
     from workbench.analysis.gate import GateResult
     from workbench.history.runs import Run
     from workbench.ids import StageId
@@ -212,8 +213,7 @@ class Findings:
     lower: LowerResult | None
     verify: VerifyResult | None
     forms: tuple[FormComparison, ...]
-    gate: GateResult | None
-    accuracy: AccuracyResult | None
+    answers: Answers | None
     simulated: SimulationResult | None
     package: PackageResult | None
     fit: Fit | None
@@ -224,6 +224,16 @@ class Findings:
     points: tuple[Point, ...] = ()
     accuracy_name: str = ""
     lines: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def gate(self) -> GateResult | None:
+        """Whether the program is compiled right."""
+        return self.answers.gate if self.answers is not None else None
+
+    @property
+    def accuracy(self) -> AccuracyResult | None:
+        """Whether the program is accurate enough."""
+        return self.answers.accuracy if self.answers is not None else None
 
 
 def _forms(planned: Plan, cache: Cache) -> tuple[FormComparison, ...]:
@@ -246,8 +256,6 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     planned = _verified(plan(project, path.absolute().parent, cache), cache)
     lower = _load(LowerResult, "lower", planned, cache)
     runs = _history(path)
-    evaluated = _load(EvaluateResult, "evaluate", planned, cache)
-    verified = _load(VerifyResult, "verify", planned, cache)
     fitting = _fit(project, path, planned, cache) if lower else None
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
@@ -257,7 +265,6 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     def load(kind: type[Result], stage: StageId) -> Result | None:
         return _load(kind, stage, planned, cache)
 
-    answers = answers_of(project, load) if "verify" in target.stages else None
     return Findings(
         missing=tuple(s.title for s in STAGES if s.id in stages and not _done(s.id, planned)),
         emulation=target.emulation,
@@ -266,12 +273,11 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         model=_load(ImportResult, "import_model", planned, cache),
         export=_load(ExportResult, "export", planned, cache),
         calibrate=_load(CalibrateResult, "calibrate", planned, cache),
-        evaluate=evaluated,
+        evaluate=_load(EvaluateResult, "evaluate", planned, cache),
         lower=lower,
-        verify=verified,
+        verify=_load(VerifyResult, "verify", planned, cache),
         forms=_forms(planned, cache),
-        gate=answers.gate if answers is not None else None,
-        accuracy=answers.accuracy if answers is not None else None,
+        answers=answers_of(project, load) if "verify" in target.stages else None,
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         fit=fitting,
