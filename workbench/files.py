@@ -33,14 +33,15 @@ _LOCK_S, _LOCK_POLL_S = 15.0, 0.01
 _MAX_NAME_BYTES = 255
 
 
-def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file to read; a link to one is followed.
+def open_regular(path: Path, *, follow: bool = True) -> io.BufferedReader:
+    """Open a regular file to read; a link to one is followed unless ``follow`` is false.
 
     Raises:
         OSError: it cannot be read, or is a folder, a device, a pipe or a socket.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
     except ValueError as error:
         raise OSError(errno.EINVAL, f"the path is invalid ({error})", str(path)) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -61,13 +62,15 @@ def open_log(path: Path) -> io.FileIO:
     return io.FileIO(os.open(path, flags, 0o666), "wb")
 
 
-def read_limited(path: Path, limit: int) -> bytes:
+def read_limited(path: Path, limit: int, *, follow: bool = True) -> bytes:
     """Return the content of a regular file of at most ``limit`` bytes.
+
+    A link to one is followed unless ``follow`` is false.
 
     Raises:
         OSError: it cannot be read, is not regular, or is larger.
     """
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         is_larger = os.fstat(file.fileno()).st_size > limit
         data = b"" if is_larger else file.read(limit + 1)
     if is_larger or len(data) > limit:
