@@ -29,6 +29,7 @@ MAX_TEXT_BYTES = 16 << 20
 # The largest Python source that is parsed: it becomes 500 times its size [bytes].
 MAX_SOURCE_BYTES = 512 << 10
 _LOCK_S, _LOCK_POLL_S = 15.0, 0.01
+_BLOCK_BYTES = 1 << 18
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255
 
@@ -78,14 +79,25 @@ def read_limited(path: Path, limit: int, *, follow: bool = True) -> bytes:
     return data
 
 
-def file_digest(path: Path) -> str:
+def file_digest(path: Path, limit: int | None = None) -> str:
     """Return the sha256 of a regular file, in hex.
 
+    Args:
+        path: The file.
+        limit: The most bytes that are read; None for no limit.
+
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or is larger.
     """
     with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        sha, total = hashlib.sha256(), 0
+        buffer = memoryview(bytearray(_BLOCK_BYTES))
+        while size := file.readinto(buffer):
+            total += size
+            if limit is not None and total > limit:
+                raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", str(path))
+            sha.update(buffer[:size])
+        return sha.hexdigest()
 
 
 def make_private_folder(folder: Path) -> None:

@@ -58,7 +58,7 @@ class History:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.problem: ErrorInfo | None = None
-        self._rows = self._memory()
+        self._rows = _in_memory()
         # The file in use, and what tells its present content from others.
         self._file = path
         self._state: tuple[int, ...] | None = None
@@ -214,17 +214,18 @@ class History:
         if not isinstance(error, _ReadOnlyError):
             with contextlib.suppress(sqlite3.Error):
                 self._rows.close()
-            self._rows = self._memory()
+            self._rows = _in_memory()
 
     def _place(self) -> Place:
         return Place(kind="file", id=str(self.path))
 
-    @staticmethod
-    def _memory() -> sqlite3.Connection:
-        connection = sqlite3.connect(":memory:")
-        connection.execute(_TABLE)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        return connection
+
+def _in_memory() -> sqlite3.Connection:
+    """Return a history without runs, in memory."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute(_TABLE)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return connection
 
 
 class _ReadOnlyError(sqlite3.OperationalError):
@@ -254,7 +255,7 @@ def _read_database(path: Path) -> sqlite3.Connection:
     except OSError as error:
         raise sqlite3.DatabaseError(str(error)) from error
     if not data:
-        return History._memory()
+        return _in_memory()
     _check_first_page(data)
     connection = sqlite3.connect(":memory:")
     try:
@@ -278,7 +279,7 @@ def _check_first_page(data: bytes) -> None:
         raise sqlite3.DatabaseError("it is no SQLite database, or cut off")
     if data[18:20] != b"\1\1":
         raise sqlite3.DatabaseError("it uses a write-ahead log")
-    is_leaf = data[100] == 13  # noqa: PLR2004 - a leaf page of a table
+    is_leaf = data[100] == 13
     if not is_leaf or int.from_bytes(data[103:105], "big") > _MAX_TABLES:
         raise sqlite3.DatabaseError("it holds other tables")
 
