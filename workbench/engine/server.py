@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from workbench.ids import WorkId
 
 
+# The time that a job gets to end after the command pipe was closed [s].
+_ORPHAN_S = 4.0
+
+
 class _Wire:
     """The descriptor events go out on; whole lines only."""
 
@@ -90,6 +94,10 @@ class Server:
         for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
             self._accept(self._decoded(lines))
         os.close(self._commands)
+        # The program that sent the commands has died: nobody waits for a job that goes on.
+        deadline = threading.Timer(_ORPHAN_S, os._exit, (1,))
+        deadline.daemon = True
+        deadline.start()
         self._accept([Shutdown()])
 
     def _decoded(self, lines: Iterable[bytes | OversizedLine]) -> list[Command]:
