@@ -46,7 +46,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 1,
           _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
-          ("torch",), 6, _entry("export")),
+          ("torch",), 7, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
           ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 7,
           _entry("prepare")),
