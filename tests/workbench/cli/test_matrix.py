@@ -18,4 +18,6 @@ def test_that_a_row_says_what_is_verified_what_is_not_and_what_training_left_alo
     _print_markdown(found, [device], ["a8w8", "a16w8", "a8w4", "a8w8-qat", "float"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("| model | u55-128 a8w8 | u55-128 a16w8 |")
-    assert lines[2] == "| net | 1 | no | no, unforeseen | differs: low accuracy: 0 (3 CPU) = | not run |"
+    assert lines[2] == (
+        "| net | 1 | no | no, unforeseen | differs: low accuracy: 0 (3 CPU) = | not run |"
+    )
