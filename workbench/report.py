@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from workbench.analysis.answers import answers_of
+from workbench.analysis.answers import Answers, answers_of
 from workbench.deploy.boards import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -261,10 +261,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     plotted = [(run, point_of(run)) for run in runs]
     target = target_of(project.target.id)
     stages = [s for s in ("evaluate", "lower", "verify", "package") if s in target.stages]
-
-    def load(kind: type[Result], stage: StageId) -> Result | None:
-        return _load(kind, stage, planned, cache)
-
+    answers = _answers(project, planned, cache) if "verify" in target.stages else None
     return Findings(
         missing=tuple(s.title for s in STAGES if s.id in stages and not _done(s.id, planned)),
         emulation=target.emulation,
@@ -277,7 +274,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         lower=lower,
         verify=_load(VerifyResult, "verify", planned, cache),
         forms=_forms(planned, cache),
-        answers=answers_of(project, load) if "verify" in target.stages else None,
+        answers=answers,
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         fit=fitting,
@@ -293,6 +290,13 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         accuracy_name=newest_accuracy(runs),
         lines={run.number: rules_line(run) for run in runs},
     )
+
+
+def _answers(project: Project, planned: Plan, cache: Cache) -> Answers:
+    def load(kind: type[Result], stage: StageId) -> Result | None:
+        return _load(kind, stage, planned, cache)
+
+    return answers_of(project, load)
 
 
 def _verified(planned: Plan, cache: Cache) -> Plan:

@@ -14,7 +14,7 @@ from workbench.engine.server import Server
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
-from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
+from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
 from workbench.project.trust import named_code
 from workbench.protocol import (
     JobFinished,
@@ -188,3 +188,5 @@ def _link(key: str, source: Cache, target: Cache) -> None:
 
 
 CALIBRATED = {"calibration": DataSource(spec="networks.py:samples")}
+# All samples serve calibration and evaluation, for tests that compute the same from all of them.
+ALL_SAMPLES = {**CALIBRATED, "evaluation": Evaluation(hold_out=False)}

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tests.engine.in_process import CALIBRATED, project, without
+from tests.engine.in_process import ALL_SAMPLES, project, without
 from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig, Weight
@@ -26,7 +26,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("config", "target"), PAIRS)
 def test_that_every_preset_verifies_on_every_family(engine, config, target):
-    made = project("small", config, target, **CALIBRATED)
+    made = project("small", config, target, **ALL_SAMPLES)
     assert engine.run(made, "verify", "evaluate") == "done"
     lowered, verified = engine.result(made, "lower"), engine.result(made, "verify")
     assert lowered.delegates == 1
@@ -75,13 +75,14 @@ def test_that_every_observer_gives_a_program(engine, observer, symmetric):
 
 def observed(observer, symmetric):
     config = QuantConfig(activation=Activation(symmetric=symmetric, observer=observer))
-    return project("small", config, **CALIBRATED)
+    return project("small", config, **ALL_SAMPLES)
 
 
 def test_that_a_percentile_clips_more_than_the_extremes(engine):
     scales = []
     for observer in (Observer(kind="minmax"), Observer(kind="percentile", percentile=90.0)):
-        made = project("small", QuantConfig(activation=Activation(observer=observer)), **CALIBRATED)
+        config = QuantConfig(activation=Activation(observer=observer))
+        made = project("small", config, **ALL_SAMPLES)
         assert engine.run(made, "calibrate") == "done"
         scales.append(engine.result(made, "calibrate").ranges[0].scale)
     assert scales[1] < 0.8 * scales[0]
@@ -93,7 +94,7 @@ def test_that_ranges_equal_those_of_torchaos_own_observer(engine):
 
     from tests.engine import networks
 
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     assert engine.run(made, "calibrate") == "done"
     observer = HistogramObserver(
         dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,
@@ -108,14 +109,14 @@ def test_that_ranges_equal_those_of_torchaos_own_observer(engine):
 
 
 def test_that_uint8_io_is_accepted_beside_int8_inside(engine):
-    made = edits.assign(project("small", **CALIBRATED), "io", "", "uint8")
+    made = edits.assign(project("small", **ALL_SAMPLES), "io", "", "uint8")
     assert engine.run(made, "convert") == "done"
     assert "uint8" in {r.dtype for r in engine.result(made, "calibrate").ranges}
 
 
 @pytest.mark.slow
 def test_that_integer_io_needs_no_kernel_on_the_cpu(engine):
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     options = {**made.target.options, "integer_io": True}
     made = edits.set_target(made, TargetChoice(id=made.target.id, options=options))
     assert engine.run(made, "package", "evaluate") == "done"
@@ -126,7 +127,7 @@ def test_that_integer_io_needs_no_kernel_on_the_cpu(engine):
 
 
 def test_that_a_float_project_delegates_nothing_and_says_so(engine):
-    made = project("small", "float", **CALIBRATED)
+    made = project("small", "float", **ALL_SAMPLES)
     assert engine.run(made, "verify") == "done"
     lowered = engine.result(made, "lower")
     assert lowered.delegates == 0
@@ -135,7 +136,7 @@ def test_that_a_float_project_delegates_nothing_and_says_so(engine):
 
 
 def test_that_a_module_left_in_float_is_on_the_cpu_with_its_reason(engine):
-    made = edits.assign(project("small", **CALIBRATED), "module_name", "fc", "float")
+    made = edits.assign(project("small", **ALL_SAMPLES), "module_name", "fc", "float")
     on_cpu = {n.module: n.reason for n in engine.lowered(made).cpu_nodes}
     assert "not quantized" in on_cpu["fc"] or "float" in on_cpu["fc"]
     reports = engine.result(made, "prepare").annotations
@@ -144,7 +145,7 @@ def test_that_a_module_left_in_float_is_on_the_cpu_with_its_reason(engine):
 
 def test_that_a_type_an_operator_and_a_node_can_be_named(engine):
     made = edits.assign(
-        project("small", **CALIBRATED), "module_type", "torch.nn.modules.linear.Linear", "a16w8"
+        project("small", **ALL_SAMPLES), "module_type", "torch.nn.modules.linear.Linear", "a16w8"
     )
     made = edits.assign(made, "node_target", "aten.conv2d.default", "a16w8")
     assert engine.run(made, "prepare") == "done"
@@ -208,7 +209,7 @@ def test_that_an_operator_torch_lacks_is_refused_by_name(engine):
 def test_that_a_retargeted_program_equals_one_lowered_from_the_start(engine, tmp_path_factory):
     from tests.engine.in_process import Engine
 
-    first = project("small", **CALIBRATED)
+    first = project("small", **ALL_SAMPLES)
     assert engine.run(first, "lower", "evaluate") == "done"
     moved = edits.set_target(first, TargetChoice(id="ethos-u65-512"))
     assert engine.run(moved, "lower", "evaluate") == "done"
@@ -266,7 +267,7 @@ def test_that_an_eight_bit_softmax_on_u55_is_lowered(engine):
 
 @pytest.mark.slow
 def test_that_both_branches_of_a_condition_are_quantized(engine):
-    made = project("branching", target="ethos-u85-256", **CALIBRATED)
+    made = project("branching", target="ethos-u85-256", **ALL_SAMPLES)
     assert engine.run(made, "verify") == "done"
     assert engine.result(made, "export").branches == ("cond",)
     assert engine.result(made, "evaluate").sqnr_db > 20
@@ -275,7 +276,7 @@ def test_that_both_branches_of_a_condition_are_quantized(engine):
 
 
 def test_that_a_condition_on_u55_is_refused_in_a_sentence(engine):
-    made = project("branching", **CALIBRATED)
+    made = project("branching", **ALL_SAMPLES)
     assert engine.run(made, "lower") == "failed"
     assert engine.failure.code == "branches-not-supported"
     assert engine.result(made, "evaluate").sqnr_db > 20
@@ -289,8 +290,8 @@ def test_that_data_that_changes_is_warned_of_and_never_compared_with_older_resul
     assert "Seed" in warning
     agreement = engine.result(unseeded, "run").against_reference
     assert agreement.exact == agreement.elements
-    assert engine.run(project("small", **CALIBRATED), "calibrate") == "done"
-    assert engine.result(project("small", **CALIBRATED), "calibrate").warnings == ()
+    assert engine.run(project("small", **ALL_SAMPLES), "calibrate") == "done"
+    assert engine.result(project("small", **ALL_SAMPLES), "calibrate").warnings == ()
 
 
 def test_that_a_failing_pass_names_the_module_and_float_helps(engine):
@@ -310,7 +311,7 @@ def test_that_per_channel_and_four_bit_weights_are_told_apart(engine):
 
 
 def test_that_the_body_of_a_loop_is_quantized(engine):
-    made = project("looping", target="ethos-u85-256", **CALIBRATED)
+    made = project("looping", target="ethos-u85-256", **ALL_SAMPLES)
     assert engine.run(made, "evaluate") == "done"
     assert engine.result(made, "export").branches == ("while_loop",)
     assert engine.result(made, "calibrate").ranges

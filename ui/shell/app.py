@@ -92,10 +92,8 @@ class Workbench(QObject):
         self.planner = Planner(self.cache, self)
         self.runner = Runner(factory, self._limited_cache, self.trust, self)
         self.history = RunHistory(self.cache, self)
-        self.context = self._context()
-        self.scores = Scores(
-            self.document, self.session, self.context.pin, self.context.answers, self
-        )
+        context = self.context = self._context()
+        self.scores = Scores(self.document, self.session, context.pin, context.answers, self)
         window.furnish(self.context, self.scores)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
         self.files = FileController(

@@ -94,7 +94,8 @@ def _said(cell: Cell) -> str:
         gained = f"{cell.gain_db:+.1f} dB, predicted" if cell.gain_db else "no gain"
         rest += f", trained: {gained}"
     accuracy = f", {cell.accuracy}" if cell.accuracy else ""
-    return f"{cell.verdict}{accuracy}, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
+    answers = f"{cell.verdict}{accuracy}, {exact} equal, at most {cell.max_lsb} LSB"
+    return f"{answers}, {cell.cycles:,} cycles{rest}"
 
 
 def _print_markdown(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.engine import networks
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import ALL_SAMPLES, project
 from workbench.engine.targets.formats.operations import Operation
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
@@ -21,7 +21,7 @@ INTEGER = {
 
 
 def branching(target="ethos-u85-256", **fields):
-    return project("branching", target=target, **{**CALIBRATED, **fields})
+    return project("branching", target=target, **{**ALL_SAMPLES, **fields})
 
 
 def test_that_a_rule_for_a_module_reaches_into_a_branch_and_no_other(engine):
@@ -49,7 +49,7 @@ def test_that_the_next_rules_find_branches_as_they_were_exported(engine):
 
 
 def test_that_what_is_outside_of_a_loop_and_inside_has_its_own_report(engine):
-    made = project("looping", target="ethos-u85-256", **CALIBRATED)
+    made = project("looping", target="ethos-u85-256", **ALL_SAMPLES)
     assert engine.run(made, "prepare") == "done"
     told = {note.node: note for note in engine.result(made, "prepare").annotations}
     assert {"relu", "while_loop/body/mul", "while_loop/cond/sum_1"} <= set(told)
@@ -131,7 +131,7 @@ def test_that_a_branch_computes_what_the_format_itself_does(engine):
 
 def test_that_formats_are_emulated_in_what_a_loop_repeats(engine):
     config = FormatConfig(scheme="integer", parameters=INTEGER)
-    made = edits.assign(project("looping", target="formats", **CALIBRATED), "global", "", config)
+    made = edits.assign(project("looping", target="formats", **ALL_SAMPLES), "global", "", config)
     assert engine.run(made, "evaluate") == "done", engine.failure
     told = {note.node: note for note in engine.result(made, "prepare").annotations}
     assert told["while_loop/body/mul"].quantized
@@ -154,7 +154,7 @@ def test_that_the_quality_of_tensors_inside_of_branches_is_told(engine):
 
 @pytest.mark.slow
 def test_that_a_loop_executorch_cannot_lower_is_refused_in_a_sentence(engine):
-    made = project("looping", target="ethos-u85-256", **CALIBRATED)
+    made = project("looping", target="ethos-u85-256", **ALL_SAMPLES)
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "loop-not-lowerable"
     assert engine.failure.where.id == "while_loop"

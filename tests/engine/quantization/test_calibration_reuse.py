@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.engine.in_process import CALIBRATED, Engine, project
+from tests.engine.in_process import ALL_SAMPLES, Engine, project
 from workbench.project import edits
 from workbench.project.model import DataSource
 from workbench.protocol import LogLine
@@ -40,7 +40,7 @@ def per_tensor(made, module):
 
 
 def test_that_a_change_of_weights_only_reads_no_sample_and_equals_a_fresh_run(engine, fresh):
-    base = project("small", **CALIBRATED)
+    base = project("small", **ALL_SAMPLES)
     edited = edits.assign(base, "global", "", "a8w8-per-tensor")
     assert engine.run(base, "calibrate") == "done"
     assert not said(engine)
@@ -61,7 +61,7 @@ def test_that_a_change_of_weights_only_reads_no_sample_and_equals_a_fresh_run(en
 @pytest.mark.slow
 @pytest.mark.parametrize("accelerate", [True, False])
 def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, accelerate):
-    base = project("small", **CALIBRATED)
+    base = project("small", **ALL_SAMPLES)
     fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=2))
     assert engine.run(base, "calibrate", accelerate=accelerate) == "done"
     assert engine.run(fewer, "calibrate", accelerate=accelerate) == "done"
@@ -71,7 +71,7 @@ def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, acce
 
 @pytest.mark.slow
 def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(engine, fresh):
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     assert engine.run(made, "evaluate") == "done"
     other = Engine(engine.folder)
     assert other.run(made, "lower", "evaluate") == "done"
@@ -91,7 +91,7 @@ def assert_same_numbers(made, engine, fresh):
 def test_that_numbers_of_edits_and_other_samples_equal_those_of_a_fresh_run_without_acceleration(
     engine, fresh
 ):
-    base = project("small", **CALIBRATED)
+    base = project("small", **ALL_SAMPLES)
     assert engine.run(base, "evaluate") == "done"
     edited = edits.assign(base, "module_name", "conv", "float")
     assert engine.run(edited, "evaluate") == "done"
@@ -102,7 +102,7 @@ def test_that_numbers_of_edits_and_other_samples_equal_those_of_a_fresh_run_with
 
 @pytest.mark.slow
 def test_that_the_numbers_of_other_edits_equal_those_of_a_fresh_run_too(engine, fresh):
-    base = project("small", **CALIBRATED)
+    base = project("small", **ALL_SAMPLES)
     assert engine.run(base, "evaluate") == "done"
     assert_same_numbers(per_tensor(base, "conv"), engine, fresh)
     assert_same_numbers(edits.assign(base, "module_name", "fc", "a16w8"), engine, fresh)
@@ -118,7 +118,7 @@ def test_that_the_numbers_of_other_edits_equal_those_of_a_fresh_run_too(engine, 
 def test_that_the_program_of_an_edit_has_the_bytes_of_a_fresh_run_without_acceleration(
     engine, fresh, module, config
 ):
-    base = project("small", **CALIBRATED)
+    base = project("small", **ALL_SAMPLES)
     assert engine.run(base, "evaluate") == "done"
     edited = edits.assign(base, "module_name", module, config)
     assert engine.run(edited, "lower") == "done"

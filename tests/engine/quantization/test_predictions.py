@@ -9,7 +9,7 @@ import torch
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 
 from tests.engine import networks
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import ALL_SAMPLES, project
 from tests.for_each import for_each
 from workbench.analysis.histogram import Histogram, Scheme
 from workbench.analysis.ranges import METHODS, METHODS_BY_ID
@@ -128,7 +128,7 @@ def test_that_of_equal_errors_the_widest_range_is_taken():
 @for_each("observer", ["histogram", "minmax", "percentile", "moving_average"])
 def test_that_stored_histograms_predict_the_samples_within_1_db(engine, observer):
     config = QuantConfig(activation=Activation(observer=Observer(kind=observer)))
-    made = project("small", config, **CALIBRATED)
+    made = project("small", config, **ALL_SAMPLES)
     assert engine.run(made, "calibrate") == "done"
     result = engine.result(made, "calibrate")
     arrays = load_arrays(engine.path(made, "calibrate"))
@@ -162,7 +162,7 @@ def test_that_extremes_are_kept_for_each_sample_and_dropped_samples_have_none(en
 
 def test_that_the_search_of_the_histogram_observer_is_told_beside_other_observers(engine):
     config = QuantConfig(activation=Activation(observer=Observer(kind="minmax")))
-    made = project("small", config, **CALIBRATED)
+    made = project("small", config, **ALL_SAMPLES)
     assert engine.run(made, "calibrate") == "done"
     observer = HistogramObserver(
         dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,

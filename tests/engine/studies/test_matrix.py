@@ -19,7 +19,8 @@ OTHERS = {
     "small_module_only", "untraceable", "raising", "not_a_model", "samples", "bad_shape",
     "in_float64", "in_bfloat16", "odd_outputs", "one_hot",
     "bad_later", "writing_nowhere", "module6", "channels_last", "strided_contiguous", "least",
-    "of_the_batch", "sixteen_channels", "projected", "unseeded_samples", "laid_out",
+    "of_the_batch", "sixteen_channels", "projected", "unseeded_samples", "laid_out", "half",
+    "offset",
 }  # fmt: skip
 
 

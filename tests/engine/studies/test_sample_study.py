@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.engine import networks
-from tests.engine.in_process import CALIBRATED, project, without
+from tests.engine.in_process import ALL_SAMPLES, project, without
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, load_values
@@ -30,7 +30,7 @@ def asked(engine, made, **options):
 def test_that_a_tensor_of_a_sample_comes_in_float_quantized_integer_and_compiled(engine):
     import torch
 
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     assert engine.run(made, "lower", "evaluate") == "done"
     outcome, found, values = asked(engine, made, sample=3, tensor="relu", integer=True)
     assert outcome == "done"
@@ -49,7 +49,7 @@ def test_that_a_tensor_of_a_sample_comes_in_float_quantized_integer_and_compiled
 
 
 def test_that_what_is_not_there_is_refused_with_a_sentence(engine):
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     for sample, tensor, code in (
         (99, "relu", "sample-unknown"),
         (0, "gone", "tensor-not-in-program"),
@@ -60,7 +60,7 @@ def test_that_what_is_not_there_is_refused_with_a_sentence(engine):
 
 
 def test_that_a_target_without_an_integer_program_shows_two_sides_and_says_why(engine):
-    made = project("small", "int8-dyn", "nnpa", **CALIBRATED)
+    made = project("small", "int8-dyn", "nnpa", **ALL_SAMPLES)
     assert engine.run(made, "convert") == "done", engine.failure
     outcome, found, _ = asked(engine, made, sample=0, tensor="linear", integer=True)
     assert outcome == "done", engine.failure

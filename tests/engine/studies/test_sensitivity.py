@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine import decoders
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import ALL_SAMPLES, project
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation, Tokenization
 from workbench.protocol import RunStudy, StudyProgress
@@ -38,7 +38,7 @@ def measured(engine, made):
 
 
 def test_that_units_are_measured_as_their_real_conversions_are(engine):
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     result = found(engine, run(engine, made))
     # Modules that are fused are one unit.
     assert [unit.unit.matches[0] for unit in result.units][:1] == ["conv"]
@@ -57,7 +57,7 @@ def test_that_units_are_measured_as_their_real_conversions_are(engine):
 
 
 def test_that_fixed_ranges_hold_under_the_switches_too(engine):
-    made = edits.fix_range(project("small", **CALIBRATED), "relu", 0.0, 0.5)
+    made = edits.fix_range(project("small", **ALL_SAMPLES), "relu", 0.0, 0.5)
     result = found(engine, run(engine, made))
     assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
     plain = measured(engine, edits.free_ranges(made, ["relu"]))
@@ -65,7 +65,7 @@ def test_that_fixed_ranges_hold_under_the_switches_too(engine):
 
 
 def test_that_a_study_goes_on_where_it_was_left(engine):
-    made = project("small", **CALIBRATED)
+    made = project("small", **ALL_SAMPLES)
     first = run(engine, made, samples=3)
     assert [event.done for event in first][:3] == [1, 2, 3]
     second = run(engine, made, samples=8)

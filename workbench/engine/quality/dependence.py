@@ -56,7 +56,7 @@ class Variation:
 
 
 def with_inputs(
-    found: Dependence, floating: Program, program: Program, samples: Sequence[Sample],
+    known: Dependence, floating: Program, program: Program, samples: Sequence[Sample],
     inputs: Sequence[str],
 ) -> Dependence:  # fmt: skip
     """Return a dependence with the inputs that the program, or the float model too, ignores.
@@ -65,15 +65,15 @@ def with_inputs(
     programs must have no state. A single input of several samples is covered by their variation.
 
     Args:
-        found: What follows from the samples as they are.
+        known: What follows from the samples as they are.
         floating: Returns the float model's outputs.
         program: Returns the program's outputs.
         samples: Up to ``EXCHANGED`` samples.
         inputs: The names of the inputs.
     """
     if not samples or (len(inputs) == 1 and len(samples) > 1):
-        return found
-    ignored, unused = [*found.ignored], []
+        return known
+    ignored, unused = [*known.ignored], []
     for index, name in enumerate(inputs):
         moves = list(_moves(index, floating, program, samples))
         if moves and not any(program_moves for _, _, program_moves in moves):
@@ -81,7 +81,7 @@ def with_inputs(
                 ignored.append(name)
             elif not any(is_any for is_any, _, _ in moves):
                 unused.append(name)
-    return found.model_copy(
+    return known.model_copy(
         update={"ignored": tuple(dict.fromkeys(ignored)), "unused": tuple(unused)}
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workbench.engine.context import StageContext
-    from workbench.engine.data import Sample, Samples
+    from workbench.engine.data import Samples
     from workbench.engine.quality.references import FloatReference
     from workbench.results import FormComparison
 
@@ -48,7 +49,6 @@ def run(context: StageContext) -> None:
     tensors = tensor_comparison(context, reference)
     quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
-    first: list[Sample] = []
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
     readings = toolchain_of(context).readings(context)
@@ -65,8 +65,6 @@ def run(context: StageContext) -> None:
                 quantized = quantized or quantized_module(context)
                 quantizeds = tensors_of(quantized(*sample.inputs))
             tally.add(floats, quantizeds, sample.label)
-            if number < EXCHANGED:
-                first.append(sample)
             if text is not None:
                 text.add(sample, floats[0], quantizeds[0])
             worst.add(sample, floats, quantizeds)
@@ -77,7 +75,7 @@ def run(context: StageContext) -> None:
     result = tally.result(samples.name, calibrated_on, metric)
     update = {
         "held_out": samples.held_out,
-        "dependence": _dependence(context, samples, tally.variation, first),
+        "dependence": _dependence(context, samples, tally.variation),
         "tensors": with_origins(context, tensors.result()), "worst": worst.result(),
         "readings": tuple(reading.result for reading in readings),
         "text": text.result() if text is not None else None, "compared": compared,
@@ -101,20 +99,21 @@ def _compared(
     return reference.compared
 
 
-def _dependence(
-    context: StageContext, samples: Samples, variation: Variation, first: list[Sample]
-) -> Dependence:
+def _dependence(context: StageContext, samples: Samples, variation: Variation) -> Dependence:
     """Return which inputs the quantized model ignores, and which of its outputs are constant."""
     exported = context.result("export", ExportResult)
     inputs = [spec.name for spec in exported.inputs]
-    found = variation.result(inputs)
-    if exported.state or samples.spell is not None or (len(inputs) == 1 and len(first) > 1):
-        return found
+    known = variation.result(inputs)
+    if exported.state or samples.spell is not None:
+        return known
+    first = list(itertools.islice(samples, EXCHANGED))
+    if len(inputs) == 1 and len(first) > 1:
+        return known
     floating = context.hot("export").module(check_guards=False)
     quantized = quantized_module(context)
     with torch.inference_mode():
         return with_inputs(
-            found, lambda sample: tensors_of(floating(*sample.inputs)),
+            known, lambda sample: tensors_of(floating(*sample.inputs)),
             lambda sample: tensors_of(quantized(*sample.inputs)), first, inputs,
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import ALL_SAMPLES, project
 from tests.engine.training.test_training import sqnr, trained
 from tests.fakes.formats import parameters
 from workbench.engine.targets.formats import toolchain
@@ -45,7 +45,7 @@ def emulated(model, inputs, made, *, fold=True):
 
 
 def test_that_rules_give_formats_to_data_weight_and_bias_apart(engine):
-    made = project("small", "float", "formats", **CALIBRATED)
+    made = project("small", "float", "formats", **ALL_SAMPLES)
     config = FormatConfig(scheme="integer", parameters=INTEGER)
     made = edits.assign(made, "module_name", "fc", config)
     assert engine.run(made, "evaluate") == "done"
@@ -214,7 +214,7 @@ def test_that_a_shape_a_format_cannot_take_is_told_with_the_node(engine):
 
 
 def test_that_sensitivity_and_evaluation_agree_on_emulated_programs(engine):
-    made = project("small", "mxfp-4", "formats", **CALIBRATED)
+    made = project("small", "mxfp-4", "formats", **ALL_SAMPLES)
     assert engine.run(made, "evaluate") == "done"
     whole = engine.result(made, "evaluate").sqnr_db
     engine.events = []
@@ -230,13 +230,14 @@ def test_that_sensitivity_and_evaluation_agree_on_emulated_programs(engine):
 
 
 def test_that_a_fixed_range_has_no_effect_on_a_format_and_says_so(engine):
-    made = edits.fix_range(project("small", "integer-8", "formats", **CALIBRATED), "relu", 0.0, 0.1)
+    made = project("small", "integer-8", "formats", **ALL_SAMPLES)
+    made = edits.fix_range(made, "relu", 0.0, 0.1)
     assert engine.run(made, "convert") == "done"
     assert any("relu has no effect" in w for w in engine.result(made, "convert").warnings)
 
 
 def test_that_ranges_of_formats_have_histograms_and_no_grid_of_integers(engine):
-    made = project("small", "integer-8", "formats", **CALIBRATED)
+    made = project("small", "integer-8", "formats", **ALL_SAMPLES)
     assert engine.run(made, "calibrate") == "done"
     found = engine.result(made, "calibrate").ranges
     assert {row.kind for row in found} == {"activation", "weight"}
@@ -245,7 +246,7 @@ def test_that_ranges_of_formats_have_histograms_and_no_grid_of_integers(engine):
 
 
 def test_that_training_through_formats_wins_quality_that_evaluation_finds(engine):
-    made = project("small", "mxfp-4", "formats", **CALIBRATED)
+    made = project("small", "mxfp-4", "formats", **ALL_SAMPLES)
     ternary = FormatConfig(scheme="ternary")
     made = edits.assign(made, "node_target", "aten.linear.default", ternary)
     result, after = trained(engine, made, epochs=5, learning_rate=0.005)

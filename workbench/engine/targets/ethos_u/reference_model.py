@@ -213,9 +213,8 @@ def _verify(context: StageContext) -> VerifyResult:
     integer = IntegerSteps(program, converted, integer_io=integer_io)
     tally = Tally(output_grids(converted), integer_io=integer_io)
     program.compiled = CompiledDelegates(context, lowered)
-    samples = evaluation_samples(context)
     wanted = context.project.verification.samples
-    floating = _FloatModel(context, samples)
+    floating = _FloatModel(context, evaluation_samples(context))
     inside = _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
     # Only a program without state may be replaced by an equal, faster one.
@@ -224,8 +223,7 @@ def _verify(context: StageContext) -> VerifyResult:
     computed: list[list[torch.Tensor]] = []
     whole: dict[str, object] = {}
     with torch.no_grad(), stepping(module) as steps:
-        pairs_of_samples = itertools.islice(verification_samples(context), wanted)
-        for number, (sample, is_evaluated) in enumerate(pairs_of_samples):
+        for number, (sample, counts) in enumerate(_chosen(context)):
             context.progress(number, wanted, f"sample {number + 1}")
             program.compiled.begin(number)
             inputs, outputs = steps.inputs(sample), integer(sample)
@@ -235,9 +233,8 @@ def _verify(context: StageContext) -> VerifyResult:
             most = tally.add(quantized, outputs)
             computed.append(tally.reals(outputs))
             if not number:
-                given = given_values(converted, inputs, integer_io)
-                whole = _whole_program(context, given, computed[0], tally)
-            floating.add(sample, quantized, computed[-1], most, counts=is_evaluated)
+                whole = _whole_program(context, inputs, computed[0], tally)
+            floating.add(sample, quantized, computed[-1], most, counts=counts)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
     tensors = tuple(inside.result())
@@ -253,22 +250,29 @@ def _verify(context: StageContext) -> VerifyResult:
     })  # fmt: skip
 
 
+def _chosen(context: StageContext) -> Iterator[tuple[Sample, bool]]:
+    """Return the samples to verify, each with whether it is an evaluation sample."""
+    return itertools.islice(verification_samples(context), context.project.verification.samples)
+
+
 def _whole_program(
-    context: StageContext, inputs: Sequence[torch.Tensor], expected: list[torch.Tensor],
+    context: StageContext, inputs: tuple[torch.Tensor, ...], expected: list[torch.Tensor],
     tally: Tally,
 ) -> dict[str, object]:  # fmt: skip
     """Execute the whole program for one sample, with the operators that run on the CPU.
 
     Args:
         context: The stage.
-        inputs: The sample, in the types of the program.
+        inputs: The sample.
         expected: The outputs of the integer program, as real numbers.
         tally: Counts in steps of the outputs' grids.
 
     Returns:
         Why it was not executed, and the largest difference, as fields of ``CompiledProgram``.
     """
-    executed = execute(context, [inputs])
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    given = given_values(context.hot("convert").module, inputs, integer_io)
+    executed = execute(context, [given])
     if executed.refused:
         return {"whole_refused": executed.refused}
     values = tally.reals(executed.outputs[0])
@@ -318,13 +322,13 @@ class _FloatModel:
 
     def result(self, ignored: Sequence[str]) -> AgainstFloat:
         """Return the quality of both; ``ignored`` are inputs that nothing in the program reads."""
-        found = self._variation.result(self._inputs)
-        names = tuple(dict.fromkeys((*found.ignored, *ignored)))
+        known = self._variation.result(self._inputs)
+        names = tuple(dict.fromkeys((*known.ignored, *ignored)))
         return AgainstFloat(
             quantized_sqnr_db=self._quantized.sqnr_db, integer_sqnr_db=self._integer.sqnr_db,
             samples=self._evaluated, data=self._data, held_out=self._held_out,
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._outputs)),
-            dependence=found.model_copy(update={"ignored": names}),
+            dependence=known.model_copy(update={"ignored": names}),
         )  # fmt: skip
 
 
