@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import sys
 
-from workbench.interpreter import leave_current_folder
+from workbench.interpreter import leave_current_folder, leave_deleted_folder
 
 
 def main() -> int:
-    """Leave the current folder out of the search path, then run one verb; return the exit code."""
+    """Prepare the process, then run one verb; return the exit code."""
+    deleted = leave_deleted_folder()
     leave_current_folder()
     from workbench import cli
+    from workbench.cli import streams
+    from workbench.cli.output import EXIT_FAILED
 
-    return cli.main()
+    streams.make_safe()
+    if deleted:
+        print("note: The current folder was deleted. Relative paths start at /.", file=sys.stderr)
+    try:
+        code = cli.main()
+    except SystemExit as end:
+        # After --help and --version.
+        code = end.code if isinstance(end.code, int) else 0
+    except streams.OutputError as error:
+        streams.print_fault(error)
+        code = EXIT_FAILED
+    return streams.finish(code, EXIT_FAILED)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import threading
 from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.reduction import DupFd
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 _NICENESS = 5
 # Signals that native code gets for its own faults; others come from outside.
 _CRASHES = frozenset({
-    signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE,
+    signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE,
 })  # fmt: skip
 # An engine whose program has died gets this time to end its job [s].
 ORPHAN_GRACE_S = 3
@@ -252,6 +251,8 @@ class EngineProcess:
             sentence = refusal
         elif self._expected or code == 0:
             sentence = "The engine was stopped."
+        elif code is not None and code == -signal.SIGBUS:
+            sentence = f"A file was cut or removed, or its disk failed, while it was read{doing}."
         elif code is not None and code < 0:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else "?"
             sentence = f"The engine was killed by signal {-code} ({name}){doing}."
@@ -336,6 +337,5 @@ def _spawn(commands: int, events: int, log: int) -> _Spawned:
         stderr=log,
         pass_fds=(commands, events),
         start_new_session=True,
-        cwd=Path.cwd(),
     )
     return _Spawned(process)

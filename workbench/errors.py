@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +24,12 @@ class Place(BaseModel):
     kind: PlaceKind
     id: str
 
+    @field_validator("id", mode="before")
+    @classmethod
+    def _is_text(cls, name: object) -> object:
+        # The name of a file may hold bytes that are no text.
+        return name.encode(errors="backslashreplace").decode() if isinstance(name, str) else name
+
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
 
@@ -42,6 +48,11 @@ class ErrorInfo(BaseModel):
     where: Place | None = None
     details: str = ""
     code: str = ""
+
+    @field_validator("message", "hint", "details", mode="before")
+    @classmethod
+    def _is_text(cls, text: object) -> object:
+        return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
 
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""

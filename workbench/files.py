@@ -68,6 +68,32 @@ def open_regular(path: Path, *, follow: bool = True) -> io.BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
+def is_text(name: str) -> bool:
+    """Return whether a name is text; one that is not in the system's encoding has surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def open_to_append(path: Path) -> int:
+    """Open a file of this user to append to it, or make it; return its descriptor.
+
+    Raises:
+        OSError: it cannot be written, is a link, a pipe or a device, or belongs to somebody else.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags, 0o600)
+    state = os.fstat(descriptor)
+    is_own = os.name != "posix" or (state.st_uid == os.geteuid() and state.st_nlink == 1)
+    if not stat.S_ISREG(state.st_mode) or not is_own:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file of this user", str(path))
+    return descriptor
+
+
 def open_log(path: Path) -> io.FileIO:
     """Open a file to write a log from its beginning, unbuffered; a link is replaced.
 

@@ -30,6 +30,14 @@ def leave_current_folder() -> None:
     os.environ.update(environment())
 
 
+def leave_deleted_folder() -> bool:
+    """Go to the root of the disk if the current folder was deleted; return whether it was."""
+    if _current_folder():
+        return False
+    os.chdir("/")
+    return True
+
+
 def _current_folder() -> str:
     """Return the current folder; "" if it was deleted."""
     try:

@@ -6,11 +6,14 @@ import faulthandler
 import logging
 import os
 import sys
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import platformdirs
 
+from workbench.escaping import for_terminal
+from workbench.files import open_to_append
 from workbench.protocol import (
     EngineExit,
     Event,
@@ -49,7 +52,7 @@ def configure(level: str = "info", file: Path | None = None, *, echo: str = "") 
     Returns:
         The file, or None when it cannot be written; the program runs without it then.
     """
-    path = (file or log_file()).absolute()
+    path = Path(os.path.abspath(file or log_file()))
     log.setLevel(logging.DEBUG)
     log.propagate = False
     for handler in tuple(log.handlers):
@@ -58,19 +61,39 @@ def configure(level: str = "info", file: Path | None = None, *, echo: str = "") 
     if echo:
         printed = logging.StreamHandler(sys.stderr)
         printed.setLevel(echo.upper())
-        printed.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        printed.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
         log.addHandler(printed)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        written = RotatingFileHandler(path, maxBytes=_BYTES, backupCount=_BACKUPS, encoding="utf-8")
+        written = _LogFile(path, maxBytes=_BYTES, backupCount=_BACKUPS, encoding="utf-8")
     except OSError:
         log.addHandler(logging.NullHandler())
         return None
     written.setLevel(level.upper())
-    written.setFormatter(logging.Formatter(_FORMAT))
+    written.setFormatter(_Formatter(_FORMAT))
     log.addHandler(written)
     _write_crashes(path.with_name("crash.log"))
     return path
+
+
+class _Formatter(logging.Formatter):
+    """Formats records without characters that a terminal obeys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return for_terminal(super().format(record))
+
+
+class _LogFile(RotatingFileHandler):
+    """A log file of this user; no link is followed, and a full disk disturbs nothing."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = open_to_append(Path(self.baseFilename))
+        return os.fdopen(descriptor, "a", encoding=self.encoding, errors="backslashreplace")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop a record that cannot be written."""
+        del record
 
 
 def log_event(event: Event) -> None:
@@ -97,7 +120,7 @@ def log_event(event: Event) -> None:
 def _write_crashes(path: Path) -> None:
     """Let faulthandler write the Python stacks of a native crash to a file."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = open_to_append(path)
     except OSError:
         return
     faulthandler.enable(descriptor)

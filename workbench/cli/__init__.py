@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 import traceback
 from contextlib import nullcontext
@@ -52,8 +53,9 @@ from workbench.cli.output import (
     print_infos,
     print_problems,
 )
+from workbench.cli.streams import OutputError, print_fault
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
-from workbench.files import remove_parts
+from workbench.files import is_text, remove_parts
 from workbench.installation import config_folder, version
 from workbench.pipeline.cache import default_root
 from workbench.project import store
@@ -129,6 +131,22 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(f"{message[:1].upper()}{message[1:]}.", self.format_usage())
 
 
+def _refuse_undecodable(given: Sequence[str]) -> None:
+    """Refuse names that are no text: they cannot be sent to an engine or kept in a project.
+
+    Raises:
+        _UsageError: An argument holds bytes that are not of the file system's encoding.
+    """
+    for argument in given:
+        if not is_text(argument):
+            encoding = sys.getfilesystemencoding()
+            shown = argument.encode(errors="backslashreplace").decode()
+            raise _UsageError(
+                f"{shown} is not a name in {encoding}. Rename the file or folder"
+                + (", or set LC_ALL=C.UTF-8" if encoding != "utf-8" else "") + ".", ""
+            )  # fmt: skip
+
+
 @cache
 def parser() -> argparse.ArgumentParser:
     """Return the parser with every verb; built once, it is not changed."""
@@ -166,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         options = parser().parse_args(given)
+        _refuse_undecodable(given)
     except _UsageError as error:
         print(error.usage, end="", file=sys.stderr)
         print_infos(error.infos)
@@ -174,10 +193,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     echo = ("", "info", "debug")[min(options.verbosity, 2)]
     log_file = logs.configure(options.log_level, options.log_file, echo=echo)
+    if log_file is None and options.log_file is not None:
+        print(f"note: No log: {options.log_file} cannot be written.", file=sys.stderr)
     logs.log.info("workbench %s: %s", version(), options.verb)
     for folder in (default_root(), config_folder()):
         remove_parts(folder)
-    code = _perform(options)
+    try:
+        code = _perform(options)
+    except OutputError as error:
+        print_fault(error)
+        return EXIT_FAILED
     logs.log.info("%s ended with exit code %d", options.verb, code)
     if code not in {EXIT_DONE, EXIT_CANCELLED} and log_file is not None:
         print(f"Log: {log_file}", file=sys.stderr)
@@ -202,6 +227,9 @@ def _perform(options: argparse.Namespace) -> int:
     except (KeyboardInterrupt, Cancelled):
         print(_CANCELLED, file=sys.stderr)
         code, infos = EXIT_CANCELLED, (_CANCELLED,)
+    except OutputError as error:
+        print_fault(error)
+        return EXIT_FAILED
     except BrokenPipeError:
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001 - nobody shall see a traceback
@@ -213,8 +241,33 @@ def _perform(options: argparse.Namespace) -> int:
     return code
 
 
+# What to do about limits of the system, by the number of its error.
+_LIMITS = {
+    errno.EMFILE: "Raise the number of open files (ulimit -n).",
+    errno.ENFILE: "Too many files are open on this system.",
+    errno.ENOMEM: "Close other programs, or raise the limit of memory (ulimit -v).",
+    errno.EAGAIN: "Raise the number of processes (ulimit -u), or the limit of memory.",
+    errno.ENOSPC: "Free some space on the disk.",
+    errno.EDQUOT: "Free some space in your quota.",
+    errno.EFBIG: "Raise the largest size of a file (ulimit -f).",
+}
+
+
 def _unforeseen(error: Exception) -> ErrorInfo:
     """Return the problem for an exception that no verb expects; the log gets the traceback."""
+    if isinstance(error, MemoryError):
+        return ErrorInfo(
+            message="There is not enough memory.",
+            hint="Close other programs, or raise the limit of memory (ulimit -v).",
+            code="memory-missing",
+        )
+    if isinstance(error, OSError) and error.errno in _LIMITS:
+        return ErrorInfo(
+            message=f"The system refuses: {error.strerror}.",
+            hint=_LIMITS[error.errno],
+            details="".join(traceback.format_exception(error)),
+            code="system-limit",
+        )
     what = str(error).split("\n")[0] or type(error).__name__
     return ErrorInfo(
         message=f"{what} ({type(error).__name__})"[:400],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -30,7 +31,18 @@ PLAIN_PERIOD_S = 5.0
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON document on stdout, with the version of its form."""
     document = {"version": JSON_VERSION, **value}
-    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    print(_UNPRINTABLE.sub(_escaped, text))
+
+
+# Controls of a terminal, and of the direction of text; JSON itself has no others than line ends.
+_UNPRINTABLE = re.compile(
+    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def print_problems(infos: Iterable[ErrorInfo], code: int) -> None:
@@ -89,7 +101,8 @@ class Progress:
 
     def _clear(self) -> None:
         if self._open:
-            sys.stderr.write("\r\x1b[2K")
+            control = getattr(sys.stderr, "control", sys.stderr.write)
+            control("\r\x1b[2K")
             self._open = False
 
 

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
-from workbench.files import locked, read_limited, remove_parts, write_file
+from workbench.files import is_text, locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
 
@@ -103,7 +104,25 @@ def load(path: Path) -> Project:
         WorkbenchError: the file is missing, unreadable, broken, too large or from a newer
             version; lists every problem of an invalid file with its location.
     """
+    refuse_undecodable(path)
     return parse(_read(path), str(path))
+
+
+def refuse_undecodable(path: Path) -> None:
+    """Refuse a path that is not text: it cannot be sent to an engine or kept in a project.
+
+    Raises:
+        WorkbenchError: it holds bytes that are not of the file system's encoding.
+    """
+    whole = os.path.abspath(path)
+    if not is_text(whole):
+        shown = whole.encode(errors="backslashreplace").decode()
+        raise failure(
+            f"{shown} is not a path in {sys.getfilesystemencoding()}.",
+            "Rename the folder or file.",
+            Place(kind="file", id=shown),
+            code="path-not-text",
+        )
 
 
 def parse(text: bytes, origin: str) -> Project:
