@@ -70,7 +70,9 @@ def _operator(name: str) -> tuple[Any, Any]:
         if namespace in _REGISTERED_BY:
             importlib.import_module(_REGISTERED_BY[namespace])
         packet = getattr(getattr(torch.ops, namespace), operator)
-        return packet, getattr(packet, overload or "default")
+        # ExecuTorch's kernels have forms with outputs that torch's operators lack.
+        given = overload if hasattr(packet, overload) else "default"
+        return packet, getattr(packet, given)
     except (AttributeError, ImportError) as error:
         raise _refused(name, "torch knows no such operator") from error
 

@@ -32,7 +32,13 @@ def assert_same(make, inputs, program):
             torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-5)
 
 
-SOME = ("scaled_slice", "shifted_in_time", "dropped_and_activated", "normalized_input", "in_a_branch")
+SOME = (
+    "scaled_slice",
+    "shifted_in_time",
+    "dropped_and_activated",
+    "normalized_input",
+    "in_a_branch",
+)
 
 
 @for_each("write", SOME)

@@ -269,7 +269,7 @@ class _Functional:
         if piece := self._piece(child):
             return self._edit.put(source, new, *piece)
         shape = [*values[parent].shape]
-        if name_of(child) in _RESHAPING:
+        if name_of(child) in _SHAPED:
             return self._edit.call(_ATEN.reshape.default, new, shape)
         if name_of(child) in _TURNING:
             # Sizes that all differ show where each dimension goes.
@@ -340,9 +340,11 @@ class _Functional:
             if number is not None:
                 return self._edit.call(_ATEN.masked_fill.Scalar, target, mask, number.item())
             one = self._edit.call(_ATEN.reshape.default, given, [1] * len(shape))
-            return self._edit.call(_ATEN.where.self, mask, self._as(one, target.meta["val"]), target)
+            return self._edit.call(
+                _ATEN.where.self, mask, self._as(one, target.meta["val"]), target
+            )
         places = self._constant(index)
-        if places is None or rank != 1 or len(places) > _FEW:
+        if places is None or rank != 1 or len(places) > _FEW_PLACES:
             return None
         wanted = [*shape[:dim], len(places), *shape[dim + 1 :]]
         like = self._edit.part(target, dim, 0, min(len(places), shape[dim]), 1, False)
@@ -368,9 +370,9 @@ class _Functional:
         return value if isinstance(value, torch.Tensor) else None
 
 
-_FEW = 64
+_FEW_PLACES = 64
 _COPYING = ("lift_fresh_copy", "detach", "alias", "clone", "lift_fresh")
-_RESHAPING = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
+_SHAPED = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
               "reshape_as", "ravel", "_unsafe_view", "squeeze_", "unsqueeze_", "atleast_1d",
               "atleast_2d", "atleast_3d")  # fmt: skip
 _TURNING = ("permute", "transpose", "t", "movedim", "moveaxis", "swapaxes", "swapdims", "numpy_T",

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.fx.traceback import NodeSource
 
-from workbench.engine.fx.aliases import name_of
+from workbench.engine.fx.aliases import mode_of, name_of
 
 _ATEN = torch.ops.aten
 
@@ -46,8 +46,8 @@ class Pieces:
         with self._graph.inserting_before(self._at):
             node = self._graph.call_function(target, args, kwargs)
         values = fx.map_arg((args, kwargs), lambda given: given.meta["val"])
-        meta = {key: self._at.meta[key] for key in _KEPT if key in self._at.meta}
-        mode = next((m for m in map(_mode_of, self._graph.nodes) if m is not None), None)
+        meta = {key: self._at.meta[key] for key in _KEPT_META if key in self._at.meta}
+        mode = next((m for m in map(mode_of, self._graph.nodes) if m is not None), None)
         with torch.no_grad(), mode if mode is not None else torch.no_grad():
             value = target(*values[0], **values[1])
         node.meta = {**meta, "from_node": [NodeSource(self._at)], "val": value}
@@ -87,7 +87,7 @@ class Pieces:
         size = source.meta["val"].shape[dim]
         if count == 0:
             return source
-        if step != 1 and count > _FEW:
+        if step != 1 and count > _FEW_PARTS:
             return self._spread(source, new, dim, start, count, step)
         pieces, given = self._pieces(source, dim), self._pieces(new, dim)
         result = _cut(pieces, 0, start)
@@ -166,12 +166,8 @@ class Pieces:
         return self.call(_ATEN.slice.Tensor, piece.node, dim, piece.start, end)
 
 
-_FEW = 16
-_KEPT = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
-
-
-def _mode_of(node: fx.Node) -> Any:
-    return getattr(node.meta.get("val"), "fake_mode", None)
+_FEW_PARTS = 16
+_KEPT_META = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
 
 
 def _cut(pieces: list[Piece], start: int, count: int) -> list[Piece]:

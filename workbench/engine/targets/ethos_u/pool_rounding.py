@@ -38,7 +38,11 @@ def halves_away_from_zero(
         converted: Module from ``convert_pt2e``; its nodes are as before when the block ends.
         lowered: The program that was compiled from it, with its delegates.
     """
-    on_cpu = {_sizes(node) for node in lowered.graph.nodes if "avg_pool2d" in str(node.target)}
+    on_cpu = {
+        _sizes(node)
+        for node in lowered.graph.nodes
+        if node.op == "call_function" and "avg_pool2d" in str(node.target)
+    }
     pools = {
         node: step
         for node in converted.graph.nodes
@@ -63,10 +67,9 @@ def pool_with_offset(x: torch.Tensor, *settings: Any, offset: float) -> torch.Te
 
 
 def _sizes(node: torch.fx.Node) -> tuple[Any, ...]:
-    """Return the shapes of the input and the output of a pool, by which it is known."""
-    given: Any = node.args[0]
-    values = [each.meta.get("val") for each in (given, node)]
-    return tuple(tuple(getattr(value, "shape", ())) for value in values)
+    """Return the shape of the output and the size of a pool, by which it is known."""
+    size: Any = node.args[1]
+    return tuple(getattr(node.meta.get("val"), "shape", ())), tuple(size)
 
 
 def _step_of(node: torch.fx.Node) -> float:
