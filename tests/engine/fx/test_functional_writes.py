@@ -174,7 +174,7 @@ class Drawn(nn.Module):
                 known.append(value)
             if value.dim() and draw.random() < 0.8:
                 draw.choice(_CHANGES)(value, draw, known)
-        return tuple(known[-3:]) + (base,)
+        return (*known[-3:], base)
 
 
 def _slice(value, draw):

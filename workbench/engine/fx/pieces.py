@@ -23,6 +23,16 @@ class Piece(NamedTuple):
     count: int
 
 
+class Place(NamedTuple):
+    """Entries of a dimension: every ``step``-th; ``select`` is of one without the dimension."""
+
+    dim: int
+    start: int
+    count: int = 1
+    step: int = 1
+    select: bool = False
+
+
 class Pieces:
     """Makes nodes that put values together, before the node that is looked at.
 
@@ -75,11 +85,9 @@ class Pieces:
             return self._widened[piece.node]
         return self.call(_ATEN.select.int, piece.node, dim, piece.start)
 
-    def put(
-        self, source: fx.Node, new: fx.Node, dim: int, start: int, count: int, step: int,
-        select: bool,
-    ) -> fx.Node:  # fmt: skip
+    def put(self, source: fx.Node, new: fx.Node, at: Place) -> fx.Node:
         """Return a value with another one in the place of some entries along a dimension."""
+        dim, start, count, step, select = at
         if select:
             wide = self.call(_ATEN.unsqueeze.default, new, dim)
             self._widened[wide] = new

@@ -378,7 +378,7 @@ def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
         wide = narrow_only and getattr(value, "dtype", None) is torch.int16
         groups = node.args[6] if len(node.args) > 6 else 1
         sizes = node.args[1].meta["val"].shape
-        # Each channel's step is that of an input then, of which there are as many as outputs or not.
+        # The steps of weights are those of input channels then, whose number is another.
         odd = groups != 1 and sizes[0] != sizes[1] * groups
         # Over one dimension there is no pattern, and rules reach the convolution instead.
         if wide or few or odd or node.target is _ATEN.conv_transpose1d.default:
