@@ -183,14 +183,6 @@ def dropped_and_activated(m, x):
     return m.d(z + y)
 
 
-def residual(m, x):
-    y = m.c(x)
-    z = functional.relu(y, inplace=True)
-    z = z * 0.5
-    z += y
-    return functional.relu(z, inplace=True)
-
-
 def by_mask(m, x):
     y = m.c(x)
     y[y < 0] = 0.25
@@ -245,7 +237,7 @@ WRITES = {
         seen_by_an_older_view, turned, half_activated, unbound, gated, filled_in_a_loop,
         shifted_in_time, boxes, channels_of_the_input, normalized_input, activated_input, pasted,
         pasted_into_zeros, written_ramp, interleaved, spread, chequered, dropped_and_activated,
-        residual, by_mask, by_list, on_the_diagonal, from_itself, in_a_branch, in_half_precision,
+        by_mask, by_list, on_the_diagonal, from_itself, in_a_branch, in_half_precision,
     )
 }  # fmt: skip
 

@@ -35,6 +35,8 @@ from workbench.pte.vela_stream import Port
 
 _Array = npt.NDArray[Any]
 
+# How a list of tensors names none.
+_NO_TENSOR = -1
 _RAW_MARK = vela_stream.HEADER.encode()
 _RAW_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
@@ -256,7 +258,8 @@ class _Run:
             return self._constant(value) if value.constant > 0 else self._view(value)
         if value.kind in {"list of int", "list of tensors"}:
             items = value.content if isinstance(value.content, tuple) else ()
-            return [self._value(int(item)) for item in items]
+            # A list of indices has no tensor for the dimensions that are taken whole.
+            return [self._value(int(item)) if item != _NO_TENSOR else None for item in items]
         return list(value.content) if isinstance(value.content, tuple) else value.content
 
     def _write(self, index: int, content: Any) -> None:

@@ -48,7 +48,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
           ("torch",), 7, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
-          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 7,
+          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 8,
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 5,
           _entry("calibrate")),
@@ -64,7 +64,7 @@ STAGES: tuple[Stage, ...] = (
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 9,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 7, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 8, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
           ("name", "rules.listed", "calibration", "board"), ("executorch",), 8, _entry("package")),
 )  # fmt: skip

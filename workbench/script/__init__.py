@@ -16,6 +16,7 @@ from workbench.script.model_and_data import (
     QUANTIZE,
     compression_part,
     data_part,
+    functional_writes_part,
     model_part,
     remembering_parts,
     steps_part,
@@ -82,6 +83,7 @@ def script(
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
         tensor_outputs_part(),
+        functional_writes_part(),
         model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
@@ -207,9 +209,10 @@ def main():
 {lower}"""
 
 _REFUSE_BUFFERS = """\
+    program = with_functional_writes(program)
     if program.run_decompositions({}).graph_signature.buffers_to_mutate:
         sys.exit("This program keeps buffers from run to run: take the workbench's own package.")"""
-_KEEP_BUFFERS = "    program = without_writes(program)"
+_KEEP_BUFFERS = "    program = with_functional_writes(program)"
 
 _LOWER = """    edge = to_edge_transform_and_lower(
         quantized,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,18 @@ def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
         case _:
             only = "True" if not taken.entry else "False"
             return f"torch.load(HERE / {name!r}, map_location='cpu', weights_only={only})"
+
+
+def functional_writes_part() -> str:
+    """Return the code that computes new values where a program writes into tensors."""
+    texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _WRITES)
+    return "\n\n".join(text.partition('"""\n')[2].strip("\n") for text in texts)
+
+
+_OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
+_WRITES = tuple(
+    _PROGRAM_OUTPUTS.with_name(f"{name}.py") for name in ("aliases", "pieces", "functional_writes")
+)
 
 
 def tensor_outputs_part() -> str:
@@ -331,12 +344,6 @@ def {name}(inputs):
 _REMEMBERED = '''
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-
-def without_writes(program):
-    """Let the program compute what its buffers become, and write them at its end."""
-    functional = program.run_decompositions({})
-    return functional if functional.graph_signature.buffers_to_mutate else program
 
 
 def caches(module):

@@ -1,5 +1,6 @@
 """Writes into tensors: the program that is quantized computes what the model does."""
 
+import copy
 import random
 
 import pytest
@@ -31,8 +32,27 @@ def assert_same(make, inputs, program):
             torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-5)
 
 
-@for_each("write", list(WRITES))
+SOME = (
+    "scaled_slice",
+    "shifted_in_time",
+    "dropped_and_activated",
+    "normalized_input",
+    "in_a_branch",
+)
+
+
+@for_each("write", SOME)
 def test_that_what_is_written_is_computed(write):
+    assert_computed(write)
+
+
+@pytest.mark.slow
+@for_each("write", [write for write in WRITES if write not in SOME])
+def test_that_whatever_is_written_is_computed(write):
+    assert_computed(write)
+
+
+def assert_computed(write):
     module, inputs = network(write)
     program = with_functional_writes(exported(module, inputs))
     assert_same(lambda: network(write)[0], (torch.randn(1, 3, 8, 8),), program)
@@ -40,7 +60,7 @@ def test_that_what_is_written_is_computed(write):
     assert not any(is_write(node) for graph in graphs for node in graph.graph.nodes)
 
 
-@for_each("write", list(WRITES))
+@for_each("write", ["channels_of_the_input", "normalized_input", "activated_input"])
 def test_that_no_sample_is_written(write):
     module, inputs = network(write)
     program = with_functional_writes(exported(module, inputs))
@@ -116,7 +136,8 @@ def test_that_parts_of_a_buffer_are_written_from_run_to_run():
     program = with_functional_writes(exported(module, (x,)))
     assert list(program.graph_signature.buffers_to_mutate.values()) == ["past"]
     assert not any(node.target is torch.ops.aten.copy.default for node in program.graph.nodes)
-    executed = program.module(check_guards=False)
+    # A program has the buffers of the module that it was made of.
+    module, executed = copy.deepcopy(module), program.module(check_guards=False)
     for _ in range(4):
         x = torch.randn(1, 2, 4)
         torch.testing.assert_close(results(executed, (x,)), results(module, (x,)))
@@ -153,7 +174,7 @@ class Drawn(nn.Module):
                 known.append(value)
             if value.dim() and draw.random() < 0.8:
                 draw.choice(_CHANGES)(value, draw, known)
-        return tuple(known[-3:]) + (base,)
+        return (*known[-3:], base)
 
 
 def _slice(value, draw):
@@ -188,7 +209,8 @@ _VIEWS = (
     _slice, _slice, _selected, _turned, _piece,
     lambda value, draw: value.flatten() if draw.random() < 0.3 else value.unsqueeze(0),
     lambda value, draw: value.contiguous(),
-    lambda value, draw: torch.dropout(value, 0.1, False),
+    # torch.export traces dropout of a value with gaps as a copy without gaps.
+    lambda value, draw: torch.dropout(value, 0.1, False) if value.is_contiguous() else value,
     lambda value, draw: value.squeeze(),
 )  # fmt: skip
 
@@ -216,8 +238,18 @@ def _choose(value, draw, known):
 _CHANGES = (_add, _assign, _fill, _activate, _choose)
 
 
-@for_each("seed", range(60))
+@for_each("seed", range(6))
+def test_that_writes_through_views_are_computed(seed):
+    assert_drawn(seed)
+
+
+@pytest.mark.slow
+@for_each("seed", range(6, 200))
 def test_that_writes_through_any_views_are_computed(seed):
+    assert_drawn(seed)
+
+
+def assert_drawn(seed):
     torch.manual_seed(seed)
     inputs = (torch.randn(2, 6, 8),)
     program = with_functional_writes(exported(Drawn(seed), inputs))

@@ -192,8 +192,7 @@ cache_mem_area=Axi0
         (with_options(config_ini="own.ini", system_config="Mine", memory_mode="Flash"),
          ["with own_ini_at_hand():"]),
         (edits.set_calibration(make_project(), DataSource(spec="t.txt")),
-         ["constant_methods=methods_for_runners(program, inputs)", "program = without_writes(",
-          "def methods_for_runners(", "def without_writes(",
+         ["constant_methods=methods_for_runners(program, inputs)", "def methods_for_runners(",
           "runtime_form(edge.exported_program())"]),
     ],
 )  # fmt: skip

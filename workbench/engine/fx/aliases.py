@@ -11,8 +11,6 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-_ATEN = torch.ops.aten
-
 
 class Memory(fx.Interpreter):
     """The values of a graph, executed operator by operator on fake tensors.
@@ -26,7 +24,7 @@ class Memory(fx.Interpreter):
         super().__init__(module)
         self.values: dict[fx.Node, Any] = {}
         self.order = {node: index for index, node in enumerate(module.graph.nodes)}
-        mode = next((m for m in map(_mode_of, module.graph.nodes) if m is not None), None)
+        mode = next((m for m in map(mode_of, module.graph.nodes) if m is not None), None)
         with torch.no_grad(), mode or FakeTensorMode(allow_non_fake_inputs=True):
             for node in module.graph.nodes:
                 self.values[node] = self._value(node)
@@ -71,7 +69,8 @@ class Memory(fx.Interpreter):
         return None
 
 
-def _mode_of(node: fx.Node) -> Any:
+def mode_of(node: fx.Node) -> Any:
+    """Return the mode of a node's fake tensor; None where it has none."""
     return getattr(node.meta.get("val"), "fake_mode", None)
 
 

@@ -23,7 +23,7 @@ from workbench.engine.fx.aliases import (
     same_view,
     writes_seen_elsewhere,
 )
-from workbench.engine.fx.pieces import Pieces, filling
+from workbench.engine.fx.pieces import Pieces, Place, filling
 
 _ATEN = torch.ops.aten
 
@@ -267,12 +267,12 @@ class _Functional:
         if is_write(child) or same_view(values[child], values[parent]):
             return new
         if piece := self._piece(child):
-            return self._edit.put(source, new, *piece)
+            return self._edit.put(source, new, Place(*piece))
         shape = [*values[parent].shape]
-        if name_of(child) in _RESHAPING:
+        if name_of(child) in _SHAPED:
             return self._edit.call(_ATEN.reshape.default, new, shape)
         if name_of(child) in _TURNING:
-            # Sizes that all differ show where each dimension goes.
+            # Lengths that all differ show where each dimension goes.
             probe = torch.empty(*range(2, 2 + len(shape)), device="meta")
             turned = child.target(probe, *child.args[1:], **child.kwargs)  # type: ignore[operator]
             back = [list(turned.shape).index(2 + dim) for dim in range(len(shape))]
@@ -329,33 +329,34 @@ class _Functional:
         if len(chosen) != 1 or accumulate:
             return None
         dim, index = chosen[0]
-        shape, rank = target.meta["val"].shape, index.meta["val"].dim()
         if index.meta["val"].dtype == torch.bool:
-            if given.meta["val"].numel() != 1:
-                return None
-            mask = index
-            for _ in range(len(shape) - dim - rank):
-                mask = self._edit.call(_ATEN.unsqueeze.default, mask, -1)
-            number = self._constant(given)
-            if number is not None:
-                return self._edit.call(_ATEN.masked_fill.Scalar, target, mask, number.item())
-            one = self._edit.call(_ATEN.reshape.default, given, [1] * len(shape))
-            return self._edit.call(
-                _ATEN.where.self, mask, self._as(one, target.meta["val"]), target
-            )
-        places = self._constant(index)
-        if places is None or rank != 1 or len(places) > _FEW:
+            return self._masked(target, dim, index, given)
+        return self._listed(target, dim, index, given)
+
+    def _masked(self, target: fx.Node, dim: int, index: fx.Node, given: fx.Node) -> fx.Node | None:
+        """Return a value with one number where a mask of some dimensions is set; else None."""
+        if given.meta["val"].numel() != 1:
             return None
-        wanted = [*shape[:dim], len(places), *shape[dim + 1 :]]
-        like = self._edit.part(target, dim, 0, min(len(places), shape[dim]), 1, False)
-        if len(places) > shape[dim]:
+        value, mask = target.meta["val"], index
+        for _ in range(value.dim() - dim - index.meta["val"].dim()):
+            mask = self._edit.call(_ATEN.unsqueeze.default, mask, -1)
+        number = self._constant(given)
+        if number is not None:
+            return self._edit.call(_ATEN.masked_fill.Scalar, target, mask, number.item())
+        one = self._edit.call(_ATEN.reshape.default, given, [1] * value.dim())
+        return self._edit.call(_ATEN.where.self, mask, self._as(one, value), target)
+
+    def _listed(self, target: fx.Node, dim: int, index: fx.Node, given: fx.Node) -> fx.Node | None:
+        """Return a value with others at constant places of a dimension; else None."""
+        places, shape = self._constant(index), target.meta["val"].shape
+        if places is None or places.dim() != 1 or len(places) > min(_FEW_PLACES, shape[dim]):
             return None
-        values = self._filled(like, given) if list(like.meta["val"].shape) == wanted else None
+        like = self._edit.part(target, dim, 0, len(places), 1, select=False)
+        values = self._filled(like, given)
         for position, place in enumerate(places.tolist()):
-            if values is None:
-                return None
-            entry = self._edit.part(values, dim, position, 1, 1, False)
-            target = self._edit.put(target, entry, dim, place % shape[dim], 1, 1, False)
+            entry = self._edit.part(values, dim, position, 1, 1, select=False)
+            at = Place(dim, place % shape[dim])
+            target = self._edit.put(target, entry, at)
         return target
 
     def _constant(self, node: Any) -> torch.Tensor | None:
@@ -370,9 +371,9 @@ class _Functional:
         return value if isinstance(value, torch.Tensor) else None
 
 
-_FEW = 64
+_FEW_PLACES = 64
 _COPYING = ("lift_fresh_copy", "detach", "alias", "clone", "lift_fresh")
-_RESHAPING = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
+_SHAPED = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
               "reshape_as", "ravel", "_unsafe_view", "squeeze_", "unsqueeze_", "atleast_1d",
               "atleast_2d", "atleast_3d")  # fmt: skip
 _TURNING = ("permute", "transpose", "t", "movedim", "moveaxis", "swapaxes", "swapdims", "numpy_T",

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.fx.traceback import NodeSource
 
-from workbench.engine.fx.aliases import name_of
+from workbench.engine.fx.aliases import mode_of, name_of
 
 _ATEN = torch.ops.aten
 
@@ -21,6 +21,16 @@ class Piece(NamedTuple):
     node: fx.Node
     start: int
     count: int
+
+
+class Place(NamedTuple):
+    """Entries of a dimension: every ``step``-th; ``select`` is of one without the dimension."""
+
+    dim: int
+    start: int
+    count: int = 1
+    step: int = 1
+    select: bool = False
 
 
 class Pieces:
@@ -46,8 +56,8 @@ class Pieces:
         with self._graph.inserting_before(self._at):
             node = self._graph.call_function(target, args, kwargs)
         values = fx.map_arg((args, kwargs), lambda given: given.meta["val"])
-        meta = {key: self._at.meta[key] for key in _KEPT if key in self._at.meta}
-        mode = next((m for m in map(_mode_of, self._graph.nodes) if m is not None), None)
+        meta = {key: self._at.meta[key] for key in _KEPT_META if key in self._at.meta}
+        mode = next((m for m in map(mode_of, self._graph.nodes) if m is not None), None)
         with torch.no_grad(), mode if mode is not None else torch.no_grad():
             value = target(*values[0], **values[1])
         node.meta = {**meta, "from_node": [NodeSource(self._at)], "val": value}
@@ -75,11 +85,9 @@ class Pieces:
             return self._widened[piece.node]
         return self.call(_ATEN.select.int, piece.node, dim, piece.start)
 
-    def put(
-        self, source: fx.Node, new: fx.Node, dim: int, start: int, count: int, step: int,
-        select: bool,
-    ) -> fx.Node:  # fmt: skip
+    def put(self, source: fx.Node, new: fx.Node, at: Place) -> fx.Node:
         """Return a value with another one in the place of some entries along a dimension."""
+        dim, start, count, step, select = at
         if select:
             wide = self.call(_ATEN.unsqueeze.default, new, dim)
             self._widened[wide] = new
@@ -87,7 +95,7 @@ class Pieces:
         size = source.meta["val"].shape[dim]
         if count == 0:
             return source
-        if step != 1 and count > _FEW:
+        if step != 1 and count > _FEW_PARTS:
             return self._spread(source, new, dim, start, count, step)
         pieces, given = self._pieces(source, dim), self._pieces(new, dim)
         result = _cut(pieces, 0, start)
@@ -166,12 +174,8 @@ class Pieces:
         return self.call(_ATEN.slice.Tensor, piece.node, dim, piece.start, end)
 
 
-_FEW = 16
-_KEPT = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
-
-
-def _mode_of(node: fx.Node) -> Any:
-    return getattr(node.meta.get("val"), "fake_mode", None)
+_FEW_PARTS = 16
+_KEPT_META = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
 
 
 def _cut(pieces: list[Piece], start: int, count: int) -> list[Piece]:

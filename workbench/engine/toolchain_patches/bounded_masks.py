@@ -1,7 +1,7 @@
 """Masks and limits of huge numbers, written so that no range is spanned by them.
 
-This file stands on torch and ExecuTorch alone, because a generated script carries it along. What the
-correction is about stands in ``workbench.targets.ethos_u.corrections``.
+This file stands on torch and ExecuTorch alone, because a generated script carries it along. What
+the correction is about stands in ``workbench.targets.ethos_u.corrections``.
 """
 
 import math
@@ -57,7 +57,7 @@ _SDPA = _ATEN.scaled_dot_product_attention.default
 _MARGIN = 14.0
 
 
-def _name(node: Any) -> str:
+def _called(node: Any) -> str:
     schema = getattr(getattr(node, "target", None), "_schema", None)
     return str(schema.name).rpartition("::")[2] if schema is not None else ""
 
@@ -65,7 +65,7 @@ def _name(node: Any) -> str:
 def _comparison(node: fx.Node, factor: float = 1.0) -> tuple[list[int], float] | None:
     """Return the dimensions over which a value is compared, and how far below masks have to be."""
     for reader in node.users:
-        name, args = _name(reader), reader.args
+        name, args = _called(reader), reader.args
         if name in {"softmax", "_softmax", "logsumexp"}:
             given: Any = args[1]
             return list(given) if isinstance(given, list | tuple) else [given], _MARGIN * factor
@@ -153,7 +153,7 @@ def _bound_computed(module: fx.GraphModule, least: float) -> list[str]:
         sign = 1 if node.target is _ATEN.add.Tensor else -1
         for index in (1, 0) if sign == 1 else (1,):
             source: Any = node.args[index]
-            while _name(source) in _PASSING:
+            while _called(source) in _PASSING:
                 source = source.args[0]
             if isinstance(source, fx.Node) and _is_mask(module, source, sign):
                 sums.setdefault(source, []).append((node, index, sign))
@@ -185,7 +185,7 @@ def _read_by(source: fx.Node) -> set[fx.Node]:
     readers, left = set[fx.Node](), [source]
     while left:
         for reader in left.pop().users:
-            if _name(reader) in _PASSING:
+            if _called(reader) in _PASSING:
                 left.append(reader)
             else:
                 readers.add(reader)
@@ -211,7 +211,7 @@ def _is_mask(module: fx.GraphModule, source: fx.Node, sign: int) -> bool:
         value, chosen, number = source.args[0], source.args[1], _number(module, source.args[2])
         known = constant_of(module, value)
         is_zero = known is not None and not bool(known.any())
-        is_own = _name(chosen) in {"to", "_to_copy", "ne"} and chosen.args[0] is value  # type: ignore[union-attr]
+        is_own = _called(chosen) in {"to", "_to_copy", "ne"} and chosen.args[0] is value  # type: ignore[union-attr]
         return number is not None and number <= -_MASKED and (is_zero or is_own)
     if source.target is _ATEN.where.self:
         values = [_number(module, given) for given in source.args[1:]]
@@ -264,7 +264,7 @@ def _bound_choice(module: fx.GraphModule, node: fx.Node) -> bool:
 def _least_of(module: fx.GraphModule, given: Any) -> float | None:
     """Return the number that all elements of a constant have; None for other values."""
     value = constant_of(module, given)
-    if isinstance(given, fx.Node) and _name(given) in {"full", "full_like"}:
+    if isinstance(given, fx.Node) and _called(given) in {"full", "full_like"}:
         return float(given.args[1])  # type: ignore[arg-type]
     if value is None or value.numel() == 0 or bool((value != value.flatten()[0]).any()):
         return None

@@ -179,6 +179,14 @@ def _same(
     return write(target, padded, weight, bias, stride, [0] * len(sizes), *rest)
 
 
+def _as_batch(write: Writer, x: fx.Node, weight: Any, *rest: Any) -> fx.Node | None:
+    """Write a convolution of one image or sequence as that of a batch of one."""
+    if x.meta["val"].dim() == weight.meta["val"].dim():
+        return None
+    batch = write(_ATEN.unsqueeze.default, x, 0)
+    return write(_ATEN.squeeze.dim, write(write.target, batch, weight, *rest), 0)
+
+
 def _leaky(write: Writer, x: fx.Node, low: Any = 1 / 8, high: Any = 1 / 3, *rest: Any) -> Any:
     return None if any(rest) else write(_ATEN.leaky_relu.default, x, (low + high) / 2)
 
@@ -318,6 +326,8 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.exp2.default: lambda write, x: write(
         _ATEN.exp.default, write(_ATEN.mul.Tensor, x, math.log(2))
     ),
+    _ATEN.conv1d.default: _as_batch,
+    _ATEN.conv2d.default: _as_batch,
     _ATEN.conv1d.padding: _same,
     _ATEN.conv2d.padding: _same,
     _ATEN.adaptive_avg_pool1d.default: _adaptive_mean,

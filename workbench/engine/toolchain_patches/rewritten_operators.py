@@ -345,8 +345,8 @@ _FOUR_BITS = 15
 def insert_zeros(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write transposed convolutions that cannot go as zeros between values and a convolution.
 
-    These are the ones with 16-bit values on U55 and U65, with 4-bit weights, and those over one
-    dimension.
+    These are the ones with 16-bit values on U55 and U65, with 4-bit weights, those over one
+    dimension, and those in groups with more or fewer outputs than inputs.
     """
     left = list(floating_calls(module, *_TRANSPOSED))
     if not left:
@@ -376,8 +376,12 @@ def _precise(module: fx.GraphModule, quantizer: EthosUQuantizer) -> set[str]:
         value, weight = (specs.get(node.args[i]) for i in (0, 1))
         few = weight is not None and weight.quant_max - weight.quant_min <= _FOUR_BITS
         wide = narrow_only and getattr(value, "dtype", None) is torch.int16
+        groups = node.args[6] if len(node.args) > 6 else 1
+        sizes = node.args[1].meta["val"].shape
+        # The steps of weights are those of input channels then, whose number is another.
+        odd = groups != 1 and sizes[0] != sizes[1] * groups
         # Over one dimension there is no pattern, and rules reach the convolution instead.
-        if wide or few or node.target is _ATEN.conv_transpose1d.default:
+        if wide or few or odd or node.target is _ATEN.conv_transpose1d.default:
             nodes.add(node.name)
     return nodes
 
@@ -388,6 +392,8 @@ def _grown(module: fx.GraphModule, write: Writer, node: fx.Node) -> fx.Node:
     value, _, bias, stride, padding, extra, groups, dilation = given
     weight = constant_of(module, node.args[1])
     dims = weight.dim() - 2
+    is_alone = value.meta["val"].dim() < weight.dim()
+    value = write(_ATEN.unsqueeze.default, value, 0) if is_alone else value
     stride, padding, extra, dilation = (
         [*extent] * (dims // len(extent)) for extent in (stride, padding, extra, dilation)
     )
@@ -409,7 +415,9 @@ def _grown(module: fx.GraphModule, write: Writer, node: fx.Node) -> fx.Node:
         value = write(_ATEN.constant_pad_nd.default, value, padded)
     constant = write.constant(f"{node.name}_weight", turned)
     ones, none = [1] * dims, [0] * dims
-    return write(_TRANSPOSED[node.target], value, constant, bias, ones, none, dilation, groups)
+    settings = bias, ones, none, dilation, groups
+    result = write(_TRANSPOSED[node.target], value, constant, *settings)
+    return write(_ATEN.squeeze.dim, result, 0) if is_alone else result
 
 
 # bias, stride, padding, output_padding, groups, dilation where a call leaves them out.

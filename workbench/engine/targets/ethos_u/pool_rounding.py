@@ -22,10 +22,13 @@ _SHARE_OF_DISTANCE = 4
 
 
 @contextmanager
-def halves_away_from_zero(converted: torch.fx.GraphModule) -> Iterator[None]:
-    """Let the average pools of a quantized model round as the NPU while the block runs.
+def halves_away_from_zero(
+    converted: torch.fx.GraphModule, lowered: torch.export.ExportedProgram
+) -> Iterator[None]:
+    """Let the average pools that run on the NPU round as it does while the block runs.
 
-    Only pools between equal grids: their means are then of the integers themselves. Copies that
+    Pools that stay on the CPU, as those of a batch on U55 and U65, round as torch. Only pools
+    between equal grids: their means are then of the integers themselves. Copies that
     are made of the module meanwhile keep rounding so.
 
     Source: TOSA 1.0 ``AVG_POOL2D`` multiplies the sum with a number just above 1 / n
@@ -33,8 +36,18 @@ def halves_away_from_zero(converted: torch.fx.GraphModule) -> Iterator[None]:
 
     Args:
         converted: Module from ``convert_pt2e``; its nodes are as before when the block ends.
+        lowered: The program that was compiled from it, with its delegates.
     """
-    pools = {node: step for node in converted.graph.nodes if (step := _step_of(node))}
+    on_cpu = {
+        _sizes(node)
+        for node in lowered.graph.nodes
+        if node.op == "call_function" and "avg_pool2d" in str(node.target)
+    }
+    pools = {
+        node: step
+        for node in converted.graph.nodes
+        if (step := _step_of(node)) and _sizes(node) not in on_cpu
+    }
     try:
         for node, step in pools.items():
             node.target = pool_with_offset
@@ -51,6 +64,12 @@ def pool_with_offset(x: torch.Tensor, *settings: Any, offset: float) -> torch.Te
     """Return an average pool with ``offset`` away from zero; the settings are ``avg_pool2d``'s."""
     pooled: torch.Tensor = _ATEN.avg_pool2d.default(x, *settings)
     return pooled + offset * torch.sign(pooled)
+
+
+def _sizes(node: torch.fx.Node) -> tuple[Any, ...]:
+    """Return the shape of the output and the size of a pool, by which it is known."""
+    size: Any = node.args[1]
+    return tuple(getattr(node.meta.get("val"), "shape", ())), tuple(size)
 
 
 def _step_of(node: torch.fx.Node) -> float:

@@ -193,25 +193,29 @@ def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.f
         if refused := preparing_failed(error, modules):
             raise refused from error
         raise
-    _refuse_doubles(prepared)
+    _refuse_other_floats(prepared)
     return prepared
 
 
-def _refuse_doubles(prepared: torch.fx.GraphModule) -> None:
-    """Raise for a value of float64 that is to be quantized: torchao's operators take float32."""
+def _refuse_other_floats(prepared: torch.fx.GraphModule) -> None:
+    """Raise for a value of another float type that is to be quantized: it has to be float32."""
     for node in prepared.graph.nodes:
         source = node.args[0] if node.op == "call_module" and node.args else None
         value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
-        if source is not None and isinstance(value, torch.Tensor) and value.dtype == torch.float64:
+        if source is not None and isinstance(value, torch.Tensor) and value.dtype in _OTHER_FLOATS:
             module = programs.module_of(source)
             where = f" of {module}" if module else ""
+            name = programs.dtype_name(value.dtype)
             raise failure(
-                f"{source.name}{where} is of float64, which cannot be quantized.",
+                f"{source.name}{where} is of {name}, which cannot be quantized.",
                 "Compute in float32: call .float() on the model and on its inputs, or on the "
                 "value. Or give the operator the config float.",
                 Place(kind="module", id=module) if module else Place(kind="node", id=source.name),
-                code="float64-not-quantized",
+                code=f"{name}-not-quantized",
             )
+
+
+_OTHER_FLOATS = (torch.float64, torch.float16, torch.bfloat16)
 
 
 def convert(module: torch.fx.GraphModule, *, fold: bool = True) -> torch.fx.GraphModule:

@@ -202,7 +202,7 @@ class IntegerProgram(torch.fx.Interpreter):
 
 def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
-    with halves_away_from_zero(context.hot("convert").module):
+    with halves_away_from_zero(context.hot("convert").module, context.hot("lower").edge):
         return _verify(context)
 
 

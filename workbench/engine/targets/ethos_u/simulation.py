@@ -205,7 +205,7 @@ class _Samples:
         converted = context.hot("convert").module
         self._integer_io = bool(context.project.target.options.get("integer_io"))
         self._grids = output_grids(converted)
-        with halves_away_from_zero(converted):
+        with halves_away_from_zero(converted, context.hot("lower").edge):
             self.quantized, runtime, once = _samples(
                 context, converted, integer_io=self._integer_io
             )
