@@ -167,7 +167,8 @@ def remembered_ranges(memory: RangeMemory) -> Iterator[RangeMemory]:
     """Let ``HistogramObserver.calculate_qparams`` ask ``memory`` first while the block runs.
 
     Exact because the key holds all that the search reads: histogram, extremes, type, scheme,
-    limits, eps, head-room and the numbers of bins. Subclasses and observers without data search as ever.
+    limits, eps, head-room and the numbers of bins. Subclasses and observers without data search as
+    ever.
     """
     stock = HistogramObserver.calculate_qparams
 
