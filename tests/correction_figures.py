@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from workbench.targets.ethos_u import correction as ids
 from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 HERE = Path(__file__).parent
 KEPT = HERE / "data" / "correction_figures.json"
@@ -54,8 +55,8 @@ class Row:
 class Figures:
     """One program, measured.
 
-    ``outcome`` is "right", "refused" or "wrong": the compiled program does not compute what its
-    TOSA says. ``quality`` is the SQNR [dB] of the program against the float model on unseen
+    ``outcome`` is "right", "refused", "crashed" (the process of the compiler ends) or "wrong": the
+    compiled program does not compute what its TOSA says. ``quality`` is the SQNR [dB] of the program against the float model on unseen
     samples, None if there is no program or no difference. ``steps`` is its largest difference from
     the quantized model, ``cycles`` are Vela's, ``cpu`` counts operators on the CPU but for
     conversions at the border.
@@ -272,7 +273,8 @@ is measured on networks of the tests that it applies to, with and without it: {C
 for calibration, {UNSEEN} others for the figures.
 
 Quality is the SQNR of the compiled program against the float model. *Refused* programs do not \
-compile; *wrong* ones do not compute what they were compiled from. Steps are the largest \
+compile, *crashed* ones end the compiler's process, and *wrong* ones do not compute what they were \
+compiled from. Steps are the largest \
 difference from the quantized model, in steps of the output. Cycles are Vela's estimate; CPU \
 operators are not in it. A test fails where a correction costs more than {MOST_DECIBEL} dB or \
 {MOST_CYCLES - 1:.0%} of the cycles and gains nothing.
@@ -286,21 +288,45 @@ def write(kept: Mapping[str, Mapping[str, Any]]) -> None:
     PAGE.write_text(page(ordered))
 
 
-def main(chosen: Iterable[str]) -> int:
-    """Measure the rows of some corrections, or of all, one after another; keep each at once."""
+def main(chosen: Sequence[str]) -> int:
+    """Measure the rows of some corrections, or of all; keep each at once.
+
+    Vela ends the process on some programs without their correction: rows are measured in another
+    process, which is started again for those that are left.
+    """
+    left = [row.key for row in ROWS if not chosen or row.correction in chosen]
+    while left:
+        command = [sys.executable, "-m", "tests.correction_figures", _HERE, *left]
+        if subprocess.run(command, check=False).returncode == 0:
+            return 0
+        known = _known()
+        ended = [key for key in left if key in known and known[key]["without"] == _CRASHED]
+        if not ended:
+            return 1
+        left = left[left.index(ended[-1]) + 1 :]
+    return 0
+
+
+_HERE = "--here"
+_CRASHED = asdict(Figures("crashed"))
+
+
+def _known() -> dict[str, Any]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+def _measure(keys: Sequence[str]) -> int:
+    """Measure rows in this process; until a row without its correction is measured, it crashed."""
     from tests.engine.in_process import Engine
 
-    wanted = set(chosen) or set(CORRECTIONS_BY_ID)
     engine = Engine(Path(tempfile.mkdtemp()))
     place_networks(engine.folder)
     try:
-        for row in (row for row in ROWS if row.correction in wanted):
-            pair = {
-                name: asdict(measured(engine, row, on=on))
-                for name, on in (("with", True), ("without", False))
-            }
-            known = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-            write({**known, row.key: pair})
+        for row in (ROWS_BY_KEY[key] for key in keys):
+            pair = {"with": asdict(measured(engine, row, on=True)), "without": _CRASHED}
+            write({**_known(), row.key: pair})
+            pair["without"] = asdict(measured(engine, row, on=False))
+            write({**_known(), row.key: pair})
             sys.stdout.write(f"{row.key}: {pair} {complaint(row, pair)}\n")
             sys.stdout.flush()
     finally:
@@ -309,4 +335,4 @@ def main(chosen: Iterable[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_measure(sys.argv[2:]) if sys.argv[1:2] == [_HERE] else main(sys.argv[1:]))

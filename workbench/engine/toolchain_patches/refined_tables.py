@@ -198,7 +198,8 @@ def tables_refined() -> Iterator[list[str]]:
     """Add further tables to 16-bit functions that gain from them, in the block.
 
     Yields:
-        The names of the nodes that got further tables; it grows while programs are lowered.
+        The names of the nodes that got further tables, once for each, or a first table with more
+        reach; it grows while programs are lowered.
     """
     stock = InsertTableOpsPass.call
     refined: list[str] = []
@@ -212,11 +213,8 @@ def tables_refined() -> Iterator[list[str]]:
             node: _windows(self, node, noise) for node in list(graph_module.graph.nodes)
         }
         added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
-        refined.extend(
-            node.name
-            for node, more in windows_by_node.items()
-            if more or _reaches(self, node, noise)
-        )
+        for node, windows in windows_by_node.items():
+            refined.extend([node.name] * (len(windows) or _reaches(self, node, noise)))
         result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.
