@@ -393,8 +393,8 @@ quantized model, a correction is applied. Each is on by default and has a switch
 target's options (`workbench target PROJECT fine_tables=false`). It is part of the key of the \
 stage it changes, stands in the manifest, in `run --json` and in the summary of a run, and \
 generated scripts carry it along. Where the installed source is not the one it was written for, \
-it steps aside and the log says so. What they cost stands in \
-[Performance](../performance.md#corrections)."""
+it is not applied and the log says so. [Figures of the corrections](correction-figures.md) has \
+what each gains and costs."""
 
 
 def _target(target: TargetSpec) -> Iterator[str]:

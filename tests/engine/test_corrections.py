@@ -219,18 +219,31 @@ def test_that_check_foretells_nothing_that_a_correction_mends(engine):
 
 @pytest.mark.slow
 def test_that_a_norm_by_the_root_mean_square_is_the_quantized_model_in_16_bits(engine):
-    assert worst(engine, "root_mean_square", "a16w8") <= 32
-    assert worst(engine, "root_mean_square", "a16w8", **{TABLES: False}) > 300
+    right = worst(engine, "root_mean_square", "a16w8")
+    assert right <= 32
+    assert worst(engine, "root_mean_square", "a16w8", **{TABLES: False}) > 4 * right
 
 
 @pytest.mark.slow
 def test_that_a_mask_leaves_the_softmax_behind_it_right(engine):
-    assert worst(engine, "attention_mask", "a16w8", U85) <= 32
-    assert worst(engine, "attention_mask", "a16w8", U85, **{TABLES: False}) > 200
+    right = worst(engine, "attention_mask", "a16w8", U85)
+    assert right <= 32
+    assert worst(engine, "attention_mask", "a16w8", U85, **{TABLES: False}) > 4 * right
 
 
 def test_that_small_activations_have_small_steps(engine):
     assert decibel(engine, "small_values", "a16w8") > 40
+
+
+def test_that_grids_of_small_activations_have_head_room(engine):
+    made = network("small_values", "a16w8")
+    assert engine.run(made, "calibrate") == "done", engine.failure
+    rows = [r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"]
+    parts = [max(-row.minimum, row.maximum) / (row.scale * row.qmax) for row in rows]
+    # The output is a thousandth of what comes before it, whose grid is stock's.
+    assert [row.scale < 2**-12 for row in rows] == [part < 0.13 for part in parts]
+    assert parts[-1] == pytest.approx(1 / 8, rel=0.01)
+    assert max(row.scale for row in rows) == 2**-12
 
 
 @pytest.mark.slow

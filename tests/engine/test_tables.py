@@ -3,8 +3,13 @@
 import re
 
 import pytest
+import torch
+from executorch.backends.arm._passes.insert_table_ops import InsertTableOpsPass
+from executorch.backends.arm._passes.quant_args import QuantArgs
 
 from tests.engine.in_process import CALIBRATED, project
+from tests.for_each import for_each
+from workbench.engine.toolchain_patches.refined_tables import NOISE_OF_VALUES, windows_of
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 
@@ -97,3 +102,56 @@ def test_that_tables_of_8_bits_and_curves_that_are_fine_are_passed_over(engine, 
 
 def test_that_a_function_of_a_number_written_in_the_model_is_no_table(curves, engine):
     assert warnings(engine, curves("curves.py:divided", "rows")) == ()
+
+
+def grid(scale):
+    return QuantArgs(scale=scale, zp=0, qmin=-32767, qmax=32767, dtype=torch.int16)
+
+
+STEP = 2.0**-12
+# A function with the steps of its input and output.
+STEEP = [
+    ("exp behind a mask", torch.exp, 256 / 32767, STEP),
+    ("rsqrt of a norm", lambda x: torch.rsqrt(x + 1e-5), STEP, STEP),
+]
+SMOOTH = [
+    ("exp of a softmax without a mask", torch.exp, 10 / 32767, STEP),
+    ("sigmoid", torch.sigmoid, STEP, STEP),
+    # Its values reach a fourth of such grids: there, one table is near enough.
+    ("rsqrt with head-room", lambda x: torch.rsqrt(x + 1e-5), 0.3 / 32767, 13.3 / 32767),
+]
+
+
+@for_each("name, function, into, out", STEEP)
+def test_that_a_function_gets_further_tables_where_they_gain(name, function, into, out):
+    windows, given = windows_of(function, grid(into), grid(out))
+    assert len(windows) == 1, name
+    assert noise(function, into, out, given) < noise(function, into, out) / 100
+
+
+@for_each("name, function, into, out", SMOOTH)
+def test_that_a_function_gets_no_table_that_gains_nothing(name, function, into, out):
+    assert windows_of(function, grid(into), grid(out))[0] == [], name
+
+
+def test_that_less_noise_of_the_program_asks_for_more_tables():
+    exponential = torch.exp, grid(30 / 32767), grid(STEP)
+    assert windows_of(*exponential)[0] == []
+    assert windows_of(*exponential, NOISE_OF_VALUES)[0]
+
+
+def noise(function, into, out, given=None):
+    """Return the energy of errors over that of the values that the output's grid holds."""
+    values = function(torch.arange(-32768, 32768).clamp(min=-32767) * into).double() / out
+    held = values.abs() < 32767
+    if given is None:
+        table, shift = InsertTableOpsPass.generate_16_bit_table_values(
+            function, grid(into), grid(out)
+        )
+        codes = torch.arange(-32768, 32768)
+        index, along = (codes + 32768) >> 7, codes & 127
+        wide = table.to(torch.int64)
+        lines = (wide[index] << 7) + (wide[index + 1] - wide[index]) * along
+        given = (lines.double() * 2.0**shift).round()
+    errors = (values - given)[held]
+    return float(errors.square().sum() / values[held].square().sum())

@@ -81,6 +81,8 @@ def _print_corrections(corrections: list[dict[str, Any]]) -> None:
     """Print each correction that changed something, is switched off or could not be applied."""
     for correction in corrections:
         count = plural(len(correction["places"]), "place")
+        if correction.get("times", 0) > len(correction["places"]):
+            count += f", {correction['times']} times"
         words = {"on": count, "off": "switched off", "aside": "not applied: other tools"}
         if correction["places"] or correction["state"] != "on":
             print(f"Correction   {correction['title']}: {words[correction['state']]}")

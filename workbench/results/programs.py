@@ -147,11 +147,16 @@ CorrectionState = Literal["on", "off", "aside"]
 
 
 class AppliedCorrection(Frozen):
-    """What became of a correction in a stage; ``places`` are the nodes that it changed."""
+    """What became of a correction in a stage; ``places`` are the nodes that it changed.
+
+    ``times`` is how often it was applied in lowering, where several times at one place count: for
+    ``fine_tables`` the number of further tables. 0 for the other stages.
+    """
 
     id: str
     state: CorrectionState
     places: tuple[str, ...] = ()
+    times: int = 0
 
 
 class CompressedLayer(Frozen):

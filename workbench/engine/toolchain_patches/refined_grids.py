@@ -6,10 +6,12 @@ correction is about stands in ``workbench.targets.ethos_u.corrections``.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import fx
+from torchao.quantization.pt2e.observer import PartialWrapper
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 # The least step of a constant factor, by the number of values of its grid.
@@ -68,8 +70,8 @@ def _spec(source: fx.Node, reader: fx.Node) -> Any:
 
 
 def _least(spec: QuantizationSpec) -> float | None:
-    partial = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    return getattr(partial, "keywords", {}).get("eps")
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    return getattr(constructor, "keywords", {}).get("eps")
 
 
 def _steps(spec: QuantizationSpec) -> float:
@@ -96,6 +98,9 @@ def _constant(module: fx.GraphModule, path: str) -> Any:
 
 # The least step of an activation, by the number of values of its grid.
 _LEAST_ACTIVATION_STEPS = {256: 2.0**-24, 65536: 2.0**-32}
+# How many times the calibrated range a grid covers that is finer than stock's, by the number of
+# its values: values that calibration did not see may be larger, and 16 bits have bits to spare.
+_HEAD_ROOM = {256: 2.0, 65536: 8.0}
 # The part of 32 bits that a bias may fill.
 _LARGEST_BIAS = 2.0**30
 _WEIGHTED = ("linear", "conv1d", "conv2d", "convolution", "conv_transpose2d")
@@ -103,6 +108,9 @@ _WEIGHTED = ("linear", "conv1d", "conv2d", "convolution", "conv_transpose2d")
 
 def refine_steps(annotated: fx.GraphModule) -> list[str]:
     """Let activations have steps as small as their values ask for, and biases allow.
+
+    A step is never larger than stock's. Where it is smaller, the grid covers a multiple of the
+    calibrated range, as stock's larger step does.
 
     A bias is an integer in the product of the steps of value and weight: it has 32 bits, which
     stock's least step protects for every network, and this for the network at hand.
@@ -125,7 +133,7 @@ def refine_steps(annotated: fx.GraphModule) -> list[str]:
         # A factor's own step, and other observers' own choice, are finer than stock's already.
         least = max(_LEAST_ACTIVATION_STEPS[_values(spec)], needed)
         if least < float(_least(spec) or 0.0):
-            observers.setdefault(id(spec), (spec, _with_least(spec, least)))
+            observers.setdefault(id(spec), (spec, _with_head_room(spec, least)))
             return observers[id(spec)][1]
         return spec
 
@@ -177,3 +185,49 @@ def _with_least(spec: QuantizationSpec, least: float) -> QuantizationSpec:
     # A wrapper of a wrapper has no name, which others ask for.
     options = {**constructor.p.keywords, "eps": least}
     return replace(spec, observer_or_fake_quant_ctr=constructor.p.func.with_args(**options))
+
+
+def _with_head_room(spec: QuantizationSpec, least: float) -> QuantizationSpec:
+    """Return a spec with a finer least step whose grids have head-room up to stock's step."""
+    constructor: Any = spec.observer_or_fake_quant_ctr
+    largest, times = float(_least(spec) or 0.0), _HEAD_ROOM[_values(spec)]
+    options = {**constructor.p.keywords, "eps": least}
+    if "minimum" in options:
+        # The range was given, not observed.
+        return _with_least(spec, least)
+    # Its name tells torchao whether the observer takes an axis.
+    make = wraps(constructor.p.func, updated=())(
+        partial(_roomy, constructor.p.func, largest, times)
+    )
+    return replace(spec, observer_or_fake_quant_ctr=PartialWrapper(partial(make, **options)))
+
+
+def _roomy(kind: Any, largest: float, times: float, **options: Any) -> Any:
+    """Return an observer whose grids cover ``times`` what it saw, in steps up to ``largest``."""
+    made = kind(**options)
+    observer = getattr(made, "activation_post_process", made)
+    observer.head_room = (largest, times)
+    # A partial object is copied together with the observer.
+    observer._calculate_qparams = partial(_qparams_with_room, observer)  # noqa: SLF001 - its only name
+    return made
+
+
+def _qparams_with_room(
+    observer: Any, low: torch.Tensor, high: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return step and zero point of a range, with head-room where the step is below stock's.
+
+    Source: torchao 0.18 ``UniformQuantizationObserverBase._calculate_qparams``.
+    """
+    stock = type(observer)._calculate_qparams  # noqa: SLF001 - its only name
+    largest, times = observer.head_room
+    step, zero = stock(observer, low, high)
+    if float(step) >= largest:
+        return step, zero
+    least = observer.eps
+    try:
+        observer.eps = torch.full_like(least, min(largest, times * float(step)))
+        step, zero = stock(observer, low, high)
+    finally:
+        observer.eps = least
+    return step, zero

@@ -4,9 +4,12 @@ TOSA 1.0 (operator TABLE) has 513 values for 65,536 codes and interpolates linea
 function that bends within 128 codes, as rsqrt and exp do, is far from what the quantized model
 computes. A further table over a window of codes, entered by shifting the window's codes up,
 holds the difference: with a shift of 7 bits every one of its 512 codes has a value of its own.
+A further table costs cycles for every element, so that it is added only where it gains: where the
+error of the tables is not small beside the noise that 8-bit weights make anyway.
 This file stands on torch and ExecuTorch alone, because a generated script carries it along.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -23,8 +26,13 @@ from torch.export.graph_signature import InputKind
 # Steps of the output by which a table may depart: 1/1,000 of the largest value.
 _ALLOWED = 32
 _MOST_WINDOWS = 4
-# Steps by which stock's table may depart at the end of a grid, and for how many codes.
-_FLAT, _FEW = 4, 8
+# Noise of a value over its signal that is there without tables: 8-bit weights leave about 45 dB,
+# and values of 16 bits that no such weight came before about 85 dB.
+NOISE_OF_WEIGHTS, NOISE_OF_VALUES = 10.0**-5.3, 10.0**-8.5
+# What a further table must gain over that noise.
+_LEAST_GAIN_DB = 1.0
+# Stock's least step, and the part of a finer grid that values reach: it has head-room.
+_STOCK_STEP, _REACHED = 2.0**-12, 0.25
 _BITS, _CODES = 7, 1 << 15
 
 
@@ -42,66 +50,119 @@ class Window(NamedTuple):
 _STOCK = InsertTableOpsPass.generate_16_bit_table_values
 
 
-def first_table(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
+class _Curve(NamedTuple):
+    """A function over all input codes: what it gives exactly, and how much each code counts.
+
+    ``exact`` are output codes as numbers within the grid, zero where the function is not
+    ``defined``; ``zero`` is the output's zero point.
+    """
+
+    codes: torch.Tensor
+    exact: torch.Tensor
+    defined: torch.Tensor
+    weights: torch.Tensor
+    zero: int
+
+    def noise(self, given: torch.Tensor) -> float:
+        """Return the energy of the errors of output codes over that of the values."""
+        energy = float((self.weights * (self.exact - self.zero).square()).sum())
+        errors = float((self.weights * (self.exact - given).square()).sum())
+        return errors / energy if energy > 0 else 0.0
+
+
+def first_table(
+    function: Any, into: Any, out: Any, noise: float = NOISE_OF_WEIGHTS
+) -> tuple[torch.Tensor, int]:
     """Return stock's table of a function with its shift, or one of half the precision.
 
     The values of stock's table end where the grid of the output ends, so that the line to the first
-    value beyond is too flat. With half the precision they reach twice as far.
+    value beyond is too flat. With half the precision they reach twice as far, which costs an
+    operation: it is taken only where it gains.
     """
     table, shift = _STOCK(function, into, out)
     if out.dtype is not torch.int16:
         return table, shift
     room = {"qmin": 2 * out.qmin, "qmax": 2 * out.qmax, "dtype": torch.int32}
     wide, more = _STOCK(function, into, out._replace(**room))
-    codes = torch.arange(into.qmin, into.qmax + 1)
-    values = function((codes - into.get_zp_per_tensor()) * into.get_scale_per_tensor())
-    exact = values.reshape(-1).to(torch.float64) / out.get_scale_per_tensor()
-    exact = torch.where(torch.isfinite(exact), exact.clamp(out.qmin, out.qmax), torch.nan)
-    errors = [
-        (_read(candidate, codes, 2.0**by).clamp(out.qmin, out.qmax) - exact).abs().nan_to_num(0.0)
-        for candidate, by in ((table, shift), (wide, more))
-    ]
-    flat, reaching = (int((error > _FLAT).sum()) for error in errors)
-    return (wide, more) if reaching + _FEW < flat else (table, shift)
+    curve = _curve(function, into, out)
+    flat, reaching = (
+        curve.noise(_read(given, curve.codes, 2.0**by).clamp(out.qmin, out.qmax))
+        for given, by in ((table, shift), (wide, more))
+    )
+    return (wide, more) if _gains(flat, reaching, noise) else (table, shift)
 
 
-def windows_of(function: Any, into: Any, out: Any) -> tuple[list[Window], torch.Tensor]:
-    """Return the further tables that a function needs, and what all tables give.
+def windows_of(
+    function: Any, into: Any, out: Any, noise: float = NOISE_OF_WEIGHTS
+) -> tuple[list[Window], torch.Tensor]:
+    """Return the further tables that a function gains from, and what all tables give.
 
     Args:
         function: The function of real numbers.
         into: The ``QuantArgs`` of its input, in 16 bits.
         out: Those of its output, in 16 bits.
+        noise: The noise of the function's values that is there anyway, over their signal.
 
     Returns:
         The windows, none where stock's table is near enough, and an output code for every input
         code from -32,768 on.
     """
+    curve = _curve(function, into, out)
+    codes = curve.codes
+    table, shift = first_table(function, into, out, noise)
+    now = _read(table, codes, 2.0**shift).clamp(out.qmin, out.qmax)
+    windows = list[Window]()
+    while len(windows) < _MOST_WINDOWS:
+        wrong = codes[((curve.exact - now).abs() > _ALLOWED) & (curve.weights > 0)]
+        window = _window(curve, now, wrong) if len(wrong) else None
+        if window is None:
+            break
+        entered = ((codes - window.centre) << window.shift).clamp(-_CODES, _CODES - 1)
+        better = (now + _read(window.table, entered, 2.0**-_BITS)).clamp(-_CODES, _CODES - 1)
+        if not _gains(curve.noise(now), curve.noise(better), noise):
+            break
+        windows.append(window)
+        now = better
+    return windows, now.clamp(out.qmin, out.qmax).to(torch.int64)
+
+
+def _gains(before: float, after: float, noise: float) -> bool:
+    """Return whether less error is worth an operation, beside the noise that is there anyway."""
+    return 10 * math.log10((noise + before) / (noise + after)) >= _LEAST_GAIN_DB
+
+
+def _curve(function: Any, into: Any, out: Any) -> _Curve:
     codes = torch.arange(-_CODES, _CODES)
     used = codes.clamp(into.qmin, into.qmax)
     values = function((used - into.get_zp_per_tensor()) * into.get_scale_per_tensor())
     values = values.reshape(-1).to(torch.float64)
     defined = torch.isfinite(values)
-    low, high = out.qmin, out.qmax
-    exact = (values / out.get_scale_per_tensor()).nan_to_num(0.0, float(high), float(low))
-    exact = exact.round().clamp(low, high)
-    table, shift = first_table(function, into, out)
-    now = _read(table, codes, 2.0**shift).clamp(low, high)
-    windows = list[Window]()
-    while len(windows) < _MOST_WINDOWS:
-        error = torch.where(defined, (exact - now).abs(), 0.0)
-        wrong = codes[error > _ALLOWED]
-        window = _window(codes, exact, now, defined, wrong) if len(wrong) else None
-        if window is None:
-            break
-        entered = ((codes - window.centre) << window.shift).clamp(-_CODES, _CODES - 1)
-        better = (now + _read(window.table, entered, 2.0**-_BITS)).clamp(-_CODES, _CODES - 1)
-        left = torch.where(defined, (exact - better).abs(), 0.0)
-        if left.sum() >= error.sum():
-            break
-        windows.append(window)
-        now = better
-    return windows, now.clamp(low, high).to(torch.int64)
+    exact = values / out.get_scale_per_tensor() + out.get_zp_per_tensor()
+    exact = exact.nan_to_num(0.0, float(out.qmax), float(out.qmin)).clamp(out.qmin, out.qmax)
+    weights = torch.where(defined, _weights(codes, values, into, out), 0.0)
+    return _Curve(codes, exact, defined, weights, int(out.get_zp_per_tensor()))
+
+
+def _weights(codes: torch.Tensor, values: torch.Tensor, into: Any, out: Any) -> torch.Tensor:
+    """Return how much each input code counts: zero where calibrated values do not reach.
+
+    Values are often small, and those of a norm differ by powers of two: a half of the weight is
+    even over all codes, and a half even over all powers of two. How they really are distributed
+    is not in the graph.
+    """
+    zero, low, high = into.get_zp_per_tensor(), into.qmin, into.qmax
+    distance = (codes - zero).abs()
+    reached = (codes >= low) & (codes <= high) & (distance <= (high - low) / 2 * _part(into))
+    top = (out.qmax - out.qmin) / 2 * _part(out) * out.get_scale_per_tensor()
+    reached &= values.abs() <= top
+    even = reached.double()
+    scaled = even / distance.clamp(min=1)
+    return even / even.sum().clamp(min=1.0) + scaled / scaled.sum().clamp(min=1e-9)
+
+
+def _part(grid: Any) -> float:
+    """Return the part of a grid that values reach: a step below stock's has head-room."""
+    return _REACHED if float(grid.get_scale_per_tensor()) < _STOCK_STEP else 1.0
 
 
 def _read(table: torch.Tensor, codes: torch.Tensor, scale: float) -> torch.Tensor:
@@ -112,10 +173,7 @@ def _read(table: torch.Tensor, codes: torch.Tensor, scale: float) -> torch.Tenso
     return (given.double() * scale + 0.5).floor()
 
 
-def _window(
-    codes: torch.Tensor, exact: torch.Tensor, now: torch.Tensor, defined: torch.Tensor,
-    wrong: torch.Tensor,
-) -> Window | None:  # fmt: skip
+def _window(curve: _Curve, now: torch.Tensor, wrong: torch.Tensor) -> Window | None:
     """Return the table over the wrong codes, as fine as they are few; None if all are wrong."""
     first, last = int(wrong[0]), int(wrong[-1])
     shift = _BITS
@@ -128,7 +186,7 @@ def _window(
     points = centre + (torch.arange(513) - 256) * step
     inside = (points >= -_CODES) & (points < _CODES)
     at = points.clamp(-_CODES, _CODES - 1) + _CODES
-    rest = torch.where(inside & defined[at], exact[at] - now[at], 0.0)
+    rest = torch.where(inside & curve.defined[at], curve.exact[at].round() - now[at], 0.0)
     # Codes beyond the window enter its ends.
     for end in (0, 511, 512):
         rest[end] = 0.0
@@ -137,20 +195,26 @@ def _window(
 
 @contextmanager
 def tables_refined() -> Iterator[list[str]]:
-    """Add further tables to 16-bit functions that one table is too coarse for, in the block.
+    """Add further tables to 16-bit functions that gain from them, in the block.
 
     Yields:
-        The names of the nodes that got further tables; it grows while programs are lowered.
+        The names of the nodes that got further tables, once for each, or a first table with more
+        reach; it grows while programs are lowered.
     """
     stock = InsertTableOpsPass.call
     refined: list[str] = []
 
+    noise = NOISE_OF_WEIGHTS
+
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
-        windows_by_node = {node: _windows(self, node) for node in list(graph_module.graph.nodes)}
+        nonlocal noise
+        noise = _noise_of(graph_module.graph)
+        windows_by_node = {
+            node: _windows(self, node, noise) for node in list(graph_module.graph.nodes)
+        }
         added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
-        refined.extend(
-            node.name for node, more in windows_by_node.items() if more or _reaches(self, node)
-        )
+        for node, windows in windows_by_node.items():
+            refined.extend([node.name] * (len(windows) or _reaches(self, node, noise)))
         result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.
@@ -158,7 +222,7 @@ def tables_refined() -> Iterator[list[str]]:
         return result
 
     def generate(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
-        return first_table(function, into, out)
+        return first_table(function, into, out, noise)
 
     InsertTableOpsPass.call = call
     InsertTableOpsPass.generate_16_bit_table_values = staticmethod(generate)
@@ -169,16 +233,25 @@ def tables_refined() -> Iterator[list[str]]:
         InsertTableOpsPass.generate_16_bit_table_values = staticmethod(_STOCK)
 
 
-def _windows(tables: Any, node: fx.Node) -> list[Window]:
+def _windows(tables: Any, node: fx.Node, noise: float) -> list[Window]:
     """Return the further tables of a node; none for anything but a 16-bit function."""
     given = _function_of(tables, node)
-    return [] if given is None else windows_of(*given)[0]
+    return [] if given is None else windows_of(*given, noise)[0]
 
 
-def _reaches(tables: Any, node: fx.Node) -> bool:
+def _noise_of(graph: fx.Graph) -> float:
+    """Return the noise that the values of a graph have anyway: much, if it has 8-bit numbers."""
+    grids = (
+        grid for node in graph.nodes for grid in (node.meta.get("input_qparams") or {}).values()
+    )
+    has_bytes = any(grid.dtype is torch.int8 for grid in grids)
+    return NOISE_OF_WEIGHTS if has_bytes else NOISE_OF_VALUES
+
+
+def _reaches(tables: Any, node: fx.Node, noise: float) -> bool:
     """Return whether the first table of a node reaches beyond the grid of its output."""
     given = _function_of(tables, node)
-    return given is not None and first_table(*given)[1] != _STOCK(*given)[1]
+    return given is not None and first_table(*given, noise)[1] != _STOCK(*given)[1]
 
 
 def _function_of(tables: Any, node: fx.Node) -> tuple[Any, Any, Any] | None:

@@ -90,9 +90,11 @@ CORRECTIONS: tuple[Correction, ...] = (
         proven={"executorch": "1.5.1", "torchao": "0.18.0"},
         network="gelu(linear(x)) * torch.full((16,), 1e-3) in a16w8",
         instead="The least step is 2^-24 in 8 bits and 2^-32 in 16, or what keeps every bias of "
-        "the program within 2^30 of its own steps.",
+        "the program within 2^30 of its own steps. A grid that is finer than stock's covers eight "
+        "times the calibrated range in 16 bits, and twice in 8, or as much as stock's.",
         why_right="Stock's limit keeps biases within 32 bits for any network; the new one is "
-        "computed from the biases and weights of this network.",
+        "computed from the biases and weights of this network. Values that calibration did not "
+        "see are not cut off, and no step is larger than stock's.",
         step="refinements",
         function="refine_steps",
     ),
@@ -108,7 +110,8 @@ CORRECTIONS: tuple[Correction, ...] = (
         network="x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) in a16w8",
         instead="Such a table has half the precision and twice the reach. Where one table departs "
         "by more than 32 steps, up to four further tables over windows of codes add the "
-        "difference.",
+        "difference. Both cost cycles, and are applied where they gain 1 dB or more over the noise "
+        "that 8-bit weights leave anyway (53 dB below the values; 85 dB where there are none).",
         why_right="In its window a further table has a value for every code, or for every few; "
         "outside it is zero. The program is compared with the quantized model as ever.",
         step="lowering",

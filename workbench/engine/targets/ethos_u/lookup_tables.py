@@ -18,7 +18,11 @@ from executorch.backends.arm._passes.quant_args import QuantArgs
 from workbench.engine.fx import programs
 from workbench.engine.targets.ethos_u.grids import Grid, grid_of
 from workbench.engine.toolchain_patches.gate import correction_state
-from workbench.engine.toolchain_patches.refined_tables import windows_of
+from workbench.engine.toolchain_patches.refined_tables import (
+    NOISE_OF_VALUES,
+    NOISE_OF_WEIGHTS,
+    windows_of,
+)
 from workbench.results import CalibrateResult
 from workbench.targets.ethos_u.correction import TABLES
 from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, NEGATIVE_INFINITY
@@ -80,6 +84,7 @@ def table_errors(
         seen: Minimum and maximum of tensors; for other tensors all codes count.
         refined: Whether steep functions get further tables.
     """
+    noise = NOISE_OF_WEIGHTS if _has_bytes(converted.graph) else NOISE_OF_VALUES
     for node in converted.graph.nodes:
         borders = _borders(node) if node.target in _FUNCTIONS else None
         if borders is None:
@@ -90,7 +95,7 @@ def table_errors(
         first, last = (int(end) for end in ends.clamp(into.qmin, into.qmax))
         codes = torch.arange(first, last + 1)
         exact = _codes(_function(node, into.reals(codes)), out)
-        given = _refined(node, into, out)[codes + (1 << 15)] if refined else None
+        given = _refined(node, into, out, noise)[codes + (1 << 15)] if refined else None
         steps = ((_read(node, into, out, codes) if given is None else given) - exact).abs().max()
         largest = (exact - out.zero_point).abs().max().clamp(min=1)
         yield TableError(
@@ -139,9 +144,15 @@ def _read(node: torch.fx.Node, into: Grid, out: Grid, codes: torch.Tensor) -> to
     return (wide.double() * 2.0**shift + 0.5).floor().clamp(out.qmin, out.qmax).to(torch.int64)
 
 
-def _refined(node: torch.fx.Node, into: Grid, out: Grid) -> torch.Tensor:
+def _refined(node: torch.fx.Node, into: Grid, out: Grid, noise: float) -> torch.Tensor:
     """Return what all tables of a function give, for every input code from -32,768 on."""
-    return windows_of(lambda values: _function(node, values), _arguments(into), _arguments(out))[1]
+    grids = _arguments(into), _arguments(out)
+    return windows_of(lambda values: _function(node, values), *grids, noise)[1]
+
+
+def _has_bytes(graph: torch.fx.Graph) -> bool:
+    """Return whether something of a quantized graph has 8 bits, as the weights of a16w8 have."""
+    return any("dequantize" in str(node.target) and torch.int8 in node.args for node in graph.nodes)
 
 
 def _arguments(grid: Grid) -> QuantArgs:

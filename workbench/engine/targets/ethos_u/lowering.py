@@ -302,8 +302,8 @@ def _lowered(
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
     corrections = tuple(
-        row.model_copy(update={"places": tuple(dict.fromkeys(changed.get(row.id, ())))})
-        for row in states
+        row.model_copy(update={"places": tuple(dict.fromkeys(names)), "times": len(names)})
+        for row, names in ((row, changed.get(row.id, ())) for row in states)
     )
     return _Edge(manager, list(tosa), reasons, compiled.origins, corrections)
 

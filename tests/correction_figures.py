@@ -1,0 +1,338 @@
+"""What each correction gains and costs: quality on unseen samples, and cycles, with and without it.
+
+``python -m tests.correction_figures [ID ...]`` measures all rows, or those of some corrections, and
+writes ``tests/data/correction_figures.json`` and the page of the guide.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.guide import REFERENCE, table
+from workbench.targets.ethos_u import correction as ids
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+HERE = Path(__file__).parent
+KEPT = HERE / "data" / "correction_figures.json"
+PAGE = REFERENCE / "correction-figures.md"
+U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
+CALIBRATED, UNSEEN = 16, 8
+# What a correction may cost where it gains nothing.
+MOST_DECIBEL, MOST_CYCLES = 0.5, 1.05
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network that a correction applies to.
+
+    ``network`` is ``FILE:function`` in ``tests/engine``; ``off`` are corrections that are off both
+    times, because they would do the same.
+    """
+
+    correction: str
+    network: str
+    config: str = "a8w8"
+    device: str = U55
+    off: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The row in the file of the figures."""
+        return f"{self.correction} {self.network.rpartition(':')[2]} {self.config} {self.device}"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One program, measured.
+
+    ``outcome`` is "right", "refused", "crashed" (the process of the compiler ends) or "wrong": the
+    compiled program does not compute what its TOSA says. ``quality`` is the SQNR [dB] of the program against the float model on unseen
+    samples, None if there is no program or no difference. ``steps`` is its largest difference from
+    the quantized model, ``cycles`` are Vela's, ``cpu`` counts operators on the CPU but for
+    conversions at the border.
+    """
+
+    outcome: str
+    quality: float | None = None
+    steps: int | None = None
+    cycles: int | None = None
+    cpu: int | None = None
+
+
+def _rows(correction: str, *networks: str, **settings: Any) -> Iterator[Row]:
+    for network in networks:
+        yield Row(correction, network, **settings)
+
+
+_CORRECTED, _DELEGATE = "corrected_networks.py:", "delegate_networks.py:"
+_PASS, _UNSEEN = "pass_networks.py:", "unseen_networks.py:"
+_WIDE = {"config": "a16w8"}
+ROWS: tuple[Row, ...] = (
+    *_rows(ids.CLAMPS, f"{_CORRECTED}joined"),
+    *_rows(ids.FACTORS, f"{_CORRECTED}group_norm_wide", **_WIDE, off=(ids.STEPS,)),
+    *_rows(
+        ids.STEPS, f"{_CORRECTED}small_values", *(
+            f"{_UNSEEN}{name}" for name in
+            ("normed_layers", "rotary_gates", "soft_argmax", "capsules", "normed_residual")
+        ), **_WIDE, device=U85,
+    ),
+    *_rows(
+        ids.TABLES, f"{_CORRECTED}root_mean_square", *(
+            f"{_UNSEEN}{name}" for name in
+            ("normed_layers", "rotary_gates", "masked_attention", "gated_steps")
+        ), **_WIDE, device=U85,
+    ),
+    *_rows(ids.ROUNDED, f"{_CORRECTED}residual", **_WIDE),
+    *_rows(ids.QUANTIZED, f"{_DELEGATE}products_of_parts", **_WIDE),
+    *_rows(ids.COMPUTED, f"{_DELEGATE}computed_kernel", device=U85),
+    *_rows(ids.RELEASED, f"{_CORRECTED}passed_through", **_WIDE),
+    *_rows(ids.TRANSPOSED, f"{_CORRECTED}transposed", **_WIDE),
+    *_rows(ids.SUMS, f"{_CORRECTED}cumulated", **_WIDE),
+    *_rows(ids.CONSTANTS, f"{_CORRECTED}positions"),
+    *_rows(ids.OWN_WEIGHTS, f"{_CORRECTED}called_twice"),
+    *_rows(ids.NORMS, f"{_CORRECTED}normed_beside"),
+    *_rows(ids.PLAIN, f"{_CORRECTED}plain_operators"),
+    *_rows(ids.MINIMA, f"{_CORRECTED}least"),
+    *_rows(ids.ONES, f"{_CORRECTED}most_of_one"),
+    *_rows(ids.ONE_TABLE, f"{_CORRECTED}two_tables", **_WIDE, device=U85),
+    *_rows(ids.OUTPUTS, f"{_CORRECTED}pooled_beside"),
+    *_rows(ids.REARRANGED, f"{_CORRECTED}normed_image"),
+    *_rows(ids.RESCALED, f"{_DELEGATE}rows_compared", **_WIDE, device=U65),
+    *_rows(ids.SLICES, f"{_DELEGATE}largest_of_part"),
+    *_rows(ids.JOINED, f"{_DELEGATE}multiplied_and_joined"),
+    *_rows(ids.FLIPPED, f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
+    *_rows(ids.POOLS, f"{_DELEGATE}wide_padded_pool", device=U85),
+    *_rows(ids.ROWS, f"{_DELEGATE}clamped_batch", device=U65),
+    *_rows(ids.LAYOUTS, f"{_DELEGATE}function_of_flipped", device=U85),
+    *_rows(ids.NEGATED, f"{_DELEGATE}negated_largest"),
+    *_rows(ids.MOVED, f"{_DELEGATE}number_minus_value"),
+    *_rows(ids.PIXELS, f"{_DELEGATE}single_mean_spread", **_WIDE),
+    *_rows(ids.TURNED, f"{_CORRECTED}clamped_and_joined"),
+    *_rows(ids.CELLS, f"{_CORRECTED}cells"),
+    *_rows(ids.LINEARS, f"{_CORRECTED}product_and_bias"),
+    *_rows(ids.SCALARS, f"{_CORRECTED}scaled_bias"),
+    *_rows(ids.ZEROS, f"{_PASS}halves", device=U85),
+    *_rows(ids.SIZES, f"{_PASS}attending_constants", device=U85),
+    *_rows(ids.RESHAPED, f"{_PASS}viewed", device=U85),
+    *_rows(ids.ONE_TYPE, f"{_PASS}inverted_order", device=U85),
+    *_rows(ids.SINGLE, f"{_PASS}halved_until_small", device=U85),
+)  # fmt: skip
+ROWS_BY_KEY = {row.key: row for row in ROWS}
+
+# Rows that may cost without a gain, with the reason.
+EXCEPTIONS: Mapping[str, str] = {}
+
+# Samples like the example, row by row: those for calibration, and others.
+_SAMPLES = """
+import torch
+from {module} import {name}
+
+
+def _drawn(seed, count):
+    generator, (_, inputs) = torch.Generator().manual_seed(seed), {name}()
+    for _ in range(count):
+        yield tuple(
+            torch.randn(x.shape, generator=generator) * x.square().mean(-1, keepdim=True).sqrt()
+            if x.is_floating_point() else x
+            for x in inputs
+        )
+
+
+def calibration():
+    yield from _drawn(1, {calibrated})
+
+
+def unseen():
+    yield from _drawn(2, {unseen})
+"""
+
+
+def measured(engine: Any, row: Row, *, on: bool) -> Figures:
+    """Measure a row with its correction on or off.
+
+    Args:
+        engine: ``tests.engine.in_process.Engine`` whose folder has the networks.
+        row: What is measured.
+        on: Whether the correction is on.
+    """
+    made = _project(engine.folder, row, on=on)
+    if engine.run(made, "verify", "evaluate") != "done":
+        return Figures("refused")
+    verified, lowered = engine.result(made, "verify"), engine.result(made, "lower")
+    compiled, against = verified.compiled, verified.against_float
+    is_right = compiled is None or (
+        not compiled.refused and not compiled.findings and compiled.equal == compiled.elements
+    )
+    return Figures(
+        outcome="right" if is_right else "wrong",
+        quality=_rounded(against.integer_sqnr_db) if against is not None and is_right else None,
+        steps=verified.max_lsb if is_right else None,
+        cycles=sum(delegate.cycles_total for delegate in lowered.vela),
+        cpu=sum(node.cause not in {"border", "conversion"} for node in lowered.cpu_nodes),
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _project(folder: Path, row: Row, *, on: bool) -> Any:
+    """Return the project of a row, with samples in its folder."""
+    from tests.engine.in_process import project
+    from workbench.project import edits
+    from workbench.project.model import DataSource, Evaluation, TargetChoice, Verification
+
+    module, _, name = row.network.partition(".py:")
+    samples = f"samples_of_{name}.py"
+    text = _SAMPLES.format(module=module, name=name, calibrated=CALIBRATED, unseen=UNSEEN)
+    (folder / samples).write_text(text)
+    made = project(
+        row.network, row.config, row.device,
+        calibration=DataSource(spec=f"{samples}:calibration"),
+        evaluation=Evaluation(data=DataSource(spec=f"{samples}:unseen")),
+        verification=Verification(samples=UNSEEN),
+    )  # fmt: skip
+    off = row.off if on else (*row.off, row.correction)
+    options = dict.fromkeys(off, False)
+    return edits.set_target(made, TargetChoice(id=row.device, options=options))
+
+
+def place_networks(folder: Path) -> None:
+    """Copy the networks of all rows into the folder of an engine."""
+    for name in {row.network.partition(":")[0] for row in ROWS}:
+        shutil.copy(HERE / "engine" / name, folder)
+
+
+def complaint(row: Row, figures: Mapping[str, Any]) -> str:
+    """Return what a correction costs on a network where it gains nothing; "" if nothing."""
+    if row.key in EXCEPTIONS:
+        return ""
+    with_it, without = Figures(**figures["with"]), Figures(**figures["without"])
+    if with_it.outcome != "right":
+        return f"{row.key} is {with_it.outcome}"
+    if without.outcome != "right" or (without.cpu or 0) > (with_it.cpu or 0):
+        return ""
+    gain = _decibel(with_it) - _decibel(without)
+    dearer = (with_it.cycles or 0) / max(without.cycles or 0, 1)
+    nearer = (without.steps or 0) > 2 * (with_it.steps or 0) + 2
+    if gain > MOST_DECIBEL or dearer < 1 / MOST_CYCLES or (nearer and gain >= -MOST_DECIBEL):
+        return ""
+    if gain < -MOST_DECIBEL or dearer > MOST_CYCLES:
+        return f"{row.key} costs {-gain:.1f} dB and {dearer - 1:.0%} of the cycles"
+    return ""
+
+
+def _decibel(figures: Figures) -> float:
+    return 200.0 if figures.quality is None else figures.quality
+
+
+def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of the guide from the figures, in the order of the rows."""
+    header = ("correction", "network", "device, config", "quality without", "quality with",
+              "steps", "cycles without", "cycles with", "CPU operators")  # fmt: skip
+    rows = (_cells(row, kept[row.key]) for row in ROWS if row.key in kept)
+    return "\n".join([_ABOUT, *table(header, rows)]).rstrip() + "\n"
+
+
+def _cells(row: Row, figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a row; pairs of numbers are without and with the correction."""
+    on, off = Figures(**figures["with"]), Figures(**figures["without"])
+    return (
+        f"`{row.correction}`", f"`{row.network.rpartition(':')[2]}`",
+        f"{row.device.removeprefix('ethos-').upper()}, {row.config}",
+        _quality(off), _quality(on), f"{_number(off.steps)} to {_number(on.steps)}",
+        _number(off.cycles), _number(on.cycles), f"{_number(off.cpu)} to {_number(on.cpu)}",
+    )  # fmt: skip
+
+
+def _quality(figures: Figures) -> str:
+    if figures.outcome != "right":
+        return figures.outcome
+    return "equal" if figures.quality is None else f"{figures.quality:.1f} dB"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+_ABOUT = f"""\
+# Figures of the corrections
+
+Measured: `python -m tests.correction_figures` writes this page. Each [correction](corrections.md) \
+is measured on networks of the tests that it applies to, with and without it: {CALIBRATED} samples \
+for calibration, {UNSEEN} others for the figures.
+
+Quality is the SQNR of the compiled program against the float model. *Refused* programs do not \
+compile, *crashed* ones end the compiler's process, and *wrong* ones do not compute what they were \
+compiled from. Steps are the largest \
+difference from the quantized model, in steps of the output. Cycles are Vela's estimate; CPU \
+operators are not in it. A test fails where a correction costs more than {MOST_DECIBEL} dB or \
+{MOST_CYCLES - 1:.0%} of the cycles and gains nothing.
+"""
+
+
+def write(kept: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the file of the figures and the page."""
+    ordered = {key: kept[key] for key in ROWS_BY_KEY if key in kept}
+    KEPT.write_text(json.dumps(ordered, indent=1) + "\n")
+    PAGE.write_text(page(ordered))
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Measure the rows of some corrections, or of all; keep each at once.
+
+    Vela ends the process on some programs without their correction: rows are measured in another
+    process, which is started again for those that are left.
+    """
+    left = [row.key for row in ROWS if not chosen or row.correction in chosen]
+    while left:
+        command = [sys.executable, "-m", "tests.correction_figures", _HERE, *left]
+        if subprocess.run(command, check=False).returncode == 0:
+            return 0
+        known = _known()
+        ended = [key for key in left if key in known and known[key]["without"] == _CRASHED]
+        if not ended:
+            return 1
+        left = left[left.index(ended[-1]) + 1 :]
+    return 0
+
+
+_HERE = "--here"
+_CRASHED = asdict(Figures("crashed"))
+
+
+def _known() -> dict[str, Any]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+def _measure(keys: Sequence[str]) -> int:
+    """Measure rows in this process; until a row without its correction is measured, it crashed."""
+    from tests.engine.in_process import Engine
+
+    engine = Engine(Path(tempfile.mkdtemp()))
+    place_networks(engine.folder)
+    try:
+        for row in (ROWS_BY_KEY[key] for key in keys):
+            pair = {"with": asdict(measured(engine, row, on=True)), "without": _CRASHED}
+            write({**_known(), row.key: pair})
+            pair["without"] = asdict(measured(engine, row, on=False))
+            write({**_known(), row.key: pair})
+            sys.stdout.write(f"{row.key}: {pair} {complaint(row, pair)}\n")
+            sys.stdout.flush()
+    finally:
+        engine.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_measure(sys.argv[2:]) if sys.argv[1:2] == [_HERE] else main(sys.argv[1:]))

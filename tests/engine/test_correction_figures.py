@@ -1,0 +1,30 @@
+"""The figures of corrections: measured again, they are those that were kept."""
+
+import json
+
+import pytest
+
+from tests import correction_figures as figures
+from tests.engine.in_process import Engine
+from workbench.targets.ethos_u.correction import CLAMPS, NORMS, STEPS, TABLES
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+KEPT = json.loads(figures.KEPT.read_text("utf-8"))
+AGAIN = [row for row in figures.ROWS if row.correction in {CLAMPS, STEPS, TABLES, NORMS}]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = Engine(tmp_path_factory.mktemp("figures"))
+    figures.place_networks(made.folder)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("row", AGAIN, ids=lambda row: row.key)
+def test_that_figures_are_those_that_were_kept(engine, row):
+    for name, on in (("with", True), ("without", False)):
+        found, kept = figures.measured(engine, row, on=on), figures.Figures(**KEPT[row.key][name])
+        assert (found.outcome, found.cpu) == (kept.outcome, kept.cpu)
+        assert found.quality == pytest.approx(kept.quality, abs=0.3)
+        assert found.cycles == pytest.approx(kept.cycles, rel=0.02)

@@ -1,0 +1,134 @@
+"""Networks whose grids and tables must leave room for values that calibration did not see."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class _Net(nn.Module):
+    """Parts, and a function of them and the input."""
+
+    def __init__(self, run, **parts):
+        super().__init__()
+        self.run = run
+        for name, part in parts.items():
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def _made(build, *shape):
+    torch.manual_seed(0)
+    return build().eval(), (torch.randn(shape),)
+
+
+def normed_layers():
+    """Linears with a layer norm before the last."""
+
+    def run(self, x):
+        x = functional.gelu(self.second(functional.relu(self.first(x))))
+        return self.last(self.norm(x))
+
+    def build():
+        first, second, last = nn.Linear(16, 32), nn.Linear(32, 32), nn.Linear(32, 8)
+        return _Net(run, first=first, second=second, last=last, norm=nn.LayerNorm(32))
+
+    return _made(build, 1, 16)
+
+
+def normed_residual():
+    """A feed-forward block with its layer norm behind the sum, over few channels."""
+
+    def run(self, x):
+        return self.norm(x + self.out(functional.gelu(self.expand(x))))
+
+    def build():
+        return _Net(run, expand=nn.Linear(8, 32), out=nn.Linear(32, 8), norm=nn.LayerNorm(8))
+
+    return _made(build, 5, 8)
+
+
+def rotary_gates():
+    """Attention with rotary positions, and a gated feed-forward block."""
+
+    def turned(self, x):
+        left, right = x.chunk(2, -1)
+        return x * self.cosines + torch.cat([-right, left], -1) * self.sines
+
+    def run(self, x):
+        query, key = turned(self, self.query(x)), turned(self, self.key(x))
+        x = x + torch.softmax(query @ key.transpose(1, 2) * 0.25, -1) @ self.value(x)
+        return x + self.down(functional.silu(self.gate(x)) * self.up(x))
+
+    def build():
+        angles = torch.arange(8)[:, None] * 10000 ** (-torch.arange(0, 16, 2) / 16)[None]
+        angles = angles.repeat(1, 2)
+        linears = {name: nn.Linear(16, 16) for name in ("query", "key", "value")}
+        linears |= {"gate": nn.Linear(16, 32), "up": nn.Linear(16, 32), "down": nn.Linear(32, 16)}
+        return _Net(run, **linears, cosines=angles.cos(), sines=angles.sin())
+
+    return _made(build, 1, 8, 16)
+
+
+def soft_argmax():
+    """Key points as the mean place of a softmax over an image."""
+
+    def run(self, x):
+        heat = self.second(functional.relu(self.first(x)))
+        share = torch.softmax(heat.flatten(2) * 4, -1).view(heat.shape)
+        rows, columns = share.sum(2) * self.places, share.sum(3) * self.places
+        return torch.stack([rows.sum(-1), columns.sum(-1)], -1)
+
+    def build():
+        first, second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1)
+        return _Net(run, first=first, second=second, places=torch.linspace(-1, 1, 8))
+
+    return _made(build, 1, 3, 8, 8)
+
+
+def capsules():
+    """Vectors that are squashed to a length below one."""
+
+    def squashed(x):
+        length = (x * x).sum(-1, keepdim=True)
+        return length / (1 + length) * x * torch.rsqrt(length + 1e-7)
+
+    def run(self, x):
+        vectors = self.conv(x).flatten(2).transpose(1, 2).reshape(1, -1, 8)
+        return squashed(self.linear(squashed(vectors)).view(1, -1, 4, 8).mean(1))
+
+    def build():
+        return _Net(run, conv=nn.Conv2d(3, 16, 5, stride=2), linear=nn.Linear(8, 32))
+
+    return _made(build, 1, 3, 16, 16)
+
+
+def masked_attention():
+    """Causal attention, with a mask of minus infinity."""
+
+    def run(self, x):
+        scores = self.query(x) @ self.key(x).transpose(1, 2) * 0.25 + self.mask
+        return self.out(torch.softmax(scores, -1) @ self.value(x))
+
+    def build():
+        linears = {name: nn.Linear(16, 16) for name in ("query", "key", "value", "out")}
+        mask = torch.triu(torch.full((8, 8), float("-inf")), 1)
+        return _Net(run, **linears, mask=mask)
+
+    return _made(build, 1, 8, 16)
+
+
+def gated_steps():
+    """A GRU over four steps."""
+
+    def run(self, x):
+        return self.last(self.cells(x)[0][:, -1])
+
+    def build():
+        return _Net(run, cells=nn.GRU(8, 12, batch_first=True), last=nn.Linear(12, 4))
+
+    return _made(build, 1, 4, 8)
