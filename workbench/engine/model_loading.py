@@ -15,6 +15,7 @@ import torch
 from workbench.engine import code_import, user_code
 from workbench.engine.checkpoints import load_weights
 from workbench.engine.data.arrays import row_blanks
+from workbench.engine.equivalence.eager import EagerModel, example_request
 from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
@@ -39,13 +40,21 @@ _NO_ARRAYS = (
 class LoadedModel:
     """A model in evaluation mode: a module, or an already exported program.
 
-    ``weights`` says where its weights were found; None if they came with the model.
+    ``weights`` says where its weights were found; None if they came with the model. ``eager`` is
+    the model as it was loaded, ``example`` the request for its outputs on ``inputs``.
     """
 
     module: torch.nn.Module | None
     program: torch.export.ExportedProgram | None
     inputs: Tensors
     weights: WeightsTaken | None = None
+
+    def __post_init__(self) -> None:
+        call: Any = self.module
+        if self.program is not None:
+            call = self.program.module(check_guards=False)
+        self.eager = EagerModel(call, [*call.parameters(), *call.buffers()])
+        self.example = example_request(self.inputs)
 
 
 def load_model(

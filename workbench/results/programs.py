@@ -66,11 +66,27 @@ class ChannelLayer(Frozen):
     fixed: str = ""
 
 
+class FormComparison(Frozen):
+    """A form of the network, compared with one that computes the same function.
+
+    ``exported`` and ``prepared`` programs are compared with the model as its code returned it,
+    executed in a process of its own; the ``converted`` program with the prepared one, in which the
+    grids of the observers work as fake quantization. ``elements`` are those of all outputs.
+    ``sqnr_db`` is None where both are equal.
+    """
+
+    form: Literal["exported", "prepared", "converted"]
+    samples: int
+    elements: int
+    max_abs_error: float
+    sqnr_db: float | None
+
+
 class ExportResult(Frozen):
     """Figures of the exported program; its graph is in graph.json.
 
     ``state`` are the buffers that it mutates, i.e. its state between runs; ``layers`` are its
-    convolutions and linears.
+    convolutions and linears; ``compared`` is its comparison with the model on the example inputs.
     """
 
     nodes: int
@@ -79,6 +95,7 @@ class ExportResult(Frozen):
     branches: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     layers: tuple[ChannelLayer, ...] = ()
+    compared: tuple[FormComparison, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -186,13 +203,15 @@ class FormatMemory(Frozen):
 class ConvertResult(Frozen):
     """Figures of the quantized program; its graph is in graph.json.
 
-    ``memory`` is set only for number formats; for devices the compiler determines it.
+    ``memory`` is set only for number formats; for devices the compiler determines it. ``compared``
+    is the converted program on the example inputs; empty if an observer has no fixed grid.
     """
 
     nodes: int
     quantized_weights_bytes: int
     float_operators: int
     memory: FormatMemory | None = None
+    compared: tuple[FormComparison, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -249,9 +268,13 @@ class TensorRange(Frozen):
 
 
 class CalibrateResult(Frozen):
-    """Ranges of all observed tensors in topological order."""
+    """Ranges of all observed tensors in topological order.
+
+    ``compared`` are the exported and the prepared program on the first samples.
+    """
 
     samples: int
     calibrated_on: str
     ranges: tuple[TensorRange, ...]
+    compared: tuple[FormComparison, ...] = ()
     warnings: tuple[str, ...] = ()

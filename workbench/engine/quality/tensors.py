@@ -59,7 +59,7 @@ class Watched(torch.fx.Interpreter):
         condition, *branches, operands = args
         taken = branches[0] if bool(condition) else branches[1]
         inside = self._names[id(taken)]
-        return Watched(taken, lambda name, value: self._see(f"{inside}{name}", value)).run(
+        return type(self)(taken, lambda name, value: self._see(f"{inside}{name}", value)).run(
             *operands
         )
 

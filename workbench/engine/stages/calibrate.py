@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
+from workbench.engine.equivalence.forms import compare_prepared
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.passes import Calibration, searching_ranges
@@ -44,6 +45,8 @@ def run(context: StageContext) -> None:
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
+    with torch.inference_mode():
+        compared = compare_prepared(context, samples, prepared.module)
     extrema = SampleExtrema(ranges.activations(calibrated.module))
     calibration = Calibration(context, calibrated.module, extrema)
     warnings = list[str]()
@@ -60,6 +63,7 @@ def run(context: StageContext) -> None:
         samples=len(extrema.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, rows),
+        compared=compared,
         warnings=(
             *warnings,
             *(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem),

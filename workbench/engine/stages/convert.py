@@ -11,6 +11,8 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 
 from workbench.analysis.ranges import activations
+from workbench.engine.data import example_samples
+from workbench.engine.equivalence.forms import FakeQuantizedReference
 from workbench.engine.fx import programs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.passes import searching_ranges
@@ -25,6 +27,7 @@ from workbench.results import (
     NOT_REACHED,
     CalibrateResult,
     ConvertResult,
+    FormComparison,
     save_result,
 )
 
@@ -56,7 +59,7 @@ class Converted:
 def run(context: StageContext) -> None:
     """Write the quantized program and its graph."""
     context.progress(0, None, "quantizing")
-    converted, warnings = _converted(context)
+    converted, warnings, compared = _converted(context, compare=True)
     module = converted.module
     context.check_cancelled()
     warnings += toolchain_of(context).departures(context, module)
@@ -70,6 +73,7 @@ def run(context: StageContext) -> None:
         quantized_weights_bytes=sum(t.nbytes for t in state if t.dtype in integers),
         float_operators=_float_operators(module),
         memory=toolchain_of(context).memory(context.hot("calibrate").module),
+        compared=compared,
         warnings=tuple(warnings),
     )
     save_result(result, context.out)
@@ -78,18 +82,26 @@ def run(context: StageContext) -> None:
 
 def load(context: StageContext) -> Converted:
     """Convert again from the stored calibration statistics."""
-    return _converted(context)[0]
+    return _converted(context, compare=False)[0]
 
 
-def _converted(context: StageContext) -> tuple[Converted, list[str]]:
-    """Return the quantized graph, and warnings."""
+def _converted(
+    context: StageContext, *, compare: bool
+) -> tuple[Converted, list[str], tuple[FormComparison, ...]]:
+    """Return the quantized graph, warnings, and its comparison with fake quantization if asked."""
     prepared = context.hot("calibrate")
+    inputs = context.hot("import_model").inputs
     with searching_ranges(context), accelerated(context.accelerate):
         # Converting consumes its argument; the observers are needed after the next edit.
         observed = copy.deepcopy(prepared.module)
         warnings = _fix_ranges(context, observed)
+        samples = example_samples(inputs) if compare else ()
+        with torch.inference_mode():
+            reference = FakeQuantizedReference(observed, list(samples))
         module = _convert(observed, toolchain_of(context).convert)
-    return Converted(module, context.hot("import_model").inputs), warnings
+    with torch.inference_mode():
+        compared = reference.compare(module)
+    return Converted(module, inputs), warnings, (compared,) if compared else ()
 
 
 def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from workbench.engine.equivalence.forms import compare_exported
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
@@ -49,6 +50,7 @@ def run(context: StageContext) -> None:
     left_out = outputs_left_out(program)
     program = with_tensor_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
+    compared = compare_exported(context, loaded, program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)
     graph = snapshot(program, LEVEL, loaded.module)
@@ -62,6 +64,7 @@ def run(context: StageContext) -> None:
         branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
         state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
         layers=tuple(_layers(program)),
+        compared=(compared,),
         warnings=(
             *(_LEFT_OUT.format(position) for position in left_out),
             *(_UNNAMED.format(name) for name in _branches(program, unnamed)),

@@ -21,6 +21,7 @@ def run(context: StageContext) -> None:
     """Load the model; write its description, and its example inputs as arrays."""
     context.progress(0, None, context.project.model.spec)
     loaded = load_model(context.project.model, context.folder, context.project.calibration)
+    loaded.eager.start(loaded.example)
     state = loaded.module if loaded.module is not None else loaded.program
     assert state is not None
     parameters = list(state.parameters())

@@ -1,0 +1,291 @@
+"""Every form of the user's network, compared with the model as its code returned it.
+
+The exported program is compared on the example inputs when it is made; both it and the prepared
+program are compared on the first samples of the data. The converted program is compared with the
+prepared one, in which the grids of the observers work as fake quantization.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from workbench.engine.data import Sample
+from workbench.engine.equivalence.comparison import (
+    CHANGE,
+    EXPORTED,
+    REWRITTEN,
+    Comparison,
+    is_rounding,
+)
+from workbench.engine.equivalence.eager import Request, Step
+from workbench.engine.equivalence.fake_quantized import FakeQuantized, has_grids
+from workbench.engine.equivalence.first_difference import (
+    described_nodes,
+    first_by_name,
+    first_unknown,
+    place_of,
+)
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.stateful_execution import Steps, stepping
+from workbench.engine.quality.tensors import nodes_by_name, watched
+from workbench.errors import Place, WorkbenchError, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.data import Samples
+    from workbench.engine.model_loading import LoadedModel
+    from workbench.results import FormComparison
+
+# So many samples of the data are compared.
+SAMPLES = 2
+# How often weights and inputs are changed to learn what roundings do to the outputs.
+_CHANGES = 3
+
+Outputs = list[torch.Tensor]
+
+
+def compare_exported(
+    context: StageContext, loaded: LoadedModel, program: torch.export.ExportedProgram
+) -> FormComparison:
+    """Return the comparison of an exported program with the model, on the example inputs.
+
+    Raises:
+        WorkbenchError: they differ, or the model's outputs are random.
+    """
+    first, again = loaded.eager.answer(loaded.example, context.check_cancelled).outputs
+    _refuse_random(first, again)
+    sample = Sample(0, loaded.inputs, None)
+    request = replace(loaded.example, runs=loaded.example.runs[:1])
+    return _compare_exported(context, _Reference([sample], request, [first]), program)
+
+
+def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
+    """Return the comparison of the exported program with the model, on the first samples.
+
+    Raises:
+        WorkbenchError: they differ.
+    """
+    program: torch.export.ExportedProgram = context.hot("export")
+    return _compare_exported(context, _reference(context, samples), program)
+
+
+def compare_prepared(
+    context: StageContext, samples: Samples, prepared: torch.fx.GraphModule
+) -> tuple[FormComparison, ...]:
+    """Return the comparisons of exported and prepared program with the model, on first samples.
+
+    The prepared program is not compared where the project changes its weights.
+
+    Raises:
+        WorkbenchError: one of them differs.
+    """
+    program: torch.export.ExportedProgram = context.hot("export")
+    reference = _reference(context, samples)
+    exported = _compare_exported(context, reference, program)
+    project = context.project
+    if project.trained_weights or project.compressions or project.improvers:
+        return (exported,)
+    comparison = Comparison("prepared", REWRITTEN)
+    steps = Steps(prepared)
+    try:
+        outputs = [watched(steps, sample)[0] for sample in reference.samples]
+    finally:
+        steps.close()
+    if problem := _problem(context, reference, comparison, outputs):
+        node = _first_in_prepared(reference, program, prepared)
+        raise _prepared_differs(problem, node)
+    return exported, comparison.result
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """Samples with what the model returned for them."""
+
+    samples: list[Sample]
+    request: Request
+    outputs: list[Outputs]
+
+
+def _reference(context: StageContext, samples: Samples) -> _Reference:
+    loaded: LoadedModel = context.hot("import_model")
+    listed = list(itertools.islice(samples, SAMPLES))
+    request = Request(tuple(_runs(listed, continues=_keeps_state(context, listed))))
+    outputs = loaded.eager.answer(request, context.check_cancelled).outputs
+    kept = [
+        given[: len(given) - sample.carried] for sample, given in zip(listed, outputs, strict=True)
+    ]
+    return _Reference(listed, request, kept)
+
+
+def _keeps_state(context: StageContext, samples: Sequence[Sample]) -> bool:
+    program: torch.export.ExportedProgram = context.hot("export")
+    mutates = bool(program.graph_signature.buffers_to_mutate)
+    return mutates or any(sample.carried for sample in samples)
+
+
+def _runs(samples: Sequence[Sample], *, continues: bool) -> Iterable[tuple[Step, ...]]:
+    """Return the steps of each run: a run goes on until a sequence begins."""
+    runs: list[list[Step]] = []
+    for sample in samples:
+        if not runs or sample.begins or not continues:
+            runs.append([])
+        runs[-1].append(Step(sample.inputs, sample.carried))
+    return map(tuple, runs)
+
+
+def _compare_exported(
+    context: StageContext, reference: _Reference, program: torch.export.ExportedProgram
+) -> FormComparison:
+    comparison = Comparison("exported", EXPORTED)
+    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
+    with torch.no_grad(), stepping(module) as steps:
+        outputs = [steps(_copied(sample)) for sample in reference.samples]
+    if problem := _problem(context, reference, comparison, outputs):
+        raise _exported_differs(context, reference, module, problem)
+    return comparison.result
+
+
+def _copied(sample: Sample) -> Sample:
+    """Return a sample that a program may write."""
+    return replace(sample, inputs=tuple(tensor.clone() for tensor in sample.inputs))
+
+
+def _problem(
+    context: StageContext, reference: _Reference, comparison: Comparison,
+    outputs: Sequence[Outputs],
+) -> str:  # fmt: skip
+    """Return how the outputs of a form differ from the model's; "" if they agree."""
+    pairs = list(zip(reference.outputs, outputs, strict=True))
+    problems = [comparison.add(*pair) for pair in pairs]
+    problem = next(filter(None, problems), "")
+    if not problem:
+        return ""
+    eager = context.hot("import_model").eager
+    changed = [
+        eager.answer(replace(reference.request, change=CHANGE, seed=seed), context.check_cancelled)
+        for seed in range(_CHANGES)
+    ]
+    for index, (pair, found) in enumerate(zip(pairs, problems, strict=True)):
+        if found and not is_rounding(*pair, [answer.outputs[index] for answer in changed]):
+            return found
+    return ""
+
+
+def _refuse_random(first: Outputs, again: Outputs) -> None:
+    """Raise for a model that returns something else with other random numbers."""
+    if Comparison("", EXPORTED).add(first, again):
+        raise failure(
+            "The outputs of the model are random: the same inputs give others each time.",
+            "Make it deterministic: call eval() on its dropouts, give random tensors as inputs, or "
+            "register them as buffers.",
+            Place(kind="option", id="model.spec"),
+            code="model-outputs-random",
+        )
+
+
+def _exported_differs(
+    context: StageContext, reference: _Reference, module: torch.fx.GraphModule, problem: str
+) -> WorkbenchError:
+    eager = context.hot("import_model").eager
+    sample = reference.samples[0]
+    request = Request(((Step(sample.inputs),),), record=True)
+    operators = eager.answer(request, context.check_cancelled).operators
+    node = first_unknown(described_nodes(module, sample.inputs), operators)
+    return _differs(
+        "exported", problem, node,
+        "torch.export records one run of the code: compute a new tensor here instead of writing "
+        "into one, and keep values that change between runs in buffers.",
+    )  # fmt: skip
+
+
+def _first_in_prepared(
+    reference: _Reference, program: torch.export.ExportedProgram, prepared: torch.fx.GraphModule
+) -> torch.fx.Node | None:
+    """Return the first operation of the prepared program with another value than before."""
+    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
+    for sample in reference.samples:
+        known = described_nodes(module, sample.inputs).values()
+        if node := first_unknown(described_nodes(prepared, sample.inputs), known):
+            return node
+    return None
+
+
+def _prepared_differs(problem: str, node: torch.fx.Node | None) -> WorkbenchError:
+    return _differs(
+        "prepared", problem, node,
+        "A rewrite before quantization changes the network. Write this line with other operators.",
+    )  # fmt: skip
+
+
+def _differs(form: str, problem: str, node: torch.fx.Node | None, hint: str) -> WorkbenchError:
+    where = place_of(node)
+    first = f" The first operation that differs is {where}." if where else ""
+    return failure(
+        f"The {form} program does not compute what the model computes: {problem}.{first}",
+        hint,
+        Place(kind="node", id=node.name) if node is not None else None,
+        code=f"{form}-program-differs",
+    )
+
+
+class FakeQuantizedReference:
+    """The outputs of a prepared program whose observers quantize and dequantize.
+
+    They are computed before ``convert``, which consumes the program, and compared after it.
+    """
+
+    def __init__(self, observed: torch.fx.GraphModule, samples: Sequence[Sample]) -> None:
+        """Run the samples; none if an observer has no grid that is known before."""
+        self._samples = [_copied(sample) for sample in samples] if has_grids(observed) else []
+        self._nodes = nodes_by_name(observed)
+        self._values: list[dict[str, torch.Tensor]] = []
+        self._outputs: list[Outputs] = []
+        steps = Steps(observed)
+        try:
+            for sample in self._samples:
+                values: dict[str, torch.Tensor] = {}
+                run = FakeQuantized(steps.module, values.__setitem__)
+                outputs = tensors_of(run.run(*steps.inputs(sample)))
+                self._outputs.append(steps.took(sample, outputs, values))
+                self._values.append(values)
+        finally:
+            steps.close()
+
+    def compare(self, converted: torch.fx.GraphModule) -> FormComparison | None:
+        """Return the comparison of the converted program; None if there was none.
+
+        Raises:
+            WorkbenchError: it differs.
+        """
+        if not self._samples:
+            return None
+        comparison = Comparison("converted", REWRITTEN)
+        steps = Steps(converted)
+        try:
+            for sample, expected, before in zip(
+                self._samples, self._outputs, self._values, strict=True
+            ):
+                outputs, values = watched(steps, sample)
+                if problem := comparison.add(expected, outputs):
+                    raise self._differs(before, values, problem)
+        finally:
+            steps.close()
+        return comparison.result
+
+    def _differs(
+        self, before: dict[str, torch.Tensor], values: dict[str, torch.Tensor], problem: str
+    ) -> WorkbenchError:
+        node = first_by_name(self._nodes, before, values)
+        module = programs.module_of(node) if node is not None else ""
+        return _differs(
+            "converted", problem, node,
+            f"Give the module {module} the config float." if module
+            else "Write this line with other operators.",
+        )  # fmt: skip
