@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.float_search.networks import Input, Network, assigned
+from tests.float_search.networks import Input, Network, assigned, read
 
 MOST_ELEMENTS = 4000
 _MOST, _LEAST = 12.0, 0.02
@@ -125,11 +125,12 @@ class Draft:
             base = value if value._base is None else value._base
             held = memory.setdefault(id(base), base.clone())
             values[name] = (base, held)
-        return values, list(self.inputs), dict(self.parts), self._names, dict(self.values)
+        kept = (list(self.inputs), dict(self.parts), list(self.statements), self._names)
+        return values, dict(self.values), kept
 
     def restore(self, copied: tuple[Any, ...]) -> None:
         """Take back what a statement has changed."""
-        values, self.inputs, self.parts, self._names, self.values = copied
+        values, self.values, (self.inputs, self.parts, self.statements, self._names) = copied
         with torch.no_grad():
             for base, held in values.values():
                 base.copy_(held)
@@ -196,11 +197,12 @@ def _outputs(draft: Draft) -> tuple[str, ...]:
     bound = [name for name in dict.fromkeys(bound) if _varies(draft, name)]
     if not bound:
         raise Unfit
-    names = [bound[-1]]
-    if len(bound) > 1 and draft.chance(0.3):
+    used = set().union(*map(read, draft.statements))
+    ends = [name for name in bound[:-1] if name not in used and draft.chance(0.7)]
+    names = [*ends[-2:], bound[-1]]
+    if len(bound) > 1 and draft.chance(0.15):
         names.append(draft.one(*bound[:-1]))
-    if draft.chance(0.05):
-        names.append(draft.one(*names))
+    draft.random.shuffle(names)
     return tuple(names)
 
 
