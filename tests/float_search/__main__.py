@@ -13,12 +13,14 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.float_search.judge import ENOUGH, Judge, Verdict
 from tests.float_search.minimiser import minimised
 from tests.float_search.networks import Network, operations_of
 
+Kind = tuple[str, ...]
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 
 
@@ -26,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Draw and judge networks; return the exit code."""
     options = _options(arguments)
     judge = Judge(options.target, options.config)
-    outcomes, kinds = Counter[str](), Counter[tuple[str, ...]]()
+    outcomes, kinds = Counter[str](), Counter[Kind]()
     begun = time.monotonic()
     seed = options.seed * 1_000_000
     try:
@@ -43,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             if options.verbose and verdict.word != "right":
                 print(f"{network.seed}: {verdict.word}: {verdict.details[:300]}", flush=True)
             if verdict.is_finding:
-                kinds[_reported(network, judge, options, deliver=deliver)] += 1
+                kind = _known(network, verdict, kinds)
+                kinds[kind or _reported(network, verdict, judge, options, deliver=deliver)] += 1
     finally:
         judge.close()
     took = time.monotonic() - begun
@@ -66,16 +69,25 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _known(network: Network, verdict: Verdict, kinds: Iterable[Kind]) -> Kind | None:
+    """Return the fault that was reduced already and whose operations a network has."""
+    operations = set(operations_of(network))
+    for kind in kinds:
+        if kind[:2] == (verdict.word, verdict.kind) and operations >= set(kind[2:]):
+            return kind
+    return None
+
+
 def _reported(
-    network: Network, judge: Judge, options: argparse.Namespace, *, deliver: bool
-) -> tuple[str, ...]:
+    network: Network, verdict: Verdict, judge: Judge, options: argparse.Namespace, *, deliver: bool
+) -> Kind:
     """Reduce a network with a fault, print and keep it; return its kind."""
 
     def again(source: str) -> Verdict:
         return judge(source, deliver=deliver)
 
-    small, verdict = minimised(network, again)
-    kind = (verdict.word, verdict.kind, *operations_of(small.statements))
+    small, verdict = minimised(network, verdict, again)
+    kind = (verdict.word, verdict.kind, *operations_of(small))
     print(f"{small.seed} {options.target} {options.config}: {verdict.word}: "
           f"{verdict.details.strip().splitlines()[0][:300] if verdict.details.strip() else ''}")  # fmt: skip
     for given in small.inputs:

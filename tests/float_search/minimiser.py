@@ -9,16 +9,16 @@ from tests.float_search.networks import Network, smaller
 
 
 def minimised(
-    network: Network, judge: Callable[[str], Verdict], tries: int = 60
+    network: Network, verdict: Verdict, judge: Callable[[str], Verdict], tries: int = 60
 ) -> tuple[Network, Verdict]:
     """Return the smallest network found with the same word and kind, and its verdict.
 
     Args:
         network: One with a fault.
+        verdict: The verdict on it.
         judge: Returns the verdict on a source.
         tries: How many smaller networks are judged at most.
     """
-    verdict = judge(network.source())
     seen = {network.source()}
     again = True
     while again and tries > 0:

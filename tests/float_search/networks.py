@@ -217,12 +217,14 @@ def _renamed(network: Network, names: dict[str, str]) -> Network:
     return replace(network, statements=statements, outputs=outputs).without_unread()
 
 
-def operations_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of what statements call or do: the kind of a network."""
+def operations_of(network: Network) -> tuple[str, ...]:
+    """Return the names of the layers, calls and writes of a network: its kind."""
     found = set()
-    for text in texts:
-        found |= set(re.findall(r"\.(\w+)\(", text))
-        found |= {f"{sign}=" for sign in re.findall(r"(?<![=<>!])([-+*/])=", text)}
-        if re.search(r"^\w+\[.*\] = ", text, re.MULTILINE):
-            found.add("[]=")
+    for text in network.statements:
+        found |= set(re.findall(r"(?<!self)\.(\w+)\(", text))
+        found |= {f"{sign}=" for sign in re.findall(r"([-+*/])= ", text)}
+        found |= {"[]="} & {"[]=" for _ in re.findall(r"\] = ", text)}
+        for name in _ATTRIBUTE.findall(text):
+            layer = re.search(r" = nn\.(\w+)", network.parts.get(name, ""))
+            found |= {layer[1]} if layer else set()
     return tuple(sorted(found))
