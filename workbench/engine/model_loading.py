@@ -102,6 +102,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
         )
     try:
         program = _read_program(path)
+        program.module(check_guards=False)
     except pt2.DoubtfulArchiveError as doubt:
         raise failure(
             f"{path.name} {doubt}, so that loading it may run code.",

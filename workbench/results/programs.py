@@ -204,7 +204,8 @@ class ConvertResult(Frozen):
     """Figures of the quantized program; its graph is in graph.json.
 
     ``memory`` is set only for number formats; for devices the compiler determines it. ``compared``
-    is the converted program on the example inputs; empty if an observer has no fixed grid.
+    is the converted program on the first calibration sample; empty if an observer has no fixed
+    grid.
     """
 
     nodes: int

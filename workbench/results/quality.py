@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from workbench.project.frozen import Frozen
+from workbench.results.programs import FormComparison
 
 
 class TokenStep(Frozen):
@@ -130,7 +131,8 @@ class EvaluateResult(Frozen):
     """The quality of the quantized model. Values that do not exist (no labels) are None.
 
     ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None if both are equal.
-    ``readings`` are shown side by side if a target has several arithmetics.
+    ``readings`` are shown side by side if a target has several arithmetics. ``compared`` is the
+    exported program's comparison with the model on the first samples of evaluation data.
     """
 
     samples: int
@@ -151,6 +153,7 @@ class EvaluateResult(Frozen):
     worst: tuple[SampleQuality, ...] = ()
     readings: tuple[Reading, ...] = ()
     text: TextQuality | None = None
+    compared: tuple[FormComparison, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -1,8 +1,7 @@
 """Every form of the user's network, compared with the model as its code returned it.
 
 The exported program is compared on the example inputs when it is made; both it and the prepared
-program are compared on the first samples of the data. The converted program is compared with the
-prepared one, in which the grids of the observers work as fake quantization.
+program are compared on the first samples of the data.
 """
 
 from __future__ import annotations
@@ -22,17 +21,13 @@ from workbench.engine.equivalence.comparison import (
     is_rounding,
 )
 from workbench.engine.equivalence.eager import Request, Step
-from workbench.engine.equivalence.fake_quantized import FakeQuantized, has_grids
 from workbench.engine.equivalence.first_difference import (
     described_nodes,
-    first_by_name,
     first_unknown,
     place_of,
 )
-from workbench.engine.fx import programs
-from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import Steps, stepping
-from workbench.engine.quality.tensors import nodes_by_name, watched
+from workbench.engine.quality.tensors import watched
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -146,13 +141,13 @@ def _compare_exported(
     comparison = Comparison("exported", EXPORTED)
     module = cast("torch.fx.GraphModule", program.module(check_guards=False))
     with torch.no_grad(), stepping(module) as steps:
-        outputs = [steps(_copied(sample)) for sample in reference.samples]
+        outputs = [steps(copied(sample)) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
         raise _exported_differs(context, reference, module, problem)
     return comparison.result
 
 
-def _copied(sample: Sample) -> Sample:
+def copied(sample: Sample) -> Sample:
     """Return a sample that a program may write."""
     return replace(sample, inputs=tuple(tensor.clone() for tensor in sample.inputs))
 
@@ -172,9 +167,9 @@ def _problem(
         eager.answer(replace(reference.request, change=CHANGE, seed=seed), context.check_cancelled)
         for seed in range(_CHANGES)
     ]
-    for index, (pair, found) in enumerate(zip(pairs, problems, strict=True)):
-        if found and not is_rounding(*pair, [answer.outputs[index] for answer in changed]):
-            return found
+    for index, (pair, difference) in enumerate(zip(pairs, problems, strict=True)):
+        if difference and not is_rounding(*pair, [answer.outputs[index] for answer in changed]):
+            return difference
     return ""
 
 
@@ -198,7 +193,7 @@ def _exported_differs(
     request = Request(((Step(sample.inputs),),), record=True)
     operators = eager.answer(request, context.check_cancelled).operators
     node = first_unknown(described_nodes(module, sample.inputs), operators)
-    return _differs(
+    return form_differs(
         "exported", problem, node,
         "torch.export records one run of the code: compute a new tensor here instead of writing "
         "into one, and keep values that change between runs in buffers.",
@@ -218,13 +213,21 @@ def _first_in_prepared(
 
 
 def _prepared_differs(problem: str, node: torch.fx.Node | None) -> WorkbenchError:
-    return _differs(
+    return form_differs(
         "prepared", problem, node,
         "A rewrite before quantization changes the network. Write this line with other operators.",
     )  # fmt: skip
 
 
-def _differs(form: str, problem: str, node: torch.fx.Node | None, hint: str) -> WorkbenchError:
+def form_differs(form: str, problem: str, node: torch.fx.Node | None, hint: str) -> WorkbenchError:
+    """Return the error for a form that computes something else than the model.
+
+    Args:
+        form: Its name.
+        problem: How its outputs differ.
+        node: The first operation that differs, if it is known.
+        hint: What to do.
+    """
     where = place_of(node)
     first = f" The first operation that differs is {where}." if where else ""
     return failure(
@@ -233,59 +236,3 @@ def _differs(form: str, problem: str, node: torch.fx.Node | None, hint: str) -> 
         Place(kind="node", id=node.name) if node is not None else None,
         code=f"{form}-program-differs",
     )
-
-
-class FakeQuantizedReference:
-    """The outputs of a prepared program whose observers quantize and dequantize.
-
-    They are computed before ``convert``, which consumes the program, and compared after it.
-    """
-
-    def __init__(self, observed: torch.fx.GraphModule, samples: Sequence[Sample]) -> None:
-        """Run the samples; none if an observer has no grid that is known before."""
-        self._samples = [_copied(sample) for sample in samples] if has_grids(observed) else []
-        self._nodes = nodes_by_name(observed)
-        self._values: list[dict[str, torch.Tensor]] = []
-        self._outputs: list[Outputs] = []
-        steps = Steps(observed)
-        try:
-            for sample in self._samples:
-                values: dict[str, torch.Tensor] = {}
-                run = FakeQuantized(steps.module, values.__setitem__)
-                outputs = tensors_of(run.run(*steps.inputs(sample)))
-                self._outputs.append(steps.took(sample, outputs, values))
-                self._values.append(values)
-        finally:
-            steps.close()
-
-    def compare(self, converted: torch.fx.GraphModule) -> FormComparison | None:
-        """Return the comparison of the converted program; None if there was none.
-
-        Raises:
-            WorkbenchError: it differs.
-        """
-        if not self._samples:
-            return None
-        comparison = Comparison("converted", REWRITTEN)
-        steps = Steps(converted)
-        try:
-            for sample, expected, before in zip(
-                self._samples, self._outputs, self._values, strict=True
-            ):
-                outputs, values = watched(steps, sample)
-                if problem := comparison.add(expected, outputs):
-                    raise self._differs(before, values, problem)
-        finally:
-            steps.close()
-        return comparison.result
-
-    def _differs(
-        self, before: dict[str, torch.Tensor], values: dict[str, torch.Tensor], problem: str
-    ) -> WorkbenchError:
-        node = first_by_name(self._nodes, before, values)
-        module = programs.module_of(node) if node is not None else ""
-        return _differs(
-            "converted", problem, node,
-            f"Give the module {module} the config float." if module
-            else "Write this line with other operators.",
-        )  # fmt: skip

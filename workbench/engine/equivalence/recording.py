@@ -52,19 +52,19 @@ def described(tensor: torch.Tensor, line: str, operator: str) -> Recorded:
 
 
 @contextmanager
-def recording(found: list[Recorded], *, when: bool) -> Iterator[None]:
+def recording(operators: list[Recorded], *, when: bool) -> Iterator[None]:
     """Append the description of what each operator inside the block returns or writes."""
     if not when:
         yield
         return
-    with _Recorder(found):
+    with _Recorder(operators):
         yield
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, found: list[Recorded]) -> None:
+    def __init__(self, operators: list[Recorded]) -> None:
         super().__init__()
-        self._found = found
+        self._operators = operators
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -74,10 +74,10 @@ class _Recorder(TorchDispatchMode):
         line = _user_line(sys._getframe(1))  # noqa: SLF001 - the frames of the caller
         for tensor in result if isinstance(result, tuple | list) else (result,):
             if isinstance(tensor, torch.Tensor) and not tensor.is_complex():
-                self._found.append(described(tensor, line, str(func)))
+                self._operators.append(described(tensor, line, str(func)))
                 # A write into a view changes the tensor that it is a view of.
                 if tensor._base is not None:  # noqa: SLF001 - no public name
-                    self._found.append(described(tensor._base, line, str(func)))  # noqa: SLF001
+                    self._operators.append(described(tensor._base, line, str(func)))  # noqa: SLF001
         return result
 
 

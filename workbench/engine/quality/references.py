@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
+    from workbench.results import FormComparison
 
     Pair = tuple[Sample, list[torch.Tensor]]
     from collections.abc import Sequence
@@ -37,12 +38,14 @@ class FloatReference:
 
     ``pairs`` is None until all were computed, or if they are too large. ``values`` has tensors by
     the hash of the float sub-graph before them and the sample index; ``sums`` has comparison sums
-    of complete passes by the hashes of both sides.
+    of complete passes by the hashes of both sides. ``compared`` is the float program's comparison
+    with the model on these samples; empty until it is made.
     """
 
     pairs: list[Pair] | None = None
     values: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
     sums: dict[tuple[str, str], Accumulator] = field(default_factory=dict)
+    compared: tuple[FormComparison, ...] = ()
     _bytes: int = 0
 
     def keep(self, digest: str, index: int, value: torch.Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,8 +12,8 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 
 from workbench.analysis.ranges import activations
-from workbench.engine.data import example_samples
-from workbench.engine.equivalence.forms import FakeQuantizedReference
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.equivalence.conversion import FakeQuantizedReference
 from workbench.engine.fx import programs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.passes import searching_ranges
@@ -89,19 +90,26 @@ def _converted(
     context: StageContext, *, compare: bool
 ) -> tuple[Converted, list[str], tuple[FormComparison, ...]]:
     """Return the quantized graph, warnings, and its comparison with fake quantization if asked."""
-    prepared = context.hot("calibrate")
     inputs = context.hot("import_model").inputs
     with searching_ranges(context), accelerated(context.accelerate):
-        # Converting consumes its argument; the observers are needed after the next edit.
-        observed = copy.deepcopy(prepared.module)
-        warnings = _fix_ranges(context, observed)
-        samples = example_samples(inputs) if compare else ()
+        observed, warnings = _observed(context)
+        # Example inputs may be zeros, for which much is equal.
+        samples = list(itertools.islice(calibration_samples(context), 1)) if compare else []
         with torch.inference_mode():
-            reference = FakeQuantizedReference(observed, list(samples))
+            reference = FakeQuantizedReference(observed, samples)
         module = _convert(observed, toolchain_of(context).convert)
-    with torch.inference_mode():
-        compared = reference.compare(module)
-    return Converted(module, inputs), warnings, (compared,) if compared else ()
+        with torch.inference_mode():
+            compared = reference.compare(module, lambda: _observed(context)[0])
+    return Converted(module, inputs), warnings, compared
+
+
+def _observed(context: StageContext) -> tuple[torch.fx.GraphModule, list[str]]:
+    """Return a copy of the calibrated graph with the project's own ranges, and warnings.
+
+    Converting consumes its argument; the observers are needed after the next edit.
+    """
+    observed = copy.deepcopy(context.hot("calibrate").module)
+    return observed, _fix_ranges(context, observed)
 
 
 def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[str]:

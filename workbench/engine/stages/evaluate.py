@@ -10,6 +10,7 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.measures import Accumulator, merged, tensors_of, top_k_hit
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workbench.engine.context import StageContext
+    from workbench.engine.data import Samples
+    from workbench.engine.quality.references import FloatReference
+    from workbench.results import FormComparison
 
 # Every tensor of both graphs is compared, which takes longer than a run.
 TENSOR_SAMPLES = 8
@@ -33,6 +37,7 @@ def run(context: StageContext) -> None:
     """Write quality figures for outputs, labels, the user's metric and every tensor."""
     samples = evaluation_samples(context)
     reference = float_reference(context) if samples.spell is None else None
+    compared = _compared(context, samples, reference)
     tensors = tensor_comparison(context, reference)
     quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
@@ -63,9 +68,25 @@ def run(context: StageContext) -> None:
     update = {
         "tensors": with_origins(context, tensors.result()), "worst": worst.result(),
         "readings": tuple(reading.result for reading in readings),
-        "text": text.result() if text is not None else None,
+        "text": text.result() if text is not None else None, "compared": compared,
     }  # fmt: skip
     save_result(result.model_copy(update=update), context.out)
+
+
+def _compared(
+    context: StageContext, samples: Samples, reference: FloatReference | None
+) -> tuple[FormComparison, ...]:
+    """Return the comparison of the float program with the model, on evaluation data of its own.
+
+    An edit that only changes the quantized side does not repeat it.
+    """
+    if context.project.evaluation.data is None:
+        return ()
+    if reference is None:
+        return (compare_on_data(context, samples),)
+    if not reference.compared:
+        reference.compared = (compare_on_data(context, samples),)
+    return reference.compared
 
 
 @dataclass
