@@ -55,7 +55,7 @@ def compute(
                 results = _call(overload, values, into)
             except NotImplementedError:
                 # Operators of ExecuTorch may have Python code for the functional form alone.
-                results = _call(packet.default, values, [])
+                results = _call(_functional(packet, overload), values, [])
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         raise _refused(name, str(error).split("\n")[0]) from error
     listed = results if isinstance(results, tuple | list) else [results]
@@ -70,9 +70,23 @@ def _operator(name: str) -> tuple[Any, Any]:
         if namespace in _REGISTERED_BY:
             importlib.import_module(_REGISTERED_BY[namespace])
         packet = getattr(getattr(torch.ops, namespace), operator)
+        if _is_out(overload) and overload not in packet.overloads():
+            # ExecuTorch generates the out variants of such operators for its own kernels only.
+            overload = overload.removesuffix("out").removesuffix("_") or "default"
         return packet, getattr(packet, overload or "default")
     except (AttributeError, ImportError) as error:
         raise _refused(name, "torch knows no such operator") from error
+
+
+def _is_out(overload: str) -> bool:
+    return overload == "out" or overload.endswith("_out")
+
+
+def _functional(packet: Any, overload: Any) -> Any:
+    """Return the overload without outputs among its arguments."""
+    name = str(overload).rpartition(".")[2]
+    short = name.removesuffix("out").removesuffix("_") or "default"
+    return getattr(packet, short if short in packet.overloads() else "default")
 
 
 def _call(overload: Any, values: Sequence[Any], into: Sequence[torch.Tensor]) -> Any:

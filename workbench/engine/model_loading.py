@@ -16,6 +16,7 @@ from workbench.engine import code_import, user_code
 from workbench.engine.checkpoints import load_weights
 from workbench.engine.data.arrays import row_blanks
 from workbench.engine.equivalence.eager import EagerModel, example_request
+from workbench.engine.model_forms import refuse_form, refuse_quantized
 from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
@@ -77,6 +78,7 @@ def load_model(
     function = user_code.load_callable(reference, "model.spec")
     returned = user_code.call(function, reference, "model.spec")
     module, inputs = _take_apart(returned, reference.attribute)
+    refuse_form(module)
     taken = None
     if model.weights:
         taken = load_weights(module, sources.absolute(folder, model.weights))
@@ -118,6 +120,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             details=str(error),
             code="model-file-unreadable",
         ) from error
+    refuse_quantized(program, path.name)
     for parameter in program.parameters():
         parameter.requires_grad_(False)
     given = _given_inputs(model, folder)

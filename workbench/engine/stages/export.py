@@ -15,6 +15,7 @@ from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.model_forms import refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, failure
@@ -50,6 +51,7 @@ def run(context: StageContext) -> None:
     left_out = outputs_left_out(program)
     program = with_tensor_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
+    refuse_values(program)
     compared = compare_exported(context, loaded, program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)

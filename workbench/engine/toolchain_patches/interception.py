@@ -39,22 +39,40 @@ def watched_compilation(
 
     Args:
         compiled: Called with regor's model of each delegate, in order. The model has Vela's debug
-            database, which changes no byte of the result.
+            database, which changes no byte of the result. What passes compile to find out whether
+            the NPU takes an operator (``DecomposePermuteForU55Pass``) is no delegate.
         translated: Called with each node before it is translated to TOSA.
 
     Raises:
         WorkbenchError: The installed versions lack what is watched.
     """
-    for patch in ("vela-models", "tosa-origins", "vela-folder"):
+    for patch in ("vela-models", "tosa-origins", "vela-folder", "captured-tosa"):
         require(patch)
     stock = tosa_backend.process_call_function
+    stock_compile = EthosUBackend._compile_tosa_flatbuffer
+    is_delegate = False
 
     def process_call_function(node: torch.fx.Node, *rest: Any) -> None:
         translated(node)
         stock(node, *rest)
 
+    def compile_delegate(tosa_flatbuffer: bytes, compile_spec: Any) -> Any:
+        nonlocal is_delegate
+        is_delegate = True
+        try:
+            return stock_compile(tosa_flatbuffer, compile_spec)
+        finally:
+            is_delegate = False
+
+    def compiled_model(model: Any) -> None:
+        if is_delegate:
+            compiled(model)
+
     with ExitStack() as stack:
-        stack.enter_context(watched_regor(compiled))
+        stack.enter_context(watched_regor(compiled_model))
+        stack.enter_context(
+            replaced(EthosUBackend, "_compile_tosa_flatbuffer", staticmethod(compile_delegate))
+        )
         stack.enter_context(replaced(tosa_backend, "process_call_function", process_call_function))
         stack.enter_context(replaced(tempfile, "tempdir", _folder_without_spaces()))
         yield

@@ -1,0 +1,147 @@
+"""Forms of a model that cannot be quantized, each refused by its name with what to give instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.engine.fx import programs
+from workbench.engine.fx.modules import source_line
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.errors import WorkbenchError
+
+_MODEL = Place(kind="option", id="model.spec")
+_SHORT = (torch.float16, torch.bfloat16)
+_EAGER_QUANTIZED = (
+    "torch.ao.nn.quantized",
+    "torch.ao.nn.intrinsic.quantized",
+    "torch.nn.quantized",
+)
+
+
+def refuse_form(module: torch.nn.Module) -> None:
+    """Raise for a module that was scripted, quantized or converted to half precision.
+
+    Raises:
+        WorkbenchError: the module is of such a form.
+    """
+    for name, part in module.named_modules():
+        where = f"Its part {name}" if name else "The model"
+        kind = type(part)
+        if isinstance(part, torch.jit.ScriptModule):
+            raise failure(
+                f"{where} is a TorchScript module ({_way(part)}), which torch.export does not "
+                "take.",
+                "Return the nn.Module that it was made from; its weights can be loaded into it.",
+                _MODEL,
+                code="model-scripted",
+            )
+        if kind.__module__.startswith(_EAGER_QUANTIZED):
+            raise failure(
+                f"{where} is quantized already ({kind.__module__}.{kind.__name__}).",
+                "Return the model as it was before quantization: the workbench quantizes it.",
+                _MODEL,
+                code="model-quantized",
+            )
+    _refuse_weights(module)
+
+
+def _way(part: torch.nn.Module) -> str:
+    is_traced = "Traced" in type(part).__name__
+    return "torch.jit.trace" if is_traced else "torch.jit.script"
+
+
+def _refuse_weights(module: torch.nn.Module) -> None:
+    for name, weight in (*module.named_parameters(), *module.named_buffers()):
+        kind = type(weight.data)
+        if weight.is_quantized or kind.__module__.startswith("torchao"):
+            raise failure(
+                f"The weight {name} is quantized already ({kind.__module__}.{kind.__name__}).",
+                "Return the model as it was before quantize_: the workbench quantizes it.",
+                _MODEL,
+                code="model-quantized",
+            )
+        if weight.dtype in _SHORT:
+            raise failure(
+                f"The weight {name} is of {programs.dtype_name(weight.dtype)}.",
+                "Devices take float32: call .float() on the model and on its example inputs.",
+                _MODEL,
+                code="model-half-precision",
+            )
+
+
+def refuse_quantized(program: torch.export.ExportedProgram, name: str) -> None:
+    """Raise for an exported program that has quantize operators already.
+
+    Quantizing it again would replace the ranges that were chosen for it.
+
+    Raises:
+        WorkbenchError: it has such operators.
+    """
+    kinds = [programs.quantize_kind(programs.op_name(node)) for node in program.graph.nodes
+             if node.op == "call_function"]  # fmt: skip
+    count = sum(kind is not None for kind in kinds)
+    if count:
+        raise failure(
+            f"{name} is quantized already: it has {count} quantize and dequantize operators.",
+            "Save the program as it was before convert_pt2e; choose its ranges in Ranges.",
+            _MODEL,
+            code="program-quantized",
+        )
+
+
+def refuse_values(program: torch.export.ExportedProgram) -> None:
+    """Raise for sizes or numbers that depend on the data, and for values of half precision.
+
+    Raises:
+        WorkbenchError: the first operation of each kind, with its line.
+    """
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            for value in _values(node.meta.get("val")):
+                if error := _refused(node, value):
+                    raise error
+
+
+def _values(value: object) -> Iterator[object]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _values(item)
+    else:
+        yield value
+
+
+def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
+    line = source_line(node.meta.get("stack_trace"))
+    where = f"{programs.op_name(node)}{f' at {line}' if line else ''}"
+    place = Place(kind="node", id=node.name)
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return failure(
+            f"{where} makes a number of Python from the data, which a compiled program cannot.",
+            "Keep it a tensor: compute with the tensor itself, or choose with torch.where.",
+            place,
+            code="number-from-data",
+        )
+    if not isinstance(value, torch.Tensor):
+        return None
+    if any(not isinstance(size, int) for size in value.shape):
+        return failure(
+            f"The size of the result of {where} depends on the data; the NPU needs fixed sizes.",
+            "Keep all elements, and set those that do not count to zero with torch.where or a "
+            "product with the mask; topk gives a fixed number of them.",
+            place,
+            code="size-from-data",
+        )
+    if value.dtype in _SHORT:
+        return failure(
+            f"The result of {where} is of {programs.dtype_name(value.dtype)}.",
+            "Compute in float32 there: remove .half() or .bfloat16().",
+            place,
+            code="value-half-precision",
+        )
+    return None
