@@ -88,8 +88,8 @@ def _reported(
 
     small, verdict = minimised(network, verdict, again)
     kind = (verdict.word, verdict.kind, *operations_of(small))
-    print(f"{small.seed} {options.target} {options.config}: {verdict.word}: "
-          f"{verdict.details.strip().splitlines()[0][:300] if verdict.details.strip() else ''}")  # fmt: skip
+    first = next(iter(verdict.details.strip().splitlines()), "")[:300]
+    print(f"{small.seed} {options.target} {options.config}: {verdict.word}: {first}")
     for given in small.inputs:
         print(f"    {given.name}: {given.kind} {given.shape}")
     for text in small.statements:

@@ -61,14 +61,14 @@ class Draft:
             if line == f"self.{name} = {constructor}" and self.chance(shared):
                 return f"self.{name}"
         name = f"{prefix}{1 + sum(known.startswith(prefix) for known in self.parts)}"
-        setattr(self.holder, name, scaled(eval(constructor, _scope())))  # noqa: S307
+        setattr(self.holder, name, scaled(eval(constructor, _scope())))
         self.parts[name] = f"self.{name} = {constructor}"
         return f"self.{name}"
 
     def constant(self, expression: str) -> str:
         """Return the attribute of a new buffer."""
         name = f"k{1 + sum(known.startswith('k') for known in self.parts)}"
-        self.holder.register_buffer(name, eval(expression, _scope()))  # noqa: S307
+        self.holder.register_buffer(name, eval(expression, _scope()))
         self.parts[name] = f'self.register_buffer("{name}", {expression})'
         return f"self.{name}"
 
@@ -77,7 +77,7 @@ class Draft:
         name = f"x{len(self.inputs) + 1}"
         self.inputs.append(Input(name, tuple(shape), kind))
         scope = _scope() | {"g": self._generator}
-        self.values[name] = eval(self.inputs[-1].drawn(), scope)  # noqa: S307
+        self.values[name] = eval(self.inputs[-1].drawn(), scope)
         return name
 
     def floats(self) -> list[str]:
@@ -108,7 +108,7 @@ class Draft:
         scope = {**_scope(), **self.values, "self": self.holder}
         with torch.no_grad():
             for text in texts:
-                exec(text, scope)  # noqa: S102
+                exec(text, scope)
         bound = [name for text in texts for name in assigned(text)]
         values = {name: scope[name] for name in (*self.values, *bound)}
         for name, value in values.items():

@@ -32,7 +32,9 @@ class _Grids(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not any(alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns):
+        if not any(
+            alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns
+        ):
             for value in _pytree.tree_leaves(result):
                 if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
                     self._take(value)
@@ -50,7 +52,9 @@ class _Grids(TorchDispatchMode):
         elif high > low:
             step = (high - low) / (2**self._bits - 1)
             ordinary = value.abs() < _HUGE
-            value.copy_(torch.where(ordinary, (value.clamp(low, high) / step).round() * step, value))
+            value.copy_(
+                torch.where(ordinary, (value.clamp(low, high) / step).round() * step, value)
+            )
         self._at += 1
 
 

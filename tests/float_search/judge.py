@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 Arrays = Sequence[Sequence[npt.NDArray[Any]]]
-# SQNR of the weakest output [dB]: enough for a config, and how much below stock is as good.
+# SQNR of the weakest output [dB]: enough for a config, and how much below stock is as good. Where
+# there is plenty, two grids of one width differ by more.
 ENOUGH = {"a8w8": 20.0, "a16w8": 35.0, "a8w4": 12.0}
-MARGIN = 1.5
+_MARGIN, _PLENTY, _MARGIN_OF_PLENTY = 1.5, 10.0, 4.0
 # What a perfect quantization must exceed before a low figure counts as a fault.
 _POSSIBLE = 8.0
 _SECONDS = 240
@@ -170,24 +171,23 @@ class Judge:
         try:
             problem, expected, stock = self.oracle("judged", str(path), self.target, self.config)
         except RuntimeError as error:
-            return Verdict("invalid", str(error))
+            problem = str(error)
         if problem:
             return Verdict("invalid", problem)
         try:
             made = self.product("answer", source, self.target, self.config, deliver=deliver)
         except RuntimeError as error:
             last = str(error).strip().splitlines()[-1]
-            return Verdict("crashed", str(error), last)
+            return Verdict("crashed", f"{last}\n{error}", kind_of(last))
         plain = decibels(expected, stock)
         if made["refused"]:
             return _of_refusal(made["refused"], plain, ENOUGH[self.config])
-        for form in ("quantized", "delivered") if deliver else ("quantized",):
-            verdict = self._of_outputs(path, expected, plain, made[form], form)
-            if verdict.word != "right":
-                return verdict
-        if deliver and made["verdict"] != "right":
-            return Verdict("withheld", made["verdict"], made["verdict"].split(" ")[0])
-        return Verdict("right")
+        verdict = self._of_outputs(path, expected, plain, made["quantized"], "quantized")
+        if verdict.word == "right" and deliver:
+            verdict = self._of_outputs(path, expected, plain, made["delivered"], "delivered")
+            if verdict.word == "right" and made["verdict"] != "right":
+                return Verdict("withheld", made["verdict"], made["verdict"].split(" ")[0])
+        return verdict
 
     def _of_outputs(
         self, path: Path, expected: Arrays, stock: list[float] | None, computed: Arrays, form: str
@@ -199,9 +199,8 @@ class Judge:
         possible: list[float] | None = None
         for index, figure in enumerate(figures):
             plain = stock[index] if stock else -np.inf
-            wanted = plain - MARGIN if plain >= enough else enough
-            # Beyond any use of the width, a difference to stock is no loss.
-            if figure >= min(wanted, enough + 25):
+            margin = _MARGIN_OF_PLENTY if figure >= enough + _PLENTY else _MARGIN
+            if figure >= (plain - margin if plain >= enough else enough):
                 continue
             text = f"{form}: output {index}: {figure:.1f} dB, stock {plain:.1f} dB"
             if plain >= enough:

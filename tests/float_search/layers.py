@@ -185,7 +185,9 @@ def residual(d: Draft, x: str) -> Texts:
 def dropped(d: Draft, x: str) -> Texts:
     """Draw a dropout, and what changes its result in place."""
     y, z = d.fresh(), d.fresh()
-    kind = d.one("nn.Dropout(0.1)", "nn.Dropout(0.3)", "nn.Dropout2d(0.1)", "nn.Dropout(inplace=True)")
+    kind = d.one(
+        "nn.Dropout(0.1)", "nn.Dropout(0.3)", "nn.Dropout2d(0.1)", "nn.Dropout(inplace=True)"
+    )
     after = d.part("a", d.one("nn.ReLU(inplace=True)", "nn.SiLU(inplace=True)", "nn.ReLU()"))
     texts = [f"{y} = {d.part('d', kind, shared=0.5)}({x})", f"{z} = {after}({y})"]
     return [*texts, f"{d.fresh()} = {z} + {x}"] if d.chance(0.6) else texts
@@ -262,7 +264,8 @@ def shuffled(d: Draft, x: str) -> Texts:
             f"{{x}}.view({n}, 2, {c // 2}, {h}, {w}).transpose(1, 2).reshape({n}, {c}, {h}, {w})",
         ]
     forms += ["torch.cat([{x}[..., ::2, ::2], {x}[..., 1::2, ::2], {x}[..., ::2, 1::2], "
-              "{x}[..., 1::2, 1::2]], 1)", "F.unfold({x}, 3, padding=1)", "F.unfold({x}, 2, stride=2)"]  # fmt: skip
+              "{x}[..., 1::2, 1::2]], 1)", "F.unfold({x}, 3, padding=1)",
+              "F.unfold({x}, 2, stride=2)"]  # fmt: skip
     return f"{d.fresh()} = {d.one(*forms).format(x=x)}"
 
 
@@ -273,7 +276,8 @@ def squeezed(d: Draft, x: str) -> Texts:
         raise Unfit
     c, y, z = shape[1], d.fresh(), d.fresh()
     mean = d.one("F.adaptive_avg_pool2d({}, 1)", "{}.mean((2, 3), keepdim=True)",
-                 "{}.mean(-1, keepdim=True).mean(-2, keepdim=True)", "{}.amax((2, 3), keepdim=True)")  # fmt: skip
+                 "{}.mean(-1, keepdim=True).mean(-2, keepdim=True)",
+                 "{}.amax((2, 3), keepdim=True)")  # fmt: skip
     gate = d.one("torch.sigmoid({})", "F.hardsigmoid({})", "{}.softmax(1)")
     layer = d.part("c", f"nn.Conv2d({c}, {c}, 1)")
     last = d.one(f"{d.fresh()} = {x} * {z}", f"{d.fresh()} = {z} * {x}", f"{x} *= {z}")
@@ -368,7 +372,9 @@ def recurrent(d: Draft, x: str) -> Texts:
         )
     start = d.one(f"torch.zeros({n}, {c})", f"{x}.new_zeros({n}, {c})", f"{x}[:, 0] * 0.5")
     if d.chance(0.5):
-        loop = f"s = []\nfor i in range({t}):\n    {step}\n    s.append({h})\n{y} = torch.stack(s, 1)"
+        loop = (
+            f"s = []\nfor i in range({t}):\n    {step}\n    s.append({h})\n{y} = torch.stack(s, 1)"
+        )
     else:
         loop = f"{y} = torch.zeros_like({x})\nfor i in range({t}):\n    {step}\n    {y}[:, i] = {h}"
     return [f"{h} = {start}\n{loop}"]
@@ -392,7 +398,8 @@ def written_norm(d: Draft, x: str) -> Texts:
     y, z = d.fresh(), d.fresh()
     keep = f"{d.one(-1, -1, 1)}, keepdim=True"
     return d.one(
-        [f"{y} = {x} - {x}.mean({keep})", f"{z} = {y} / torch.sqrt(({y} ** 2).mean({keep}) + 1e-3)"],
+        [f"{y} = {x} - {x}.mean({keep})",
+        f"{z} = {y} / torch.sqrt(({y} ** 2).mean({keep}) + 1e-3)"],
         [f"{y} = {x} * torch.rsqrt({x}.pow(2).mean({keep}) + 1e-3)"],
         [f"{y} = ({x} - {x}.mean({keep})) / ({x}.std({keep}) + 0.1)"],
         [f"{y} = {x} / ({x}.norm(dim={keep}) + 0.1)"],
@@ -411,12 +418,13 @@ def computed_weights(d: Draft, x: str) -> Texts:
         return f"{y} = F.conv2d({x}, {given}, padding={d.one(0, 1, 2)})"
     w = d.constant(f"torch.randn({shape[-1]}, 6) * {shape[-1] ** -0.5:.3f}")
     return d.one(f"{y} = {x} @ {w}", f"{y} = torch.matmul({x}, {w}.tanh())",
-                 f"{y} = F.linear({x}, {w}.t())", f'{y} = torch.einsum("...i,io->...o", {x}, {w})')  # fmt: skip
+                 f"{y} = F.linear({x}, {w}.t())",
+                 f'{y} = torch.einsum("...i,io->...o", {x}, {w})')  # fmt: skip
 
 
 LAYERS = (
     (9.0, convolution), (3.0, transposed), (6.0, linear), (6.0, norm), (5.0, activation),
     (8.0, function), (4.0, block), (4.0, residual), (2.5, dropped), (4.0, pool), (4.0, resized),
-    (2.5, padded), (1.5, shuffled), (1.5, squeezed), (3.0, attention), (0.7, attention_layer),
-    (1.5, recurrent), (1.0, embedded), (1.5, written_norm), (1.0, computed_weights),
+    (2.5, padded), (5.0, shuffled), (3.5, squeezed), (8.0, attention), (2.0, attention_layer),
+    (3.5, recurrent), (2.0, embedded), (1.5, written_norm), (1.0, computed_weights),
 )  # fmt: skip

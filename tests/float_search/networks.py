@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 
 KINDS = ("normal", "uniform", "mask", "ids")
 IDS = 11
 _ATTRIBUTE = re.compile(r"\bself\.(\w+)")
-_HEAD = '''\
+_HEAD = """\
 import math
 
 import torch
@@ -23,7 +23,7 @@ from torch import nn
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-'''
+"""
 _TAIL = '''
 
 def scaled(model):

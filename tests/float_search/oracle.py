@@ -72,7 +72,11 @@ def _outputs(module: ModuleType) -> Outputs:
 
 
 def stock(module: ModuleType, target: str, config: str) -> Outputs:
-    """Return what stock PT2E's quantized network computes for the unseen samples."""
+    """Return what stock PT2E's quantized network computes for the unseen samples.
+
+    Raises:
+        ValueError: it leaves operators in float, so that it says nothing about integers.
+    """
     from executorch.backends.arm.ethosu import EthosUCompileSpec
     from executorch.backends.arm.quantizer import EthosUQuantizer
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -86,10 +90,26 @@ def stock(module: ModuleType, target: str, config: str) -> Outputs:
         for sample in itertools.islice(module.samples(), CALIBRATION):
             prepared(*(tensor.clone() for tensor in sample))
         converted = convert_pt2e(prepared)
+        if _keeps_float(converted):
+            raise ValueError("not all is quantized")
         return [
             _pytree.tree_leaves(converted(*(tensor.clone() for tensor in sample)))
             for sample in unseen(module)
         ]
+
+
+def _keeps_float(converted: torch.fx.GraphModule) -> bool:
+    """Return whether the float result of an operator is read unquantized."""
+    for node in converted.graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "call_function" or "quantize" in str(node.target):
+            continue
+        if isinstance(value, torch.Tensor) and not value.is_floating_point():
+            continue
+        users = [str(user.target) for user in node.users]
+        if "getitem" not in " ".join(users) and any("quantize" not in user for user in users):
+            return True
+    return False
 
 
 def _config(config: str) -> Any:
@@ -126,8 +146,6 @@ def judged(path: str, target: str, config: str) -> tuple[str, Outputs, Outputs |
         return "", expected, stock(module, target, config)
     except (Exception, SystemExit):  # noqa: BLE001 - whatever the toolchain raises
         return "", expected, None
-
-
 
 
 def bound(path: str, config: str) -> Outputs:

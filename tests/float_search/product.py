@@ -129,7 +129,9 @@ def _delivered(
 
     folder = work.cache.folder(planned.key("verify"))
     gate = verdict(Gate(), verified=load_result(RESULTS["verify"], folder))
-    broken = ", ".join(f"{limit.name} {limit.value}" for limit in gate.limits if limit.held is False)
+    broken = ", ".join(
+        f"{limit.name} {limit.value}" for limit in gate.limits if limit.held is False
+    )
     text = f"{gate.verdict} {broken or gate.reason}".strip()
     program = load(work.cache.folder(planned.key("lower")) / _PROGRAM)
     outputs = []
