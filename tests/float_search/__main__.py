@@ -64,6 +64,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", choices=TARGETS, default="ethos-u85-256")
     parser.add_argument("--config", choices=tuple(ENOUGH), default="a8w8")
     parser.add_argument("--deliver", type=int, default=10, help="each so-manieth is compiled")
+    parser.add_argument("--tries", type=int, default=60, help="to reduce a network with a fault")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args(arguments)
@@ -86,7 +87,7 @@ def _reported(
     def again(source: str) -> Verdict:
         return judge(source, deliver=deliver)
 
-    small, verdict = minimised(network, verdict, again)
+    small, verdict = minimised(network, verdict, again, options.tries)
     kind = (verdict.word, verdict.kind, *operations_of(small))
     first = next(iter(verdict.details.strip().splitlines()), "")[:300]
     print(f"{small.seed} {options.target} {options.config}: {verdict.word}: {first}")
