@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from workbench.analysis.gate import GateResult, verdict
+from workbench.analysis.answers import answers_of
 from workbench.deploy.boards import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -28,6 +28,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
+    ConvertResult,
     EvaluateResult,
     ExportResult,
     ImportResult,
@@ -40,11 +41,15 @@ from workbench.results import (
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from workbench.analysis.accuracy import AccuracyResult
+    from workbench.analysis.answers import Answers
+    from workbench.analysis.gate import GateResult
     from workbench.history.runs import Run
+    from workbench.ids import StageId
     from workbench.pipeline.cache import Cache
     from workbench.pipeline.plan import Plan
     from workbench.project.model import Project
-    from workbench.results import LiveRange, TensorRange
+    from workbench.results import FormComparison, LiveRange, TensorRange
 
 
 _WIDTH, _HEIGHT, _ROW, _LABEL = 900, 260, 18, 260
@@ -207,7 +212,8 @@ class Findings:
     evaluate: EvaluateResult | None
     lower: LowerResult | None
     verify: VerifyResult | None
-    gate: GateResult | None
+    forms: tuple[FormComparison, ...]
+    answers: Answers | None
     simulated: SimulationResult | None
     package: PackageResult | None
     fit: Fit | None
@@ -219,6 +225,27 @@ class Findings:
     accuracy_name: str = ""
     lines: dict[int, str] = field(default_factory=dict)
 
+    @property
+    def gate(self) -> GateResult | None:
+        """Whether the program is compiled right."""
+        return self.answers.gate if self.answers is not None else None
+
+    @property
+    def accuracy(self) -> AccuracyResult | None:
+        """Whether the program is accurate enough."""
+        return self.answers.accuracy if self.answers is not None else None
+
+
+def _forms(planned: Plan, cache: Cache) -> tuple[FormComparison, ...]:
+    """Return the comparisons of the forms of the network with the model, in their order."""
+    results = (
+        _load(ExportResult, "export", planned, cache),
+        _load(CalibrateResult, "calibrate", planned, cache),
+        _load(ConvertResult, "convert", planned, cache),
+        _load(EvaluateResult, "evaluate", planned, cache),
+    )
+    return tuple(form for result in results if result is not None for form in result.compared)
+
 
 def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     """Return the data of a project.
@@ -229,13 +256,15 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     planned = _verified(plan(project, path.absolute().parent, cache), cache)
     lower = _load(LowerResult, "lower", planned, cache)
     runs = _history(path)
-    evaluated = _load(EvaluateResult, "evaluate", planned, cache)
-    verified = _load(VerifyResult, "verify", planned, cache)
     fitting = _fit(project, path, planned, cache) if lower else None
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
     target = target_of(project.target.id)
     stages = [s for s in ("evaluate", "lower", "verify", "package") if s in target.stages]
+
+    def load(kind: type[Result], stage: StageId) -> Result | None:
+        return _load(kind, stage, planned, cache)
+
     return Findings(
         missing=tuple(s.title for s in STAGES if s.id in stages and not _done(s.id, planned)),
         emulation=target.emulation,
@@ -244,12 +273,11 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         model=_load(ImportResult, "import_model", planned, cache),
         export=_load(ExportResult, "export", planned, cache),
         calibrate=_load(CalibrateResult, "calibrate", planned, cache),
-        evaluate=evaluated,
+        evaluate=_load(EvaluateResult, "evaluate", planned, cache),
         lower=lower,
-        verify=verified,
-        gate=verdict(project.gate, evaluated=evaluated, lowered=lower, verified=verified)
-        if "verify" in target.stages
-        else None,
+        verify=_load(VerifyResult, "verify", planned, cache),
+        forms=_forms(planned, cache),
+        answers=answers_of(project, load) if "verify" in target.stages else None,
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         fit=fitting,

@@ -31,6 +31,49 @@ def test_that_digits_is_right_in_the_summary_the_manifest_and_the_history(digits
     assert runs[-1]["gate"] == gate
 
 
+def test_that_digits_is_accurate_enough_on_data_that_calibration_did_not_see(digits):
+    workbench, path, outcome = digits
+    accuracy = outcome.document["accuracy"]
+    assert accuracy["verdict"] == "accurate enough"
+    assert accuracy["data"] == {"name": "held_out.npz", "samples": 450, "held_out": True}
+    assert {limit["name"]: limit["held"] for limit in accuracy["limits"]} == {
+        "top1_loss": True, "inputs": True,
+    }  # fmt: skip
+    assert accuracy["parts"][0]["sqnr_db"] > 30
+    files = {Path(f["path"]).name: Path(f["path"]) for f in outcome.document["package"]["files"]}
+    assert json.loads(files["manifest.json"].read_text())["accuracy"] == accuracy
+    runs = json.loads(workbench("runs", path, "--json").out)["runs"]
+    assert runs[-1]["accuracy_result"] == accuracy
+
+
+def test_that_a_program_that_is_not_accurate_enough_is_not_written(workbench):
+    path = workbench.project("offset", "--calibration", "networks.py:samples")
+    out = workbench.folder / "out"
+    done = workbench("run", path, "--trust", "--out", out, "--json")
+    assert done.code == 4
+    assert done.document["gate"]["verdict"] == "right"
+    accuracy = done.document["accuracy"]
+    assert accuracy["verdict"] == "not accurate enough"
+    assert accuracy["data"]["held_out"] is True
+    assert [part["held"] for part in accuracy["parts"]] == [False]
+    assert not out.exists()
+    again = ["run", path, "--trust", "--out", out, "--json"]
+    done = workbench(*again, "--fail-if", "float_sqnr<-40", "--fail-if", "lsb>99")
+    assert done.code == 0
+    assert json.loads((out / "manifest.json").read_text())["accuracy"]["verdict"] != (
+        "not accurate enough"
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--skip", "run")])
+def test_that_a_program_that_cannot_be_executed_is_not_verified(workbench, options):
+    path = workbench.project("half")
+    done = workbench("run", path, "--trust", "--json", *options)
+    assert done.code == 0
+    assert done.document["gate"]["verdict"] == "not verified"
+    assert "float16" in done.document["gate"]["reason"]
+
+
 def test_that_a_broken_limit_ends_with_4_and_writes_nothing(digits):
     workbench, path, _ = digits
     out = workbench.folder / "refused"

@@ -400,6 +400,29 @@ def channels_last():
     return model, (x.to(memory_format=torch.channels_last),)
 
 
+class Offset(nn.Module):
+    """Adds and subtracts a number far above the values: their grid of 8 bits loses the values."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.register_buffer("offset", torch.full((1, 4, 1, 1), 150.0))
+
+    def forward(self, x):
+        return torch.relu(self.conv(x) + self.offset) - self.offset
+
+
+def offset():
+    return _made(Offset, (1, 3, 8, 8))
+
+
+def half():
+    """A network in half precision, whose values no CPU operator converts."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    return net.half().eval(), (torch.randn(1, 6).half(),)
+
+
 class Least(nn.Module):
     """The least value of each row."""
 

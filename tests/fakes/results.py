@@ -18,6 +18,7 @@ from workbench.results import (
     ConvertResult,
     CpuNode,
     Deliverable,
+    Dependence,
     EvaluateResult,
     ExportResult,
     ImportResult,
@@ -130,7 +131,12 @@ def _results():
             histogram={-1: 1, 0: 158, 1: 1},
             outputs=(OutputQuality(name="output 0", bits=8, max_lsb=1, **quality),),
             decided=16, decided_equal=16,
-            against_float=AgainstFloat(quantized_sqnr_db=34.5, integer_sqnr_db=34.1),
+            against_float=AgainstFloat(
+                quantized_sqnr_db=34.5, integer_sqnr_db=34.1, samples=16, data="data.npz",
+                outputs=(OutputQuality(name="output 0", sqnr_db=34.1, cosine=0.999,
+                                       max_abs_error=0.02, decided=16, decided_equal=16),),
+                dependence=Dependence(),
+            ),
             compiled=CompiledProgram(samples=16, elements=160, equal=160, max_lsb=0),
         ),
         "run": SimulationResult(

@@ -11,6 +11,8 @@ from tests.faults import killed_calls, recorded_calls
 from tests.for_each import for_each
 from tests.workbench.project.builders import make_project
 from tests.workbench.test_write_faults import content, packaged
+from workbench.analysis.accuracy import AccuracyResult
+from workbench.analysis.answers import Answers
 from workbench.analysis.gate import GateResult
 from workbench.deploy.delivery import deliver
 from workbench.errors import WorkbenchError
@@ -20,7 +22,7 @@ from workbench.project.trust import TrustStore
 from workbench.studies.documents import Blame, save_study
 
 __all__ = ["packaged"]
-GATE = GateResult(verdict="right")
+GATE = Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured"))
 # Processes are killed at every third call, and by the slow tests at every one.
 EVERY = [7, pytest.param(1, marks=pytest.mark.slow)]
 

@@ -12,6 +12,8 @@ from tests.faults import failing_calls, killed_calls
 from tests.for_each import for_each
 from tests.workbench.project.builders import make_project
 from workbench import files
+from workbench.analysis.accuracy import AccuracyResult
+from workbench.analysis.answers import Answers
 from workbench.analysis.gate import GateResult
 from workbench.deploy.delivery import deliver
 from workbench.errors import WorkbenchError
@@ -78,7 +80,10 @@ def packaged(tmp_path):
     ],
 )
 def test_that_deliverables_are_whole_or_as_they_were(tmp_path, packaged, error, is_there):
-    gate, target = GateResult(verdict="right"), tmp_path / "dist"
+    gate, target = (
+        Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured")),
+        tmp_path / "dist",
+    )
     deliver(packaged, tmp_path / "whole", gate)
     new = content(tmp_path / "whole")
     old = dict.fromkeys(new, b"old") if is_there else {}
@@ -105,7 +110,7 @@ def test_that_deliverables_are_not_written_through_a_link(tmp_path, packaged):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "net.pte").write_bytes(b"kept")
-    gate = GateResult(verdict="right")
+    gate = Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured"))
     (tmp_path / "dist").symlink_to(elsewhere)
     with pytest.raises(WorkbenchError) as caught:
         deliver(packaged, tmp_path / "dist", gate)
@@ -120,7 +125,11 @@ def test_that_deliverables_are_not_written_through_a_link(tmp_path, packaged):
 def test_that_a_damaged_package_is_not_delivered(tmp_path, packaged):
     (packaged / "net.pte").write_bytes(b"other")
     with pytest.raises(WorkbenchError) as caught:
-        deliver(packaged, tmp_path / "dist", GateResult(verdict="right"))
+        deliver(
+            packaged,
+            tmp_path / "dist",
+            Answers(GateResult(verdict="right"), AccuracyResult(verdict="not measured")),
+        )
     assert caught.value.codes == ("result-damaged",)
 
 

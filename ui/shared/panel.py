@@ -31,8 +31,10 @@ from ui.state.settings import Settings
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.project.frozen import Frozen
+from workbench.targets import has_stage
 
 if TYPE_CHECKING:
+    from workbench.analysis.answers import Answers
     from workbench.analysis.gate import GateResult
 
 PanelId = Literal[
@@ -121,21 +123,26 @@ class PanelContext:
         """Return the folder of a stage's current result; None if there is none."""
         return self.session.result(stage_id)
 
-    def gate(self) -> GateResult | None:
-        """Return the verdict on the present program; None before it was verified."""
-        from workbench.analysis.gate import verdict
-        from workbench.results import EvaluateResult, LowerResult, VerifyResult
+    def answers(self) -> Answers | None:
+        """Return whether the present program is compiled right and accurate enough.
+
+        None before it was verified or evaluated.
+        """
+        from workbench.analysis.answers import answers_of
+        from workbench.results import EvaluateResult, VerifyResult
 
         project = self.document.project
-        verified = self.load(VerifyResult, "verify")
-        if project is None or verified is None:
+        known = (self.load(EvaluateResult, "evaluate"), self.load(VerifyResult, "verify"))
+        if project is None or known == (None, None) or not has_stage(project, "verify"):
             return None
-        return verdict(
-            project.gate,
-            evaluated=self.load(EvaluateResult, "evaluate"),
-            lowered=self.load(LowerResult, "lower"),
-            verified=verified,
-        )
+        return answers_of(project, self.load)
+
+    def gate(self) -> GateResult | None:
+        """Return whether the present program is compiled right; None before it was verified."""
+        from workbench.results import VerifyResult
+
+        answers = self.answers() if self.load(VerifyResult, "verify") is not None else None
+        return answers.gate if answers is not None else None
 
     def run_to(self, stage_id: StageId) -> None:
         """Run all stages up to a stage."""

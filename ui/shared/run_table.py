@@ -53,9 +53,11 @@ def describe_run(run: Run) -> str:
             f"estimated (Vela {run.cost.vela_version})"
         )
     if run.gate is not None:
-        lines.append(f"Verdict: {run.gate.sentence}")
+        lines.append(f"Compiled program: {run.gate.sentence}")
         if run.gate.execution is not None:
             lines.append(run.gate.execution.sentence)
+    if run.accuracy_result is not None:
+        lines.append(f"Accuracy: {run.accuracy_result.sentence}")
     measurement = run.simulated
     if measurement is not None:
         cycles = (
@@ -74,6 +76,14 @@ def _measured(run: Run) -> float | None:
 
 def _exact(run: Run) -> float | None:
     return run.simulated.exact if run.simulated is not None else None
+
+
+_SHORT = {"accurate enough": "yes", "low accuracy": "low", "not accurate enough": "no"}
+
+
+def _accurate(row: RunRow) -> str:
+    result = row.run.accuracy_result
+    return DASH if result is None else _SHORT.get(result.verdict, DASH)
 
 
 def when(run: Run) -> str:
@@ -100,8 +110,10 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
     Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
            "Fraction of simulator output elements equal to the TOSA reference model"),
-    Column("Verdict", lambda r: r.run.gate.verdict if r.run.gate else DASH, None,
-           "Whether the program is within the limits of the gate; computed, no device"),
+    Column("Compiled", lambda r: r.run.gate.verdict if r.run.gate else DASH, None,
+           "Whether the compiled program is the quantized model, within the limits; computed"),
+    Column("Accurate enough", _accurate, None,
+           "Whether the program is close enough to the float model, within the limits"),
     Column("Target", lambda r: r.run.target.id),
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QWidget
@@ -93,7 +93,9 @@ class Workbench(QObject):
         self.runner = Runner(factory, self._limited_cache, self.trust, self)
         self.history = RunHistory(self.cache, self)
         self.context = self._context()
-        self.scores = Scores(self.document, self.session, self.context.pin, self.context.gate, self)
+        self.scores = Scores(
+            self.document, self.session, self.context.pin, self.context.answers, self
+        )
         window.furnish(self.context, self.scores)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
         self.files = FileController(
@@ -192,9 +194,7 @@ class Workbench(QObject):
             lambda stage: bar.render_stage(self._judged(self.session.stage(stage)))
         )
         # The limits of the gate are no part of a stage; a change of them comes with a plan.
-        self.session.planned_anew.connect(
-            lambda: bar.render_stage(self._judged(self.session.stage("verify")))
-        )
+        self.session.planned_anew.connect(self._show_answers)
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._show_stages)
         bar.run_asked.connect(self.runs.run_to)
@@ -381,21 +381,32 @@ class Workbench(QObject):
         self.stop()
         QApplication.quit()
 
+    def _show_answers(self) -> None:
+        for stage_id in _ANSWERING:
+            self.window.pipeline.render_stage(self._judged(self.session.stage(stage_id)))
+
     def _show_stages(self) -> None:
         working = bool(self.runner.running)
         views = [self._judged(view) for view in self.session.stages()]
         self.window.pipeline.render_stages(views, working=working)
 
     def _judged(self, view: StageView) -> StageView:
-        """Return the view of a stage, with the broken limits if it verified the program."""
-        if view.id != "verify" or view.state != "cached":
+        """Return the view of a stage, with the limits that its answer breaks."""
+        if view.id not in _ANSWERING or view.state != "cached":
             return view
-        gate = self.context.gate()
-        if gate is None or gate.verdict != "differs":
+        answers = self.context.answers()
+        if answers is None:
             return view
-        return replace(view, differs=gate.sentence)
+        if view.id == "evaluate":
+            accuracy = answers.accuracy
+            low = accuracy.sentence if accuracy.verdict == "low accuracy" else ""
+            return replace(view, differs=accuracy.sentence if accuracy.refused else "", low=low)
+        is_other = answers.gate.verdict == "differs"
+        return replace(view, differs=answers.gate.sentence if is_other else "")
 
 
+# The stages whose result may break a limit of one of both answers.
+_ANSWERING: tuple[Literal["evaluate", "verify"], ...] = ("evaluate", "verify")
 _SETTLED_MS = 1500
 # Longest time that a worker thread holds the interpreter lock [s].
 _SWITCH_S = 0.001

@@ -80,7 +80,7 @@ class StageButton(QAbstractButton):
         """Return the state as text, with progress and time."""
         view = self._view
         if view.differs:
-            return "differs"
+            return _REFUSED.get(view.id, "differs")
         match view.state:
             case "running":
                 if view.fraction is not None:
@@ -117,7 +117,7 @@ class StageButton(QAbstractButton):
         lines = [f"{view.title}: {state}"]
         if view.state == "cached" and view.elapsed_s is not None:
             lines[0] += f" in {duration(view.elapsed_s)}"
-        lines += [part for part in (view.differs, view.reason, view.message) if part]
+        lines += [part for part in (view.differs, view.low, view.reason, view.message) if part]
         lines += [info.message for info in view.infos]
         if view.state in {"stale", "failed"}:
             lines.append(f"Click to run all stages up to {view.title}.")
@@ -126,8 +126,12 @@ class StageButton(QAbstractButton):
         return "\n".join(lines)
 
 
+# What a stage is called whose program breaks a limit; others differ.
+_REFUSED: dict[str, str] = {"evaluate": "not accurate enough"}
+
+
 def is_bad(view: StageView) -> bool:
-    """Return whether a stage failed, or its program breaks a limit of the gate."""
+    """Return whether a stage failed, or its program breaks a limit."""
     return view.state == "failed" or bool(view.differs)
 
 
@@ -135,8 +139,8 @@ def paint_state(painter: QPainter, centre: QPointF, view: StageView, theme: Them
     """Paint the mark of a stage's state, which has its own shape and colour."""
     state = "failed" if is_bad(view) else view.state
     colour = QColor({
-        "cached": theme.good, "running": theme.accent, "failed": theme.bad,
-        "blocked": theme.warning, "queued": theme.accent,
+        "cached": theme.warning if view.low else theme.good, "running": theme.accent,
+        "failed": theme.bad, "blocked": theme.warning, "queued": theme.accent,
     }.get(state, theme.muted))  # fmt: skip
     painter.setPen(QPen(colour, 1.6, c=Qt.PenCapStyle.RoundCap))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -485,7 +489,8 @@ def status_text(views: Sequence[StageView]) -> str:
             return f"{STAGES_BY_ID[view.id].verb}{share}"
     for view in views:
         if is_bad(view):
-            return f"{view.title} {'differs' if view.differs else 'failed'}"
+            words = _REFUSED.get(view.id, "differs") if view.differs else "failed"
+            return f"{view.title}: {words}" if view.id in _REFUSED else f"{view.title} {words}"
     for view in views:
         if view.state == "blocked":
             return f"{view.title} cannot run"

@@ -185,20 +185,20 @@ class DeliverablesController(QObject):
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
         """Copy the deliverables of the present configuration into a folder.
 
-        A program that differs is copied only with ``allow_differences``, which a notice offers.
+        A program that differs, or is not accurate enough, is copied only with
+        ``allow_differences``, which a notice offers.
         """
-        from workbench.analysis.gate import GateResult
+        from workbench.analysis.answers import answers_of
         from workbench.deploy.delivery import deliver
 
-        folder = self._context.result("package")
-        if folder is None:
+        folder, project = self._context.result("package"), self._context.document.project
+        if folder is None or project is None:
             return
-        unverified = GateResult(verdict="not verified", reason="The stage verify did not run.")
-        gate = self._context.gate() or unverified
-        if gate.verdict == "differs" and not allow_differences:
+        answers = answers_of(project, self._context.load)
+        if answers.refused and not allow_differences:
             again = partial(self.deliver, target, allow_differences=True)
             self._context.notices.question(
-                f"Not exported: the program {gate.sentence}.",
+                f"Not exported: {answers.refusal}.",
                 "The panel Accuracy shows the limits.",
                 [
                     Action("Show", partial(self._show_panel, "accuracy")),
@@ -207,7 +207,7 @@ class DeliverablesController(QObject):
             )
             return
         try:
-            files = deliver(folder, target, gate)
+            files = deliver(folder, target, answers)
         except WorkbenchError as error:
             self._context.notices.error(error)
             return

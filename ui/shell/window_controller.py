@@ -225,8 +225,8 @@ class Navigation(QObject):
 
 # The parts of the project that the dialog Project settings edits.
 SETTINGS = frozenset({
-    "name", "model", "calibration", "evaluation", "verification", "gate", "target", "board",
-    "training_function", "trained_weights", "notes",
+    "name", "model", "calibration", "evaluation", "verification", "gate", "accuracy", "target",
+    "board", "training_function", "trained_weights", "notes",
 })  # fmt: skip
 # Where the options are set that are no settings, by the first part of their key.
 _OF_RULES = (

@@ -19,6 +19,8 @@ from workbench.project.model import Project
 from workbench.targets import has_stage, target_of
 
 if TYPE_CHECKING:
+    from workbench.analysis.accuracy import AccuracyResult
+    from workbench.analysis.answers import Answers
     from workbench.analysis.gate import GateResult
     from workbench.history.runs import Run
     from workbench.results import ConvertResult, EvaluateResult, LowerResult, VerifyResult
@@ -100,6 +102,7 @@ class _Figures:
     verified: VerifyResult | None
     converted: ConvertResult | None
     gate: GateResult | None
+    accuracy: AccuracyResult | None
     sram_limit: int | None
     stale: frozenset[StageId]
 
@@ -114,11 +117,11 @@ class Scores(QObject):
     changed = Signal()
 
     def __init__(
-        self, document: Document, session: Session, pin: Pin, gate: Callable[[], GateResult | None],
+        self, document: Document, session: Session, pin: Pin, answers: Callable[[], Answers | None],
         parent: QObject,
     ) -> None:  # fmt: skip
         super().__init__(parent)
-        self._document, self._session, self.pin, self._gate = document, session, pin, gate
+        self._document, self._session, self.pin, self._answers = document, session, pin, answers
         self.values: tuple[Score, ...] = ()
         self._fitted: tuple[tuple[Path, str] | None, int | None] = (None, None)
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
@@ -160,13 +163,15 @@ class Scores(QObject):
         lowered = read(LowerResult, "lower")
         verified = read(VerifyResult, "verify")
         converted = read(ConvertResult, "convert")
+        answers = self._answers()
         figures = _Figures(
             project,
             evaluated if isinstance(evaluated, EvaluateResult) else None,
             lowered if isinstance(lowered, LowerResult) else None,
             verified if isinstance(verified, VerifyResult) else None,
             converted if isinstance(converted, ConvertResult) else None,
-            self._gate() if "verify" not in stale else None,
+            answers.gate if answers is not None and "verify" not in stale else None,
+            answers.accuracy if answers is not None and "evaluate" not in stale else None,
             self._sram_limit(project),
             frozenset(stale),
         )
@@ -196,8 +201,9 @@ class Scores(QObject):
 def scores(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     """Yield the scores that the project's target has, in the order they are shown."""
     project = figures.project
-    yield _quality(figures, pinned)
-    yield _sqnr(figures, pinned)
+    quality, sqnr = _quality(figures, pinned), _sqnr(figures, pinned)
+    judged = quality if _is_labelled(figures.evaluated) else sqnr
+    yield from (_judged(s, figures.accuracy) if s is judged else s for s in (quality, sqnr))
     if not has_stage(project, "lower"):
         yield from _bits(figures)
         return
@@ -256,6 +262,32 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
         words = "No labels and no metric. Click to add them in the project settings."
         score = replace(score, value="no labels", origin=words, field="evaluation.data.labels")
     return score
+
+
+# Marks of the accuracy beside the figure that it follows from.
+_ACCURACY_SIGNS = {
+    "accurate enough": " \u2713", "low accuracy": " !", "not accurate enough": " \u2717",
+    "not measured": "",
+}  # fmt: skip
+
+
+def _is_labelled(value: EvaluateResult | None) -> bool:
+    """Return whether labels or a metric judge the program."""
+    return value is not None and (
+        value.top1_quantized is not None or value.metric_quantized is not None
+    )
+
+
+def _judged(score: Score, accuracy: AccuracyResult | None) -> Score:
+    """Return a score with whether the program is accurate enough."""
+    if accuracy is None or accuracy.data is None:
+        return score
+    return replace(
+        score,
+        value=score.value + _ACCURACY_SIGNS[accuracy.verdict],
+        origin=f"{score.origin}\nAccuracy: {accuracy.sentence}",
+        is_bad=accuracy.refused,
+    )
 
 
 def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
@@ -351,7 +383,7 @@ def _equal(figures: _Figures) -> Score:
     text = "exact" if value.exact == value.elements else f"{value.max_lsb} LSB"
     if gate is not None:
         text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
-    verdict_text = f"\nVerdict: {gate.sentence}" if gate is not None else ""
+    verdict_text = f"\nCompiled program: {gate.sentence}" if gate is not None else ""
     share = f"{value.exact:,} of {value.elements:,} output values equal, {value.samples} samples"
     return replace(
         score,

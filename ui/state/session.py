@@ -43,7 +43,8 @@ ViewState = Literal[
 class StageView:
     """The shown state of one stage. ``fraction`` is None while running if it is unknown.
 
-    ``differs`` says which limits of the gate a finished program breaks; "" if none.
+    ``differs`` says which limits a finished program breaks, ``low`` why its accuracy is low; "" if
+    nothing does.
     """
 
     id: StageId
@@ -56,6 +57,7 @@ class StageView:
     message: str = ""
     infos: tuple[ErrorInfo, ...] = ()
     differs: str = ""
+    low: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from workbench.project.frozen import Frozen
-from workbench.project.gate import Condition, condition_of
+from workbench.project.gate import ACCURACY_FIGURES, Condition, condition_of
 
 if TYPE_CHECKING:
     from workbench.project.gate import Gate
-    from workbench.results import EvaluateResult, LowerResult, OutputQuality, VerifyResult
+    from workbench.results import (
+        EvaluateResult,
+        LowerResult,
+        OutputQuality,
+        SimulationResult,
+        VerifyResult,
+    )
 
 Verdict = Literal["right", "differs", "not verified"]
 _SMALL_BITS = 8
 # More than this counts as this where two qualities are compared [dB].
 _HIGH_DB = 60.0
 _CHECKS_OF_PROGRAM = ("compiled", "findings")
-_COMPARISONS = ("lsb", "sqnr", "argmax", "loss", *_CHECKS_OF_PROGRAM)
+_COMPARISONS = ("lsb", "sqnr", "argmax", "loss", "executed", *_CHECKS_OF_PROGRAM)
 
 
 class Limit(Frozen):
@@ -108,7 +114,12 @@ _TITLES = {
     "argmax": "Same arg-max", "loss": "SQNR lost by integers [dB]",
     "compiled": "Elements of the compiled program that differ",
     "findings": "Faults of the compiled program", "quality": "SQNR [dB]", "cosine": "Cosine",
-    "top1": "Top-1", "metric": "Metric", "perplexity": "Perplexity", "cycles": "Cycles",
+    "top1": "Top-1", "metric": "Metric", "perplexity": "Perplexity",
+    "executed": "Difference of the executed program [LSB]",
+    "top1_loss": "Top-1 lost against float", "metric_loss": "Metric lost against float",
+    "metric_rise": "Metric above float", "float_sqnr": "SQNR against float, lowest output [dB]",
+    "float_argmax": "Same class as float", "inputs": "Ignored inputs and constant outputs",
+    "cycles": "Cycles",
     "ms": "Time [ms]", "sram": "SRAM [bytes]", "flash": "Constants [bytes]",
     "cpu_ops": "CPU operators", "pte_bytes": "Program [bytes]",
 }  # fmt: skip
@@ -123,12 +134,13 @@ def limit_words(limit: Limit) -> str:
     return f"{_TITLES.get(limit.name, limit.name)}: {value}, limit {bound}"
 
 
-def verdict(
+def verdict(  # noqa: PLR0913 - one argument for the result of each stage
     gate: Gate,
     *,
     evaluated: EvaluateResult | None = None,
     lowered: LowerResult | None = None,
     verified: VerifyResult | None = None,
+    simulated: SimulationResult | None = None,
     fail_if: Sequence[str] = (),
     reason: str = "The stage verify did not run.",
 ) -> GateResult:
@@ -142,26 +154,28 @@ def verdict(
         evaluated: The quality of the quantized model.
         lowered: The compiled program and its estimated cost.
         verified: The comparison of the integer program; None if it was not made.
-        fail_if: Further conditions; they replace limits of the same figures.
+        simulated: The run of the whole program; None if the stage run did not run.
+        fail_if: Further conditions; they replace limits of the same figures. Those on figures of
+            the accuracy are left out.
         reason: Why there is no comparison, if there is none.
 
     Raises:
         WorkbenchError: A condition cannot be read.
     """
-    known = figures(evaluated, lowered, verified)
-    given = [condition_of(text) for text in fail_if]
-    replaced = {condition.name for condition in given}
+    known = figures(evaluated, lowered, verified, simulated)
+    given = [c for c in map(condition_of, fail_if) if c.name not in ACCURACY_FIGURES]
+    replaced = {condition.name for condition in given} | ACCURACY_FIGURES
     own = [c for c in map(condition_of, gate.fail_if) if c.name not in replaced]
     replaced |= {condition.name for condition in own}
     limits = [
-        *(checked(c, known) for c in _defaults(gate, verified) if c.name not in replaced),
+        *(checked(c, known) for c in _defaults(gate, verified, known) if c.name not in replaced),
         *(checked(condition, known, required=True) for condition in (*own, *given)),
     ]
     limits = [*limits, *_of_program(gate, verified, known, replaced)]
     execution = _execution(verified)
     if any(limit.held is False for limit in limits):
         return GateResult(verdict="differs", limits=tuple(limits), execution=execution)
-    reason = _why_not_verified(gate, verified, reason)
+    reason = _why_not_verified(gate, verified, reason) or _why_not_executed(simulated)
     return GateResult(
         verdict="not verified" if reason else "right", reason=reason, limits=tuple(limits),
         execution=execution,
@@ -182,14 +196,41 @@ def _why_not_verified(gate: Gate, verified: VerifyResult | None, reason: str) ->
         return reason
     if verified.runtime:
         return f"Another compiler makes the program; {verified.runtime} computed the file."
-    if gate.compiled and verified.compiled is None:
+    return _why_not_compared(gate, verified)
+
+
+def _why_not_compared(gate: Gate, verified: VerifyResult) -> str:
+    """Return why not everything was compared; "" if it was."""
+    if not verified.samples or not verified.elements:
+        return "No output element was compared with the quantized model."
+    if not gate.compiled:
+        return ""
+    if (compiled := verified.compiled) is None:
         return "Not checked on the compiled program."
-    if gate.compiled and verified.compiled is not None and verified.compiled.refused:
-        return f"Not checked on the compiled program: {verified.compiled.refused}"
+    if compiled.refused:
+        return f"Not checked on the compiled program: {compiled.refused}"
+    if compiled.samples < verified.samples:
+        return f"Executed for {compiled.samples} of {verified.samples} samples only."
+    return f"Not executed: {compiled.whole_refused}" if compiled.whole_refused else ""
+
+
+def _why_not_executed(simulated: SimulationResult | None) -> str:
+    """Return why the stage run did not execute the program; "" if it did, or did not run."""
+    if simulated is None:
+        return ""
+    functional = simulated.functional
+    if functional is not None and functional.refused:
+        return f"Not executed: {functional.refused}"
+    if functional is not None and not functional.against_reference.elements:
+        return "The program was executed, and no output element was compared."
+    if not simulated.report.succeeded:
+        return f"Not executed: {simulated.report.exit_reason}"
     return ""
 
 
-def _defaults(gate: Gate, verified: VerifyResult | None) -> Iterator[Condition]:
+def _defaults(
+    gate: Gate, verified: VerifyResult | None, known: Mapping[str, float]
+) -> Iterator[Condition]:
     """Yield the project's limits that concern the outputs this program has."""
     if verified is None or verified.runtime:
         return
@@ -203,6 +244,8 @@ def _defaults(gate: Gate, verified: VerifyResult | None) -> Iterator[Condition]:
     against = verified.against_float
     if gate.loss is not None and against is not None and against.quantized_sqnr_db is not None:
         yield Condition("loss", ">", gate.loss)
+    if gate.compiled and gate.lsb is not None and "executed" in known:
+        yield Condition("executed", ">", gate.lsb)
 
 
 def _of_program(
@@ -233,7 +276,10 @@ def checked(condition: Condition, known: Mapping[str, float], *, required: bool 
 
 
 def figures(
-    evaluated: EvaluateResult | None, lowered: LowerResult | None, verified: VerifyResult | None
+    evaluated: EvaluateResult | None,
+    lowered: LowerResult | None,
+    verified: VerifyResult | None,
+    simulated: SimulationResult | None = None,
 ) -> dict[str, float]:
     """Return the figures of ``FIGURES`` that exist; equal tensors have an infinite SQNR."""
     known: dict[str, float | None] = {}
@@ -243,6 +289,11 @@ def figures(
         known |= _of_cost(lowered)
     if verified is not None:
         known |= _of_verification(verified)
+    if simulated is not None:
+        runs = [simulated.against_reference]
+        runs += [simulated.functional.against_reference] if simulated.functional else []
+        most = [r.max_lsb for r in runs if r.elements]
+        known["executed"] = max([*most, *filter(None, [known.get("executed")])], default=None)
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
@@ -275,7 +326,7 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
         known["lsb"] = max(
             (o.max_lsb for o in small or others if o.max_lsb is not None), default=None
         )
-        known["sqnr"] = min((_db(o.sqnr_db) for o in others or small), default=None)
+        known["sqnr"] = min((o.decibels for o in others or small), default=None)
     if verified.decided:
         known["argmax"] = verified.decided_equal / verified.decided
     if (against := verified.against_float) and against.quantized_sqnr_db is not None:
@@ -289,6 +340,7 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
             known["compiled"] = compiled.elements - compiled.equal
         if not compiled.refused or errors:
             known["findings"] = errors
+        known["executed"] = compiled.whole_max_lsb
     return known
 
 

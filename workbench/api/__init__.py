@@ -14,6 +14,7 @@ its place, a hint and a code. The command line is a thin layer over this package
 
 from __future__ import annotations
 
+from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit
 from workbench.api.board import BoardRun, Difference, run_on_board
 from workbench.api.comparing import Comparison, FigureChange, compare
@@ -105,6 +106,7 @@ JSON_VERSION = 1
 
 __all__ = [
     "JSON_VERSION",
+    "AccuracyResult",
     "BoardLink",
     "BoardRun",
     "Cancelled",

@@ -95,17 +95,17 @@ class Comparison:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """What is not accepted: broken limits, and a program that differs."""
-        broken_limits = tuple(limit_text(limit) for limit in self.limits if not limit.held)
-        return (
-            (*broken_limits, self.after.sentence)
-            if self.after.verdict == "differs"
-            else broken_limits
-        )
+        """What is not accepted: broken limits, and a program that differs or is not accurate."""
+        broken = [limit_text(limit) for limit in self.limits if not limit.held]
+        if self.after.verdict == "differs":
+            broken.append(self.after.sentence)
+        if self.after.accuracy == "not accurate enough":
+            broken.append(self.after.accuracy_sentence)
+        return tuple(broken)
 
     @property
     def passed(self) -> bool:
-        """Whether no limit is broken and the program does not differ from its model."""
+        """Whether no limit is broken, and the program is compiled right and accurate enough."""
         return not self.broken
 
     def document(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Comparison:
         return "\n".join(lines).rstrip() + "\n"
 
     def junit(self) -> str:
-        """Return the comparison as JUnit XML: one test for the verdict, one for each limit."""
+        """Return the comparison as JUnit XML: one test for each answer, one for each limit."""
         suite = ElementTree.Element("testsuite", name=f"workbench compare {self.after.project}")
         properties = ElementTree.SubElement(suite, "properties")
         for figure in self.figures:
@@ -147,8 +147,12 @@ class Comparison:
                 ElementTree.SubElement(
                     properties, "property", name=f"{figure.name}.{side}", value=text
                 )
-        verdict = self.after.verdict
-        cases = [("verdict", self.after.sentence, verdict != "differs", verdict == "not verified")]
+        verdict, accuracy = self.after.verdict, self.after.accuracy
+        cases = [
+            ("verdict", self.after.sentence, verdict != "differs", verdict == "not verified"),
+            ("accuracy", self.after.accuracy_sentence, accuracy != "not accurate enough",
+             accuracy == "not measured"),
+        ]  # fmt: skip
         for limit in self.limits:
             name = f"{limit.name} {limit.limit}"
             cases.append((name, limit_text(limit), bool(limit.held), False))
@@ -261,7 +265,8 @@ def _present(opened: OpenProject) -> _Read:
         done = [s for s in planned.stages if s.key and cache.has(s.key)]
         if kept is not None and kept.gate is not None:
             # With the conditions of its last run, which the results do not have.
-            run = run.model_copy(update={"gate": kept.gate})
+            answers = {"gate": kept.gate, "accuracy_result": kept.accuracy_result}
+            run = run.model_copy(update=answers)
         return _Read(outcome_of(run, {s.id: cache.folder(s.key) for s in done}), run)
     if kept is None:
         raise failure(

@@ -7,12 +7,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit
 from workbench.errors import ErrorInfo
 from workbench.history.outcomes import Outcome
+from workbench.ids import StageId
 from workbench.results import (
     Deliverable,
     EvaluateResult,
+    FormComparison,
     LowerResult,
     SimulationResult,
     VerifyResult,
@@ -89,6 +92,12 @@ class PackageEntry(BaseModel):
     planned_bytes: list[int]
 
 
+class FormEntry(FormComparison):
+    """A form of the network that was compared in a stage."""
+
+    stage: StageId
+
+
 class RunDocument(Document):
     """What ``run --json`` prints. The parts of stages that did not run are absent."""
 
@@ -108,6 +117,8 @@ class RunDocument(Document):
     suggestions: list[dict[str, Any]] = []
     package: PackageEntry | None = None
     gate: GateResult | None = None
+    accuracy: AccuracyResult | None = None
+    forms: list[FormEntry] = []
     outcome: Outcome | None = None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from workbench.analysis.gate import GateResult, verdict
+from workbench.analysis.answers import Answers, answers_of
 from workbench.api.history import record_run
 from workbench.api.html import table
 from workbench.api.jobs import JobResult, run_job
@@ -36,6 +36,8 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from workbench.analysis.accuracy import AccuracyResult
+    from workbench.analysis.gate import GateResult
 
 _Result = TypeVar("_Result", bound=Frozen)
 
@@ -76,8 +78,9 @@ class RunResult:
         stages: Every stage in order.
         folders: The folder of each finished stage's result.
         document: All figures as ``run --json`` prints them.
-        gate: The verdict on the program with its limits; None if the run ends before the stage
-            verify and no condition was given.
+        gate: Whether the program is compiled right, with its limits; None if the run ends before
+            the stage verify and no condition was given.
+        accuracy: Whether the program is accurate enough, with its limits; None where ``gate`` is.
         record: The run as the history keeps it; None before quality was measured.
         history_problem: Why the run could not be kept in the history beside the project.
     """
@@ -87,6 +90,7 @@ class RunResult:
     folders: Mapping[str, Path]
     document: dict[str, Any]
     gate: GateResult | None = None
+    accuracy: AccuracyResult | None = None
     record: Run | None = None
     history_problem: ErrorInfo | None = None
 
@@ -170,12 +174,12 @@ def run(
         opened: The project. The run is kept in the history beside its file, if it has one.
         until: The last stage; by default the target's last.
         skip: Stages to leave out; only those that no other stage needs.
-        out: A folder that receives the deliverables. A program whose verdict is *differs* is not
-            written.
+        out: A folder that receives the deliverables. A program that *differs*, or is *not accurate
+            enough*, is not written.
         fail_if: Conditions of the gate for this run, such as ``"lsb>2"`` or ``"top1<0.98"``; they
             replace the project's limits of the same figures.
-        allow_differences: Write the deliverables of a program that differs to ``out`` too; they
-            then say so.
+        allow_differences: Write the deliverables of such a program to ``out`` too; they then say
+            so.
         trust: Allow the Python code that the project names to run, this time.
         cache: Where results are kept; by default the user's cache.
         accelerate: Whether the toolchain may be accelerated (same bytes, less time).
@@ -269,6 +273,14 @@ class _Outcome:
         done = [stage for stage in self.stages if stage.state in {"done", "cached"}]
         return {stage.id: self.cache.folder(stage.key) for stage in done}
 
+    def why_missing(self, stage_id: StageId) -> str:
+        """Return why a stage has no result, as a sentence."""
+        states = {stage.id: stage.state for stage in self.stages}
+        if stage_id in self.skipped:
+            return f"The stage {stage_id} was skipped."
+        failed = states.get(stage_id) == "failed"
+        return f"The stage {stage_id} {'failed' if failed else 'did not run'}."
+
 
 @dataclass(frozen=True)
 class _Options:
@@ -329,36 +341,37 @@ def _reports(job: JobResult) -> list[StageReport]:
 def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     """Judge the program, keep the run in the history, copy the deliverables, gather all figures."""
     opened, folders = outcome.opened, outcome.folders
-    gate = _judged(outcome, options.fail_if)
+    answers = _judged(outcome, options.fail_if)
     record = run_of(opened.project, outcome.planned, outcome.cache)
-    if record is not None:
-        judged = gate is not None and gate.verdict != "not verified"
-        kept = gate if judged or record.gate is None else record.gate
-        record = record.model_copy(update={"gate": kept})
+    if record is not None and answers is not None:
+        record = record.with_answers(answers)
     problem = None if opened.path is None else record_run(opened.path, record)
     came_to = {} if record is None else outcome_of(record, folders).document()
     delivered: Delivered | None = None
-    if "package" in folders and gate is not None:
-        # The files in the cache do not say that they differ: only copies do.
+    if "package" in folders and answers is not None:
+        # The files in the cache do not state the answers: only copies do.
         is_allowed = options.allow_differences and options.out is not None
-        if gate.verdict == "differs" and not is_allowed:
+        if answers.refused and not is_allowed:
             delivered = Delivered(folders["package"], ())
         elif options.out is not None:
-            files = deliver(folders["package"], options.out, gate, came_to)
+            files = deliver(folders["package"], options.out, answers, came_to)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
     document = summary(
-        opened.project, opened.folder, documents, folders, delivered, gate=gate,
+        opened.project, opened.folder, documents, folders, delivered, answers=answers,
         accelerate=options.accelerate,
     )  # fmt: skip
     document["checked"] = [info.model_dump(mode="json") for info in outcome.warnings]
     if came_to:
         document[KEY] = came_to
-    return RunResult(opened, tuple(outcome.stages), folders, document, gate, record, problem)
+    gate, accuracy = (answers.gate, answers.accuracy) if answers is not None else (None, None)
+    return RunResult(
+        opened, tuple(outcome.stages), folders, document, gate, accuracy, record, problem
+    )
 
 
-def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> GateResult | None:
-    """Return the verdict; None if nothing was to be verified and no condition was given."""
+def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> Answers | None:
+    """Return both answers; None if nothing was to be verified and no condition was given."""
     if "verify" not in stages_until(outcome.last) and not fail_if:
         return None
     folders = outcome.folders
@@ -366,17 +379,7 @@ def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> GateResult | None:
     def load(kind: type[_Result], stage: str) -> _Result | None:
         return load_result(kind, folders[stage]) if stage in folders else None
 
-    states = {stage.id: stage.state for stage in outcome.stages}
-    reason = "The stage verify did not run."
-    if "verify" in outcome.skipped:
-        reason = "The stage verify was skipped."
-    elif states.get("verify") == "failed":
-        reason = "The stage verify failed."
-    return verdict(
-        outcome.opened.project.gate,
-        evaluated=load(EvaluateResult, "evaluate"),
-        lowered=load(LowerResult, "lower"),
-        verified=load(VerifyResult, "verify"),
-        fail_if=fail_if,
-        reason=reason,
-    )
+    return answers_of(
+        outcome.opened.project, load, fail_if=fail_if, reason=outcome.why_missing("verify"),
+        why_not_measured=outcome.why_missing("evaluate"),
+    )  # fmt: skip

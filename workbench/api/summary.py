@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from workbench.analysis.gate import GateResult
+    from workbench.analysis.answers import Answers
     from workbench.project.model import Project
     from workbench.results import Deliverable
 
@@ -47,7 +47,7 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 def summary(
     project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Delivered | None, *, gate: GateResult | None = None, accelerate: bool = True,
+    out: Delivered | None, *, answers: Answers | None = None, accelerate: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the document; parts whose stage was not run are absent.
 
@@ -58,7 +58,7 @@ def summary(
         folders: Where the results of those that are done lie.
         out: The deliverables that were copied, none if the program differs; None if none were
             wanted.
-        gate: The verdict on the program; None if it was not judged.
+        answers: Whether the program is compiled right, and accurate enough; None if not judged.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {
@@ -68,8 +68,10 @@ def summary(
         "stages": stages,
     }
     document["warnings"] = list(_warnings(folders))
-    if gate is not None:
-        document["gate"] = gate.model_dump(mode="json")
+    if answers is not None:
+        document["gate"] = answers.gate.model_dump(mode="json")
+        document["accuracy"] = answers.accuracy.model_dump(mode="json")
+    document["forms"] = list(_forms(folders))
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
@@ -82,7 +84,9 @@ def summary(
         if board is not None:
             document["board"] = boards.document(board)
         if document["lower"]["exported"] is None:
-            document["suggestions"] = _suggestions(project, folders, board, gate)
+            document["suggestions"] = _suggestions(
+                project, folders, board, departs=answers is not None and answers.gate.departs
+            )
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -94,6 +98,14 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
         if stage in folders:
             texts = getattr(load_result(kind, folders[stage]), "warnings", ())
             yield from ({"stage": stage, "message": message} for message in texts)
+
+
+def _forms(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
+    """Yield the comparison of each form of the network, with the stage that made it."""
+    for stage, kind in RESULTS.items():
+        if stage in folders and "compared" in kind.model_fields:
+            compared = getattr(load_result(kind, folders[stage]), "compared", ())
+            yield from ({"stage": stage, **form.model_dump(mode="json")} for form in compared)
 
 
 def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
@@ -118,7 +130,7 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _suggestions(
-    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, gate: GateResult | None
+    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, *, departs: bool
 ) -> list[dict[str, Any]]:
     """Return what would help, the largest gain first, without the edits themselves."""
     calibrated = folders.get("calibrate")
@@ -132,7 +144,7 @@ def _suggestions(
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
             arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},
             fit=fit,
-            departs=gate is not None and gate.departs,
+            departs=departs,
         ),
     )
     return [

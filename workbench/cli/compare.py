@@ -34,7 +34,7 @@ def add(verbs: Any) -> None:
         "compare",
         help="compare a run with a baseline, for continuous integration",
         description="Computes nothing. Ends with 4 if a condition applies, or if the run's program "
-        "differs from its model.",
+        "differs from its model or is not accurate enough.",
     )
     verb.add_argument("run", metavar="RUN", help=_OPERAND)
     verb.add_argument(

@@ -55,7 +55,8 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--allow-differences",
         action="store_true",
-        help="with --out: write the deliverables of a program that differs too; they say so",
+        help="with --out: write the deliverables of a program that differs, or is not accurate "
+        "enough, too; they say so",
     )
     verb.add_argument(
         "--external-weights", action="store_true",
@@ -92,7 +93,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 _WITHHELD = ErrorInfo(
-    message="The deliverables are not written, because the program differs.",
+    message="The deliverables are not written, because the program differs or is not accurate "
+    "enough.",
     hint="See the limits. --allow-differences with --out writes them all the same.",
     where=Place(kind="option", id="out"),
     code="deliverables-withheld",
@@ -113,4 +115,5 @@ def _report(result: api.RunResult, last: str, *, as_json: bool) -> int:
     if not result.succeeded or last not in {stage.id for stage in result.stages}:
         return EXIT_FAILED
     differs = result.gate is not None and result.gate.verdict == "differs"
-    return EXIT_DIFFERS if differs else EXIT_DONE
+    inaccurate = result.accuracy is not None and result.accuracy.refused
+    return EXIT_DIFFERS if differs or inaccurate else EXIT_DONE

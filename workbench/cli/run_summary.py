@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit, limit_text
 from workbench.text import plural
 
@@ -68,6 +69,14 @@ def print_text(text: dict[str, Any] | None, *sides: str) -> None:
     )
 
 
+def _print_forms(forms: list[dict[str, Any]]) -> None:
+    """Print how far the forms of the network are from the user's model."""
+    names = list(dict.fromkeys(form["form"] for form in forms))
+    worst = min((f["sqnr_db"] for f in forms if f["sqnr_db"] is not None), default=None)
+    far = "equal" if worst is None else f"at least {worst:.0f} dB"
+    print(f"Network      {', '.join(names)} program against your model: {far}")
+
+
 def _print_corrections(corrections: list[dict[str, Any]]) -> None:
     """Print each correction that changed something, is switched off or could not be applied."""
     for correction in corrections:
@@ -88,10 +97,12 @@ def print_summary(document: dict[str, Any]) -> None:
         ("board", _print_board),
         ("verify", _print_verify),
         ("run", _print_run),
+        ("forms", _print_forms),
         ("gate", _print_gate),
+        ("accuracy", _print_accuracy),
         ("package", _print_package),
     ):
-        if name in document:
+        if document.get(name):
             write(document[name])
     for warning in document["warnings"]:
         print(f"Warning      {warning['message']}")
@@ -222,6 +233,26 @@ def _print_gate(part: dict[str, Any]) -> None:
     for entry in part["limits"]:
         limit = Limit.model_validate(entry)
         print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
+
+
+def _print_accuracy(part: dict[str, Any]) -> None:
+    result = AccuracyResult.model_validate(part)
+    print(f"Accuracy     {result.sentence}")
+    for limit in result.limits:
+        print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
+    for mark in result.marks:
+        print(f"             LOW: {limit_text(mark).replace('limit', 'better')}")
+    for one in result.parts:
+        figure = "no SQNR" if one.sqnr_db is None else f"SQNR {one.sqnr_db:.2f} dB"
+        if one.sqnr_db is None and one.held is not False and not one.not_finite:
+            figure = "equal"
+        classes = "" if one.agreement is None else f", same class {one.agreement:.2%}"
+        print(
+            f"             {one.name}: {figure}{classes} ({one.program} against float, "
+            f"{plural(one.samples, 'sample')})"
+        )
+    for note in result.notes:
+        print(f"             {note}")
 
 
 def _print_run(part: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
 
 _HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "measured", "SRAM [KiB]",
-           "verdict", "best")  # fmt: skip
+           "verdict", "accurate", "best")  # fmt: skip
 
 
 def add(verbs: Any) -> None:
@@ -79,6 +79,7 @@ def _row(run: Run, best: bool) -> list[str]:
         f"{run.simulated.cycles:,.0f}" if run.simulated and run.simulated.cycles else "-",
         f"{cost.sram_bytes / 1024:.1f}" if cost else "-",
         run.gate.verdict if run.gate else "-",
+        run.accuracy_result.verdict if run.accuracy_result else "-",
         "*" if best else "",
     ]
 

@@ -1,4 +1,4 @@
-"""Copies the deliverables of a program to a folder, with the verdict on the program in them."""
+"""Copies the deliverables of a program to a folder, with both answers to it in them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workbench.files import remove_parts, sync_folder, write_part
 from workbench.results import PackageResult, load_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from workbench.analysis.gate import GateResult
+    from workbench.analysis.answers import Answers
     from workbench.results import Deliverable
 
 _MANIFEST = "manifest.json"
@@ -27,18 +27,18 @@ NO_OUTCOME: Mapping[str, Any] = MappingProxyType({})
 
 
 def deliver(
-    source: Path, target: Path, gate: GateResult, outcome: Mapping[str, Any] = NO_OUTCOME
+    source: Path, target: Path, answers: Answers, outcome: Mapping[str, Any] = NO_OUTCOME
 ) -> tuple[Deliverable, ...]:
     """Copy the deliverables, and only those; return them as they are in the folder.
 
-    The manifest and the firmware note state the verdict; all other files are copied unchanged. All
+    The manifest and the firmware note state both answers; all other files are copied unchanged. All
     files are written before the first one appears, the manifest last: after a failure the folder
     is as it was, and a folder with a manifest is complete.
 
     Args:
         source: The result of the stage package.
         target: The folder that receives the files; it is made if it is missing.
-        gate: The verdict on the program.
+        answers: Whether the program is compiled right, and accurate enough.
         outcome: The figures of the run (``workbench.history.outcomes``), for the manifest.
 
     Raises:
@@ -52,7 +52,7 @@ def deliver(
             Place(kind="file", id=str(target)),
             code="deliverables-folder-linked",
         )
-    changed, contents = _contents(source, files, gate, outcome)
+    changed, contents = _contents(source, files, answers, outcome)
     try:
         target.mkdir(parents=True, exist_ok=True)
         remove_parts(target)
@@ -68,7 +68,7 @@ def deliver(
 
 
 def _contents(
-    source: Path, files: Iterable[Deliverable], gate: GateResult, outcome: Mapping[str, Any]
+    source: Path, files: Iterable[Deliverable], answers: Answers, outcome: Mapping[str, Any]
 ) -> tuple[dict[str, Deliverable], dict[str, bytes]]:
     """Return the deliverables that state the verdict, and the bytes of all, the manifest last."""
     changed: dict[str, Deliverable] = {}
@@ -80,9 +80,9 @@ def _contents(
             raise _damaged(file.name) from error
         if Path(file.name).name != file.name or digest(data) != file.sha256:
             raise _damaged(file.name)
-        stated = _with_verdict(file.name, data, gate)
+        stated = _with_verdict(file.name, data, answers)
         if file.name == _MANIFEST:
-            stated = _manifest_with_verdict(data, gate, outcome, changed)
+            stated = _manifest_with_verdict(data, answers, outcome, changed)
         contents[file.name] = data if stated is None else stated
         if stated is not None:
             update = {"bytes": len(stated), "sha256": digest(stated)}
@@ -90,25 +90,27 @@ def _contents(
     return changed, contents
 
 
-def _with_verdict(name: str, data: bytes, gate: GateResult) -> bytes | None:
+def _with_verdict(name: str, data: bytes, answers: Answers) -> bytes | None:
     """Return a note with the verdict; None for other files."""
     if name.endswith(".md"):
-        return with_verdict(data.decode(), gate).encode()
+        return with_verdict(data.decode(), answers).encode()
     if name.endswith(".html"):
-        return _html_with_verdict(data.decode(), gate).encode()
+        return _html_with_verdict(data.decode(), answers).encode()
     return None
 
 
 def _manifest_with_verdict(
-    data: bytes, gate: GateResult, outcome: Mapping[str, Any], changed: Mapping[str, Deliverable]
+    data: bytes, answers: Answers, outcome: Mapping[str, Any], changed: Mapping[str, Deliverable]
 ) -> bytes:
-    """Return the manifest: the verdict first, the notes' digests, and the run's outcome."""
+    """Return the manifest: both answers first, the notes' digests, and the run's outcome."""
     manifest = json.loads(data)
     for entry in manifest.get("files", ()):
         if (other := changed.get(entry["name"])) is not None:
             entry.update(other.model_dump())
     parts = {"outcome": dict(outcome)} if outcome else {}
-    named = {"gate": gate.model_dump(mode="json"), **manifest, **parts}
+    both = {"gate": answers.gate.model_dump(mode="json"),
+            "accuracy": answers.accuracy.model_dump(mode="json")}  # fmt: skip
+    named = {**both, **manifest, **parts}
     return f"{json.dumps(named, indent=2)}\n".encode()
 
 
@@ -161,21 +163,45 @@ def _damaged(name: str) -> Exception:
     )
 
 
-def with_verdict(markdown: str, gate: GateResult) -> str:
-    """Return a Markdown page with the verdict: on its first line if the program differs."""
-    line = f"**Verification: {in_markdown(gate.sentence)}**"
-    if gate.execution is not None:
-        line += f"\n\n{in_markdown(gate.execution.sentence)}"
-    if gate.verdict == "differs":
-        return f"{line}\n\n{markdown}"
+def with_verdict(markdown: str, answers: Answers) -> str:
+    """Return a Markdown page with both answers: on its first lines if the program is refused."""
+    lines = "\n\n".join(
+        f"**{in_markdown(text)}**" if is_strong else in_markdown(text)
+        for text, is_strong in _statements(answers)
+    )
+    if answers.refused:
+        return f"{lines}\n\n{markdown}"
     heading, _, rest = markdown.partition("\n")
-    return f"{heading}\n\n{line}\n{rest}"
+    return f"{heading}\n\n{lines}\n{rest}"
 
 
-def _html_with_verdict(page: str, gate: GateResult) -> str:
-    line = f"<p><strong>Verification: {escape(gate.sentence)}</strong></p>"
+def _html_with_verdict(page: str, answers: Answers) -> str:
+    lines = "\n".join(
+        f"<p><strong>{escape(text)}</strong></p>" if is_strong else f"<p>{escape(text)}</p>"
+        for text, is_strong in _statements(answers)
+    )
+    if answers.refused:
+        return page.replace("<body>\n", f"<body>\n{lines}\n")
+    return page.replace("</h1>\n", f"</h1>\n{lines}\n")
+
+
+def _statements(answers: Answers) -> Iterator[tuple[str, bool]]:
+    """Yield what a note says about the program, and whether it is one of the two answers.
+
+    The answer that keeps the program from being delivered comes first.
+    """
+    gate, accuracy = answers.gate, answers.accuracy
+    verification = (f"Verification: {gate.sentence}", True)
+    measured = (f"Accuracy: {accuracy.sentence}", True)
+    if accuracy.refused and gate.verdict != "differs":
+        yield from (measured, verification)
+    else:
+        yield from (verification, measured)
     if gate.execution is not None:
-        line += f"\n<p>{escape(gate.execution.sentence)}</p>"
-    if gate.verdict == "differs":
-        return page.replace("<body>\n", f"<body>\n{line}\n")
-    return page.replace("</h1>\n", f"</h1>\n{line}\n")
+        yield gate.execution.sentence, False
+    for part in accuracy.parts:
+        if part.sqnr_db is not None:
+            yield (
+                f"{part.name}: SQNR {part.sqnr_db:.1f} dB of the {part.program} against the float "
+                f"model, {part.samples:,} sample{'' if part.samples == 1 else 's'}.", False
+            )  # fmt: skip

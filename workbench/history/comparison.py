@@ -180,6 +180,8 @@ def _figures(run: Run) -> dict[str, str]:
         facts["operators on the CPU"] = str(cost.cpu_nodes)
     if run.gate is not None:
         facts["verdict"] = run.gate.verdict
+    if run.accuracy_result is not None:
+        facts["accuracy"] = run.accuracy_result.verdict
     if run.simulated is not None:
         facts["measured cycles"] = _number(run.simulated.cycles)
         facts["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from workbench.analysis.gate import Verdict, figures
+from workbench.analysis.accuracy import AccuracyVerdict
+from workbench.analysis.answers import all_figures
+from workbench.analysis.gate import Verdict
 from workbench.errors import Place, failure
 from workbench.files import read_limited
 from workbench.history.comparison import Change, changes, facts_of_rules
 from workbench.project.frozen import Frozen
-from workbench.results import EvaluateResult, LowerResult, VerifyResult, load_result
+from workbench.project.gate import FIGURES
+from workbench.results import load_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from workbench.history.runs import Run
+    from workbench.ids import StageId
 
+_Result = TypeVar("_Result", bound=Frozen)
 # Deliverables and the documents of runs have the outcome under this key.
 KEY = "outcome"
 MANIFEST = "manifest.json"
@@ -31,8 +36,9 @@ class Outcome(Frozen):
     """The figures of a run, and what they follow from.
 
     ``figures`` are those of ``workbench.project.gate.FIGURES``; None is an infinite SQNR: both
-    sides are equal. ``rules`` are the configs by what they apply to, ``layers`` the SQNR of tensors
-    [dB], ``versions`` those of the tools.
+    sides are equal. ``verdict`` and ``sentence`` say whether the program is compiled right,
+    ``accuracy`` and ``accuracy_sentence`` whether it is accurate enough. ``rules`` are the configs
+    by what they apply to, ``layers`` the SQNR of tensors [dB], ``versions`` those of the tools.
     """
 
     version: Literal[1] = 1
@@ -40,6 +46,8 @@ class Outcome(Frozen):
     target: str
     verdict: Verdict = "not verified"
     sentence: str = ""
+    accuracy: AccuracyVerdict = "not measured"
+    accuracy_sentence: str = ""
     figures: dict[str, float | None] = Field(default_factory=dict)
     rules: dict[str, str] = Field(default_factory=dict)
     layers: dict[str, float] = Field(default_factory=dict)
@@ -72,6 +80,8 @@ def outcome_of(run: Run, folders: Mapping[str, Path] | None = None) -> Outcome:
         target=run.target.id,
         verdict=run.gate.verdict if run.gate else "not verified",
         sentence=run.gate.sentence if run.gate else "",
+        accuracy=run.accuracy_result.verdict if run.accuracy_result else "not measured",
+        accuracy_sentence=run.accuracy_result.sentence if run.accuracy_result else "",
         figures={name: value if math.isfinite(value) else None for name, value in known.items()},
         rules=facts_of_rules(run),
         layers={layer.tensor: layer.sqnr_db for layer in run.layers if layer.sqnr_db is not None},
@@ -80,11 +90,10 @@ def outcome_of(run: Run, folders: Mapping[str, Path] | None = None) -> Outcome:
 
 
 def _all_figures(folders: Mapping[str, Path]) -> dict[str, float]:
-    return figures(
-        load_result(EvaluateResult, folders["evaluate"]) if "evaluate" in folders else None,
-        load_result(LowerResult, folders["lower"]) if "lower" in folders else None,
-        load_result(VerifyResult, folders["verify"]) if "verify" in folders else None,
-    )
+    def load(kind: type[_Result], stage: StageId) -> _Result | None:
+        return load_result(kind, folders[stage]) if stage in folders else None
+
+    return all_figures(load)
 
 
 def _kept_figures(run: Run) -> dict[str, float]:
@@ -98,7 +107,11 @@ def _kept_figures(run: Run) -> dict[str, float]:
         known |= {"cycles": cost.cycles, "ms": cost.inference_ms, "sram": cost.sram_bytes}
         known |= {"flash": cost.flash_bytes, "cpu_ops": cost.cpu_nodes}
         known |= {"pte_bytes": cost.pte_bytes}
-    for limit in run.gate.limits if run.gate else ():
+    limits = [*(run.gate.limits if run.gate else ())]
+    limits += [*(run.accuracy_result.limits if run.accuracy_result else ())]
+    for limit in limits:
+        if limit.name not in FIGURES:
+            continue
         equal = math.inf if limit.held else None
         known.setdefault(limit.name, equal if limit.value is None else limit.value)
     return {name: float(value) for name, value in known.items() if value is not None}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, model_validator
 
-from workbench.analysis.gate import GateResult, verdict
+from workbench.analysis.accuracy import AccuracyResult
+from workbench.analysis.answers import Answers, answers_of
+from workbench.analysis.gate import GateResult
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
+
+_Result = TypeVar("_Result", bound=Frozen)
 
 
 class Quality(Frozen):
@@ -83,8 +87,8 @@ class Run(Frozen):
     """One row of the history. The history assigns ``number``; 0 before.
 
     A configuration that was only simulated has no samples in its ``quality``. ``digests`` are the
-    keys of the stage results; ``layers`` is the quality per tensor. ``gate`` is the last verdict on
-    the program; None before it was verified.
+    keys of the stage results; ``layers`` is the quality per tensor. ``gate`` and
+    ``accuracy_result`` are the last answers to the program; None before it was verified.
     """
 
     number: int = 0
@@ -103,6 +107,7 @@ class Run(Frozen):
     cost: Cost | None = None
     simulated: Simulated | None = None
     gate: GateResult | None = None
+    accuracy_result: AccuracyResult | None = None
     digests: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     layers: tuple[TensorQuality, ...] = ()
@@ -112,6 +117,15 @@ class Run(Frozen):
     def _as_written_now(cls, raw: Any) -> Any:
         """Convert runs of older versions, which stored range methods as their results."""
         return without_origins(raw) if isinstance(raw, dict) else raw
+
+    def with_answers(self, answers: Answers) -> Run:
+        """Return the run with newer answers; those that measured nothing replace no others."""
+        gate, accuracy = self.gate, self.accuracy_result
+        if gate is None or answers.gate.verdict != "not verified":
+            gate = answers.gate
+        if accuracy is None or answers.accuracy.verdict != "not measured":
+            accuracy = answers.accuracy
+        return self.model_copy(update={"gate": gate, "accuracy_result": accuracy})
 
     @property
     def key(self) -> str:
@@ -144,17 +158,17 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
     Raises:
         WorkbenchError: a stored result is damaged.
     """
-    stages: tuple[StageId, ...] = ("evaluate", "run", "lower", "verify")
-    folders = {stage: _folder(planned, cache, stage) for stage in stages}
-    evaluated = load_result(EvaluateResult, folders["evaluate"]) if folders["evaluate"] else None
-    simulated = load_result(SimulationResult, folders["run"]) if folders["run"] else None
+
+    def load(kind: type[_Result], stage: StageId) -> _Result | None:
+        folder = _folder(planned, cache, stage)
+        return load_result(kind, folder) if folder is not None else None
+
+    evaluated, simulated = load(EvaluateResult, "evaluate"), load(SimulationResult, "run")
     if evaluated is None and simulated is None:
         return None
-    lowered = load_result(LowerResult, folders["lower"]) if folders["lower"] else None
-    verified = load_result(VerifyResult, folders["verify"]) if folders["verify"] else None
-    gate = None
-    if verified is not None:
-        gate = verdict(project.gate, evaluated=evaluated, lowered=lowered, verified=verified)
+    lowered = load(LowerResult, "lower")
+    is_verified = load(VerifyResult, "verify") is not None
+    answers = answers_of(project, load) if is_verified else None
     return Run(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         project=project.name,
@@ -170,7 +184,8 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         quality=quality_of(evaluated) if evaluated else Quality(samples=0, data="", sqnr_db=None),
         cost=cost_of(lowered) if lowered is not None else None,
         simulated=simulated_of(simulated) if simulated is not None else None,
-        gate=gate,
+        gate=answers.gate if answers is not None else None,
+        accuracy_result=answers.accuracy if answers is not None else None,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},
         versions=tool_versions(),
         layers=evaluated.tensors if evaluated else (),

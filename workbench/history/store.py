@@ -275,6 +275,7 @@ def _joined(before: Run, now: Run) -> Run:
             "cost": now.cost or before.cost,
             "simulated": simulated,
             "gate": now.gate or before.gate,
+            "accuracy_result": now.accuracy_result or before.accuracy_result,
             "quality": known.quality,
             "layers": known.layers,
         }

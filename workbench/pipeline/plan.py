@@ -121,7 +121,7 @@ def _improvers(reading: Reading) -> JsonValue:
         return {"trained": digest, **compressed}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
-    data = reading.data(reading.project.calibration, "calibration") if looks else None
+    data = _calibration(reading) if looks else None
     return {"ids": [improver.id for improver in wanted], "data": data, **compressed}
 
 
@@ -146,10 +146,21 @@ def _rules_listed(reading: Reading) -> JsonValue:
     return [[r.kind, r.match, project.label_of(r)] for r in project.rules if r.enabled]
 
 
+def _calibration_data(reading: Reading) -> JsonValue:
+    return reading.data(reading.project.calibration, "calibration")
+
+
+def _calibration(reading: Reading) -> JsonValue:
+    """Return the key of the calibration samples; evaluation may keep a part of them."""
+    data = _calibration_data(reading)
+    if isinstance(data, dict) and reading.project.evaluation.holds_out:
+        return {**data, "held_out": True}
+    return data
+
+
 def _evaluation_data(reading: Reading) -> JsonValue:
-    project = reading.project
-    own = reading.data(project.evaluation.data, "evaluation.data")
-    return own or reading.data(project.calibration, "calibration")
+    own = reading.data(reading.project.evaluation.data, "evaluation.data")
+    return own or _calibration(reading)
 
 
 def _evaluation(reading: Reading) -> JsonValue:
@@ -225,7 +236,8 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "rules.placing": _rules_placing,
     "ranges": lambda r: [[f.tensor, f.minimum, f.maximum] for f in r.project.ranges],
     "range_methods": lambda r: [m.model_dump() for m in r.project.range_methods],
-    "calibration": lambda r: r.data(r.project.calibration, "calibration"),
+    "calibration": _calibration,
+    "calibration.data": _calibration_data,
     "evaluation": _evaluation,
     "evaluation.data": _evaluation_data,
     "verification": lambda r: r.project.verification.model_dump(mode="json"),

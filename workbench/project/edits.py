@@ -169,8 +169,7 @@ def set_calibration(project: Project, data: DataSource | None) -> Project:
 
 def set_evaluation(project: Project, data: DataSource | None, metric: str | None) -> Project:
     """Return the project with another evaluation data source and metric."""
-    evaluation = project.evaluation
-    changed = type(evaluation)(data=data, metric=metric, limit=evaluation.limit)
+    changed = project.evaluation.model_copy(update={"data": data, "metric": metric})
     return revise(project, evaluation=changed)
 
 

@@ -21,11 +21,16 @@ FIGURES: Mapping[str, str] = {
     "loss": "SQNR against the float model that the integer program loses [dB]",
     "compiled": "output elements at which the compiled program differs from its TOSA",
     "findings": "errors that executing the compiled program reported",
+    "executed": "largest difference of the executed program from the integer program [LSB]",
     "quality": "SQNR of the quantized model against the float model [dB]",
     "cosine": "cosine similarity of the quantized and the float model",
     "top1": "top-1 accuracy of the quantized model, from 0 to 1",
     "metric": "the project's own metric of the quantized model",
     "perplexity": "perplexity of the quantized model",
+    "top1_loss": "top-1 accuracy that the program loses against the float model, from 0 to 1",
+    "metric_loss": "what the project's own metric loses against the float model",
+    "float_sqnr": "SQNR of the program against the float model [dB], lowest output",
+    "float_argmax": "share of samples whose class is that of the float model, lowest output",
     "cycles": "NPU cycles (estimated by Vela)",
     "ms": "time of an inference [ms] (estimated by Vela)",
     "sram": "SRAM [bytes] (estimated by Vela)",
@@ -33,6 +38,8 @@ FIGURES: Mapping[str, str] = {
     "cpu_ops": "operators on the CPU",
     "pte_bytes": "size of the program [bytes]",
 }
+# The figures that the second answer, the accuracy, follows from.
+ACCURACY_FIGURES = frozenset({"top1_loss", "metric_loss", "float_sqnr", "float_argmax"})
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
+from workbench.project.accuracy import Accuracy
 from workbench.project.configs import (
     PRESETS_BY_ID,
     AnyConfig,
@@ -172,11 +173,21 @@ class DataSource(Frozen):
 
 
 class Evaluation(Frozen):
-    """The data and metric for quality; without data, the calibration data is used."""
+    """The data and metric for quality.
+
+    Without data, every fourth sample of the calibration data is used, and calibration does not see
+    it. ``hold_out`` switches that off: calibration and evaluation then use the same samples.
+    """
 
     data: DataSource | None = None
     metric: str | None = None
     limit: int = Field(default=256, ge=1)
+    hold_out: bool = True
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether a part of the calibration data is kept for evaluation, if there is enough."""
+        return self.hold_out and self.data is None
 
 
 class TargetChoice(Frozen):
@@ -298,6 +309,7 @@ class Project(Frozen):
     plugins: tuple[str, ...] = ()
     verification: Verification = Verification()
     gate: Gate = Gate()
+    accuracy: Accuracy = Accuracy()
     notes: str = ""
     graph: GraphNotes = GraphNotes()
 

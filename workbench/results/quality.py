@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from workbench.project.frozen import Frozen
@@ -100,6 +101,11 @@ class OutputQuality(Frozen):
 
     ``bits`` is the width of its integers, ``max_lsb`` the largest difference in steps of its grid;
     None for float outputs, and where the quantized model is not compared with the integer program.
+    ``not_finite`` counts the elements that are NaN or infinite in one program and other in the
+    second; the other figures leave them out. Against the float model, ``decided`` counts the
+    classes that the float model gives and ``decided_equal`` those that are equal: one per sample
+    for a vector whose largest element is clearly the largest, one per element for ``whole``
+    numbers.
     """
 
     name: str
@@ -108,6 +114,32 @@ class OutputQuality(Frozen):
     max_abs_error: float | None
     bits: int | None = None
     max_lsb: int | None = None
+    not_finite: int = 0
+    decided: int = 0
+    decided_equal: int = 0
+    whole: bool = False
+
+    @property
+    def decibels(self) -> float:
+        """The SQNR [dB]: infinite without a difference, -inf if there is one and no SQNR."""
+        if self.not_finite:
+            return -math.inf
+        if self.sqnr_db is None:
+            return -math.inf if self.max_abs_error else math.inf
+        return self.sqnr_db if math.isfinite(self.sqnr_db) else -math.inf
+
+
+class Dependence(Frozen):
+    """What the outputs of a program depend on, compared with the float model.
+
+    ``ignored`` are inputs that change an output of the float model and none of the program's,
+    ``constant`` outputs that vary over the samples in the float model only. ``unused`` are inputs
+    that change no output of the float model either.
+    """
+
+    ignored: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 class Reading(Frozen):
@@ -131,12 +163,15 @@ class EvaluateResult(Frozen):
     """The quality of the quantized model. Values that do not exist (no labels) are None.
 
     ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None if both are equal.
-    ``readings`` are shown side by side if a target has several arithmetics. ``compared`` is the
-    exported program's comparison with the model on the first samples of evaluation data.
+    ``readings`` are shown side by side if a target has several arithmetics. ``held_out`` is whether
+    calibration did not see the samples. ``dependence`` is None if it could not be determined.
+    ``compared`` is the exported program's comparison with the model on the first of these samples,
+    where calibration has others.
     """
 
     samples: int
     data: str
+    held_out: bool = False
     calibrated_on: str
     sqnr_db: float | None
     cosine: float | None
@@ -154,6 +189,7 @@ class EvaluateResult(Frozen):
     readings: tuple[Reading, ...] = ()
     text: TextQuality | None = None
     compared: tuple[FormComparison, ...] = ()
+    dependence: Dependence | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -202,7 +238,10 @@ class CompiledProgram(Frozen):
 
     Each delegate gets the same integers as its TOSA on the reference model; ``elements`` are those
     of all its outputs, ``max_lsb`` is the largest difference of two integers. ``refused`` says why
-    it was not executed to the end; "" if all samples were.
+    it was not executed to the end; "" if all samples were. ``whole_refused`` says why the whole
+    program, with its CPU operators, was not executed for the first sample; "" if it was.
+    ``whole_max_lsb`` is then the largest difference of its outputs from the integer program's in
+    steps of their grids, None if nothing was compared.
     """
 
     samples: int
@@ -212,16 +251,25 @@ class CompiledProgram(Frozen):
     first_difference: CompiledDifference | None = None
     findings: tuple[CompiledFinding, ...] = ()
     refused: str = ""
+    whole_refused: str = ""
+    whole_max_lsb: int | None = None
 
 
 class AgainstFloat(Frozen):
     """SQNR [dB] of both programs against the float model, over the verified samples.
 
-    None if they are equal to it.
+    None if they are equal to it. ``outputs`` are those of the integer program, over the first
+    ``samples``, which are evaluation samples; ``data`` is their name and ``held_out`` whether
+    calibration did not see them.
     """
 
     quantized_sqnr_db: float | None
     integer_sqnr_db: float | None
+    samples: int = 0
+    data: str = ""
+    held_out: bool = False
+    outputs: tuple[OutputQuality, ...] = ()
+    dependence: Dependence | None = None
 
 
 class VerifyResult(Frozen):

@@ -104,7 +104,10 @@ def _data_parts(project: Project, folder: Path) -> list[str]:
     source = project.calibration
     if source is None or not sources.reads_text(project):
         return [data_part(project, folder)]
-    return [steps_part(source, folder), *remembering_parts(source)]
+    return [
+        steps_part(source, folder, holds_out=project.evaluation.holds_out),
+        *remembering_parts(source),
+    ]
 
 
 def demand_arm(project: Project) -> None:

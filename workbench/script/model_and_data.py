@@ -172,12 +172,27 @@ def model_part(
     return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
 
 
+# The function that yields all samples, where others are kept for evaluation or not.
+_NAMES = {True: "all_samples", False: "samples"}
+_HELD_OUT = (
+    "def samples(inputs):",
+    "    # Evaluation keeps every fourth of eight or more: calibration does not see them.",
+    "    is_split = sum(1 for _ in zip(range(8), all_samples(inputs))) == 8",
+    "    for number, sample in enumerate(all_samples(inputs)):",
+    "        if not is_split or number % 4 != 3:",
+    "            yield sample",
+    "",
+    "",
+)
+
+
 def data_part(project: Project, folder: Path) -> str:
     """Return the function that yields calibration samples."""
     source = project.calibration
-    lines = ["def samples(inputs):"]
     if source is None:
-        return "\n".join([*lines, "    yield inputs"])
+        return "def samples(inputs):\n    yield inputs"
+    holds_out = project.evaluation.holds_out
+    lines = [*(_HELD_OUT if holds_out else ()), f"def {_NAMES[holds_out]}(inputs):"]
     lines += _raw_samples(source, folder)
     limited = source.limit is not None
     lines += [
@@ -301,7 +316,7 @@ def tokens():
 {ids}
 
 
-def samples(inputs):
+def {name}(inputs):
     """Give the steps through the text, and whether a sequence begins with each."""
     ids, given = tokens(), 0
     for start in range(0, len(ids) - 1, {length}):
@@ -387,8 +402,27 @@ def runtime_form(program):
 '''
 
 
-def steps_part(source: DataSource, folder: Path) -> str:
-    """Return the functions that yield the steps of a text."""
+_HELD_OUT_STEPS = """
+
+def samples(inputs):
+    # Evaluation keeps every fourth of eight or more sequences: calibration does not see them.
+    is_split = sum(begins for begins, _ in all_samples(inputs)) >= 8
+    number = -1
+    for begins, step in all_samples(inputs):
+        number += begins
+        if not is_split or number % 4 != 3:
+            yield begins, step
+"""
+
+
+def steps_part(source: DataSource, folder: Path, *, holds_out: bool) -> str:
+    """Return the functions that yield the steps of a text.
+
+    Args:
+        source: The text.
+        folder: Where its path starts.
+        holds_out: Whether evaluation keeps a part of the sequences.
+    """
     settings = source.tokens or Tokenization()
     dropped = f"place in {set(source.dropped)}" if source.dropped else ""
     limit = f"given == {source.limit}" if source.limit else ""
@@ -397,9 +431,10 @@ def steps_part(source: DataSource, folder: Path) -> str:
         "spec": repr(source.spec),
         "ids": _ids(settings, folder),
         "length": str(settings.length),
+        "name": _NAMES[holds_out],
         "ends": f"            if {ends}:\n                break\n" if ends else "",
     }
-    return filled(_STEPS, values)
+    return filled(_STEPS, values) + (_HELD_OUT_STEPS if holds_out else "")
 
 
 def _ids(settings: Tokenization, folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from workbench.analysis.accuracy import AccuracyVerdict
 from workbench.analysis.gate import Verdict
 from workbench.errors import Place, failure
 from workbench.project.frozen import Frozen
@@ -27,7 +28,8 @@ class Cell(Frozen):
     ``problem`` is why there is no verified program, "" if there is one; ``warned`` is whether the
     workbench reports it before compiling. ``max_lsb`` and ``exact`` (a share) compare the program
     on the TOSA reference model with the quantized model. ``verdict`` is the gate's, with the
-    compiled program executed on the functional simulator; "" without a program. ``gain_db`` is the
+    compiled program executed on the functional simulator; "" without a program. ``accuracy`` is
+    the verdict on the integer program against the float model. ``gain_db`` is the
     predicted gain of quantization-aware training; 0 if no epoch improved, None if nothing was
     trained.
     """
@@ -42,6 +44,7 @@ class Cell(Frozen):
     max_lsb: int = 0
     exact: float | None = None
     verdict: Verdict | Literal[""] = ""
+    accuracy: AccuracyVerdict | Literal[""] = ""
     gain_db: float | None = None
 
 

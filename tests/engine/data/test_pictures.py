@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.problems import refused
 from workbench.engine.data import open_samples
-from workbench.project.model import DataSource, Preprocess
+from workbench.project.model import DataSource, Evaluation, Preprocess
 from workbench.project.preprocessing import preprocess_of
 from workbench.results import TensorSpec
 from workbench.script.model_and_data import data_part
@@ -110,7 +110,7 @@ def test_that_the_hint_for_a_wrong_shape_is_what_fits(folder):
 )
 def test_that_the_script_reads_the_same_samples(folder, text, shape, dtype):
     source, samples = read(folder, text, shape, dtype)
-    project = type("P", (), {"calibration": source})
+    project = type("P", (), {"calibration": source, "evaluation": Evaluation()})
     names = {"HERE": Path(folder), "np": np, "torch": torch}
     exec(data_part(project, folder), names)
     inputs = (torch.zeros(shape, dtype=getattr(torch, dtype)),)

@@ -32,7 +32,7 @@ def test_that_equal_tensors_have_no_sqnr_and_zeros_no_cosine():
 
 
 def test_that_labels_give_top_1_and_too_few_classes_give_no_top_5(engine):
-    made = project("small", **CALIBRATED)
+    made = project("small", evaluation=Evaluation(hold_out=False), **CALIBRATED)
     assert engine.run(made, "evaluate") == "done"
     found = engine.result(made, "evaluate")
     model, _ = networks.small()

@@ -6,6 +6,7 @@ import pytest
 from tests.engine.in_process import CALIBRATED, project
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
+from workbench.project.model import Evaluation
 from workbench.results import GRAPH_FILE
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
@@ -68,7 +69,7 @@ def test_that_two_delegates_and_a_fixed_range_are_followed_too(engine):
 
 
 def test_that_samples_are_listed_worst_first_and_shares_of_the_error_sum_to_one(engine):
-    made = project("small", **CALIBRATED)
+    made = project("small", evaluation=Evaluation(hold_out=False), **CALIBRATED)
     assert engine.run(made, "evaluate") == "done"
     found = engine.result(made, "evaluate")
     assert sorted(s.sample for s in found.worst) == list(range(8))

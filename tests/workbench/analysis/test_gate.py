@@ -1,5 +1,7 @@
 """The verdict on a program."""
 
+import math
+
 from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.problems import refused
@@ -12,12 +14,15 @@ from workbench.results import (
     OutputQuality,
     VerifyResult,
 )
+from workbench.results.simulation import FunctionalRun
 
 
 def output(bits=8, max_lsb=1, sqnr_db=45.0):
+    worst = 0.0 if sqnr_db is None else 0.1
     return OutputQuality(
-        name="output 0", sqnr_db=sqnr_db, cosine=1.0, max_abs_error=0.1, bits=bits, max_lsb=max_lsb
-    )
+        name="output 0", sqnr_db=sqnr_db, cosine=1.0, max_abs_error=worst, bits=bits,
+        max_lsb=max_lsb,
+    )  # fmt: skip
 
 
 def compiled(**changes):
@@ -138,6 +143,63 @@ def test_that_the_compiled_program_is_left_out_when_the_gate_says_so():
     found = verdict(Gate(compiled=False), verified=verified(compiled=compiled(equal=0)))
     assert found.verdict == "right"
     assert "compiled" not in {limit.name for limit in found.limits}
+
+
+@for_each(
+    "changes",
+    [
+        {"samples": 0, "elements": 0, "exact": 0},
+        {"elements": 0},
+        {"compiled": compiled(samples=3)},
+        {"compiled": compiled(whole_refused="A tensor is dequantized to float16.")},
+        {"compiled": None},
+    ],
+)
+def test_that_what_was_not_compared_or_executed_is_not_verified(changes):
+    assert verdict(Gate(), verified=verified(**changes)).verdict == "not verified"
+
+
+def simulated(**changes):
+    return result_of("run").model_copy(update=changes)
+
+
+def functional(**changes):
+    value = simulated()
+    agreement = value.against_reference.model_copy(update={"elements": 160, "max_lsb": 0})
+    fields = {"samples": 16, "elapsed_s": 0.1, "against_reference": agreement, **changes}
+    return value.model_copy(update={"functional": FunctionalRun(**fields)})
+
+
+@for_each(
+    "run",
+    [
+        functional(refused="A tensor is dequantized to float16."),
+        functional(against_reference=simulated().against_reference.model_copy(
+            update={"elements": 0})),
+        simulated(report=simulated().report.model_copy(update={"succeeded": False})),
+    ],
+)  # fmt: skip
+def test_that_a_run_that_did_not_execute_makes_no_program_right(run):
+    found = verdict(Gate(), verified=verified(), simulated=run)
+    assert found.verdict == "not verified"
+    assert verdict(Gate(), verified=verified(), simulated=functional()).verdict == "right"
+
+
+def test_that_a_program_that_computes_something_else_as_a_whole_differs():
+    far = functional(against_reference=functional().functional.against_reference.model_copy(
+        update={"max_lsb": 40}))  # fmt: skip
+    for given in ({"verified": verified(), "simulated": far},
+                  {"verified": verified(compiled=compiled(whole_max_lsb=40))}):  # fmt: skip
+        found = verdict(Gate(), **given)
+        assert broken(found) == ["executed"]
+        assert found.broken[0].value == 40
+        assert found.departs
+
+
+@for_each("changes", [{"not_finite": 2}, {"sqnr_db": None}, {"sqnr_db": math.nan}])
+def test_that_an_output_without_a_number_differs(changes):
+    wrong = output(bits=None, max_lsb=None).model_copy(update=changes)
+    assert broken(verdict(Gate(), verified=verified(outputs=(wrong,)))) == ["sqnr"]
 
 
 def test_that_nothing_is_verified_without_the_stage():

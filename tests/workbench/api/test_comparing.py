@@ -17,9 +17,10 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 
 
-def outcome(verdict="right", **figures):
+def outcome(verdict="right", accuracy="accurate enough", **figures):
     return Outcome(project="net", target="ethos-u55-128", verdict=verdict,
-                   sentence=f"{verdict}: because", figures=figures)  # fmt: skip
+                   sentence=f"{verdict}: because", accuracy=accuracy,
+                   accuracy_sentence=f"{accuracy}: because", figures=figures)  # fmt: skip
 
 
 def limit(name, value, held):
@@ -99,24 +100,35 @@ def test_that_markdown_has_figures_limits_and_changes_without_the_figures_twice(
     assert Comparison(outcome(), outcome(), {}).markdown().startswith("## net: passed\n")
 
 
+def test_that_a_run_that_is_not_accurate_enough_does_not_pass():
+    found = Comparison(outcome(), outcome(accuracy="not accurate enough"), {})
+    assert not found.passed
+    assert found.broken == ("not accurate enough: because",)
+    assert Comparison(outcome(), outcome(accuracy="low accuracy"), {}).passed
+
+
 @for_each(
-    ("verdict", "failures", "skipped"),
-    [("right", 1, 0), ("not verified", 1, 1), ("differs", 2, 0)],
-)
-def test_that_junit_has_one_test_for_the_verdict_and_one_for_each_limit(verdict, failures, skipped):
+    ("verdict", "accuracy", "failures", "skipped"),
+    [("right", "accurate enough", 1, 0), ("not verified", "not measured", 1, 2),
+     ("differs", "low accuracy", 2, 0), ("right", "not accurate enough", 2, 0)],
+)  # fmt: skip
+def test_that_junit_has_one_test_for_each_answer_and_one_for_each_limit(
+    verdict, accuracy, failures, skipped
+):
     limits = (limit("lsb", 2, True), limit("cycles", 9, False))
-    found = Comparison(outcome(cycles=4.0), outcome(verdict, top1=0.5), {}, limits)
+    found = Comparison(outcome(cycles=4.0), outcome(verdict, accuracy, top1=0.5), {}, limits)
     suite = ElementTree.fromstring(found.junit())
     counts = {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")}
     assert counts == {
-        "tests": "3", "failures": str(failures), "skipped": str(skipped), "errors": "0"
+        "tests": "4", "failures": str(failures), "skipped": str(skipped), "errors": "0"
     }  # fmt: skip
     assert [case.get("name") for case in suite.iter("testcase")] == [
-        "verdict", "lsb <= 3", "cycles <= 3"
+        "verdict", "accuracy", "lsb <= 3", "cycles <= 3"
     ]  # fmt: skip
     states = [[child.tag for child in case] for case in suite.iter("testcase")]
     told = {"right": [], "not verified": ["skipped"], "differs": ["failure"]}[verdict]
-    assert states == [told, [], ["failure"]]
+    measured = {"not measured": ["skipped"], "not accurate enough": ["failure"]}.get(accuracy, [])
+    assert states == [told, measured, [], ["failure"]]
     values = {p.get("name"): p.get("value") for p in suite.iter("property")}
     assert values == {
         "top1.baseline": "", "top1.now": "0.5", "cycles.baseline": "4.0", "cycles.now": ""

@@ -352,11 +352,13 @@ def test_that_runs_are_listed_with_their_figures(measured, capsys):
     assert row[0] == "2"
     assert len(row[1]) == 19
     assert "T" not in row[1]
-    assert row[3:] == ["34.5 SQNR", "34.50", "1,000", "-", "4.0", "right", "*"]
+    assert row[3:] == ["34.5 SQNR", "34.50", "1,000", "-", "4.0", "right", "accurate enough",
+                       "*"]  # fmt: skip
     bare = run.model_copy(update={
-        "cost": None, "gate": None, "quality": run.quality.model_copy(update={"sqnr_db": None}),
+        "cost": None, "gate": None, "accuracy_result": None,
+        "quality": run.quality.model_copy(update={"sqnr_db": None}),
     })  # fmt: skip
-    assert runs_verb._row(bare, best=False)[3:] == ["-", "-", "-", "-", "-", "-", ""]
+    assert runs_verb._row(bare, best=False)[3:] == ["-"] * 7 + [""]
     assert main(["runs", str(measured)]) == 0
     listed = lines(capsys)
     assert [line.split()[0] for line in listed] == ["run", "1", "2"]

@@ -288,7 +288,7 @@ def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
     runs = asked("runs")[1]["runs"]
     assert [(r["number"], r["best"]) for r in runs] == [(1, True), (2, True)]
     lines = asked("runs", as_json=False)[1]
-    assert "34.5 SQNR 34.50 1,000 - 4.0 right *" in lines[1]
+    assert "34.5 SQNR 34.50 1,000 - 4.0 right accurate enough *" in lines[1]
     changes = asked("runs", "--diff", "1", "2")[1]
     assert (changes["a"], changes["b"]) == (1, 2)
     assert changes["rules"] == [{"what": "head", "before": "", "after": "a16w8"}]

@@ -46,7 +46,12 @@ def test_that_a_history_that_cannot_be_kept_is_a_warning(
 ):
     stage = SimpleNamespace(id="package", errors=())
     result = SimpleNamespace(
-        stages=(stage,), history_problem=problem, document={}, succeeded=True, gate=None
+        stages=(stage,),
+        history_problem=problem,
+        document={},
+        succeeded=True,
+        gate=None,
+        accuracy=None,
     )
     monkeypatch.setattr(run.api, "run", lambda *_, **__: result)
     assert main(["run", str(measured), "--until", "package", "--json"]) == 0

@@ -10,6 +10,8 @@ import pytest
 
 from tests.for_each import for_each
 from tests.problems import refused
+from workbench.analysis.accuracy import AccuracyData, AccuracyResult
+from workbench.analysis.answers import Answers
 from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy import delivery
 from workbench.deploy.delivery import deliver
@@ -21,9 +23,22 @@ PAGES = {
     "net.md": b"# net on ethos-u55-128\n\n## Program\n",
     "net.html": b"<!doctype html>\n<html>\n<body>\n<h1>net</h1>\n<p>x</p>\n</body></html>\n",
 }
-RIGHT = GateResult(verdict="right")
-DIFFERS = GateResult(
-    verdict="differs", limits=(Limit(name="lsb", limit="<= 3", value=84.0, held=False),)
+ACCURATE = AccuracyResult(
+    verdict="accurate enough", data=AccuracyData(name="data.npz", samples=4, held_out=True)
+)
+RIGHT = Answers(GateResult(verdict="right"), ACCURATE)
+DIFFERS = Answers(
+    GateResult(
+        verdict="differs", limits=(Limit(name="lsb", limit="<= 3", value=84.0, held=False),)
+    ),
+    ACCURATE,
+)
+INACCURATE = Answers(
+    GateResult(verdict="right"),
+    AccuracyResult(
+        verdict="not accurate enough",
+        limits=(Limit(name="float_sqnr", limit=">= 10", value=4.5, held=False),),
+    ),
 )
 
 
@@ -77,11 +92,23 @@ def test_that_a_program_that_differs_says_so_first(packaged, tmp_path):
     assert manifest["gate"]["verdict"] == "differs"
 
 
-def test_that_a_note_states_a_right_program_below_its_title(packaged, tmp_path):
+def test_that_a_program_that_is_not_accurate_enough_says_so_first(packaged, tmp_path):
+    deliver(packaged, tmp_path / "out", INACCURATE)
+    first = (tmp_path / "out" / "net.md").read_text().splitlines()[0]
+    assert "not accurate enough (SQNR against float [dB] 4.5, limit >= 10" in first
+    page = (tmp_path / "out" / "net.html").read_text()
+    assert page.index("not accurate enough") < page.index("right") < page.index("<h1>")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["accuracy"] == INACCURATE.accuracy.model_dump(mode="json")
+
+
+def test_that_a_note_states_both_answers_below_its_title(packaged, tmp_path):
     deliver(packaged, tmp_path / "out", RIGHT)
     lines = (tmp_path / "out" / "net.md").read_text().splitlines()
     assert lines[0] == "# net on ethos-u55-128"
     assert "right" in lines[2]
+    assert "accurate enough" in lines[4]
+    assert "4 samples of data.npz that calibration did not see" in lines[4]
     assert "right" in (tmp_path / "out" / "net.html").read_text()
 
 
@@ -93,7 +120,7 @@ def test_that_a_folder_that_cannot_be_made_is_refused(packaged, tmp_path):
 
 def test_that_note_and_manifest_say_what_was_executed_without_a_device(packaged, tmp_path):
     executed = Execution(samples=16, elements=160, equal=160)
-    gate = RIGHT.model_copy(update={"execution": executed})
+    gate = Answers(GateResult(verdict="right", execution=executed), ACCURATE)
     deliver(packaged, tmp_path / "dist", gate)
     manifest = json.loads((tmp_path / "dist" / "manifest.json").read_text())
     assert manifest["gate"]["execution"] == executed.model_dump()

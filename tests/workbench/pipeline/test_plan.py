@@ -196,7 +196,8 @@ FROM_EVALUATION = {"evaluate", "verify", "run"}
 @for_each(
     ("edit", "stale"),
     [
-        (lambda p: evaluated(p, data=DataSource(spec="eval.npy")), FROM_EVALUATION),
+        (lambda p: evaluated(p, data=DataSource(spec="eval.npy")), AFTER_PREPARE - {"prepare"}),
+        (lambda p: evaluated(p, hold_out=False), AFTER_PREPARE - {"prepare"}),
         (lambda p: evaluated(p, metric="metric.py:score"), {"evaluate"}),
         (lambda p: evaluated(p, limit=3), {"evaluate"}),
         (lambda p: edits.set_improver(p, "bias", on=True), AFTER_PREPARE),
@@ -395,3 +396,10 @@ def test_that_every_stage_names_what_runs_it():
 def test_that_a_target_without_options_is_its_own_name_for_the_quantizer(folder):
     project = make_project(target=TargetChoice(id="formats"))
     assert read(project, folder, "target.quantizer") == "formats"
+
+
+def test_that_calibration_is_the_same_with_any_evaluation_data_of_its_own(rich):
+    bare = make_project(rule("r1", "global"), calibration=DataSource(spec="data.npy"))
+    one = evaluated(bare, data=DataSource(spec="eval.npy"))
+    two = evaluated(bare, data=DataSource(spec="data.npy"), hold_out=False)
+    assert changed(keys(one, rich), keys(two, rich)) == FROM_EVALUATION

@@ -112,6 +112,24 @@ def test_that_arrays_are_read_row_by_row(tmp_path, options, rows):
     assert all(step[0].dtype == np.float32 for step in found)
 
 
+@for_each(
+    ("count", "kept"),
+    [(7, [0, 1, 2, 3, 4, 5, 6]), (8, [0, 1, 2, 4, 5, 6]), (9, [0, 1, 2, 4, 5, 6, 8])],
+)
+def test_that_every_fourth_of_eight_samples_is_kept_for_evaluation(tmp_path, count, kept):
+    np.save(tmp_path / "data.npy", np.arange(count, dtype=np.float32).reshape(count, 1))
+    project, inputs = with_data("data.npy"), (tensor(np.zeros((1, 1), "f")),)
+
+    def found(of):
+        return [int(step[0].item()) for step in samples(of, tmp_path, inputs)]
+
+    assert found(project) == kept
+    own = project.evaluation.model_copy(update={"data": DataSource(spec="data.npy")})
+    off = project.evaluation.model_copy(update={"hold_out": False})
+    for evaluation in (own, off):
+        assert found(project.model_copy(update={"evaluation": evaluation})) == list(range(count))
+
+
 def test_that_arrays_are_taken_by_the_names_of_the_inputs_and_labels_left_out(tmp_path):
     one = (tensor(np.zeros(1, np.float32)),)
     np.savez(tmp_path / "d.npz", labels=np.arange(3), other=np.zeros(3), x=np.ones(3))
@@ -131,7 +149,7 @@ def test_that_a_file_of_tensors_may_be_a_dictionary_a_list_or_one(tmp_path, valu
 
     found = samples(with_data("d.pt"), tmp_path, (tensor(np.zeros(1, "f")),), loaded=loaded)
     assert [step[0].tolist() for step in found] == [[1.0], [1.0]]
-    assert asked == [("d.pt", True)]
+    assert set(asked) == {("d.pt", True)}
 
 
 @for_each(
@@ -295,16 +313,21 @@ def test_that_arrays_and_torchscript_are_read_as_weights(tmp_path):
     assert made.state == STATE
 
 
-def steps(folder, loaded=None, **options):
+def steps(folder, loaded=None, text=b"abcdefg", holds_out=True, **options):
     project_data = DataSource(
         spec="t.txt", tokens=Tokenization(length=options.pop("length", 3), **options.pop("t", {})),
         **options,
     )  # fmt: skip
-    (folder / "t.txt").write_bytes(b"abcdefg")
+    (folder / "t.txt").write_bytes(text)
     integer = SimpleNamespace(is_floating_point=lambda: False)
     torch = SimpleNamespace(full_like=lambda like, value: value, zeros_like=lambda like: 0)
-    text = "importlib = __import__('importlib')\n" + steps_part(project_data, folder)
-    scope = executed(text, folder, torch=torch, from_file=lambda file, name: loaded)
+    part = steps_part(project_data, folder, holds_out=holds_out)
+    scope = executed(
+        f"importlib = __import__('importlib')\n{part}",
+        folder,
+        torch=torch,
+        from_file=lambda file, name: loaded,
+    )
     return list(scope["samples"]((integer, integer)))
 
 
@@ -318,6 +341,16 @@ def test_that_a_text_is_read_token_by_token_in_sequences(tmp_path):
 def test_that_steps_are_left_out_and_limited(tmp_path):
     assert [s[1][0] for s in steps(tmp_path, limit=2)] == [ord("a"), ord("b")]
     assert [s[1][0] for s in steps(tmp_path, dropped=(4,))] == [ord(c) for c in "abcd"]
+
+
+def test_that_every_fourth_of_eight_sequences_is_kept_for_evaluation(tmp_path):
+    text = b"aaabbbcccdddeeefffggghhhi"
+    found = "".join(chr(s[1][0]) for s in steps(tmp_path, text=text))
+    assert found == "aaabbbccceeefffggg"
+    assert [s[0] for s in steps(tmp_path, text=text)] == [True, False, False] * 6
+    assert len(steps(tmp_path, text=text, holds_out=False)) == 24
+    assert len(steps(tmp_path, text=text[:23])) == 22 - 4
+    assert len(steps(tmp_path, text=text[:22])) == 21
 
 
 def test_that_a_tokenizer_of_the_user_is_called(tmp_path):

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel
+from ui.features.accuracy.comparison_view import SIGNS, ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
@@ -34,6 +34,8 @@ from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
+from workbench.analysis.accuracy import mark_words
+from workbench.analysis.gate import limit_words
 from workbench.errors import Place
 from workbench.ids import StageId
 from workbench.results import (
@@ -100,6 +102,23 @@ class AccuracyPanel(ResultPanel):
             self.comparison.render_comparison(verified.value, self.context.theme, stale=stale)
         if verified is not None:
             self.comparison.render_verdict(self.context.gate())
+        if evaluated is not None:
+            self._show_accuracy()
+
+    def _show_accuracy(self) -> None:
+        """Show whether the present program is accurate enough; nothing without a program."""
+        answers, theme = self.context.answers(), self.context.theme
+        accuracy = answers.accuracy if answers is not None else None
+        for label in (self.accuracy, self.accuracy_limits):
+            label.setVisible(accuracy is not None)
+        if accuracy is None:
+            return
+        self.accuracy.setText(f"Accuracy: {accuracy.sentence}")
+        lines = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in accuracy.limits]
+        lines += [f"! {mark_words(mark)}" for mark in accuracy.marks]
+        self.accuracy_limits.setText("\n".join((*lines, *accuracy.notes)))
+        colours = {"low accuracy": theme.warning, "not accurate enough": theme.bad}
+        self.accuracy.setStyleSheet(f"color: {colours.get(accuracy.verdict, theme.text)};")
 
     def show_worst(self) -> None:
         """Order the tensors by SQNR, and select the one with the lowest."""
@@ -128,6 +147,8 @@ class AccuracyPanel(ResultPanel):
         from ui.shared.bar_plot import BarPlot
 
         self.cards = FigureCards(content)
+        self.accuracy = WrappedLabel(parent=content)
+        self.accuracy_limits = WrappedLabel(parent=content)
         self.data_note = WrappedLabel(parent=content)
         self.readings = ReadingTableModel(self)
         self.reading_table = FigureView("Arithmetic models", self.readings, content)
@@ -149,6 +170,8 @@ class AccuracyPanel(ResultPanel):
         top.setContentsMargins(8, 6, 8, 0)
         top.setSpacing(4)
         top.addWidget(_heading("Quantized vs. float", content))
+        top.addWidget(self.accuracy)
+        top.addWidget(self.accuracy_limits)
         top.addWidget(self.data_note)
         top.addWidget(self.cards)
         top.addWidget(self._built_tensors(content), 1)
@@ -208,6 +231,8 @@ class AccuracyPanel(ResultPanel):
         cards = quality_cards(value, memory, origin)
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
+        if value.held_out:
+            note += " Calibration did not see these samples."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
             note += " Evaluated on the example input only; results on real data may differ."
         self.data_note.setText(" ".join((note, *value.warnings)))

@@ -65,6 +65,8 @@ class TokenTableModel(FigureTableModel[TokenStep]):
         super().__init__(VERIFIED_COLUMNS if verified else READ_COLUMNS, _tip, parent)
 
 
+# Marks of a limit that is held, broken, or not checked.
+SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
 AGAINST_QUANTIZED = "Integer program vs. quantized model"
 EXPORTED_FILE = "Exported file vs. float model"
 
@@ -102,12 +104,11 @@ class ComparisonView(QWidget):
         self._arrange()
 
     def render_verdict(self, gate: GateResult | None) -> None:
-        """Show the verdict of the gate with all limits; nothing without one."""
+        """Show whether the program is compiled right, with all limits; nothing without it."""
         self.verdict.setVisible(gate is not None)
         if gate is not None:
-            signs = {True: "\u2713", False: "\u2717", None: "?"}
-            limits = [f"{signs[limit.held]} {limit_words(limit)}" for limit in gate.limits]
-            self.verdict.setText("\n".join([f"Verdict: {gate.sentence}", *limits]))
+            limits = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in gate.limits]
+            self.verdict.setText("\n".join([f"Compiled program: {gate.sentence}", *limits]))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from ui.shared.labels import Label, literal
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
-from workbench.analysis.gate import limit_words
+from workbench.analysis.accuracy import AccuracyResult, mark_words
+from workbench.analysis.gate import GateResult, limit_words
 from workbench.errors import Place
 from workbench.results import PackageResult
 
@@ -93,7 +95,22 @@ class DeliverablesView(QWidget):
 
 NO_PACKAGE = "Run Package to create the deliverables."
 NOT_VERIFIED = "Not verified. Run Verify to compare the program with the quantized model."
+NOT_MEASURED = "Accuracy not measured. Run Evaluate to compare with the float model."
 _NOTE_SUFFIX = ".md"
+
+
+def _gate_lines(gate: GateResult) -> Iterator[str]:
+    """Yield the details of the first answer, one line each."""
+    if gate.execution is not None:
+        yield gate.execution.sentence
+    yield from (limit_words(limit) for limit in gate.limits)
+
+
+def _accuracy_lines(accuracy: AccuracyResult) -> Iterator[str]:
+    """Yield the details of the second answer, one line each."""
+    yield from (limit_words(limit) for limit in accuracy.limits)
+    yield from (mark_words(mark) for mark in accuracy.marks)
+    yield from accuracy.notes
 
 
 class DeliverPanel(ResultPanel):
@@ -134,8 +151,9 @@ class DeliverPanel(ResultPanel):
 
     def _make(self, content: QWidget) -> None:
         self.verdict = WrappedLabel(parent=content)
+        self.accuracy = WrappedLabel(parent=content)
         self.limits = QPushButton("Limits\u2026", content)
-        self.limits.setToolTip("The limits of the verdict, in the project settings")
+        self.limits.setToolTip("The limits of both answers, in the project settings")
         self.limits.clicked.connect(lambda: self._ask_for("gate"))
         self.fit = BoardFit(content)
         buttons = QHBoxLayout()
@@ -159,9 +177,12 @@ class DeliverPanel(ResultPanel):
         self.note.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.pages = Tabs(content)
         self.pages.add_pages(("Files", self.deliverables), ("Firmware note", self.note))
+        answers = QVBoxLayout()
+        answers.addWidget(self.verdict)
+        answers.addWidget(self.accuracy)
         row = QHBoxLayout()
-        row.addWidget(self.verdict, 1)
-        row.addWidget(self.limits)
+        row.addLayout(answers, 1)
+        row.addWidget(self.limits, 0, Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(12, 10, 12, 8)
         layout.setSpacing(8)
@@ -171,21 +192,30 @@ class DeliverPanel(ResultPanel):
         layout.addWidget(self.pages, 1)
 
     def _show_verdict(self) -> None:
-        gate, theme = self.context.gate(), self.context.theme
+        answers, theme = self.context.answers(), self.context.theme
+        gate = self.context.gate()
+        accuracy = answers.accuracy if answers is not None else None
         if gate is None:
-            self.verdict.setText(NOT_VERIFIED)
-            self.verdict.setStyleSheet(f"color: {theme.muted};")
-            return
-        lines = [
-            f"Verdict: {gate.sentence.rstrip('.')}.",
-            *(limit_words(limit) for limit in gate.limits),
-        ]
-        if gate.execution is not None:
-            lines.insert(1, gate.execution.sentence)
-        self.verdict.setText(lines[0])
-        self.verdict.setToolTip(literal("\n".join(lines)))
-        colour = {"right": theme.good, "differs": theme.bad}.get(gate.verdict, theme.warning)
-        self.verdict.setStyleSheet(f"color: {colour};")
+            self._show_answer(self.verdict, NOT_VERIFIED, (), theme.muted)
+        else:
+            colours = {"right": theme.good, "differs": theme.bad}
+            text = f"Compiled program: {gate.sentence.rstrip('.')}."
+            self._show_answer(
+                self.verdict, text, _gate_lines(gate), colours.get(gate.verdict, theme.warning)
+            )
+        if accuracy is None or accuracy.data is None:
+            self._show_answer(self.accuracy, NOT_MEASURED, (), theme.muted)
+        else:
+            colours = {"accurate enough": theme.good, "not accurate enough": theme.bad}
+            text = f"Accuracy: {accuracy.sentence.rstrip('.')}."
+            colour = colours.get(accuracy.verdict, theme.warning)
+            self._show_answer(self.accuracy, text, _accuracy_lines(accuracy), colour)
+
+    @staticmethod
+    def _show_answer(label: WrappedLabel, text: str, lines: Iterable[str], colour: str) -> None:
+        label.setText(text)
+        label.setToolTip(literal("\n".join((text, *lines))))
+        label.setStyleSheet(f"color: {colour};")
 
     def _show_package(self, shown: Shown[PackageResult]) -> None:
         package = shown.value

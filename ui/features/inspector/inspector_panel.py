@@ -166,12 +166,16 @@ class InspectorPanel(Panel):
             ("Input shapes", _setting("model.input_shapes", shapes or "of the model")),
             ("Calibration", _setting("calibration.spec", data.spec if data else "example input")),
             ("Evaluation",
-             _setting("evaluation.data.spec", own.spec if own else "calibration data")),
+             _setting("evaluation.data.spec", own.spec if own else _without_data(project))),
             ("Labels", _setting(f"{'evaluation.data' if own else 'calibration'}.labels",
                                 labels or "with the data, if any")),
             ("Metric", _setting("evaluation.metric", project.evaluation.metric or "none")),
             ("Largest difference", _setting("gate.lsb", _limit(project.gate.lsb, "LSB"))),
             ("Lowest SQNR", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
+            ("Lowest SQNR to float",
+             _setting("accuracy.sqnr", _limit(project.accuracy.sqnr, "dB"))),
+            ("Lost top-1 or metric",
+             _setting("accuracy.loss", _limit(project.accuracy.loss, ""))),
         ]  # fmt: skip
         if project.trained_weights:
             facts.append(("Trained weights", _setting("trained_weights", project.trained_weights)))
@@ -494,6 +498,12 @@ def _changed_by(kind: str, name: str, text: str) -> str:
 
 def _limit(value: float | None, unit: str) -> str:
     return "off" if value is None else f"{value:g} {unit}"
+
+
+def _without_data(project: Project) -> str:
+    """Return what is evaluated without evaluation data."""
+    held = "every 4th calibration sample"
+    return held if project.evaluation.holds_out else "calibration data"
 
 
 def _table(facts: Facts) -> str:

@@ -60,7 +60,7 @@ _WHEN_EMPTY = {
     "evaluation.metric": "optional; FILE.py:callable",
     "calibration.labels": "optional",
     "evaluation.data.labels": "optional; with the data, if any",
-    "evaluation.data.spec": "the calibration data",
+    "evaluation.data.spec": "a quarter of the calibration data",
     "calibration.spec": "the example input",
     "training_function": "built in; FILE.py:callable",
     "trained_weights": "optional",
@@ -91,13 +91,21 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
     ("Evaluation", (
         ("evaluation.data.spec", "Data"), ("evaluation.metric", "Metric"),
-        ("evaluation.limit", "Evaluated samples"), *_data_rows("evaluation.data"),
+        ("evaluation.limit", "Evaluated samples"),
+        ("evaluation.hold_out", "Hold out calibration data"), *_data_rows("evaluation.data"),
     )),
-    ("Limits of the verdict", (
+    ("Compiled right: limits", (
         ("gate.lsb", "Largest difference [LSB]"), ("gate.sqnr", "Lowest SQNR [dB]"),
         ("gate.argmax", "Equal arg-max, share"), ("gate.loss", "Lost SQNR [dB]"),
         ("gate.compiled", "Compiled equals TOSA"), ("gate.fail_if", "Further conditions"),
         ("verification.samples", "Verified samples"),
+    )),
+    ("Accurate enough: limits", (
+        ("accuracy.loss", "Lost top-1 or metric, share"),
+        ("accuracy.sqnr", "Lowest SQNR to float [dB]"),
+        ("accuracy.low_sqnr", "Low accuracy below [dB]"),
+        ("accuracy.argmax", "Same class as float, share"),
+        ("accuracy.inputs", "Depends on its inputs"),
     )),
     ("Training", (
         ("training_function", "Custom function"), ("trained_weights", "Trained weights"),
@@ -299,8 +307,8 @@ class ProjectSettingsDialog(QDialog):
         for key, title in rows:
             field = known[key]
             text = text_of(values[key])
-            # Only a limit of the gate differs from its default where it is absent.
-            is_optional = text == "none" and not key.startswith("gate.")
+            # Only a limit differs from its default where it is absent.
+            is_optional = text == "none" and not key.startswith(("gate.", "accuracy."))
             widget = self._field(key, title, field.annotation, parent)
             self.fields[key] = widget
             _write(widget, "" if is_optional else text)

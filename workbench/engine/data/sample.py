@@ -35,12 +35,14 @@ class Samples:
     """A finite, repeatable stream; ``count`` is None if only known at its end.
 
     ``spell`` is set if samples are tokens of a text: it returns the text of a token id.
+    ``held_out`` is whether calibration does not see them.
     """
 
     name: str
     count: int | None
     open: Callable[[], Iterator[Sample]]
     spell: Callable[[int], str] | None = None
+    held_out: bool = False
 
     def __iter__(self) -> Iterator[Sample]:
         return self.open()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,13 +23,24 @@ class Accumulator:
     dot: float = 0.0
     other: float = 0.0
     worst: float = 0.0
+    not_finite: int = 0
 
     def add(self, reference: torch.Tensor, value: torch.Tensor) -> None:
-        """Add one pair of tensors with equal shapes."""
+        """Add one pair of tensors with equal shapes.
+
+        Elements that are NaN or infinite in one of them are counted, and left out of the sums.
+        """
         a, b = reference.detach().double().reshape(-1), value.detach().double().reshape(-1)
         error = a - b
+        noise = float(error.dot(error))
+        if not math.isfinite(noise):
+            known = a.isfinite() & b.isfinite()
+            self.not_finite += int((~known & (a != b)).sum())
+            a, b = a[known], b[known]
+            error = a - b
+            noise = float(error.dot(error))
         self.signal += float(a.dot(a))
-        self.noise += float(error.dot(error))
+        self.noise += noise
         self.dot += float(a.dot(b))
         self.other += float(b.dot(b))
         if error.numel():
@@ -51,8 +62,52 @@ class Accumulator:
     def output(self, name: str) -> OutputQuality:
         """Return the figures under a name."""
         return OutputQuality(
-            name=name, sqnr_db=self.sqnr_db, cosine=self.cosine, max_abs_error=self.worst
-        )
+            name=name, sqnr_db=self.sqnr_db, cosine=self.cosine, max_abs_error=self.worst,
+            not_finite=self.not_finite,
+        )  # fmt: skip
+
+
+# The largest element of a vector is a class where it exceeds the second by this share of what the
+# largest exceed the smallest by, on average: closer ones are a tie that any rounding turns.
+_CLEAR = 0.1
+
+
+@dataclass
+class OutputAccumulator(Accumulator):
+    """The difference of an output from the float model's, and the classes that both give."""
+
+    whole: bool = False
+    equal: int = 0
+    _elements: int = 0
+    _leads: list[tuple[float, bool]] = field(default_factory=list)
+    _spread: float = 0.0
+
+    def add(self, reference: torch.Tensor, value: torch.Tensor) -> None:
+        """Add the output of one sample, first that of the float model."""
+        super().add(reference, value)
+        if not reference.is_floating_point():
+            self.whole = True
+            self._elements += reference.numel()
+            self.equal += int((reference == value).sum())
+            return
+        if reference.numel() < 2 or max(reference.shape) != reference.numel():
+            return
+        a, b = reference.detach().double().reshape(-1), value.detach().double().reshape(-1)
+        first, second = a.topk(2).values.tolist()
+        if math.isfinite(first) and math.isfinite(second):
+            is_equal = bool(a.argmax() == b.argmax()) and bool(b.isfinite().all())
+            self._leads.append((first - second, is_equal))
+            self._spread += first - float(a[a.isfinite()].min())
+
+    def output(self, name: str) -> OutputQuality:
+        """Return the figures under a name."""
+        clear = _CLEAR * self._spread / len(self._leads) if self._leads else 0.0
+        decided = [is_equal for lead, is_equal in self._leads if lead > clear]
+        return super().output(name).model_copy(update={
+            "whole": self.whole,
+            "decided": self._elements if self.whole else len(decided),
+            "decided_equal": self.equal if self.whole else sum(decided),
+        })  # fmt: skip
 
 
 def merged(parts: Sequence[Accumulator]) -> Accumulator:
@@ -63,6 +118,7 @@ def merged(parts: Sequence[Accumulator]) -> Accumulator:
         sum(p.dot for p in parts),
         sum(p.other for p in parts),
         max((p.worst for p in parts), default=0.0),
+        sum(p.not_finite for p in parts),
     )
 
 

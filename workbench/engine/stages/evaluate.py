@@ -12,20 +12,27 @@ from workbench.engine import user_code
 from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
-from workbench.engine.quality.measures import Accumulator, merged, tensors_of, top_k_hit
+from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
+from workbench.engine.quality.measures import OutputAccumulator, merged, tensors_of, top_k_hit
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.references import WorstSamples, pairs
 from workbench.engine.targets.base import toolchain_of
 from workbench.errors import Place, failure
 from workbench.project import sources
-from workbench.results import CalibrateResult, EvaluateResult, save_result
+from workbench.results import (
+    CalibrateResult,
+    Dependence,
+    EvaluateResult,
+    ExportResult,
+    save_result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workbench.engine.context import StageContext
-    from workbench.engine.data import Samples
+    from workbench.engine.data import Sample, Samples
     from workbench.engine.quality.references import FloatReference
     from workbench.results import FormComparison
 
@@ -41,6 +48,7 @@ def run(context: StageContext) -> None:
     tensors = tensor_comparison(context, reference)
     quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
+    first: list[Sample] = []
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
     readings = toolchain_of(context).readings(context)
@@ -57,6 +65,8 @@ def run(context: StageContext) -> None:
                 quantized = quantized or quantized_module(context)
                 quantizeds = tensors_of(quantized(*sample.inputs))
             tally.add(floats, quantizeds, sample.label)
+            if number < EXCHANGED:
+                first.append(sample)
             if text is not None:
                 text.add(sample, floats[0], quantizeds[0])
             worst.add(sample, floats, quantizeds)
@@ -66,6 +76,8 @@ def run(context: StageContext) -> None:
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)
     update = {
+        "held_out": samples.held_out,
+        "dependence": _dependence(context, samples, tally.variation, first),
         "tensors": with_origins(context, tensors.result()), "worst": worst.result(),
         "readings": tuple(reading.result for reading in readings),
         "text": text.result() if text is not None else None, "compared": compared,
@@ -76,17 +88,35 @@ def run(context: StageContext) -> None:
 def _compared(
     context: StageContext, samples: Samples, reference: FloatReference | None
 ) -> tuple[FormComparison, ...]:
-    """Return the comparison of the float program with the model, on evaluation data of its own.
+    """Return the comparison of the float program with the model, on data not for calibration.
 
     An edit that only changes the quantized side does not repeat it.
     """
-    if context.project.evaluation.data is None:
+    if context.project.evaluation.data is None and not samples.held_out:
         return ()
     if reference is None:
         return (compare_on_data(context, samples),)
     if not reference.compared:
         reference.compared = (compare_on_data(context, samples),)
     return reference.compared
+
+
+def _dependence(
+    context: StageContext, samples: Samples, variation: Variation, first: list[Sample]
+) -> Dependence:
+    """Return which inputs the quantized model ignores, and which of its outputs are constant."""
+    exported = context.result("export", ExportResult)
+    inputs = [spec.name for spec in exported.inputs]
+    found = variation.result(inputs)
+    if exported.state or samples.spell is not None or (len(inputs) == 1 and len(first) > 1):
+        return found
+    floating = context.hot("export").module(check_guards=False)
+    quantized = quantized_module(context)
+    with torch.inference_mode():
+        return with_inputs(
+            found, lambda sample: tensors_of(floating(*sample.inputs)),
+            lambda sample: tensors_of(quantized(*sample.inputs)), first, inputs,
+        )  # fmt: skip
 
 
 @dataclass
@@ -107,7 +137,8 @@ class _Tally:
     keep: bool = False
     count: int = 0
     labelled: int = 0
-    sums: list[Accumulator] = field(default_factory=list)
+    sums: list[OutputAccumulator] = field(default_factory=list)
+    variation: Variation = field(default_factory=Variation)
     float_hits: _Hits = field(default_factory=_Hits)
     quantized_hits: _Hits = field(default_factory=_Hits)
     collected: list[tuple[list[torch.Tensor], list[torch.Tensor], int | None]] = field(
@@ -118,9 +149,10 @@ class _Tally:
         self, floats: list[torch.Tensor], quantized: list[torch.Tensor], label: int | None
     ) -> None:
         if not self.sums:
-            self.sums = [Accumulator() for _ in floats]
+            self.sums = [OutputAccumulator() for _ in floats]
         for sums, a, b in zip(self.sums, floats, quantized, strict=True):
             sums.add(a, b)
+        self.variation.add(floats, quantized)
         self.count += 1
         if label is not None:
             self.labelled += 1

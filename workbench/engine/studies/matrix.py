@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from workbench.analysis.accuracy import accuracy_of
 from workbench.analysis.gate import verdict
 from workbench.engine.studies import training
 from workbench.engine.studies.candidates import Means, compute, means_of
@@ -106,6 +107,7 @@ def _verified(means: Means, planned: Plan, empty: Cell, project: Project) -> Cel
         "cycles": sum(r.cycles_total for r in lowered.vela),
         "max_lsb": verified.max_lsb,
         "verdict": verdict(project.gate, lowered=lowered, verified=verified).verdict,
+        "accuracy": accuracy_of(project.accuracy, verified=verified).verdict,
         "exact": verified.exact / verified.elements if verified.elements else None,
     })  # fmt: skip
 

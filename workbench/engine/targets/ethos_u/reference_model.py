@@ -16,13 +16,15 @@ import tosa_reference_model
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 from torch.export.graph_signature import OutputKind
 
-from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.data.evaluation import evaluation_samples, verification_samples
 from workbench.engine.fx import programs
-from workbench.engine.quality.measures import Accumulator, tensors_of
+from workbench.engine.quality.dependence import Variation
+from workbench.engine.quality.measures import Accumulator, OutputAccumulator, tensors_of
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
+from workbench.engine.targets.ethos_u.functional_run import execute
 from workbench.engine.targets.ethos_u.grids import Grid, given_values, meant_values, output_grids
 from workbench.engine.targets.ethos_u.intermediates import (
     IntegerComparison,
@@ -33,13 +35,13 @@ from workbench.engine.targets.ethos_u.intermediates import (
 )
 from workbench.engine.targets.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.errors import Place, failure
-from workbench.results import AgainstFloat, OutputQuality, VerifyResult
+from workbench.results import AgainstFloat, ExportResult, OutputQuality, VerifyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from workbench.engine.context import StageContext
-    from workbench.engine.data import Sample
+    from workbench.engine.data import Sample, Samples
     from workbench.engine.targets.base import Lowered
 
 
@@ -78,6 +80,8 @@ class IntegerSteps:
 _DELEGATE = executorch_call_delegate
 # Otherwise the quantized model is interpreted node by node, several times slower.
 TENSOR_SAMPLES = 4
+# What an element counts as that is NaN or infinite in one of two programs [LSB].
+_NOT_FINITE_LSB = 1 << 16
 
 
 class IntegerProgram(torch.fx.Interpreter):
@@ -211,17 +215,18 @@ def _verify(context: StageContext) -> VerifyResult:
     program.compiled = CompiledDelegates(context, lowered)
     samples = evaluation_samples(context)
     wanted = context.project.verification.samples
-    total = min(wanted, samples.count) if samples.count else wanted
-    floating = _FloatModel(context, samples.spell)
+    floating = _FloatModel(context, samples)
     inside = _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
     # Only a program without state may be replaced by an equal, faster one.
     remembers = programs.written_buffers(converted)
     module = converted if remembers else quantized_module(context)
     computed: list[list[torch.Tensor]] = []
+    whole: dict[str, object] = {}
     with torch.no_grad(), stepping(module) as steps:
-        for number, sample in enumerate(itertools.islice(samples, wanted)):
-            context.progress(number, total, f"sample {number + 1}")
+        pairs_of_samples = itertools.islice(verification_samples(context), wanted)
+        for number, (sample, is_evaluated) in enumerate(pairs_of_samples):
+            context.progress(number, wanted, f"sample {number + 1}")
             program.compiled.begin(number)
             inputs, outputs = steps.inputs(sample), integer(sample)
             if number < TENSOR_SAMPLES:
@@ -229,7 +234,10 @@ def _verify(context: StageContext) -> VerifyResult:
             quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
             most = tally.add(quantized, outputs)
             computed.append(tally.reals(outputs))
-            floating.add(sample, quantized, computed[-1], most)
+            if not number:
+                given = given_values(converted, inputs, integer_io)
+                whole = _whole_program(context, given, computed[0], tally)
+            floating.add(sample, quantized, computed[-1], most, counts=is_evaluated)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
     tensors = tuple(inside.result())
@@ -240,18 +248,47 @@ def _verify(context: StageContext) -> VerifyResult:
         "tensor_samples": min(tally.samples, TENSOR_SAMPLES),
         "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
         "text": floating.text.result() if floating.text is not None else None,
-        "against_float": floating.result(),
-        "compiled": program.compiled.result(tally.samples),
+        "against_float": floating.result(_ignored(context, lowered)),
+        "compiled": program.compiled.result(tally.samples).model_copy(update=whole),
     })  # fmt: skip
+
+
+def _whole_program(
+    context: StageContext, inputs: Sequence[torch.Tensor], expected: list[torch.Tensor],
+    tally: Tally,
+) -> dict[str, object]:  # fmt: skip
+    """Execute the whole program for one sample, with the operators that run on the CPU.
+
+    Args:
+        context: The stage.
+        inputs: The sample, in the types of the program.
+        expected: The outputs of the integer program, as real numbers.
+        tally: Counts in steps of the outputs' grids.
+
+    Returns:
+        Why it was not executed, and the largest difference, as fields of ``CompiledProgram``.
+    """
+    executed = execute(context, [inputs])
+    if executed.refused:
+        return {"whole_refused": executed.refused}
+    values = tally.reals(executed.outputs[0])
+    if len(values) != len(expected):
+        text = f"The executed program has {len(values)} outputs, {len(expected)} are expected."
+        return {"whole_refused": text}
+    return {"whole_max_lsb": tally.steps_apart(expected, values)}
 
 
 class _FloatModel:
     """Compares the quantized model and the integer program with the float model."""
 
-    def __init__(self, context: StageContext, spell: Callable[[int], str] | None) -> None:
+    def __init__(self, context: StageContext, samples: Samples) -> None:
         self._steps = Steps(context.hot("export").module(check_guards=False))
+        self._inputs = [spec.name for spec in context.result("export", ExportResult).inputs]
+        self._data, self._held_out = samples.name, samples.held_out
         self._quantized, self._integer = Accumulator(), Accumulator()
-        self.text = TextTally(spell) if spell else None
+        self._outputs: list[OutputAccumulator] = []
+        self._variation, self._evaluated = Variation(), 0
+        self.text = TextTally(samples.spell) if samples.spell else None
 
     def add(
         self,
@@ -259,20 +296,49 @@ class _FloatModel:
         quantized: Sequence[torch.Tensor],
         integer: Sequence[torch.Tensor],
         most: int,
+        *,
+        counts: bool,
     ) -> None:
-        """Add a step of the quantized model and of the integer program, as real numbers."""
+        """Add a step of the quantized model and of the integer program, as real numbers.
+
+        ``counts`` is whether it is an evaluation sample, which the accuracy follows from.
+        """
         outputs = self._steps(sample)
+        self._outputs = self._outputs or [OutputAccumulator() for _ in outputs]
         for reference, a, b in zip(outputs, quantized, integer, strict=True):
             self._quantized.add(reference, a)
             self._integer.add(reference, b)
+        self._variation.add(outputs, integer)
+        if counts:
+            self._evaluated += 1
+            for sums, reference, b in zip(self._outputs, outputs, integer, strict=True):
+                sums.add(reference, b)
         if self.text is not None:
             self.text.add(sample, outputs[0], quantized[0], integer[0], most)
 
-    def result(self) -> AgainstFloat:
-        """Return the quality of both over all steps."""
+    def result(self, ignored: Sequence[str]) -> AgainstFloat:
+        """Return the quality of both; ``ignored`` are inputs that nothing in the program reads."""
+        found = self._variation.result(self._inputs)
+        names = tuple(dict.fromkeys((*found.ignored, *ignored)))
         return AgainstFloat(
-            quantized_sqnr_db=self._quantized.sqnr_db, integer_sqnr_db=self._integer.sqnr_db
-        )
+            quantized_sqnr_db=self._quantized.sqnr_db, integer_sqnr_db=self._integer.sqnr_db,
+            samples=self._evaluated, data=self._data, held_out=self._held_out,
+            outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._outputs)),
+            dependence=found.model_copy(update={"ignored": names}),
+        )  # fmt: skip
+
+
+def _ignored(context: StageContext, lowered: Lowered) -> list[str]:
+    """Return the inputs that an operation of the float model reads, and none of the program."""
+    names = [spec.name for spec in context.result("export", ExportResult).inputs]
+    sides = [_inputs_read(context.hot("export")), _inputs_read(lowered.edge)]
+    return [n for n, floats, edge in zip(names, *sides, strict=False) if floats and not edge]
+
+
+def _inputs_read(program: Any) -> list[bool]:
+    """Return for each input of an exported program whether an operation reads it."""
+    users = {node.name: len(node.users) for node in program.graph.nodes if node.op == "placeholder"}
+    return [users.get(str(name), 0) > 0 for name in program.graph_signature.user_inputs]
 
 
 def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
@@ -327,6 +393,16 @@ class Tally:
         grids = [*self._grids, *[None] * len(outputs)]
         pairs = zip(outputs, grids, strict=False)
         return [g.reals(v) if self._integer_io and g is not None else v for v, g in pairs]
+
+    def steps_apart(self, expected: list[torch.Tensor], outputs: list[torch.Tensor]) -> int:
+        """Return the largest difference of two sets of outputs [LSB]; nothing is added."""
+        most = 0
+        for a, b, grid in zip(expected, outputs, self._grids, strict=False):
+            step = grid.scale if grid is not None else 1.0
+            apart = torch.round((a.double() - b.double()).abs() / step)
+            apart[~apart.isfinite() & ~(a == b)] = _NOT_FINITE_LSB
+            most = max(most, int(apart.nan_to_num(0.0).max())) if apart.numel() else most
+        return most
 
     def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
         """Add one sample's outputs of both programs; return the largest difference [LSB]."""

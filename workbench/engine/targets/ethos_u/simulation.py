@@ -23,7 +23,11 @@ from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.run import Job, Outcome, run
 from workbench.engine.bundling import bundle
-from workbench.engine.data.evaluation import evaluation_samples, is_repeatable
+from workbench.engine.data.evaluation import (
+    evaluation_samples,
+    is_repeatable,
+    verification_samples,
+)
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.stateful_execution import stepping
@@ -243,7 +247,7 @@ def _samples(
         if steps.remembers or samples.spell is not None:
             context.log("Only one step is simulated: a restarted simulator has no state.")
             wanted, once = 1, True
-        for sample in itertools.islice(samples, wanted):
+        for sample, _ in itertools.islice(verification_samples(context), wanted):
             context.check_cancelled()
             outputs.append(tensors_of(module(*sample.inputs)))
             given, expected = runtime_values(converted, sample.inputs, outputs[-1], integer_io)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import onnxruntime
 import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.data.evaluation import verification_samples
 from workbench.engine.quality.arithmetic_models import ReadingTally
 from workbench.engine.quality.measures import Accumulator
 from workbench.engine.quality.stateful_execution import Steps, plain_attention, stepping
@@ -75,14 +76,13 @@ def verify(context: StageContext) -> VerifyResult:
     session = _session(path.read_bytes())
     plain = FileSteps(session, first)
     readings = _readings(context, path, FileSteps(session, first), first)
-    tally, samples = _Agreement(), evaluation_samples(context)
+    tally = _Agreement()
     limit = context.project.verification.samples
     exported_steps = stepping(program.module(check_guards=False))
     floating_steps = stepping(context.hot("export").module(check_guards=False))
     with torch.inference_mode(), exported_steps as exported, floating_steps as floating:
-        for number, sample in enumerate(samples):
-            if number == limit:
-                break
+        chosen = itertools.islice(verification_samples(context), limit)
+        for number, (sample, _) in enumerate(chosen):
             context.progress(number, limit, f"sample {number + 1}")
             tally.add(exported(sample), plain(sample))
             floats = floating(sample)
