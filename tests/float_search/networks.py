@@ -168,7 +168,11 @@ class Network:
 
 
 def smaller(network: Network) -> Iterator[Network]:
-    """Yield networks that are a step smaller; not all of them run."""
+    """Yield networks that are a step smaller; not all of them run, each has a statement."""
+    yield from (found for found in _smaller(network) if found.statements)
+
+
+def _smaller(network: Network) -> Iterator[Network]:
     yield from _with_later_inputs(network)
     for index in range(len(network.statements) - 1, -1, -1):
         yield from _without(network, index)
