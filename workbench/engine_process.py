@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench import interpreter
+from workbench.process_guard import ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     PROTOCOL_VERSION,
@@ -52,6 +53,9 @@ _NICENESS = 5
 _CRASHES = frozenset({
     signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE,
 })  # fmt: skip
+# An engine whose program has died gets this time to end its job [s].
+ORPHAN_GRACE_S = 3
+_LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
 CANCEL_GRACE_S = 2.0
 _ENGINE = "workbench.engine.__main__"
 
@@ -122,6 +126,7 @@ class EngineProcess:
         finally:
             for descriptor in children:
                 os.close(descriptor)
+        self._guard = ProcessGuard(self.pid, ORPHAN_GRACE_S)
 
     @property
     def pid(self) -> int:
@@ -169,6 +174,7 @@ class EngineProcess:
             if self._handle.wait(grace_s) is None:
                 self.kill()
                 self._handle.wait(None)
+        self._end_group()
 
     def kill(self) -> None:
         """Kill the engine and all processes it started."""
@@ -178,13 +184,18 @@ class EngineProcess:
             else:
                 os.kill(self.pid, signal.SIGTERM)
 
+    def _end_group(self) -> None:
+        """Kill what an engine that has ended left running."""
+        self.kill()
+        self._guard.release()
+
     def run_log(self, receive: Callable[[str], None]) -> threading.Thread:
-        """Read the output of the engine's tools line by line, in a thread."""
+        """Read the output of the engine's tools line by line, in a thread; long lines are cut."""
 
         def read() -> None:
-            with os.fdopen(self._log, "r", errors="replace") as lines:
-                for line in lines:
-                    receive(line.rstrip("\n"))
+            with os.fdopen(self._log, "rb", buffering=0) as output:
+                for line in _log_lines(output.fileno()):
+                    receive(line)
 
         thread = threading.Thread(target=read, name="engine log", daemon=True)
         thread.start()
@@ -233,6 +244,7 @@ class EngineProcess:
             if code is None:
                 self.kill()
                 code = self._handle.wait(None)
+        self._end_group()
         with contextlib.suppress(OSError):
             os.close(self._commands)
         doing = f" while running {self._stage}" if self._stage else ""
@@ -263,6 +275,25 @@ def _decoded(line: bytes | OversizedLine) -> Event:
     except ValidationError:
         text = line.decode(errors="replace").strip()
         return LogLine(level="warning", text=f"not understood: {text[:500]}")
+
+
+def _log_lines(descriptor: int) -> Iterator[str]:
+    """Yield the lines of a tool's output; of a line only ``_MAX_LOG_LINE`` bytes are kept."""
+    rest, is_cut = bytearray(), False
+    while chunk := os.read(descriptor, _LOG_CHUNK):
+        *ended, tail = chunk.split(b"\n")
+        for part in ended:
+            if not is_cut:
+                yield bytes(rest + part)[:_MAX_LOG_LINE].decode(errors="replace")
+            rest, is_cut = bytearray(), False
+        if is_cut:
+            continue
+        rest += tail
+        if len(rest) > _MAX_LOG_LINE:
+            yield bytes(rest[:_MAX_LOG_LINE]).decode(errors="replace")
+            rest, is_cut = bytearray(), True
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def can_fork() -> bool:

@@ -18,10 +18,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.process_identity import has_ended, own_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
+_PART = re.compile(r"\..+\.(?P<process>\d+-[0-9a-f]{8})-[0-9a-f]{12}(-old)?\.part")
+# Of processes elsewhere, and of earlier versions of the program.
+_OLD_PART = re.compile(r"\..+\.\d+-([0-9a-f]{8}-)?[0-9a-f]{12}(-old)?\.part")
+_OLD_S = 86_400
 # The largest program or runner that is read as a whole [bytes].
 MAX_PROGRAM_BYTES = 2 << 30
 # The largest description, list or source that is read as a whole [bytes].
@@ -29,23 +34,37 @@ MAX_TEXT_BYTES = 16 << 20
 # The largest Python source that is parsed: it becomes 500 times its size [bytes].
 MAX_SOURCE_BYTES = 512 << 10
 _LOCK_S, _LOCK_POLL_S = 15.0, 0.01
+_BLOCK_BYTES = 1 << 18
+# A file may have holes of this size, and of more where this part of it is stored.
+_MAX_HOLES, _MOST_SPARSE = 4 << 30, 8
+# File systems whose files are made when they are read.
+_SYSTEM_FILES = {
+    b"proc", b"sysfs", b"debugfs", b"tracefs", b"securityfs", b"cgroup", b"cgroup2", b"configfs",
+    b"pstore", b"bpf", b"binfmt_misc", b"efivarfs", b"fusectl", b"devpts", b"devtmpfs", b"mqueue",
+    b"selinuxfs", b"nsfs",
+}  # fmt: skip
+_MAX_MOUNTS = 4 << 20
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255
 
 
-def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file to read; a link to one is followed.
+def open_regular(path: Path, *, follow: bool = True) -> io.BufferedReader:
+    """Open a regular file to read; a link to one is followed unless ``follow`` is false.
 
     Raises:
-        OSError: it cannot be read, or is a folder, a device, a pipe or a socket.
+        OSError: it cannot be read, or is a folder, a device, a pipe, a socket, a file of the
+            operating system, or almost only holes.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
     except ValueError as error:
         raise OSError(errno.EINVAL, f"the path is invalid ({error})", str(path)) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        _refuse_endless(descriptor, path)
+    except BaseException:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        raise
     return os.fdopen(descriptor, "rb")
 
 
@@ -61,13 +80,15 @@ def open_log(path: Path) -> io.FileIO:
     return io.FileIO(os.open(path, flags, 0o666), "wb")
 
 
-def read_limited(path: Path, limit: int) -> bytes:
+def read_limited(path: Path, limit: int, *, follow: bool = True) -> bytes:
     """Return the content of a regular file of at most ``limit`` bytes.
+
+    A link to one is followed unless ``follow`` is false.
 
     Raises:
         OSError: it cannot be read, is not regular, or is larger.
     """
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         is_larger = os.fstat(file.fileno()).st_size > limit
         data = b"" if is_larger else file.read(limit + 1)
     if is_larger or len(data) > limit:
@@ -75,14 +96,25 @@ def read_limited(path: Path, limit: int) -> bytes:
     return data
 
 
-def file_digest(path: Path) -> str:
+def file_digest(path: Path, limit: int | None = None) -> str:
     """Return the sha256 of a regular file, in hex.
 
+    Args:
+        path: The file.
+        limit: The most bytes that are read; None for no limit.
+
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or is larger.
     """
     with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        sha, total = hashlib.sha256(), 0
+        buffer = memoryview(bytearray(_BLOCK_BYTES))
+        while size := file.readinto(buffer):
+            total += size
+            if limit is not None and total > limit:
+                raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", str(path))
+            sha.update(buffer[:size])
+        return sha.hexdigest()
 
 
 def make_private_folder(folder: Path) -> None:
@@ -109,13 +141,13 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     try:
         old = path.lstat().st_mode
     except FileNotFoundError:
-        old = stat.S_IFREG | (0o666 & ~_umask())
+        old = None
     except ValueError as error:
         raise OSError(errno.EINVAL, f"the path is invalid ({error})", str(path)) from error
-    if stat.S_ISDIR(old):
+    if old is not None and stat.S_ISDIR(old):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
-    if mode is None:
-        mode = stat.S_IMODE(old) if stat.S_ISREG(old) else 0o666 & ~_umask()
+    if mode is None and old is not None and stat.S_ISREG(old):
+        mode = stat.S_IMODE(old)
     part = write_part(path, data, mode)
     try:
         part.replace(path)
@@ -125,23 +157,26 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     sync_folder(path.parent)
 
 
-def write_part(path: Path, data: bytes, mode: int) -> Path:
+def write_part(path: Path, data: bytes, mode: int | None) -> Path:
     """Write and sync the temporary file of a target; return its path, beside the target.
+
+    ``mode`` are its permissions; None are those that the system gives to a new file.
 
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
     if len(path.name.encode(errors="surrogateescape")) > _MAX_NAME_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
-    part = path.with_name(f".{path.name[:40]}.{os.getpid()}-{secrets.token_hex(6)}.part")
+    part = path.with_name(f".{path.name[:40]}.{own_name()}-{secrets.token_hex(6)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(part, flags, 0o600)
+    descriptor = os.open(part, flags, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        part.chmod(mode)
+        if mode is not None:
+            part.chmod(mode)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -206,21 +241,51 @@ def _parts(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = _PART.fullmatch(entry.name)
-            if match and not _is_alive(int(match["pid"])):
+            if (match and has_ended(match["process"])) or (
+                _OLD_PART.fullmatch(entry.name) and _is_old(entry)
+            ):
                 yield Path(entry.path)
 
 
-def _is_alive(process: int) -> bool:
+def _is_old(entry: os.DirEntry[str]) -> bool:
+    """Return whether nobody has written a file for a day."""
+    return time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD_S
+
+
+def _refuse_endless(descriptor: int, path: Path) -> None:
+    """Refuse a regular file that is none: one of the system's, or one that is almost only holes.
+
+    Files of ``/proc`` and ``/sys`` take no blocks and may never end; a file of terabytes may take
+    none either.
+
+    Raises:
+        OSError: it is such a file.
+    """
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    held = getattr(state, "st_blocks", None)
+    if held is None:
+        return
+    if held == 0 and state.st_dev in _system_devices():
+        raise OSError(errno.EINVAL, "it is a file of the operating system", str(path))
+    if state.st_size - held * 512 > _MAX_HOLES and state.st_size > _MOST_SPARSE * held * 512:
+        text = f"it has {state.st_size >> 30} GiB, of which almost nothing is stored"
+        raise OSError(errno.EINVAL, text, str(path))
+
+
+def _system_devices() -> set[int]:
+    """Return the devices of file systems that hold no files, such as that of /proc."""
+    devices = set()
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        with open("/proc/self/mountinfo", "rb") as file:
+            lines = file.read(_MAX_MOUNTS).split(b"\n")
+    except OSError:
+        return set()
+    for line in lines:
+        mount, _, source = line.partition(b" - ")
+        fields = mount.split()
+        if len(fields) > 2 and source.split()[:1] and source.split()[0] in _SYSTEM_FILES:
+            major, _, minor = fields[2].partition(b":")
+            devices.add(os.makedev(int(major), int(minor)))
+    return devices

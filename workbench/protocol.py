@@ -13,9 +13,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
-from workbench.errors import ErrorInfo, Place, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.ids import StageId, StudyId, WorkId
 from workbench.pipeline.plan import Plan
 from workbench.project.frozen import Frozen
@@ -238,12 +239,19 @@ _EVENTS: TypeAdapter[Event] = TypeAdapter(Event, config=_LATER)
 
 
 def encode_command(command: Command) -> bytes:
-    """Return a command as one line of JSON.
+    """Return a command as one line of JSON, from which the engine reads the same command.
 
     Raises:
-        WorkbenchError: the line is longer than ``MAX_COMMAND_BYTES``.
+        WorkbenchError: the line is longer than ``MAX_COMMAND_BYTES``, or the engine would refuse
+            the command.
     """
-    line = command.model_dump_json().encode() + b"\n"
+    try:
+        line = command.model_dump_json().encode() + b"\n"
+        same = decode_command(line) == command
+    except (ValidationError, PydanticSerializationError) as error:
+        raise _not_sent(str(error)) from error
+    if not same:
+        raise _not_sent("the command would arrive changed")
     if len(line) > MAX_COMMAND_BYTES:
         raise failure(
             f"The project is too large for the engine: {len(line)} of {MAX_COMMAND_BYTES} bytes.",
@@ -252,6 +260,26 @@ def encode_command(command: Command) -> bytes:
             code="command-too-large",
         )
     return line
+
+
+def _not_sent(reason: str) -> WorkbenchError:
+    return failure(
+        "The project holds a value that cannot be sent to the engine.",
+        "Check the project for numbers that are not finite and for damaged text.",
+        Place(kind="project", id="values"),
+        details=reason[:2000],
+        code="command-invalid",
+    )
+
+
+def refused_job(line: bytes) -> tuple[str, str] | None:
+    """Return the job and the work of a command that cannot be decoded; None if it names none."""
+    try:
+        raw = json.loads(line)
+        job, work = raw["job"], raw.get("until") or raw.get("study") or ""
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return (job, str(work)) if isinstance(job, str) and raw.get("command") != "cancel" else None
 
 
 def encode_event(event: Event) -> bytes:

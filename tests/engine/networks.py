@@ -406,7 +406,7 @@ class Offset(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 3)
-        self.register_buffer("offset", torch.full((1, 4, 1, 1), 150.0))
+        self.register_buffer("offset", torch.full((1, 4, 1, 1), 400.0))
 
     def forward(self, x):
         return torch.relu(self.conv(x) + self.offset) - self.offset

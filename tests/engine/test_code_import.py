@@ -60,6 +60,28 @@ def test_that_other_code_than_the_allowed_is_refused(folder):
         code_import.install_allowed(made, folder, "")
 
 
+def test_that_a_callable_that_was_not_asked_about_is_not_loaded(folder):
+    allow(folder, "shutil:disk_usage")
+    reference = sources.callable_reference("shutil:get_terminal_size", folder, "evaluation.metric")
+    with refused("code-not-trusted"):
+        user_code.load_callable(reference, "evaluation.metric")
+    named = sources.callable_reference("shutil:disk_usage", folder, "evaluation.metric")
+    assert user_code.load_callable(named, "evaluation.metric")
+    code_import.uninstall()
+    allow(folder)
+    with refused("code-not-trusted"):
+        user_code.load_callable(named, "evaluation.metric")
+
+
+def test_that_a_file_that_could_not_be_read_cannot_be_imported(folder):
+    (folder / "own_layers.py").unlink()
+    (folder / "own_layers.py").symlink_to(".")
+    (folder / "__init__.py").write_text("WIDTH = 'of the folder'\n")
+    allow(folder)
+    with pytest.raises(WorkbenchError, match="own_layers"):
+        call(folder)
+
+
 def test_that_a_job_with_other_code_than_its_command_allows_runs_nothing(engine):
     made = project("small")
     (engine.folder / "networks.py").write_text(f"open({str(engine.folder / 'ran')!r}, 'w')\n")

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from tests.faults import failing_calls
 from tests.for_each import for_each
 from workbench import files
+from workbench.process_identity import own_name
 
 
 def test_that_a_link_at_the_target_is_replaced_and_not_followed(tmp_path):
@@ -163,13 +165,69 @@ def test_that_a_name_that_is_too_long_is_an_error_of_the_system(tmp_path):
 
 
 def test_that_parts_of_ended_processes_are_swept_and_others_stay(tmp_path):
-    dead = tmp_path / f".a.{2**22 - 1}-0123456789ab.part"
-    own = tmp_path / f".a.{os.getpid()}-0123456789ab.part"
-    foreign = tmp_path / "download.part"
-    for path in (dead, own, foreign):
+    number, place = own_name().split("-")
+    dead = tmp_path / f".a.{2**22 - 1}-{place}-0123456789ab.part"
+    own = tmp_path / f".a.{number}-{place}-0123456789ab.part"
+    # A process of another container has a number of its own.
+    elsewhere = tmp_path / f".a.{2**22 - 1}-{'0' * 8}-0123456789ab.part"
+    download = tmp_path / "download.part"
+    for path in (dead, own, elsewhere, download):
         path.touch()
     files.remove_parts(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([own.name, foreign.name])
+    kept = (own, elsewhere, download)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(path.name for path in kept)
+
+
+@for_each("name", [".a.{dead}-{other}-0123456789ab.part", ".a.{dead}-0123456789ab.part"])
+def test_that_parts_of_processes_elsewhere_are_swept_after_a_day(tmp_path, name):
+    part = tmp_path / name.format(dead=2**22 - 1, other="0" * 8)
+    part.touch()
+    files.remove_parts(tmp_path)
+    assert part.exists()
+    os.utime(part, (time.time() - 90_000,) * 2)
+    files.remove_parts(tmp_path)
+    assert not part.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="a system without /proc")
+@for_each(
+    "name",
+    [
+        "/proc/self/pagemap",
+        "/proc/self/environ",
+        "/proc/self/mem",
+        "/sys/kernel/mm/page_idle/bitmap",
+        "/proc/cpuinfo",
+    ],
+)
+def test_that_files_of_the_system_are_refused_behind_a_link_too(tmp_path, name):
+    if not os.access(name, os.R_OK):
+        return
+    link = tmp_path / "data.npz"
+    link.symlink_to(name)
+    for read in (files.file_digest, lambda path: files.read_limited(path, 100)):
+        with pytest.raises(OSError, match="operating system"):
+            read(link)
+
+
+def test_that_a_file_of_terabytes_that_stores_nothing_is_refused(tmp_path):
+    path = tmp_path / "data.npz"
+    path.write_bytes(b"x" * 4096)
+    os.truncate(path, 1 << 40)
+    for read in (files.file_digest, lambda path: files.read_limited(path, 1 << 50)):
+        with pytest.raises(OSError, match="1024 GiB"):
+            read(path)
+    # An empty file, and one with usual holes, are read.
+    os.truncate(path, 1 << 20)
+    assert len(files.file_digest(path)) == 64
+    os.truncate(path, 0)
+    assert files.read_limited(path, 10) == b""
+
+
+def test_that_writing_changes_no_umask(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"umask({mask})"))
+    files.write_file(tmp_path / "a", b"x")
+    files.write_file(tmp_path / "a", b"x", mode=0o600)
 
 
 def test_that_processes_and_threads_hold_the_lock_one_after_the_other(tmp_path):
@@ -216,7 +274,8 @@ def test_that_the_digest_of_a_file_is_the_sha256_of_its_bytes(tmp_path):
 
 
 def test_that_a_part_of_a_process_number_that_cannot_exist_stays(tmp_path):
-    part = tmp_path / ".a.99999999999999999999-0123456789ab.part"
+    place = own_name().partition("-")[2]
+    part = tmp_path / f".a.99999999999999999999-{place}-0123456789ab.part"
     part.touch()
     files.remove_parts(tmp_path)
     assert part.exists()

@@ -4,8 +4,10 @@ import ast
 import threading
 import time
 
+import pytest
+
 from tests.for_each import for_each
-from workbench.text import listed, parse_expression, parse_python
+from workbench.text import listed, parse_expression, parse_python, read_toml
 
 
 @for_each("parse", [parse_python, parse_expression])
@@ -38,3 +40,14 @@ def test_that_four_names_are_listed_and_the_rest_is_counted():
 def test_that_a_tree_is_that_of_python():
     assert ast.dump(parse_python(b"import a")) == ast.dump(ast.parse("import a"))
     assert isinstance(parse_expression("a + 1").body, ast.BinOp)
+
+
+@for_each("text", ["a.a.a = 1", 'a = "' + "x" * 400_000 + '"', "a = '" + "x." * 30 + "'"])
+def test_that_toml_with_long_words_is_read(text):
+    assert "a" in read_toml(text)
+
+
+@for_each("text", [".".join(["a"] * 60) + " = 1", " . ".join(['"é"'] * 60) + " = 1"])
+def test_that_a_name_of_many_parts_is_refused(text):
+    with pytest.raises(ValueError, match="40 parts"):
+        read_toml(text)

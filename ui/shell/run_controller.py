@@ -55,6 +55,7 @@ class RunController(QObject):
         self.ahead = LowerAhead(context, self)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
+        runner.refused.connect(context.notices.error)
         runner.engine_lost.connect(self._on_engine_lost)
         runner.job_changed.connect(self._on_job_changed)
         runner.received.connect(self._on_event)

@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from ui.state.runner import Runner
-from workbench.errors import TrustRequiredError
+from workbench.errors import TrustRequiredError, WorkbenchError
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import Event, JobFinished, StageFailed
@@ -68,6 +68,9 @@ class ExportCheck(QObject):
             demand(project, folder, self._trust)
         except TrustRequiredError:
             self.told.emit(ASKS, None)
+            return
+        except WorkbenchError as error:
+            self.told.emit(error.infos[0].message, False)
             return
         self.told.emit("Checking the export\u2026", None)
         self._jobs += self._runner.run_until(project, folder, ["export"], set())

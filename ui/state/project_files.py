@@ -13,6 +13,7 @@ from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signa
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
+from workbench.process_identity import is_running
 from workbench.project import store
 from workbench.project.model import Project
 
@@ -127,15 +128,7 @@ def left_behind(folder: Path) -> list[Recovery]:
 def _alive(file: Path) -> bool:
     """Return whether the window that writes this autosave file still runs."""
     number = file.name.removeprefix("unsaved-").removesuffix(AUTOSAVE_SUFFIX)
-    if not number.isdecimal():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return number.isdecimal() and is_running(int(number))
 
 
 class ProjectInUseError(WorkbenchError):

@@ -173,6 +173,7 @@ class Runner(QObject):
         received: every event of every engine.
         job_changed: a ``Job`` in its new state.
         trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
+        refused: the ``WorkbenchError`` of a project whose code cannot be asked about.
         engine_lost: the ``EngineExit`` of an engine that ended unexpectedly.
         engines_changed: an engine started, became ready or ended.
         plan_changed: there is a plan of the open project that jobs take with them.
@@ -181,6 +182,7 @@ class Runner(QObject):
     received = Signal(object)
     job_changed = Signal(object)
     trust_asked = Signal(object, object)
+    refused = Signal(object)
     engine_lost = Signal(object)
     engines_changed = Signal()
     plan_changed = Signal()
@@ -260,6 +262,9 @@ class Runner(QObject):
         except TrustRequiredError as error:
             self.trust_asked.emit(error, lambda: self.run_until(project, folder, stages, done))
             return []
+        except WorkbenchError as error:
+            self.refused.emit(error)
+            return []
         wanted = [stage for stage in stages if stage not in done]
         heads = {interactive_part(s) for s in wanted}
         first = _furthest([h for h in heads if h not in done])
@@ -285,6 +290,9 @@ class Runner(QObject):
             code = demand(project, folder, self._trust).digest
         except TrustRequiredError as error:
             self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
+            return ""
+        except WorkbenchError as error:
+            self.refused.emit(error)
             return ""
         title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
         until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane

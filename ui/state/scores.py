@@ -202,7 +202,7 @@ def scores(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     """Yield the scores that the project's target has, in the order they are shown."""
     project = figures.project
     quality, sqnr = _quality(figures, pinned), _sqnr(figures, pinned)
-    judged = quality if _is_labelled(figures.evaluated) else sqnr
+    judged = quality if _is_labelled(figures.accuracy) else sqnr
     yield from (_judged(s, figures.accuracy) if s is judged else s for s in (quality, sqnr))
     if not has_stage(project, "lower"):
         yield from _bits(figures)
@@ -271,11 +271,10 @@ _ACCURACY_SIGNS = {
 }  # fmt: skip
 
 
-def _is_labelled(value: EvaluateResult | None) -> bool:
+def _is_labelled(accuracy: AccuracyResult | None) -> bool:
     """Return whether labels or a metric judge the program."""
-    return value is not None and (
-        value.top1_quantized is not None or value.metric_quantized is not None
-    )
+    names = {limit.name for limit in (*accuracy.limits, *accuracy.marks)} if accuracy else set()
+    return bool(names & {"top1_loss", "metric_loss"})
 
 
 def _judged(score: Score, accuracy: AccuracyResult | None) -> Score:

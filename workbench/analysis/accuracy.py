@@ -305,10 +305,15 @@ class _Measured:
         return [v.dependence for v in values if v is not None and v.dependence is not None]
 
     def _is_labelled(self) -> bool:
+        """Return whether labels or a metric judge the first output.
+
+        Labels tell nothing of a map or a picture, nor where the float model never gives them.
+        """
         value = self._evaluated
-        return value is not None and (
-            value.top1_quantized is not None or value.metric_quantized is not None
-        )
+        if value is None or value.metric_quantized is not None:
+            return value is not None
+        gives_classes = bool(value.outputs) and value.outputs[0].decided > 0
+        return bool(value.top1_float) and value.top1_quantized is not None and gives_classes
 
     def _limited(self) -> list[int]:
         """Return the outputs that the limit of the SQNR applies to.
@@ -334,7 +339,7 @@ class _Measured:
         value = self._evaluated
         if (metric := self._metric_loss()) is not None:
             self.figures["metric_loss"] = max(0.0, metric)
-        elif value is not None and value.top1_float is not None and value.samples:
+        elif self._labelled and value is not None and value.top1_float is not None:
             # Whole samples: 1.0 - 0.99 is more than 0.01 in floating point.
             lost = round((value.top1_float - (value.top1_quantized or 0.0)) * value.samples)
             self.figures["top1_loss"] = max(0, lost) / value.samples

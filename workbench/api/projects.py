@@ -316,6 +316,7 @@ def allowed_code(opened: OpenProject, *, trust: bool = False) -> Code:
 
     Raises:
         TrustRequiredError: The code is not trusted.
+        WorkbenchError: A file that the project names cannot be read, or the code is too large.
     """
     if trust:
         return named_code(opened.project, opened.folder)

@@ -242,7 +242,8 @@ class _Warnings:
         self, opened: OpenProject, planned: Plan, cache: Cache,
         tell: Callable[[ErrorInfo], None] | None,
     ) -> None:  # fmt: skip
-        self.known: list[ErrorInfo] = []
+        # A dictionary for its order.
+        self.known: dict[ErrorInfo, None] = {}
         self._opened, self._planned, self._cache, self._tell = opened, planned, cache, tell
 
     def look(self) -> None:
@@ -250,7 +251,7 @@ class _Warnings:
         planned = self._planned.looked_up(self._cache)
         for info in check_planned(self._opened, planned, self._cache).warnings:
             if info not in self.known:
-                self.known.append(info)
+                self.known[info] = None
                 if self._tell is not None:
                     self._tell(info)
 

@@ -93,9 +93,8 @@ def _said(cell: Cell) -> str:
     if cell.gain_db is not None:
         gained = f"{cell.gain_db:+.1f} dB, predicted" if cell.gain_db else "no gain"
         rest += f", trained: {gained}"
-    return (
-        f"{cell.verdict}, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
-    )
+    accuracy = f", {cell.accuracy}" if cell.accuracy else ""
+    return f"{cell.verdict}{accuracy}, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
 
 
 def _print_markdown(
@@ -111,11 +110,15 @@ def _print_markdown(
         print(f"| {name} | {' | '.join(row)} |")
 
 
+_GOOD = frozenset({"right", "accurate enough", ""})
+
+
 def _short(cell: Cell | None) -> str:
     if cell is None:
         return "not run"
     if cell.problem:
         return "no" if cell.warned else "no, unforeseen"
     more = f" ({cell.cpu_nodes} CPU)" if cell.cpu_nodes > _BORDER_NODES else ""
-    mark = "" if cell.verdict == "right" else f"{cell.verdict}: "
+    answers = (cell.verdict, cell.accuracy)
+    mark = "".join(f"{answer}: " for answer in answers if answer not in _GOOD)
     return f"{mark}{cell.max_lsb}{more}{' =' if cell.gain_db == 0 else ''}"

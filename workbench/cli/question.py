@@ -13,6 +13,7 @@ from workbench import interpreter
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.process_guard import guarded
 
 if TYPE_CHECKING:
     import argparse
@@ -31,10 +32,15 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         command = interpreter.command("workbench.engine.array_jobs", name, str(asked), str(answer))
         environment = interpreter.environment()
         with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=2
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            start_new_session=True,
         ) as process:
             try:
-                code = process.wait()
+                with guarded(process.pid):
+                    code = process.wait()
             except KeyboardInterrupt:
                 process.kill()
                 raise

@@ -21,7 +21,7 @@ from workbench.errors import (
 from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.board_files import board_file, listed
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite, Frozen
 from workbench.project.model import Project, TargetChoice
 from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets import target_of
@@ -41,7 +41,7 @@ MemoryKind = Literal["sram", "flash", "dram"]
 _MOST_BYTES = 1 << 20
 
 
-class Npu(Frozen):
+class Npu(Finite):
     """One NPU of a board, its available sizes, and its Vela options.
 
     ``clock_hz`` is the NPU clock; None if unknown. ``ini`` is a file beside the board's file; empty
@@ -58,7 +58,7 @@ class Npu(Frozen):
     note: str = ""
 
 
-class Memory(Frozen):
+class Memory(Finite):
     """A memory that the NPU can access; ``bytes`` None is an unknown or unconfirmed size."""
 
     name: str = Field(min_length=1)
@@ -69,7 +69,7 @@ class Memory(Frozen):
     confirmed: bool = False
 
 
-class Board(Frozen):
+class Board(Finite):
     """A board. ``zephyr`` is its name for ``west build``, if it has one.
 
     ``executorch`` is the release that the board's SDK carries, such as ``1.4``; empty if the

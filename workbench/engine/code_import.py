@@ -120,6 +120,21 @@ def is_trusted_program(data: bytes, path: Path) -> bool:
     return digest is not None and digest == hashlib.sha256(data).hexdigest()
 
 
+def require_named(module: str, attribute: str) -> None:
+    """Refuse a callable of a module that the allowed code does not name.
+
+    Raises:
+        WorkbenchError: a job runs, and its project did not name this callable when it was asked.
+    """
+    if _state.code is None or _state.is_own or f"{module}:{attribute}" in _state.code.callables:
+        return
+    raise failure(
+        f"{module}:{attribute} is not part of the code that was allowed to run.",
+        "Run again; the program asks for it.",
+        code="code-not-trusted",
+    )
+
+
 def forget() -> None:
     """Remove all modules of projects from the import cache, so that edited files are read again."""
     for name, module in list(sys.modules.items()):

@@ -8,13 +8,15 @@ import queue
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 from pydantic import ValidationError
 
 from workbench.engine.context import HotStore
 from workbench.engine.job import EngineJob
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
+from workbench.errors import ErrorInfo
+from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.protocol import (
     MAX_COMMAND_BYTES,
     Cancel,
@@ -27,14 +29,23 @@ from workbench.protocol import (
     RunStudy,
     RunUntil,
     Shutdown,
+    StageFailed,
     decode_command,
     encode_event,
     read_lines,
+    refused_job,
 )
+from workbench.studies import STUDIES_BY_ID
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from workbench.ids import WorkId
+
+
+# The time that a job gets to end after the command pipe was closed [s].
+_ORPHAN_S = 4.0
 
 
 class _Wire:
@@ -83,6 +94,10 @@ class Server:
         for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
             self._accept(self._decoded(lines))
         os.close(self._commands)
+        # The program that sent the commands has died: nobody waits for a job that goes on.
+        deadline = threading.Timer(_ORPHAN_S, os._exit, (1,))
+        deadline.daemon = True
+        deadline.start()
         self._accept([Shutdown()])
 
     def _decoded(self, lines: Iterable[bytes | OversizedLine]) -> list[Command]:
@@ -95,7 +110,24 @@ class Server:
                 commands.append(decode_command(line))
             except ValidationError as error:
                 self._complain(f"A command was not understood: {error}"[:8000])
+                self._answer_refused(line, error)
         return commands
+
+    def _answer_refused(self, line: bytes, error: ValidationError) -> None:
+        """End the job of a command that was not understood, so that nobody waits for it."""
+        if (refused := refused_job(line)) is None:
+            return
+        job, work = refused
+        info = ErrorInfo(
+            message="The engine does not understand the command for this job.",
+            hint="Check the project. If it is valid, install the workbench again.",
+            details=str(error)[:8000],
+            code="command-invalid",
+        )
+        known = work in STAGES_BY_ID or work in STUDIES_BY_ID
+        stage = cast("WorkId", work if known else "import_model")
+        self._wire.send(StageFailed(job=job, stage=stage, key="", elapsed_s=0.0, infos=(info,)))
+        self._wire.send(JobFinished(job=job, outcome="failed", elapsed_s=0.0))
 
     def _complain(self, text: str) -> None:
         self._wire.send(LogLine(level="error", text=text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -128,9 +129,10 @@ def _name(reference: Reference) -> str:
 
 def _import(reference: Reference) -> Any:
     if reference.kind == "package":
+        code_import.require_named(reference.module, reference.attribute)
         return importlib.import_module(reference.module)
     path = reference.path
-    if path is None or not path.is_file():
+    if path is None or not os.path.isfile(path):
         raise failure(
             f"{path.name if path else 'The file'} does not exist.",
             "Correct the path in the project.",

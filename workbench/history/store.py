@@ -1,34 +1,42 @@
 """The run history of a project: one SQLite file beside it.
 
-A file that cannot be read or written is left unchanged; the runs are then kept in memory, and
-``History.problem`` explains it.
+SQLite never opens that file. Its bytes are read, checked and copied to a database in memory, so
+that no journal, write-ahead log or other file beside it is opened, and a changed database is
+written as a whole, under the lock of the folder. A file that cannot be read or written is left
+unchanged; the runs are then kept in memory, and ``History.problem`` explains it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, failure
+from workbench.files import locked, read_limited, write_file
 from workbench.history.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 SUFFIX = ".runs.sqlite"
 SCHEMA_VERSION = 1
-_BUSY_S = 3.0
 # A damaged file may also hold names that are no text, or numbers beyond 64 bits.
 _DAMAGED = (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError, TypeError)
-# A run takes about 20 kB.
-_MAX_BYTES = 256 << 20
+# A run takes about 20 kB. The file is held twice while it is read or written.
+_MAX_BYTES = 200 << 20
 _MAX_VALUE_BYTES = 16 << 20
 _MAX_READ_BYTES = 64 << 20
+_MAX_ROWS = 50_000
+_MAX_SQL_BYTES = 100_000
+# The most CPU time that the check of one file takes [s], and the steps between two looks.
+_MAX_CHECK_S, _CHECK_STEPS = 10.0, 100_000
+# The table, the index of its keys and sqlite_sequence.
+_MAX_TABLES = 3
 _TABLE = """CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     key TEXT NOT NULL UNIQUE,
@@ -50,16 +58,16 @@ class History:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.problem: ErrorInfo | None = None
-        self._rows = self._memory()
-        if path is None:
-            return
+        self._rows = _in_memory()
+        # The file in use, and what tells its present content from others.
+        self._file = path
+        self._state: tuple[int, ...] | None = None
         try:
-            opened = _open(path)
+            if path is not None and not self._refresh():
+                with self._writing():
+                    pass
         except _DAMAGED as error:
             self._give_up(error)
-        else:
-            self._rows.close()
-            self._rows = opened
 
     def close(self) -> None:
         """Close the file."""
@@ -69,6 +77,7 @@ class History:
         """Return all runs, oldest first; rows of a newer program are omitted and reported."""
         rows: list[Run] = []
         try:
+            self._refresh()
             unread = self._read(rows)
         except _DAMAGED as error:
             self._give_up(error)
@@ -83,9 +92,10 @@ class History:
     def _read(self, runs: list[Run]) -> int:
         """Add the runs to a list, newest first; return how many are of another version."""
         unread = total = 0
-        for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number DESC"):
+        newest_first = self._rows.execute("SELECT number, run FROM runs ORDER BY number DESC")
+        for row, (number, text) in enumerate(newest_first):
             total += len(text)
-            if total > _MAX_READ_BYTES:
+            if total > _MAX_READ_BYTES or row >= _MAX_ROWS:
                 self._report_once("history-too-large", "The history is too large to list all runs.")
                 break
             try:
@@ -123,18 +133,48 @@ class History:
         replaced only by measured cycles. If the file cannot be written, all runs are kept in memory
         and ``problem`` is set.
         """
+        return self.adopt([run])[0]
+
+    def adopt(self, runs: Iterable[Run]) -> list[Run]:
+        """Add the runs of another history; return them with their numbers, as ``record`` does."""
+        runs = list(runs)
         try:
-            return self._put(run)
+            with self._writing():
+                return [self._put(run) for run in runs]
         except _DAMAGED as error:
             kept = self._saved()
             self._give_up(error)
-            self.adopt(kept)
-            return self._put(run)
+            return [self._put(run) for run in (*kept, *runs)][len(kept) :]
 
-    def adopt(self, runs: Iterable[Run]) -> None:
-        """Add the runs of another history."""
-        for run in runs:
-            self.record(run)
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Change the rows and write the file, while no other process does."""
+        if self._file is None:
+            yield
+            return
+        with locked(self._file):
+            self._refresh()
+            yield
+            write_file(self._file, self._rows.serialize())
+            self._state = _state_of(self._file)
+
+    def _refresh(self) -> bool:
+        """Read the file if it is another one than before; return whether there is one.
+
+        Raises:
+            sqlite3.Error: it is damaged, foreign, read-only or of a newer program.
+            OSError: it cannot be read.
+        """
+        if self._file is None:
+            return True
+        state = _state_of(self._file)
+        if state is not None and state != self._state:
+            rows = _read_database(self._file)
+            self._rows.close()
+            self._rows, self._state = rows, state
+            if not self._file.stat().st_mode & 0o222:
+                raise _ReadOnlyError("it is read-only")
+        return state is not None
 
     def _put(self, run: Run) -> Run:
         with self._rows:
@@ -157,6 +197,7 @@ class History:
         return runs[::-1]
 
     def _give_up(self, error: Exception) -> None:
+        """Keep the runs in memory from now on: those of a read-only file, else none."""
         assert self.path is not None
         damaged = not isinstance(error, sqlite3.OperationalError | OSError)
         what = "is damaged" if damaged else "cannot be written"
@@ -169,96 +210,129 @@ class History:
             details=str(error),
             code=code,
         )
-        with contextlib.suppress(sqlite3.Error):
-            self._rows.close()
-        self._rows = self._memory()
-        if not damaged:
-            self._copy_readable()
-
-    def _copy_readable(self) -> None:
-        """Copy the rows of a read-only file to memory."""
-        assert self.path is not None
-        with contextlib.suppress(*_DAMAGED):
-            _refuse_foreign(self.path)
-            address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
-            with contextlib.closing(sqlite3.connect(address, uri=True)) as file:
-                _limit(file)
-                _refuse_other_tables(file)
-                rows = file.execute("SELECT number, key, run FROM runs").fetchall()
-            with self._rows:
-                self._rows.executemany("INSERT INTO runs VALUES (?, ?, ?)", rows)
+        self._file = None
+        if not isinstance(error, _ReadOnlyError):
+            with contextlib.suppress(sqlite3.Error):
+                self._rows.close()
+            self._rows = _in_memory()
 
     def _place(self) -> Place:
         return Place(kind="file", id=str(self.path))
 
-    @staticmethod
-    def _memory() -> sqlite3.Connection:
-        connection = sqlite3.connect(":memory:")
-        connection.execute(_TABLE)
-        return connection
+
+def _in_memory() -> sqlite3.Connection:
+    """Return a history without runs, in memory."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute(_TABLE)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return connection
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    """Open the file and check that it is a history and writable."""
-    _refuse_foreign(path)
-    connection = sqlite3.connect(path, timeout=_BUSY_S)
+class _ReadOnlyError(sqlite3.OperationalError):
+    """The file was read and cannot be written."""
+
+
+def _state_of(path: Path) -> tuple[int, ...] | None:
+    """Return what differs for two contents of a file; None if there is no file."""
     try:
-        _limit(connection)
-        _refuse_other_tables(connection)
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise sqlite3.OperationalError("it was written by a newer program")
-        if path.exists() and not path.stat().st_mode & 0o222:
-            raise sqlite3.OperationalError("it is read-only")
-        with connection:
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("SELECT number FROM runs LIMIT 1").fetchone()
+        state = path.lstat()
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_dev, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+def _read_database(path: Path) -> sqlite3.Connection:
+    """Return a checked copy of a history, in memory.
+
+    Raises:
+        sqlite3.Error: it is damaged, foreign or of a newer program.
+        OSError: it cannot be read.
+    """
+    try:
+        data = read_limited(path, _MAX_BYTES, follow=False)
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise sqlite3.DatabaseError(str(error)) from error
+    if not data:
+        return _in_memory()
+    _check_first_page(data)
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(data)
+        _check(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Refuse a file, or a file that SQLite opens beside it, that is a link, a pipe or too large.
+def _check_first_page(data: bytes) -> None:
+    """Refuse a database whose first page lists other than the three tables of a history.
 
-    SQLite writes to what these names lead to.
+    The first page holds the whole schema of a history. SQLite would read a longer one, of any
+    length, before it can be looked at. Source: sqlite.org/fileformat2.html, sections 1.3 and 1.6.
     """
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        beside = path.with_name(path.name + suffix)
-        try:
-            state = beside.lstat()
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISREG(state.st_mode):
-            raise sqlite3.DatabaseError(f"{beside.name} is a link or no regular file")
-        if state.st_size > _MAX_BYTES:
-            raise sqlite3.DatabaseError(f"{beside.name} is larger than {_MAX_BYTES >> 20} MiB")
+    size = int.from_bytes(data[16:18], "big")
+    size = 65536 if size == 1 else size
+    if data[:16] != b"SQLite format 3\0" or size < 512 or len(data) % size:
+        raise sqlite3.DatabaseError("it is no SQLite database, or cut off")
+    if data[18:20] != b"\1\1":
+        raise sqlite3.DatabaseError("it uses a write-ahead log")
+    is_leaf = data[100] == 13
+    if not is_leaf or int.from_bytes(data[103:105], "big") > _MAX_TABLES:
+        raise sqlite3.DatabaseError("it holds other tables")
+
+
+def _check(file: sqlite3.Connection) -> None:
+    """Bound what the content of a file can take, and refuse one that is damaged or foreign.
+
+    In a database without errors every page belongs to one table, so that its size bounds the work.
+
+    Raises:
+        sqlite3.Error: it is damaged, foreign or of a newer program.
+    """
+    file.text_factory = _text
+    file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+    file.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_SQL_BYTES)
+    file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    end = time.thread_time() + _MAX_CHECK_S
+    file.set_progress_handler(lambda: time.thread_time() > end, _CHECK_STEPS)
+    try:
+        file.execute("PRAGMA trusted_schema = OFF")
+        file.execute("PRAGMA cell_size_check = ON")
+        file.execute("PRAGMA temp_store = MEMORY")
+        _refuse_other_tables(file)
+        faults = [fault for (fault,) in file.execute("PRAGMA integrity_check(1)")]
+    except sqlite3.OperationalError as error:
+        raise sqlite3.DatabaseError(str(error)) from error
+    finally:
+        file.set_progress_handler(None, 0)
+    if faults != ["ok"]:
+        raise sqlite3.DatabaseError(str(faults[0]))
+    version = file.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise sqlite3.OperationalError("it was written by a newer program")
 
 
 def _text(data: bytes) -> str:
     return data.decode(errors="replace")
 
 
-def _limit(file: sqlite3.Connection) -> None:
-    """Bound what the content of a file can take, and trust nothing in it."""
-    file.text_factory = _text
-    file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-    file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    file.execute("PRAGMA trusted_schema = OFF")
-    file.execute("PRAGMA cell_size_check = ON")
-
-
 def _refuse_other_tables(file: sqlite3.Connection) -> None:
     """Refuse views, triggers and tables of another form: reading them could take for ever."""
     own = {
-        " ".join(_TABLE.replace("IF NOT EXISTS ", "").split()),
-        "CREATE TABLE sqlite_sequence(name,seq)",
+        ("table", "runs", " ".join(_TABLE.replace("IF NOT EXISTS ", "").split())),
+        ("index", "sqlite_autoindex_runs_1", "None"),
+        ("table", "sqlite_sequence", "CREATE TABLE sqlite_sequence(name,seq)"),
     }
-    for kind, text in file.execute("SELECT type, sql FROM sqlite_master LIMIT 10"):
-        if (kind, text) != ("index", None) and " ".join(str(text).split()) not in own:
-            raise sqlite3.DatabaseError(f"it holds an unknown {kind}")
+    found = [
+        (kind, name, " ".join(str(text).split()))
+        for kind, name, text in file.execute("SELECT type, name, sql FROM sqlite_master")
+    ]
+    if len(found) != len(own) or set(found) != own:
+        kinds = ", ".join(sorted({kind for kind, _, _ in {*found} - own})) or "table"
+        raise sqlite3.DatabaseError(f"it holds an unknown {kinds}")
 
 
 def _joined(before: Run, now: Run) -> Run:

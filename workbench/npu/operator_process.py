@@ -16,6 +16,7 @@ import numpy as np
 
 from workbench import interpreter
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.process_guard import ProcessGuard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ class CpuOperatorProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: ProcessGuard | None = None
 
     def __enter__(self) -> CpuOperatorProcess:
         return self
@@ -101,6 +103,9 @@ class CpuOperatorProcess:
             self._process.kill()
             self._process.communicate()
             self._process = None
+        if self._guard is not None:
+            self._guard.release()
+            self._guard = None
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -109,7 +114,9 @@ class CpuOperatorProcess:
                 env=interpreter.environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                start_new_session=True,
             )
+            self._guard = ProcessGuard(self._process.pid)
         return self._process
 
 

@@ -19,6 +19,7 @@ from workbench.project.rules import (
     ambiguous_classes,
     module_chains,
     resolve,
+    unusable_patterns,
 )
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
@@ -187,46 +188,48 @@ def warnings(
             where=Place(kind="option", id="rules"),
             code="rules-missing",
         )
+    yield from unusable_patterns(project)
     if graph is None or resolution is None:
         return
-    for rule in project.rules:
-        yield from _rule_warnings(rule, project.rules, resolution, graph, named)
+    yield from _rule_warnings(project.rules, resolution, graph, named)
     yield from _target_warnings(project, graph, resolution, named)
     yield from whole_refusals(project, graph, resolution, prepared)
 
 
 def _rule_warnings(
-    rule: Rule, rules: Sequence[Rule], resolution: Resolution, graph: GraphSnapshot,
+    rules: Sequence[Rule], resolution: Resolution, graph: GraphSnapshot,
     named: Callable[[Rule], str],
 ) -> Iterator[ErrorInfo]:  # fmt: skip
-    count = resolution.counts.get(rule.id)
-    where = Place(kind="rule", id=rule.id)
-    if not rule.enabled or count is None:
-        return
-    if not count.matched:
-        yield ErrorInfo(
-            message=f"{named(rule)} matches nothing in the model.",
-            hint=_nearest(rule, resolution, graph),
-            where=where,
-            code="rule-unmatched",
-        )
-    elif not count.wins:
-        stronger = {
-            e.rule for e in [*resolution.modules.values(), *resolution.nodes.values()]
-            if e.rule and rule.id in e.overridden
-        }  # fmt: skip
-        names = [
-            f"{named(other)} with {name_of(other.config)}"
-            for other in rules
-            if other.id in stronger
-        ]
-        yield ErrorInfo(
-            message=f"{named(rule)} has no effect: {listed(names)} "
-            f"{'override' if len(names) > 1 else 'overrides'} it everywhere.",
-            hint="Move it up or remove it.",
-            where=where,
-            code="rule-overridden",
-        )
+    """Yield the rules that match nothing, and those that others override everywhere."""
+    stronger: dict[str, set[str]] = {}
+    for effective in [*resolution.modules.values(), *resolution.nodes.values()]:
+        for beaten in effective.overridden if effective.rule else ():
+            stronger.setdefault(beaten, set()).add(effective.rule or "")
+    order = {rule.id: number for number, rule in enumerate(rules)}
+    suggested = 0
+    for rule in rules:
+        count = resolution.counts.get(rule.id)
+        where = Place(kind="rule", id=rule.id)
+        if not rule.enabled or count is None:
+            continue
+        if not count.matched:
+            suggested += 1
+            yield ErrorInfo(
+                message=f"{named(rule)} matches nothing in the model.",
+                hint=_nearest(rule, resolution, graph) if suggested <= _MAX_SUGGESTED else _EXACT,
+                where=where,
+                code="rule-unmatched",
+            )
+        elif not count.wins:
+            overriding = [rules[n] for n in sorted(order[i] for i in stronger.get(rule.id, ()))]
+            names = [f"{named(other)} with {name_of(other.config)}" for other in overriding]
+            yield ErrorInfo(
+                message=f"{named(rule)} has no effect: {listed(names)} "
+                f"{'override' if len(names) > 1 else 'overrides'} it everywhere.",
+                hint="Move it up or remove it.",
+                where=where,
+                code="rule-overridden",
+            )
 
 
 def lost_ranges(
@@ -297,6 +300,11 @@ def whole_refusals(
     yield from target.forecast(project.target, graph, wide, narrow, integer)
 
 
+_EXACT = "Names match exactly, without wildcards."
+# The search for similar names takes the product of these, in about a second.
+_MAX_SUGGESTED, _MAX_NAMES, _MAX_COMPARED = 20, 5_000, 200
+
+
 def _nearest(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> str:
     import difflib
 
@@ -308,10 +316,9 @@ def _nearest(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> str:
         "module_name": [name for name in resolution.modules if name],
         "node_name": list(resolution.nodes),
     }.get(rule.kind, [])
-    close = difflib.get_close_matches(rule.match, names, n=3, cutoff=0.5)
-    return (
-        f"Did you mean {', '.join(close)}?" if close else "Names match exactly, without wildcards."
-    )
+    wanted = rule.match[:_MAX_COMPARED]
+    close = difflib.get_close_matches(wanted, names[:_MAX_NAMES], n=3, cutoff=0.5)
+    return f"Did you mean {', '.join(close)}?" if close else _EXACT
 
 
 def _target_warnings(

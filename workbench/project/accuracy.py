@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite
 
 
-class Accuracy(Frozen):
+class Accuracy(Finite):
     """The limits that decide whether a program is accurate enough; null switches a limit off.
 
     Each compares the program with the float model on data that calibration does not see.

@@ -11,10 +11,10 @@ from pydantic import Field, JsonValue, model_validator
 
 from workbench.errors import failure
 from workbench.ids import PresetId
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite
 
 
-class DynamicConfig(Frozen):
+class DynamicConfig(Finite):
     """A config with static weights and dynamic activation ranges, computed at run time.
 
     ``dynamic`` is the integer type. Symmetry is a target option for the whole program.
@@ -28,7 +28,7 @@ class DynamicConfig(Frozen):
         return f"{self.dynamic}-dyn"
 
 
-class FormatConfig(Frozen):
+class FormatConfig(Finite):
     """A config that emulates a number format on the operands of an operation.
 
     ``scheme`` is a format of ``workbench formats list``. ``parameters`` are flat with MASE's names:
@@ -64,7 +64,7 @@ def range_fault(minimum: float, maximum: float) -> str:
     return ""
 
 
-class FixedRange(Frozen):
+class FixedRange(Finite):
     """A pinned range that replaces the calibrated one.
 
     ``tensor`` is the node of the exported graph that produces it.
@@ -86,7 +86,7 @@ PluginRole = Literal["config", "observer", "finder", "quantizer"]
 ActivationDtype = Literal["int8", "int16", "uint8"]
 
 
-class Observer(Frozen):
+class Observer(Finite):
     """How a range is computed from calibration data.
 
     ``percentile`` is the share of values kept [%]; ``minimum`` and ``maximum`` are the real bounds
@@ -113,7 +113,7 @@ class Observer(Frozen):
         return self
 
 
-class Activation(Frozen):
+class Activation(Finite):
     """Precision of activations, the tensors between operators."""
 
     dtype: ActivationDtype = "int8"
@@ -121,21 +121,21 @@ class Activation(Frozen):
     observer: Observer = Observer()
 
 
-class Weight(Frozen):
+class Weight(Finite):
     """Precision of constant weights; always symmetric, as Ethos-U requires."""
 
     bits: Literal[8, 4] = 8
     per_channel: bool = True
 
 
-class QuantConfig(Frozen):
+class QuantConfig(Finite):
     """A static integer config: activations, weights and observer."""
 
     activation: Activation = Activation()
     weight: Weight = Weight()
 
 
-class PluginConfig(Frozen):
+class PluginConfig(Finite):
     """A config or a complete quantizer provided by a plug-in.
 
     ``reference`` is ``FILE.py:name`` or ``package.module:name``.
@@ -182,7 +182,7 @@ def integers_of(config: Config | None) -> QuantConfig | None:
     return config
 
 
-class Preset(Frozen):
+class Preset(Finite):
     """A named config; ``config`` None leaves the part in float.
 
     ``io_only`` presets apply to inputs and outputs only. ``places`` presets choose where a part
@@ -306,7 +306,7 @@ MethodScope = Literal["all", "module", "tensor"]
 _WIDEST_FIRST: tuple[MethodScope, ...] = ("all", "module", "tensor")
 
 
-class RangeMethod(Frozen):
+class RangeMethod(Finite):
     """A method that computes ranges from calibration data, instead of the rules' observers.
 
     ``match`` is a module path, or the exported node that produces a tensor; "" means all

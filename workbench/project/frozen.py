@@ -15,3 +15,9 @@ class Frozen(BaseModel):
         # Validators are built on first use, which shortens the window's start.
         defer_build=True,
     )
+
+
+class Finite(Frozen):
+    """An immutable value whose numbers are finite: JSON has no others."""
+
+    model_config = ConfigDict(allow_inf_nan=False)

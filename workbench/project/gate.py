@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pydantic import Field, field_validator
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite
 
 # The figures that a condition may name, and what they are.
 FIGURES: Mapping[str, str] = {
@@ -81,7 +81,10 @@ def condition_of(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     try:
         name, comparison, value = match.groups() if match else ("", "", "")
-        return Condition(_known(name.lower()), comparison, float(value))
+        condition = Condition(_known(name.lower()), comparison, float(value))
+        if not math.isfinite(condition.value):
+            raise ValueError(value)
+        return condition
     except (ValueError, KeyError):
         raise failure(
             f"{text!r} is not a condition of the gate.",
@@ -120,7 +123,7 @@ def _known(name: str) -> str:
     return name
 
 
-class Gate(Frozen):
+class Gate(Finite):
     """The limits that decide whether a program is right; null switches a limit off.
 
     ``lsb`` is the largest difference of the integer program from the quantized model at outputs of

@@ -22,7 +22,7 @@ from workbench.project.configs import (
     RangeMethod,
     is_reference,
 )
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite
 from workbench.project.gate import Gate
 
 QUERIES_AT_MOST = 8
@@ -63,7 +63,7 @@ KEEPING_CALLS: dict[RuleKind, str] = {
 }
 
 
-class ModelSource(Frozen):
+class ModelSource(Finite):
     """The source of the float model.
 
     ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; paths are
@@ -78,7 +78,7 @@ class ModelSource(Frozen):
     strict_export: bool = False
 
 
-class Preprocess(Frozen):
+class Preprocess(Finite):
     """Conversion of pictures to the model's input, in the order of the fields.
 
     Without ``crop``, a picture is resized to ``size`` [height, width]. With ``crop``, it is resized
@@ -144,7 +144,7 @@ class Preprocess(Frozen):
         return self.crop or self.size
 
 
-class Tokenization(Frozen):
+class Tokenization(Finite):
     """Conversion of text to token sequences, which a decoder processes step by step.
 
     ``tokenizer`` is a ``tokenizer.json`` of the package tokenizers, or a callable (text -> ids);
@@ -156,7 +156,7 @@ class Tokenization(Frozen):
     length: int = Field(default=64, ge=1)
 
 
-class DataSource(Frozen):
+class DataSource(Finite):
     """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders.
 
     ``labels`` is a file with one class per sample, or ``folders``: pictures lie in one folder for
@@ -172,7 +172,7 @@ class DataSource(Frozen):
     dropped: tuple[int, ...] = ()
 
 
-class Evaluation(Frozen):
+class Evaluation(Finite):
     """The data and metric for quality.
 
     Without data, every fourth sample of the calibration data is used, and calibration does not see
@@ -190,14 +190,14 @@ class Evaluation(Frozen):
         return self.hold_out and self.data is None
 
 
-class TargetChoice(Frozen):
+class TargetChoice(Finite):
     """The device: a variant id of the target table, and the options of that target."""
 
     id: str = Field(min_length=1)
     options: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class Rule(Frozen):
+class Rule(Finite):
     """One assignment of precision; ``config`` is a preset id, a plug-in reference or a config.
 
     A ``pattern`` is a regular expression that must match the full name of a node or of its module,
@@ -218,7 +218,7 @@ class Rule(Frozen):
         return preset is not None and preset.places
 
 
-class Compression(Frozen):
+class Compression(Finite):
     """The size of one layer, a convolution or a linear.
 
     ``channels`` is the number of output channels that stay; those of joined layers go with them.
@@ -239,13 +239,13 @@ class Compression(Frozen):
         return self
 
 
-class Verification(Frozen):
+class Verification(Finite):
     """The number of samples on which the integer program is verified."""
 
     samples: int = Field(default=16, ge=1)
 
 
-class Bookmark(Frozen):
+class Bookmark(Finite):
     """A named view of a graph level.
 
     ``expanded`` are the open groups; ``anchor`` is the item next to the window's centre; ``dx`` and
@@ -263,21 +263,21 @@ class Bookmark(Frozen):
     dy: float = 0.0
 
 
-class SavedQuery(Frozen):
+class SavedQuery(Finite):
     """A search whose matches are coloured."""
 
     text: str = Field(min_length=1)
     shown: bool = True
 
 
-class GraphNotes(Frozen):
+class GraphNotes(Finite):
     """Bookmarks and saved searches, in order of creation."""
 
     bookmarks: tuple[Bookmark, ...] = ()
     queries: tuple[SavedQuery, ...] = Field(default=(), max_length=QUERIES_AT_MOST)
 
 
-class Project(Frozen):
+class Project(Finite):
     """All settings that determine a result, and a few notes that do not.
 
     ``rules`` are in call order: general first; the last match wins. ``presets`` are the user's

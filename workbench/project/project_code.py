@@ -3,6 +3,10 @@
 A project runs code of the folder that holds it, as a whole: which of the files are imported is
 known only when they run. Code elsewhere is read with the folder that holds it. Links to files are
 read like files; links to folders are not followed, and nothing below them can be imported.
+
+A reference that is invalid loads nothing, and a file that cannot be read, or is no regular file, is
+no part of the code: the engine serves only what was read here. So neither hides other code from
+the question, and neither refuses the rest of it.
 """
 
 from __future__ import annotations
@@ -59,11 +63,12 @@ class CodeFolder:
     """A folder with code.
 
     ``files`` maps paths relative to it, with slashes, to contents; a library that is no Python
-    source is given by its digest only.
+    source is given by its digest only. ``unread`` maps those that cannot be imported to why.
     """
 
     path: Path
     files: Mapping[str, bytes] = field(repr=False)
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -85,13 +90,16 @@ class Code:
 
     ``places`` are what the user is asked about: folders, programs that may run code, and callables
     of installed packages, each with the digest of its content. ``search`` are the folders that hold
-    the named files; imports look there last.
+    the named files; imports look there last. ``callables`` are those of modules that the project
+    names, ``module:name``: no other is loaded. ``named`` are the files that it names.
     """
 
     uses: tuple[CodeUse, ...] = ()
     folders: tuple[CodeFolder, ...] = ()
     search: tuple[Path, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
+    callables: frozenset[str] = frozenset()
+    named: tuple[Path, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -111,18 +119,14 @@ class Code:
 
 
 def code_used(project: Project, folder: Path) -> list[CodeUse]:
-    """Return all code that a run executes and that the user is asked about.
-
-    Raises:
-        WorkbenchError: a reference is invalid.
-    """
+    """Return all code that a run executes and that the user is asked about."""
     uses = []
-    for option, reference in sources.references(project, folder):
+    for option, reference in sources.valid_references(project, folder):
         path = reference.path
         if path is not None and is_bundled(path):
             continue
         if reference.runs_code:
-            imported = (p for p in sources.files_of(reference) if p.is_file())
+            imported = (p for p in sources.files_of(reference) if os.path.isfile(p))
             files = tuple(sorted(imported, key=lambda file: file != path))
             name = reference.module or (path.name if path else "")
             uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
@@ -141,27 +145,32 @@ def read_code(project: Project, folder: Path) -> Code:
     """Return the code of a project whose paths are relative to ``folder``.
 
     Raises:
-        WorkbenchError: a reference is invalid, or a file cannot be read.
+        WorkbenchError: the code that the project names and what it imports are too large.
     """
     home = Path(os.path.abspath(folder))
     named: dict[Path, list[Path]] = {}
     digests: dict[str, str] = {}
-    for _, reference in sources.references(project, folder):
+    callables = set()
+    references = list(sources.valid_references(project, folder))
+    for _, reference in references:
         root = _root_of(reference, home)
         if root is not None and reference.path is not None:
             named.setdefault(root, []).append(reference.path)
-        elif reference.kind == "package":
-            digests[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
+        if reference.kind == "package":
+            callables.add(f"{reference.module}:{reference.attribute}")
+            if root is None:
+                digests[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
     read = {root: read_folder(root, files) for root, files in named.items()}
     uses = code_used(project, folder)
-    loaded = {"program", "weights"}
-    options = {option for option, r in sources.references(project, folder) if r.kind in loaded}
+    options = {option for option, r in references if r.kind in {"program", "weights"}}
     for use in uses:
         if use.option in options:
             digests.update({str(file): _digest(file) for file in use.files})
     digests.update({str(root): code.digest for root, code in read.items() if not is_bundled(root)})
-    search = [*read, *(file.parent for files in named.values() for file in files)]
-    return Code(tuple(uses), tuple(read.values()), tuple(dict.fromkeys(search)), digests)
+    paths = [file for files in named.values() for file in files]
+    search = tuple(dict.fromkeys([*read, *(file.parent for file in paths)]))
+    folders = tuple(read.values())
+    return Code(tuple(uses), folders, search, digests, frozenset(callables), tuple(paths))
 
 
 def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
@@ -169,46 +178,55 @@ def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
 
     Args:
         root: The folder.
-        named: Files that the project names. A folder with more than ``MAX_FILES`` files
-            contributes these and what they import.
+        named: Files that the project names. A folder with more than ``MAX_FILES`` files, or with
+            more than the most bytes of code, contributes these and what they import.
 
     Raises:
-        WorkbenchError: a file cannot be read or is too large.
+        WorkbenchError: the named files and what they import are too large.
     """
     names = _names_below(root)
-    if names is None:
-        closure = {
-            file
-            for path in named or ()
-            for file in sources.files_of(sources.Reference("file", path))
-        }
-        names = sorted(f.relative_to(root).as_posix() for f in closure if f.is_relative_to(root))
+    if names is not None and (code := _read_files(root, names)) is not None:
+        return code
+    closure = {
+        file for path in named or () for file in sources.files_of(sources.Reference("file", path))
+    }
+    names = sorted(f.relative_to(root).as_posix() for f in closure if f.is_relative_to(root))
+    code = _read_files(root, names)
+    if code is None:
+        raise failure(
+            f"The code below {root} takes more than {_MAX_SOURCES_BYTES >> 20} MiB of Python or "
+            f"{_MAX_LIBRARIES_BYTES >> 20} MiB of libraries.",
+            "Move the project and its code to a folder of their own.",
+            Place(kind="file", id=str(root)),
+            code="code-folder-too-large",
+        )
+    return code
+
+
+def _read_files(root: Path, names: list[str]) -> CodeFolder | None:
+    """Return what can be read of some files below a folder; None if it is too much."""
     files: dict[str, bytes] = {}
-    sources_left, libraries_left = _MAX_SOURCES_BYTES, _MAX_LIBRARIES_BYTES
+    unread: dict[str, str] = {}
+    left = {".py": _MAX_SOURCES_BYTES, "library": _MAX_LIBRARIES_BYTES}
     for name in names:
         path = root / name
+        kind = ".py" if name.endswith(".py") else "library"
         try:
-            if name.endswith(".py"):
-                files[name] = read_limited(path, sources_left)
-                sources_left -= len(files[name])
+            if kind == ".py":
+                files[name] = read_limited(path, left[kind])
+                left[kind] -= len(files[name])
             else:
-                libraries_left -= path.stat().st_size
-                if libraries_left < 0:
-                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-                files[name] = file_digest(path).encode()
+                size = path.stat().st_size
+                left[kind] -= size
+                if left[kind] < 0:
+                    return None
+                files[name] = file_digest(path, size).encode()
         except OSError as error:
-            if not path.exists():
-                continue
             if error.errno == errno.EFBIG:
-                raise failure(
-                    f"The code below {root} takes more than {_MAX_SOURCES_BYTES >> 20} MiB of "
-                    f"Python or {_MAX_LIBRARIES_BYTES >> 20} MiB of libraries.",
-                    "Move the project and its code to a folder of their own.",
-                    Place(kind="file", id=str(root)),
-                    code="code-folder-too-large",
-                ) from error
-            raise _unreadable(path, error) from error
-    return CodeFolder(root, files)
+                return None
+            if os.path.lexists(path):
+                unread[name] = error.strerror or str(error)
+    return CodeFolder(root, files, unread)
 
 
 def is_bundled(path: Path) -> bool:
@@ -239,7 +257,7 @@ def _root_of(reference: Reference, home: Path) -> Path | None:
 def _names_below(root: Path) -> list[str] | None:
     """Return the importable files below a folder, sorted; None if there are too many."""
     names: list[str] = []
-    for entries, name in enumerate(_walk(root, "")):
+    for entries, name in enumerate(_walk(root)):
         if entries > _MAX_ENTRIES or len(names) > MAX_FILES:
             return None
         if name.endswith(MODULE_SUFFIXES):
@@ -247,24 +265,32 @@ def _names_below(root: Path) -> list[str] | None:
     return sorted(names)
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[str]:
-    """Yield the names of all files below a folder, except in hidden folders and environments."""
-    try:
-        with os.scandir(folder) as iterator:
-            entries = list(iterator)
-    except OSError:
-        return
-    if prefix and any(entry.name == "pyvenv.cfg" for entry in entries):
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _SKIPPED and not entry.name.startswith("."):
-                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
-        else:
-            yield f"{prefix}{entry.name}"
+def _walk(root: Path) -> Iterator[str]:
+    """Yield the names of all files and folders below a folder, folders with a slash.
+
+    Hidden folders and environments are left out.
+    """
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            with os.scandir(root / prefix) as iterator:
+                entries = list(iterator)
+        except OSError:
+            continue
+        if prefix and any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue
+        for entry in entries:
+            name = f"{prefix}{entry.name}"
+            if not entry.is_dir(follow_symlinks=False):
+                yield name
+            elif entry.name not in _SKIPPED and not entry.name.startswith("."):
+                yield f"{name}/"
+                waiting.append(f"{name}/")
 
 
 def _package_digest(reference: Reference) -> str:
+    """Return one digest of an installed module and what it imports beside it."""
     sha = hashlib.sha256()
     for file in sources.files_of(reference):
         sha.update(f"{file}\0{_digest(file)}\0".encode())
@@ -272,16 +298,8 @@ def _package_digest(reference: Reference) -> str:
 
 
 def _digest(path: Path) -> str:
+    """Return the digest of a file, or why it cannot be read, which no file has as its digest."""
     try:
         return file_digest(path)
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> Exception:
-    return failure(
-        f"{path.name} cannot be read: {error.strerror or error}.",
-        "Correct the path or restore the file.",
-        Place(kind="file", id=str(path)),
-        code="file-unreadable",
-    )
+        return f"unreadable: {error.strerror or error}"

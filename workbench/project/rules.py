@@ -8,12 +8,12 @@ always last. A module name covers all modules below it; a module type is compare
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
+from workbench.project.patterns import fault, fits
 
 if TYPE_CHECKING:
     from workbench.project.model import Project, Rule
@@ -115,6 +115,18 @@ def ambiguous_classes(project: Project, types: Iterable[str]) -> Iterator[ErrorI
             )
 
 
+def unusable_patterns(project: Project) -> Iterator[ErrorInfo]:
+    """Yield the enabled rules whose pattern is invalid, or may take too long, and so unused."""
+    for rule in project.rules:
+        if rule.enabled and rule.kind == "pattern" and (reason := fault(rule.match)):
+            yield ErrorInfo(
+                message=f"pattern {rule.match[:60]} matches nothing. {reason}",
+                hint="Write a simpler pattern, or name the modules.",
+                where=Place(kind="rule", id=rule.id),
+                code="rule-pattern-invalid",
+            )
+
+
 def matches_module(rule: Rule, chain: Sequence[ModuleRef]) -> bool:
     """Return whether the rule matches a module, given the modules from the root to it."""
     if rule.kind == "global":
@@ -140,14 +152,6 @@ def matches_node(rule: Rule, node: NodeRef) -> bool:
     if rule.kind == "pattern" and fits(rule.match, node.id):
         return True
     return matches_module(rule, node.modules)
-
-
-def fits(pattern: str, name: str) -> bool:
-    """Return whether a regular expression matches a full name; an invalid one matches nothing."""
-    try:
-        return re.fullmatch(pattern, name) is not None
-    except re.error:
-        return False
 
 
 def by_strength(rules: Iterable[Rule]) -> list[Rule]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.machinery
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -41,6 +43,10 @@ PICTURE_SUFFIXES = (
 _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 4000
 # Of a folder of pictures: a walk over more takes minutes.
 _MAX_ENTRIES = 1_000_000
+# The most files that one file imports, directly or not.
+_MAX_IMPORTED = 5_000
+# The most Python that is parsed to find what one file imports; that takes seconds.
+_MAX_PARSED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -103,9 +109,9 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
     if ".py:" in spec:
         return callable_reference(spec, folder, option)
     path = absolute(folder, spec)
-    if path.is_dir():
+    if os.path.isdir(path):
         return Reference("pictures", path)
-    if ":" in spec[2:] and not path.exists():
+    if ":" in spec[2:] and not os.path.exists(path):
         return callable_reference(spec, folder, option)
     raise failure(
         f"No data at {spec!r}.",
@@ -134,9 +140,10 @@ def pictures(folder: Path) -> list[Path]:
         WorkbenchError: the folder holds too many files.
     """
     files: list[Path] = []
-    entries = 0
-    device = folder.stat().st_dev
-    for parent, folders, names in os.walk(folder):
+    entries, device, waiting = 0, folder.stat().st_dev, [folder]
+    while waiting:
+        parent = waiting.pop()
+        folders, names = _listed(parent)
         entries += len(names) + len(folders)
         if entries > _MAX_ENTRIES:
             raise failure(
@@ -145,9 +152,21 @@ def pictures(folder: Path) -> list[Path]:
                 Place(kind="file", id=str(folder)),
                 code="data-folder-too-large",
             )
-        folders[:] = [name for name in folders if _is_on(Path(parent, name), device)]
-        files += [Path(parent, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
+        waiting += [path for name in folders if _is_on(path := parent / name, device)]
+        files += [parent / name for name in names if name.lower().endswith(PICTURE_SUFFIXES)]
     return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
+
+
+def _listed(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of folders, without links to some, and of all files in a folder."""
+    folders, names = [], []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif not os.path.isdir(entry.path):
+                names.append(entry.name)
+    return folders, names
 
 
 def _is_on(folder: Path, device: int) -> bool:
@@ -175,38 +194,73 @@ def files_of(reference: Reference) -> list[Path]:
 
 
 def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
-    """Yield the references of a data source, each with the name of its option."""
-    yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
-    if data.labels and data.labels != LABELS_OF_FOLDERS:
-        yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
-    if data.tokens and data.tokens.tokenizer:
-        name = f"{option}.tokens.tokenizer"
-        yield name, tokenizer_reference(data.tokens.tokenizer, folder, name)
+    """Yield the references of a data source, each with the name of its option.
+
+    Raises:
+        WorkbenchError: one is invalid.
+    """
+    for name, parse in _parsers_of_data(data, folder, option):
+        yield name, parse()
 
 
 def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
-    """Yield every reference of the project with the name of its option."""
+    """Yield every reference of the project with the name of its option.
+
+    Raises:
+        WorkbenchError: one is invalid.
+    """
+    for option, parse in _parsers(project, folder):
+        yield option, parse()
+
+
+def valid_references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
+    """Yield every reference of the project that is valid; nothing can be loaded by the others."""
+    for option, parse in _parsers(project, folder):
+        with contextlib.suppress(WorkbenchError):
+            yield option, parse()
+
+
+_Parser = Callable[[], Reference]
+
+
+def _parsers_of_data(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, _Parser]]:
+    name = f"{option}.spec"
+    yield name, partial(data_reference, data.spec, folder, name)
+    if data.labels and data.labels != LABELS_OF_FOLDERS:
+        name = f"{option}.labels"
+        yield name, partial(data_reference, data.labels, folder, name)
+    if data.tokens and data.tokens.tokenizer:
+        name = f"{option}.tokens.tokenizer"
+        yield name, partial(tokenizer_reference, data.tokens.tokenizer, folder, name)
+
+
+def _parsers(project: Project, folder: Path) -> Iterator[tuple[str, _Parser]]:
+    """Yield the name of every option that refers to something, and what parses its reference."""
     model = project.model
-    yield "model.spec", model_reference(model.spec, folder)
+    yield "model.spec", partial(model_reference, model.spec, folder)
     if model.inputs:
-        yield "model.inputs", Reference("array", absolute(folder, model.inputs))
+        yield "model.inputs", partial(_file_reference, "array", model.inputs, folder)
     if model.weights:
-        yield "model.weights", Reference("weights", absolute(folder, model.weights))
+        yield "model.weights", partial(_file_reference, "weights", model.weights, folder)
     if project.trained_weights:
         option = "trained_weights"
-        yield option, Reference("array", absolute(folder, project.trained_weights))
+        yield option, partial(_file_reference, "array", project.trained_weights, folder)
     if project.training_function:
         option = "training_function"
-        yield option, callable_reference(project.training_function, folder, option)
+        yield option, partial(callable_reference, project.training_function, folder, option)
     for spec in dict.fromkeys(spec for _, _, spec in project.taken_from_plugins()):
-        yield "plugins", callable_reference(spec, folder, "plugins")
+        yield "plugins", partial(callable_reference, spec, folder, "plugins")
     if project.calibration:
-        yield from data_references(project.calibration, folder, "calibration")
+        yield from _parsers_of_data(project.calibration, folder, "calibration")
     if project.evaluation.data:
-        yield from data_references(project.evaluation.data, folder, "evaluation.data")
+        yield from _parsers_of_data(project.evaluation.data, folder, "evaluation.data")
     if project.evaluation.metric:
         option = "evaluation.metric"
-        yield option, callable_reference(project.evaluation.metric, folder, option)
+        yield option, partial(callable_reference, project.evaluation.metric, folder, option)
+
+
+def _file_reference(kind: Literal["array", "weights"], name: str, folder: Path) -> Reference:
+    return Reference(kind, absolute(folder, name))
 
 
 def missing(project: Project, folder: Path) -> WorkbenchError | None:
@@ -214,7 +268,7 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     infos: list[ErrorInfo] = []
     try:
         for option, reference in references(project, folder):
-            if reference.path is not None and not reference.path.exists():
+            if reference.path is not None and not os.path.exists(reference.path):
                 infos.extend(
                     failure(
                         f"{reference.path.name} does not exist.",
@@ -239,7 +293,7 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
 
 def is_folder(spec: str, folder: Path) -> bool:
     """Return whether a data SPEC names a folder, which holds pictures."""
-    return absolute(folder, spec).is_dir()
+    return os.path.isdir(absolute(folder, spec))
 
 
 def absolute(folder: Path, name: str) -> Path:
@@ -279,38 +333,42 @@ def _module_in(search: list[Path], name: str) -> tuple[Path | None, list[Path]]:
     for folder in search:
         inside = folder / name
         for suffix in importlib.machinery.all_suffixes():
-            if (file := inside / f"__init__{suffix}").is_file():
+            if os.path.isfile(file := inside / f"__init__{suffix}"):
                 return file, [inside]
-            if (file := folder / f"{name}{suffix}").is_file():
+            if os.path.isfile(file := folder / f"{name}{suffix}"):
                 return file, []
-        if inside.is_dir():
+        if os.path.isdir(inside):
             namespaces.append(inside)
     return None, namespaces
 
 
 def _import_closure(start: Path) -> set[Path]:
+    """Return a file and what it imports beside it; at most ``_MAX_IMPORTED`` files.
+
+    Sources beyond ``_MAX_PARSED_BYTES`` are searched for words instead of being parsed.
+    """
     done: set[Path] = set()
-    queue = [start]
-    while queue:
+    queue, left = [start], _MAX_PARSED_BYTES
+    while queue and len(done) < _MAX_IMPORTED:
         path = queue.pop()
         if path in done:
             continue
         done.add(path)
-        queue.extend(_local_imports(path))
+        try:
+            state = path.stat()
+        except OSError:
+            continue
+        left -= state.st_size
+        key = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+        queue.extend(_local_imports(path, key, is_parsed=left >= 0))
     return done
 
 
-def _local_imports(path: Path) -> Iterator[Path]:
-    try:
-        state = path.stat()
-    except OSError:
-        return
-    for name in _imported_names(
-        path, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-    ):
+def _local_imports(path: Path, state: tuple[int, ...], *, is_parsed: bool) -> Iterator[Path]:
+    for name in _imported_names(path, state, is_parsed):
         stem = path.parent / Path(*name.split("."))
         for candidate in (stem.with_suffix(".py"), stem / "__init__.py"):
-            if candidate.is_file():
+            if os.path.isfile(candidate):
                 yield candidate
 
 
@@ -328,12 +386,12 @@ def _words_of_imports(source: bytes) -> Iterator[str]:
 
 
 @lru_cache(maxsize=512)
-def _imported_names(path: Path, state: tuple[int, ...]) -> tuple[str, ...]:
+def _imported_names(path: Path, state: tuple[int, ...], is_parsed: bool) -> tuple[str, ...]:
     """Return the modules a file imports that may lie beside it; every plan asks."""
     del state
     try:
         source = read_limited(path, MAX_TEXT_BYTES)
-        if len(source) > MAX_SOURCE_BYTES:
+        if not is_parsed or len(source) > MAX_SOURCE_BYTES:
             return tuple(dict.fromkeys(_words_of_imports(source)))
         tree = parse_python(source)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure
 from workbench.files import locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
 from workbench.project.project_code import Code, read_code
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _VERSION = 2
 _MAX_BYTES = 16 << 20
+# The most files that a question lists as unreadable, for each folder.
+_MAX_UNREAD = 10
 
 
 def default_store() -> Path:
@@ -137,6 +139,8 @@ def demand(project: Project, folder: Path, store: TrustStore) -> Code:
     Raises:
         TrustRequiredError: the project refers to code that is not allowed; lists every piece, and
             carries the code, which is what the user is asked about.
+        WorkbenchError: the code cannot be shown, because a file that the project names cannot be
+            read, or because it is too large.
     """
     code = named_code(project, folder)
     if store.allows(code):
@@ -150,12 +154,37 @@ def demand(project: Project, folder: Path, store: TrustStore) -> Code:
         )
         for use in code.uses
     ]
-    raise TrustRequiredError(infos, code)
+    raise TrustRequiredError([*infos, *unread_files(code)], code)
 
 
 def named_code(project: Project, folder: Path) -> Code:
-    """Return the project's code; none if a reference is invalid, which the run reports."""
-    try:
-        return read_code(project, folder)
-    except WorkbenchError:
-        return Code()
+    """Return the project's code with every file that the project names.
+
+    Raises:
+        WorkbenchError: one of these files cannot be read, or the code is too large.
+    """
+    code = read_code(project, folder)
+    for read in code.folders:
+        for name, reason in read.unread.items():
+            if read.path / name in code.named:
+                raise failure(
+                    f"{name} cannot be read: {reason}.",
+                    "Correct the path or restore the file.",
+                    Place(kind="file", id=str(read.path / name)),
+                    code="file-unreadable",
+                )
+    return code
+
+
+def unread_files(code: Code) -> list[ErrorInfo]:
+    """Return a note for each file beside the code that cannot be read, and so not be imported."""
+    return [
+        ErrorInfo(
+            message=f"{name} cannot be imported: {reason}.",
+            hint="The rest of the code is used without it.",
+            where=Place(kind="file", id=str(folder.path / name)),
+            code="code-unreadable",
+        )
+        for folder in code.folders
+        for name, reason in list(folder.unread.items())[:_MAX_UNREAD]
+    ]

@@ -36,6 +36,7 @@ _OUT_VARIANTS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "
 _CORRECTIONS = tuple(
     _PATCHES / f"{name}.py"
     for name in (
+        "bounded_masks",
         "corrections",
         "delegate_graphs",
         "foldable_norms",

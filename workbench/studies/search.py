@@ -10,7 +10,7 @@ from workbench.errors import Place, failure
 from workbench.files import write_file
 from workbench.history.comparison import pareto_front
 from workbench.project import edits
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite, Frozen
 from workbench.studies.sensitivity import Unit, give
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Figures = tuple[float, float, float, float]
 Origin = Literal["staircase", "search"]
 
 
-class Limits(Frozen):
+class Limits(Finite):
     """Limits of a configuration; None means no limit.
 
     ``accuracy`` has the unit of the figure that runs are compared by: the user's metric, else top-1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from workbench.project import edits
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite, Frozen
 
 if TYPE_CHECKING:
     from workbench.project.model import Project
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_SAMPLES = 16
 
 
-class Noise(Frozen):
+class Noise(Finite):
     """Sums over all output elements: float squared, and float minus quantized squared.
 
     ``hits`` counts the samples whose largest output is the label.

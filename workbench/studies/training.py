@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.files import write_file
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite, Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ DEFAULT_EPOCHS = 60
 WEIGHTS_STEM = "trained"
 
 
-class TrainingOptions(Frozen):
+class TrainingOptions(Finite):
     """Options of training.
 
     After every ``halve_after`` consecutive epochs without a better SQNR, training continues from

@@ -119,7 +119,7 @@ def negated(program):
 
 
 def test_that_an_exported_program_of_another_function_stops_the_export(engine, monkeypatch):
-    monkeypatch.setattr(export.programs, "without_writes", negated)
+    monkeypatch.setattr(export, "_without_writes", negated)
     assert engine.run(project("small"), "export") == "failed"
     assert engine.failure.code == "exported-program-differs"
     assert "networks.py" in engine.failure.message

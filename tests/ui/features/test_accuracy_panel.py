@@ -172,7 +172,7 @@ def the_verdict_and_tensors_inside_the_program_are_told(panel, opened, qtbot):
     assert opened.context.selection.value.nodes == {"linear"}
     # The verdict is shown with its limits.
     told = panel.comparison.verdict.text().splitlines()
-    assert told[0].startswith("Verdict: right")
+    assert told[0].startswith("Compiled program: right")
     assert "\u2713 Largest difference [LSB]: 1, limit \u2264 3" in told
     assert opened.window.pipeline.button("verify").view.differs == ""
 

@@ -33,7 +33,9 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     qtbot.mouseClick(view.copy, Qt.MouseButton.LeftButton)
     assert QGuiApplication.clipboard().text() == "\n".join(KERNELS)
     # The verdict is told.
-    assert panel.verdict.text() == f"Verdict: {opened.context.gate().sentence}."
+    answers = opened.context.answers()
+    assert panel.verdict.text() == f"Compiled program: {answers.gate.sentence}."
+    assert panel.accuracy.text() == f"Accuracy: {answers.accuracy.sentence}."
     # Export asks for a folder.
     qtbot.mouseClick(panel.buttons["deliver"], Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(opened.window.findChildren(QFileDialog)))

@@ -17,6 +17,9 @@ def output(sqnr_db=35.0, **changes):
     return OutputQuality(**values, **changes)
 
 
+CLASSES = output(35.0, decided=100, decided_equal=100)
+
+
 def evaluated(*outputs, **changes):
     values = {
         "samples": 100, "data": "data.npz", "held_out": True, "calibrated_on": "data.npz",
@@ -71,20 +74,21 @@ def test_that_the_worst_output_decides_and_each_is_listed():
      (0.99, "accurate enough")],
 )  # fmt: skip
 def test_that_with_labels_the_loss_of_top1_decides(top1, verdict):
-    found = answer(top1_float=0.95, top1_quantized=top1)
+    found = answer(CLASSES, top1_float=0.95, top1_quantized=top1)
     assert found.verdict == verdict
     assert [limit.name for limit in found.limits] == ["top1_loss", "inputs"]
     assert found.parts[0].limit == ""
 
 
 def test_that_labels_judge_the_first_output_only():
-    found = answer(output(30.0), output(3.0), top1_float=0.9, top1_quantized=0.9)
+    found = answer(CLASSES, output(3.0), top1_float=0.9, top1_quantized=0.9)
     assert found.verdict == "not accurate enough"
     assert [limit.name for limit in found.broken] == ["float_sqnr"]
 
 
 def test_that_a_labelled_program_far_from_the_float_model_is_marked():
-    found = answer(output(6.0), top1_float=0.1, top1_quantized=0.1)
+    far = CLASSES.model_copy(update={"sqnr_db": 6.0})
+    found = answer(far, top1_float=0.1, top1_quantized=0.1)
     assert found.verdict == "low accuracy"
     assert [mark.name for mark in found.marks] == ["float_sqnr"]
 
@@ -96,7 +100,18 @@ def test_that_a_labelled_program_far_from_the_float_model_is_marked():
 )  # fmt: skip
 def test_that_one_sample_of_few_marks_and_does_not_refuse(lost, samples, verdict):
     given = {"samples": samples, "top1_float": 1.0, "top1_quantized": 1 - lost / samples}
-    assert answer(**given).verdict == verdict
+    assert answer(CLASSES, **given).verdict == verdict
+
+
+@for_each(
+    ("first", "top1"), [(output(4.0), 0.9), (CLASSES.model_copy(update={"sqnr_db": 4.0}), 0.0)]
+)
+def test_that_labels_that_tell_nothing_leave_the_sqnr_to_decide(first, top1):
+    """An output that is no vector has no class; a float model that is never right loses nothing."""
+    found = answer(first, top1_float=top1, top1_quantized=top1)
+    assert found.verdict == "not accurate enough"
+    assert found.parts[0].held is False
+    assert "top1_loss" not in {limit.name for limit in found.limits}
 
 
 @for_each(
@@ -234,7 +249,7 @@ def test_that_both_answers_refuse_each_for_itself():
 
 def test_that_every_figure_of_the_accuracy_can_be_named():
     whole = output(5.0, whole=True, decided=10, decided_equal=5)
-    labelled = accuracy_figures(evaluated(top1_float=1.0, top1_quantized=0.9), None)
+    labelled = accuracy_figures(evaluated(CLASSES, top1_float=1.0, top1_quantized=0.9), None)
     known = accuracy_figures(evaluated(output(), whole), None)
     assert set(known) | set(labelled) <= ACCURACY_FIGURES <= set(FIGURES)
     assert known["float_sqnr"] == 35.0

@@ -7,6 +7,7 @@ import pytest
 from tests.fakes.projects import make_project
 from tests.fakes.results import result_of, write_result
 from tests.problems import refused
+from workbench.files import locked
 from workbench.history.comparison import (
     difference,
     estimate_warning,
@@ -245,22 +246,30 @@ def test_that_a_rule_for_place_is_told_beside_one_for_precision(evaluated):
     assert [(c.what, c.after) for c in found.rules] == [("head, off the NPU", "on")]
 
 
-def test_that_a_history_that_breaks_while_it_is_used_keeps_its_runs(evaluated, project_file):
+def test_that_a_history_that_is_locked_while_it_is_used_keeps_its_runs(
+    evaluated, project_file, monkeypatch
+):
     path = history_path(project_file)
     history = History(path)
     history.record(evaluated(make_project(), "evaluate"))
-    # Another program locks the file for good.
-    other = sqlite3.connect(path, isolation_level=None)
-    history._rows.execute("PRAGMA busy_timeout = 0")
-    other.execute("BEGIN EXCLUSIVE")
-    try:
+    monkeypatch.setattr("workbench.files._LOCK_S", 0.0)
+    # Another program holds the lock for good.
+    with locked(path):
         wide = evaluated(edits.assign(make_project(), "global", "", "a16w8"), "evaluate")
         assert history.record(wide).number >= 1
         assert history.problem is not None
         assert wide.key in {run.key for run in history.runs()}
-    finally:
-        other.close()
     assert [run.number for run in History(path).runs()] == [1]
+
+
+def test_that_two_programs_add_to_one_history_and_see_each_others_runs(evaluated, project_file):
+    path = history_path(project_file)
+    first, second = History(path), History(path)
+    narrow, wide = configured(evaluated, "a8w8", "a16w8")
+    assert first.record(narrow).number == 1
+    assert second.record(wide).number == 2
+    assert [run.number for run in first.runs()] == [1, 2]
+    assert first.problem is second.problem is None
 
 
 def test_that_rows_of_another_version_are_left_out_and_told_of(evaluated, project_file):

@@ -4,6 +4,8 @@ import errno
 import hashlib
 import os
 import shutil
+import socket
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from tests.for_each import for_each
 from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.project import project_code
-from workbench.project.model import DataSource, ModelSource
+from workbench.project.model import DataSource, ModelSource, Project
 from workbench.project.project_code import SAMPLES, code_used, is_bundled, read_code, read_folder
+from workbench.project.trust import named_code, unread_files
 
 PLAIN = Path(__file__).parents[2] / "data" / "programs" / "plain.pt2"
 
@@ -141,30 +144,72 @@ def test_that_a_folder_as_large_as_the_limits_is_read_whole(folder, monkeypatch)
     ("limit", "name", "size"),
     [("_MAX_SOURCES_BYTES", "big.py", 99), ("_MAX_LIBRARIES_BYTES", "big.so", 99)],
 )
-def test_that_code_up_to_its_limit_is_read_and_more_refused(folder, monkeypatch, limit, name, size):
+def test_that_code_beyond_its_limit_is_not_read_and_refused_only_where_it_is_named(
+    folder, monkeypatch, limit, name, size
+):
     (folder / name).write_bytes(b"#" * size)
     others = 20 if name.endswith(".py") else 0
     monkeypatch.setattr(project_code, limit, size + others)
     assert name in read_folder(folder).files
     monkeypatch.setattr(project_code, limit, size + others - 1)
+    assert list(read_folder(folder, [folder / "model.py"]).files) == ["layers.py", "model.py"]
+    monkeypatch.setattr(project_code, limit, size - 1)
     with refused("code-folder-too-large"):
-        read_folder(folder)
+        read_folder(folder, [folder / name])
 
 
-def test_that_a_file_that_cannot_be_read_is_named_and_one_that_is_gone_left_out(
-    folder, monkeypatch
+@for_each(
+    "kind",
+    ["link to its folder", "pipe", "socket", "broken link", "link to a device", "no permission"],
+)
+def test_that_a_file_that_cannot_be_read_hides_no_code_and_is_told(
+    folder, monkeypatch, tmp_path_factory, kind
 ):
+    path = folder / "x.py"
+    make = {
+        "link to its folder": lambda: path.symlink_to("."),
+        "pipe": lambda: os.mkfifo(path),
+        "socket": lambda: bound(path),
+        "broken link": lambda: path.symlink_to("nowhere"),
+        "link to a device": lambda: path.symlink_to("/dev/zero"),
+        "no permission": lambda: forbidden(path, monkeypatch),
+    }
+    make[kind]()
+    code = read_code(make_project(), folder)
+    assert list(code.folders[0].files) == ["layers.py", "model.py"]
+    assert list(code.folders[0].unread) == ["x.py"]
+    assert list(code.places) == [str(folder)]
+    (note,) = unread_files(code)
+    assert (note.code, note.where.id) == ("code-unreadable", str(path))
+    path.unlink()
+
+
+def bound(path):
+    """Make a socket at a path."""
+    here = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def forbidden(path, monkeypatch):
+    """Make a file that cannot be read, also by root."""
+    path.write_text("")
     real = project_code.read_limited
 
-    def read(path, limit):
-        if path.name == "layers.py":
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-        return real(path, limit)
+    def read(file, limit):
+        if file == path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(file, limit)
 
     monkeypatch.setattr(project_code, "read_limited", read)
-    with refused("file-unreadable") as caught:
-        read_folder(folder)
-    assert caught.value.infos[0].where.id.endswith("layers.py")
+
+
+def test_that_a_file_that_is_gone_is_left_out(folder, monkeypatch):
+    real = project_code.read_limited
 
     def vanish(path, limit):
         if path.name == "layers.py":
@@ -173,6 +218,47 @@ def test_that_a_file_that_cannot_be_read_is_named_and_one_that_is_gone_left_out(
 
     monkeypatch.setattr(project_code, "read_limited", vanish)
     assert list(read_folder(folder).files) == ["model.py"]
+
+
+def test_that_a_named_file_that_cannot_be_read_is_refused_before_the_question(folder):
+    (folder / "model.py").unlink()
+    os.mkfifo(folder / "model.py")
+    with refused("file-unreadable") as caught:
+        named_code(make_project(), folder)
+    assert caught.value.infos[0].where.id == str(folder / "model.py")
+
+
+@for_each(
+    "change",
+    [
+        {"evaluation": {"metric": "no-callable"}},
+        {"evaluation": {"data": {"spec": "nothing here"}}},
+        {"evaluation": {"metric": f"{'a' * 300}/x.py:f"}},
+        {"calibration": {"spec": "data.npz", "labels": "nothing here"}},
+        {"training_function": "no-callable"},
+        {"plugins": ["no plug-in"]},
+    ],
+)
+def test_that_an_invalid_reference_hides_no_code(folder, change):
+    raw = {**make_project().model_dump(mode="json"), "model": {"spec": "this:c"}, **change}
+    code = read_code(Project.model_validate(raw), folder)
+    assert list(code.places) == ["this:c"]
+    assert code.callables == {"this:c"}
+
+
+def test_that_folders_of_any_depth_are_read(folder):
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        for _ in range(1200):
+            os.mkdir("d")
+            os.chdir("d")
+        Path("deep.py").write_text("")
+    finally:
+        os.chdir(here)
+    assert "d/" * 1200 + "deep.py" in read_folder(folder).files
+    # Deeper than what Python removes.
+    subprocess.run(["rm", "-r", folder / "d"], check=True)
 
 
 def test_that_only_files_of_the_program_itself_are_bundled(folder):

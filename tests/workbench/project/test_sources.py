@@ -1,5 +1,10 @@
 """What a project refers to: files, modules and callables, found without running any code."""
 
+import ast
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.for_each import for_each
@@ -261,10 +266,52 @@ def test_that_a_data_folder_is_told_from_a_file(folder):
 
 
 def test_that_a_folder_that_is_gone_is_not_walked(tmp_path, monkeypatch):
-    left = ["gone"]
-    monkeypatch.setattr(sources.os, "walk", lambda folder: [(str(folder), left, [])])
+    walked = []
+
+    def listed(folder):
+        walked.append(folder)
+        return ["gone"], []
+
+    monkeypatch.setattr(sources, "_listed", listed)
     assert sources.pictures(tmp_path) == []
-    assert left == []
+    assert walked == [tmp_path]
+
+
+def test_that_pictures_in_folders_of_any_depth_are_found(tmp_path):
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(1200):
+            os.mkdir("d")
+            os.chdir("d")
+        Path("deep.png").write_bytes(b"")
+    finally:
+        os.chdir(here)
+    assert [path.name for path in sources.pictures(tmp_path)] == ["deep.png"]
+    # Deeper than what Python removes.
+    subprocess.run(["rm", "-r", tmp_path / "d"], check=True)
+
+
+@for_each("kind", ["folder", "loop"])
+def test_that_a_link_to_a_folder_or_to_itself_is_not_walked(tmp_path, kind):
+    target = tmp_path if kind == "folder" else "link.png"
+    (tmp_path / "link.png").symlink_to(target)
+    found = [path.name for path in sources.pictures(tmp_path)]
+    assert found == ([] if kind == "folder" else ["link.png"])
+
+
+def test_that_much_python_is_searched_for_words_and_not_parsed(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text("import b\n")
+    (tmp_path / "b.py").write_text("import c\n")
+    (tmp_path / "c.py").write_text("")
+    monkeypatch.setattr(sources, "_MAX_PARSED_BYTES", 9)
+    parsed = []
+    monkeypatch.setattr(sources, "parse_python", lambda s: parsed.append(s) or ast.parse(s))
+    files = sources.files_of(sources.Reference("file", tmp_path / "a.py"))
+    assert [path.name for path in files] == ["a.py", "b.py", "c.py"]
+    assert parsed == [b"import b\n"]
+    monkeypatch.setattr(sources, "_MAX_IMPORTED", 2)
+    assert len(sources.files_of(sources.Reference("file", tmp_path / "a.py"))) == 2
 
 
 @for_each(("more", "fits"), [(0, True), (1, False)])

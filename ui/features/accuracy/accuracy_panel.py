@@ -20,7 +20,7 @@ from ui.features.accuracy.comparison_view import SIGNS, ComparisonView, TokenTab
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
-from ui.shared.labels import ElidedLabel, Label
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.quality_cards import (
     OutputTableModel,
     QualityTableModel,
@@ -109,14 +109,13 @@ class AccuracyPanel(ResultPanel):
         """Show whether the present program is accurate enough; nothing without a program."""
         answers, theme = self.context.answers(), self.context.theme
         accuracy = answers.accuracy if answers is not None else None
-        for label in (self.accuracy, self.accuracy_limits):
-            label.setVisible(accuracy is not None)
+        self.accuracy.setVisible(accuracy is not None)
         if accuracy is None:
             return
         self.accuracy.setText(f"Accuracy: {accuracy.sentence}")
         lines = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in accuracy.limits]
         lines += [f"! {mark_words(mark)}" for mark in accuracy.marks]
-        self.accuracy_limits.setText("\n".join((*lines, *accuracy.notes)))
+        self.accuracy.setToolTip(literal("\n".join((*lines, *accuracy.notes))))
         colours = {"low accuracy": theme.warning, "not accurate enough": theme.bad}
         self.accuracy.setStyleSheet(f"color: {colours.get(accuracy.verdict, theme.text)};")
 
@@ -148,7 +147,6 @@ class AccuracyPanel(ResultPanel):
 
         self.cards = FigureCards(content)
         self.accuracy = WrappedLabel(parent=content)
-        self.accuracy_limits = WrappedLabel(parent=content)
         self.data_note = WrappedLabel(parent=content)
         self.readings = ReadingTableModel(self)
         self.reading_table = FigureView("Arithmetic models", self.readings, content)
@@ -171,7 +169,6 @@ class AccuracyPanel(ResultPanel):
         top.setSpacing(4)
         top.addWidget(_heading("Quantized vs. float", content))
         top.addWidget(self.accuracy)
-        top.addWidget(self.accuracy_limits)
         top.addWidget(self.data_note)
         top.addWidget(self.cards)
         top.addWidget(self._built_tensors(content), 1)

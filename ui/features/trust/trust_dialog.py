@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from ui.shared.forms import make_primary
 from ui.shared.labels import Label
 from workbench.project.project_code import Code
+from workbench.project.trust import unread_files
 
 _MAX_SHOWN_BYTES = 1 << 20
 
@@ -29,7 +30,9 @@ def question_text(code: Code) -> str:
     reasons = list(dict.fromkeys(use.why for use in code.uses))
     count = len(code.files)
     files = f"{count} file{'' if count == 1 else 's'}"
-    return f"{_listed('Reason', reasons)}\n{_listed(f'Code ({files})', list(code.places))}"
+    text = f"{_listed('Reason', reasons)}\n{_listed(f'Code ({files})', list(code.places))}"
+    unread = [info.message for info in unread_files(code)]
+    return f"{text}\n{_listed('Left out', unread)}" if unread else text
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:

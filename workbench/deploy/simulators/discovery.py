@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import make_private_folder, read_limited, write_file
-from workbench.project.frozen import Frozen
+from workbench.project.frozen import Finite
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
 
@@ -271,7 +271,7 @@ FILE = "machine.json"
 _MAX_BYTES = 1 << 20
 
 
-class BoardLink(Frozen):
+class BoardLink(Finite):
     """How a board is reached: its serial port, and the user's command that flashes it.
 
     The command runs without a shell; ``{elf}``, ``{pte}``, ``{bpte}``, ``{header}`` and
@@ -298,7 +298,7 @@ class BoardLink(Frozen):
         return Path(self.elf.replace("{name}", stem)).expanduser().absolute()
 
 
-class MachineSettings(Frozen):
+class MachineSettings(Finite):
     """The user's simulator settings. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
 
     ``addresses`` maps the path of a runner to the address of its program. ``fast``, ``trace`` and

@@ -10,13 +10,12 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Place, failure
 from workbench.files import open_log
+from workbench.process_guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,31 +96,13 @@ def execute(
     except OSError as error:
         return Ending("not started", error=error.strerror or str(error))
     try:
-        with _guarded(process), open_log(log) as file:
+        with guarded(process.pid), open_log(log) as file:
             kept = Log(file)
             by = _follow(process, kept, begun + timeout_s, hooks)
     finally:
         _end(process)
     elapsed = time.monotonic() - begun
     return Ending(by, process.returncode, elapsed, log_cut=kept.cut)
-
-
-@contextmanager
-def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ensure that the process group is killed even if this process is killed.
-
-    A shell waits on a pipe: a word means success; end of file means that this process has died.
-    """
-    guard = subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r word || kill -9 "-$1"', "sh", str(process.pid)],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            guard.communicate(b"well\n")
 
 
 def _follow(

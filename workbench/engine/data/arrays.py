@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from workbench.results import TensorSpec
 
 _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
+# The most labels: they become whole numbers of 8 bytes, and some copies of them.
+_MAX_LABELS = 8_000_000
+# What a tensor may take in any case [bytes], and as a multiple of what the file holds of it.
+_FREE_BYTES, _MOST_TIMES = 256 << 20, 50
 
 
 def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
@@ -63,8 +67,10 @@ def _whole(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return labels as whole numbers [N].
 
     Raises:
-        ValueError: one of them is none, such as NaN.
+        ValueError: one of them is none, such as NaN, or they are too many.
     """
+    if np.size(labels) > _MAX_LABELS:
+        raise ValueError("there are too many labels")
     flat = np.asarray(labels).reshape(-1)
     if flat.dtype.kind == "f":
         if not np.array_equal(flat, np.round(flat)):
@@ -192,8 +198,14 @@ def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         raise ValueError("it contains a tensor that is sparse, quantized or of another device")
     tensor = tensor.detach()
-    rows = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return _ArrayStream(rows.shape, rows.dtype, lambda: (np.array(row) for row in rows))
+    size = tensor.numel() * tensor.element_size()
+    if size > max(_FREE_BYTES, _MOST_TIMES * tensor.untyped_storage().nbytes()):
+        raise ValueError("a tensor repeats the same memory")
+    dtype = torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype
+    kind = torch.empty((), dtype=dtype).numpy().dtype
+    return _ArrayStream(
+        tuple(tensor.shape), kind, lambda: (np.array(row.to(dtype).numpy()) for row in tensor)
+    )
 
 
 def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:

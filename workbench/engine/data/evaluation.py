@@ -46,6 +46,14 @@ def evaluation_samples(context: StageContext) -> Samples:
     return replace(samples, held_out=not _is_calibration_data(context))
 
 
+def all_samples(context: StageContext) -> Samples:
+    """Return the project's evaluation samples, or all its calibration samples, to look at one."""
+    source = context.project.evaluation.data
+    if source is None:
+        return _all_calibration_samples(context)
+    return _opened(context, source, "evaluation.data")
+
+
 def verification_samples(context: StageContext) -> Iterator[tuple[Sample, bool]]:
     """Yield samples to compare programs on: evaluation samples first, then calibration samples.
 

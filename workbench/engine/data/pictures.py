@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Formats that are decoded by the library itself: others start programs, such as Ghostscript.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 _MAX_PIXELS = 50_000_000
+# A progressive JPEG has about ten scans, each of which costs a pass over all pixels.
+_MAX_SCANS, _SCAN = 64, b"\xff\xda"
+_MAX_JPEG_BYTES, _BLOCK_BYTES = 512 << 20, 1 << 20
 
 
 def read_pictures(
@@ -130,6 +133,8 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
         with open_regular(file) as content, pictures.open(content, formats=_FORMATS) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise ValueError("it has too many pixels")
+            if image.format == "JPEG":
+                _refuse_many_scans(file)
             pixels = np.array(_sized(image.convert("L" if gray else "RGB"), settings), np.uint8)
     except (OSError, ValueError, SyntaxError, pictures.DecompressionBombError) as error:
         raise failure(
@@ -143,6 +148,24 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
         pixels = pixels[:, :, ::-1]
     values = normalized(pixels, settings)
     return values if last else values.transpose(2, 0, 1)
+
+
+def _refuse_many_scans(file: Path) -> None:
+    """Refuse a JPEG that is decoded in more passes than pictures have.
+
+    Raises:
+        ValueError: it has too many scans.
+        OSError: it cannot be read.
+    """
+    scans = total = 0
+    last = b""
+    with open_regular(file) as content:
+        while block := content.read(_BLOCK_BYTES):
+            scans += (last + block).count(_SCAN)
+            total += len(block)
+            last = block[-1:]
+            if scans > _MAX_SCANS or total > _MAX_JPEG_BYTES:
+                raise ValueError("it has too many scans")
 
 
 def _is_last(settings: Preprocess, shape: Sequence[int]) -> bool:

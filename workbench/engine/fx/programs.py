@@ -242,28 +242,6 @@ def delegates(program: torch.export.ExportedProgram) -> dict[str, Any]:
     return {name: getattr(module, name) for name in names}
 
 
-def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a functional program that returns the new buffer values and writes them at its end.
-
-    ExecuTorch's export of language models does the same (1.5.1,
-    ``extension/llm/export/builder.py``): Arm's quantizer has no patterns for operators that mutate
-    a buffer. A program without mutations is returned unchanged.
-    """
-    if not any(_writes_buffer(node, program) for node in program.graph.nodes):
-        return program
-    functional = program.run_decompositions({})
-    return functional if functional.graph_signature.buffers_to_mutate else program
-
-
-def _writes_buffer(node: torch.fx.Node, program: torch.export.ExportedProgram) -> bool:
-    if not is_write(node):
-        return False
-    at = node
-    while at.op == "call_function" and at.args and isinstance(at.args[0], torch.fx.Node):
-        at = at.args[0]
-    return at.name in program.graph_signature.inputs_to_buffers
-
-
 def is_write(node: torch.fx.Node) -> bool:
     """Return whether a node changes its first argument in place."""
     target = node.target

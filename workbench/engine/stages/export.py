@@ -13,6 +13,8 @@ from workbench.engine.equivalence.forms import compare_exported
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
+from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
+from workbench.engine.fx.modules import source_line
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.model_forms import refuse_values
@@ -48,10 +50,10 @@ def run(context: StageContext) -> None:
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
     _refuse_written_parameters(program)
-    left_out = outputs_left_out(program)
-    program = with_tensor_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
     refuse_values(program)
+    left_out = outputs_left_out(program)
+    program = with_tensor_outputs(_without_writes(program))
     compared = compare_exported(context, loaded, program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)
@@ -213,6 +215,26 @@ def _refuse_written_parameters(program: torch.export.ExportedProgram) -> None:
                 Place(kind="module", id=name.rpartition(".")[0]),
                 code="parameter-written",
             )
+
+
+def _without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose writes into tensors are new values.
+
+    Raises:
+        WorkbenchError: a write that has no such form.
+    """
+    try:
+        return with_functional_writes(program)
+    except WriteNotSupportedError as error:
+        node: torch.fx.Node = error.args[0]
+        line = source_line(node.meta.get("stack_trace"))
+        raise failure(
+            f"The write into {programs.op_of(node)}{f' at {line}' if line else ''} has no form "
+            "without a write, which quantization needs.",
+            "Compute a new tensor instead: with torch.where, torch.cat or torch.stack.",
+            Place(kind="node", id=node.name),
+            code="write-not-supported",
+        ) from error
 
 
 def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.data.evaluation import all_samples
 from workbench.engine.fx import programs
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quality.tensors import nodes_by_name, seen_as, watched
@@ -85,7 +85,7 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
 
 def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sample]:
     """Return a sample, preceded by the earlier samples of its sequence."""
-    samples = evaluation_samples(context)
+    samples = all_samples(context)
     steps: list[Sample] = []
     for sample in samples:
         if sample.begins or not (remembers or sample.carried):

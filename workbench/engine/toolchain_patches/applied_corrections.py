@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from workbench.engine.toolchain_patches import (
+    bounded_masks,
     corrections,
     delegate_graphs,
     foldable_norms,
@@ -52,6 +53,7 @@ def correction_functions(
 _FUNCTIONS = {
     name: value
     for module in (
+        bounded_masks,
         corrections,
         delegate_graphs,
         foldable_norms,

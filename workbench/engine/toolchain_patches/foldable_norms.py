@@ -6,7 +6,7 @@ correction is about, and for which versions it was proven, stands in
 returns the names of the nodes that it changed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -76,28 +76,74 @@ def fit_norms(module: fx.GraphModule) -> list[str]:
 
     Folding changes a convolution or linear for all its readers, so that the norm of one with other
     readers is written out. Folding needs parameters as weights, of a linear also a
-    bias and weights of the norm. It mixes up the channels of transposed convolutions in groups.
+    bias and weights of the norm. It mixes up the channels of transposed convolutions in groups. Of
+    norms that follow each other it folds the first and drops the second, so that they become one.
     """
     done = list[str]()
-    for norm, source in list(_folded(module)):
+    folded = set[fx.Node]()
+    for norm, source in _folded_or_chained(module, folded):
         groups = source.args[6] if _is_conv_transpose_node(source) and source.args[6:] else 1
         if len(source.users) > 1 or groups != 1:
             _write_line(module, norm, source)
             done.append(norm.name)
-        elif _give_parameters(module, norm, source):
-            done.append(source.name)
+        elif source in folded:
+            _merge(module, source, norm)
+            done.append(norm.name)
+        else:
+            folded.add(norm)
+            if _give_parameters(module, norm, source):
+                done.append(source.name)
     return finished(module, done)
+
+
+def _folded_or_chained(
+    module: fx.GraphModule, folded: Collection[fx.Node]
+) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield the norms that are folded, and those that directly follow one of ``folded``."""
+    for norm in floating_calls(module, _ATEN.batch_norm.default):
+        source: Any = norm.args[0]
+        if _is_folded(module, norm) or (source in folded and _is_fixed(module, norm)):
+            yield norm, source
+
+
+def _merge(module: fx.GraphModule, first: fx.Node, second: fx.Node) -> None:
+    """Let a batch norm do what the one after it does, and drop that."""
+    weight, bias, mean, variance = (_value(module, given) for given in second.args[1:5])
+    scale = torch.rsqrt(variance + second.args[7])
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    given_weight, given_bias = (_value(module, given) for given in first.args[1:3])
+    write = Writer(module, first)
+    factor = scale if given_weight is None else given_weight * scale
+    summand = shift if given_bias is None else given_bias * scale + shift
+    own = (write.parameter(f"{first.name}_merged_1", factor),
+           write.parameter(f"{first.name}_merged_2", summand))  # fmt: skip
+    first.args = (first.args[0], *own, *first.args[3:])
+    second.replace_all_uses_with(first)
+    module.graph.erase_node(second)
 
 
 def _folded(module: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
     """Yield the batch norms that are folded, each with its convolution or linear."""
     for norm in floating_calls(module, _ATEN.batch_norm.default):
         source: Any = norm.args[0]
-        is_flat = _is_linear_node(source) and source.meta["val"].dim() == 2
-        if not (is_flat or _is_conv_or_conv_transpose_node(source)) or norm.args[5]:
-            continue
-        if all(given is None or _value(module, given) is not None for given in norm.args[1:5]):
+        if _is_folded(module, norm):
             yield norm, source
+
+
+def _is_folded(module: fx.GraphModule, norm: fx.Node) -> bool:
+    """Return whether torchao folds a batch norm into what is before it."""
+    source: Any = norm.args[0]
+    is_flat = _is_linear_node(source) and source.meta["val"].dim() == 2
+    is_before = is_flat or _is_conv_or_conv_transpose_node(source)
+    return is_before and _is_fixed(module, norm)
+
+
+def _is_fixed(module: fx.GraphModule, norm: fx.Node) -> bool:
+    """Return whether a batch norm uses statistics and weights that depend on no input."""
+    return not norm.args[5] and all(
+        given is None or _value(module, given) is not None for given in norm.args[1:5]
+    )
 
 
 def _write_line(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:

@@ -52,6 +52,11 @@ class Writer:
         return list(self._node.users)
 
     @property
+    def target(self) -> Any:
+        """The operator of the node."""
+        return self._node.target
+
+    @property
     def shape(self) -> list[int]:
         """The shape of the node's value."""
         return [*self._node.meta["val"].shape]

@@ -35,7 +35,7 @@ def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
         done.append(node.name)
     for node in floating_calls(module, _ATEN.addmm.default):
         bias, weight = constant_of(module, node.args[0]), constant_of(module, node.args[2])
-        if bias is None or weight is None or bias.dim() != 1 or node.kwargs:
+        if bias is None or weight is None or bias.shape != weight.shape[1:] or node.kwargs:
             continue
         write = Writer(module, node)
         turned = write.constant(f"{node.name}_weight", weight.t())
@@ -73,9 +73,20 @@ def _adaptive_mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
         return _mean(write, x, size)
     if extent % size[0] == 0:
         return _pool(write, x, [extent // size[0]])
-    flat = write(_ATEN.unsqueeze.default, x, 2)
-    means = write(_ATEN.adaptive_avg_pool2d.default, flat, [1, *size])
-    return write(_ATEN.squeeze.dim, means, 2)
+    means = write(_ATEN.adaptive_avg_pool2d.default, _flat(write, x), [1, *size])
+    return _sequence(write, x, means)
+
+
+def _flat(write: Writer, x: fx.Node) -> fx.Node:
+    """Return a sequence, of a batch or alone, as a batch of images of one row."""
+    batch = x if x.meta["val"].dim() == 3 else write(_ATEN.unsqueeze.default, x, 0)
+    return write(_ATEN.unsqueeze.default, batch, 2)
+
+
+def _sequence(write: Writer, x: fx.Node, images: fx.Node) -> fx.Node:
+    """Return images of one row as sequences of as many dimensions as ``x``."""
+    batch = write(_ATEN.squeeze.dim, images, 2)
+    return batch if x.meta["val"].dim() == 3 else write(_ATEN.squeeze.dim, batch, 0)
 
 
 def _pool(
@@ -87,18 +98,16 @@ def _pool(
         return _mean(write, x, [1] * len(size))
     if len(size) > 1:
         return None
-    flat = write(_ATEN.unsqueeze.default, x, 2)
     sizes = [1, *size], [1, *(stride or size)], [0, *pad]
-    return write(_ATEN.squeeze.dim, write(_ATEN.avg_pool2d.default, flat, *sizes, *rest), 2)
+    return _sequence(write, x, write(_ATEN.avg_pool2d.default, _flat(write, x), *sizes, *rest))
 
 
 def _max_pool(
     write: Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), apart: Any = (1,),
     *rest: Any,
 ) -> fx.Node:  # fmt: skip
-    flat = write(_ATEN.unsqueeze.default, x, 2)
     sizes = [1, *size], [1, *(stride or size)], [0, *pad], [1, *apart]
-    return write(_ATEN.squeeze.dim, write(_ATEN.max_pool2d.default, flat, *sizes, *rest), 2)
+    return _sequence(write, x, write(_ATEN.max_pool2d.default, _flat(write, x), *sizes, *rest))
 
 
 def _largest(write: Writer, x: fx.Node, size: Any) -> tuple[fx.Node, fx.Node] | None:
@@ -119,12 +128,18 @@ def _instances(write: Writer, x: fx.Node, weight: Any, bias: Any, *settings: Any
 
 
 def _softplus(write: Writer, x: fx.Node, beta: float = 1, limit: float = 20) -> fx.Node | None:
-    """Write log(1 + exp(x)) as relu(x) + log1p(exp(-|x|)), whose parts have small ranges."""
-    del limit
-    if beta != 1:
+    """Write log(1 + exp(x)) as relu(x) + log1p(exp(-|x|)), whose parts have small ranges.
+
+    Above its limit, softplus is the value itself, which differs visibly only where that is low.
+    """
+    if beta != 1 or limit < _SAME_AS_RELU:
         return None
     small = write(_ATEN.exp.default, write(_ATEN.neg.default, write(_ATEN.abs.default, x)))
     return write(_ATEN.add.Tensor, write(_ATEN.relu.default, x), write(_ATEN.log1p.default, small))
+
+
+# log1p(exp(-15)) is 3e-7.
+_SAME_AS_RELU = 15
 
 
 def _log_of_sum(write: Writer, x: fx.Node, dims: Any, keep: bool = False) -> fx.Node:
@@ -228,13 +243,17 @@ def _distance(
 
 
 def _repeated(write: Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node | None:
-    """Repeat the steps of a sequence a whole number of times."""
-    del factors
+    """Repeat the steps of a sequence, where each is repeated the same number of times.
+
+    With a factor such as 2.05 that need not be so although the sizes fit.
+    """
     n, channels, steps = x.meta["val"].shape
     result = write.shape[-1]
     if result % steps:
         return None
-    del size
+    taken = write.target(torch.arange(float(steps)).view(1, 1, -1), size, *factors).flatten()
+    if not taken.equal(torch.arange(float(steps)).repeat_interleave(result // steps)):
+        return None
     columns = write(_ATEN.unsqueeze.default, x, 3)
     wide = write(_ATEN.expand.default, columns, [n, channels, steps, result // steps])
     return write(_ATEN.reshape.default, wide, [n, channels, result])

@@ -20,6 +20,7 @@ from workbench.targets.ethos_u.correction import (
     EXECUTORCH,
     FACTORS,
     LINEARS,
+    MASKS,
     NORMS,
     ONE_TYPE,
     OWN_WEIGHTS,
@@ -212,6 +213,24 @@ CORRECTIONS: tuple[Correction, ...] = (
         why_right="They are the same at every run.",
         step="rewrites",
         function="fold_constants",
+    ),
+    Correction(
+        id=MASKS,
+        title="Keep the huge numbers of masks and limits out of ranges",
+        fault="A mask of -1e9, -3.4e38 or -10,000, also one that is computed, and a limit of a clamp "
+        "that is meant as none, are quantized with the values beside them: their step becomes so "
+        "large that nothing else is left. Infinities and the least float alone get another "
+        "number, and then a row that is masked everywhere is no longer even.",
+        link="",
+        proven=EXECUTORCH,
+        network="softmax(q @ k.T + (1 - mask) * -3.4e38, -1)",
+        instead="Such a number becomes the one that ExecuTorch gives to infinities. A row that is "
+        "masked everywhere is even or keeps its scores, as in eager mode. A limit that no value "
+        "reaches is left out.",
+        why_right="What is masked has no weight in a softmax and is no maximum, with any number "
+        "that is less than all scores.",
+        step="rewrites",
+        function="bound_masks",
     ),
     Correction(
         id=OWN_WEIGHTS,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.engine import decoders
-from workbench.engine.fx.programs import without_writes
+from workbench.engine.fx.functional_writes import with_functional_writes
 from workbench.engine.targets.nnpa.onnx_export import check, exported, first_state, tidy
 from workbench.project import edits
 from workbench.project.model import (
@@ -101,7 +101,7 @@ class Odd(torch.nn.Module):
 
 def test_that_any_state_goes_in_and_out():
     inputs = (torch.zeros(2),)
-    program = without_writes(torch.export.export(Odd(), inputs))
+    program = with_functional_writes(torch.export.export(Odd(), inputs))
     model = exported(program, inputs)
     tidy(model)
     check(model)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.process_guard import guarded
 from workbench.results import CONFIG_FILE, MODEL_FILE, CompilerCheck
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, arguments
 from workbench.text import plural
@@ -150,11 +151,12 @@ def _run(
         except OSError as error:
             return -1, str(error)
         try:
-            while process.poll() is None:
-                check_cancelled()
-                if time.monotonic() - started > _TIMEOUT_S:
-                    return -1, f"it did not end within {_TIMEOUT_S / 60:.0f} minutes"
-                time.sleep(_POLL_S)
+            with guarded(process.pid):
+                while process.poll() is None:
+                    check_cancelled()
+                    if time.monotonic() - started > _TIMEOUT_S:
+                        return -1, f"it did not end within {_TIMEOUT_S / 60:.0f} minutes"
+                    time.sleep(_POLL_S)
         finally:
             _end(process)
     return process.returncode, log.read_text(errors="replace")

@@ -1,0 +1,224 @@
+"""Writes into tensors: the program that is quantized computes what the model does."""
+
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from tests.engine.written_networks import WRITES, network
+from tests.for_each import for_each
+from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
+from workbench.engine.fx.programs import is_write
+
+
+def exported(module, inputs):
+    with torch.no_grad():
+        return torch.export.export(module, inputs)
+
+
+def results(module, inputs):
+    with torch.no_grad():
+        given = module(*(value.clone() for value in inputs))
+    return given if isinstance(given, tuple) else (given,)
+
+
+def assert_same(make, inputs, program):
+    """Compare a program with fresh instances of a model, on fresh inputs, twice."""
+    executed = program.module(check_guards=False)
+    for _ in range(2):
+        for expected, given in zip(results(make(), inputs), results(executed, inputs), strict=True):
+            torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-5)
+
+
+@for_each("write", list(WRITES))
+def test_that_what_is_written_is_computed(write):
+    module, inputs = network(write)
+    program = with_functional_writes(exported(module, inputs))
+    assert_same(lambda: network(write)[0], (torch.randn(1, 3, 8, 8),), program)
+    graphs = [m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    assert not any(is_write(node) for graph in graphs for node in graph.graph.nodes)
+
+
+@for_each("write", list(WRITES))
+def test_that_no_sample_is_written(write):
+    module, inputs = network(write)
+    program = with_functional_writes(exported(module, inputs))
+    before = [value.clone() for value in inputs]
+    program.module(check_guards=False)(*inputs)
+    assert all(a.equal(b) for a, b in zip(before, inputs, strict=True))
+
+
+class Usual(nn.Module):
+    """In-place activations whose result alone is read, and a batch norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Dropout(0.1),
+            nn.Conv2d(4, 4, 3), nn.Hardswish(inplace=True),
+        )  # fmt: skip
+
+    def forward(self, x):
+        y = self.block(x)
+        a, b = y.split(2, 1)
+        y = torch.cat([a.relu_(), b], 1)
+        y += 1
+        return y
+
+
+def test_that_a_program_whose_writes_are_read_as_results_stays_as_it_is():
+    program = exported(Usual().eval(), (torch.randn(1, 3, 8, 8),))
+    assert with_functional_writes(program) is program
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = self.norm(self.conv(x))
+        y[:, :2] = 0
+        return y
+
+
+def test_that_other_operators_keep_their_names_modules_and_kinds():
+    before = exported(Normed().eval(), (torch.randn(1, 3, 8, 8),))
+    after = with_functional_writes(before)
+    kept = {node.name: node for node in after.graph.nodes}
+    for node in before.graph.nodes:
+        if str(node.target) in {"aten.conv2d.default", "aten.batch_norm.default"}:
+            assert kept[node.name].target == node.target
+            assert kept[node.name].meta["nn_module_stack"] == node.meta["nn_module_stack"]
+    made = [node for node in after.graph.nodes if "cat" in node.name or "pad" in node.name]
+    assert made
+    assert all("stack_trace" in node.meta for node in made)
+
+
+class Ring(nn.Module):
+    """The last steps of a signal, kept from run to run."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(2, 3, 5)
+        self.register_buffer("past", torch.zeros(1, 2, 12))
+
+    def forward(self, x):
+        self.past[:, :, :-4] = self.past[:, :, 4:].clone()
+        self.past[:, :, -4:] = x
+        return self.conv(self.past)
+
+
+def test_that_parts_of_a_buffer_are_written_from_run_to_run():
+    torch.manual_seed(0)
+    module, x = Ring().eval(), torch.randn(1, 2, 4)
+    program = with_functional_writes(exported(module, (x,)))
+    assert list(program.graph_signature.buffers_to_mutate.values()) == ["past"]
+    assert not any(node.target is torch.ops.aten.copy.default for node in program.graph.nodes)
+    executed = program.module(check_guards=False)
+    for _ in range(4):
+        x = torch.randn(1, 2, 4)
+        torch.testing.assert_close(results(executed, (x,)), results(module, (x,)))
+
+
+class Random(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y[:, :2].uniform_(0, 1)
+        return y
+
+
+def test_that_a_write_of_random_numbers_is_not_supported():
+    with pytest.raises(WriteNotSupportedError) as raised:
+        with_functional_writes(exported(Random(), (torch.randn(1, 4),)))
+    assert raised.value.args[0].name == "uniform_"
+
+
+class Drawn(nn.Module):
+    """Views and writes drawn at random, over two values that share memory or not."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.seed = seed
+
+    def forward(self, x):
+        draw = random.Random(self.seed)
+        base = draw.choice([lambda: x * 2, lambda: torch.zeros(2, 6, 8), lambda: x])()
+        known = [base, x + 1, base]
+        for _ in range(draw.randint(2, 7)):
+            value = draw.choice(known)
+            for _ in range(draw.randint(0, 3)):
+                value = draw.choice(_VIEWS)(value, draw)
+                known.append(value)
+            if value.dim() and draw.random() < 0.8:
+                draw.choice(_CHANGES)(value, draw, known)
+        return tuple(known[-3:]) + (base,)
+
+
+def _slice(value, draw):
+    dim = draw.randrange(value.dim())
+    start = draw.randrange(value.shape[dim])
+    end = draw.randint(start + 1, value.shape[dim])
+    cut = [slice(None)] * value.dim()
+    cut[dim] = slice(start, end, draw.choice([1, 1, 2, 3]))
+    return value[tuple(cut)]
+
+
+def _selected(value, draw):
+    if value.dim() < 2:
+        return value
+    dim = draw.randrange(value.dim())
+    return value.select(dim, draw.randrange(value.shape[dim]))
+
+
+def _turned(value, draw):
+    dims = list(range(value.dim()))
+    draw.shuffle(dims)
+    return value.permute(dims)
+
+
+def _piece(value, draw):
+    dim = draw.randrange(value.dim())
+    parts = draw.choice([lambda: value.chunk(2, dim), lambda: value.split(1, dim)])()
+    return draw.choice(parts)
+
+
+_VIEWS = (
+    _slice, _slice, _selected, _turned, _piece,
+    lambda value, draw: value.flatten() if draw.random() < 0.3 else value.unsqueeze(0),
+    lambda value, draw: value.contiguous(),
+    lambda value, draw: torch.dropout(value, 0.1, False),
+    lambda value, draw: value.squeeze(),
+)  # fmt: skip
+
+
+def _add(value, draw, known):
+    value += draw.choice([1.5, known[1].sum()])
+
+
+def _assign(value, draw, known):
+    value[...] = draw.choice([0, 0.5, known[1].mean()])
+
+
+def _fill(value, draw, known):
+    value.fill_(draw.choice([0.0, 2.0]))
+
+
+def _activate(value, draw, known):
+    draw.choice([torch.relu_, torch.sigmoid_, torch.neg_])(value)
+
+
+def _choose(value, draw, known):
+    value[value > 0.5] = 0.5
+
+
+_CHANGES = (_add, _assign, _fill, _activate, _choose)
+
+
+@for_each("seed", range(60))
+def test_that_writes_through_any_views_are_computed(seed):
+    torch.manual_seed(seed)
+    inputs = (torch.randn(2, 6, 8),)
+    program = with_functional_writes(exported(Drawn(seed), inputs))
+    assert_same(lambda: Drawn(seed), (torch.randn(2, 6, 8),), program)
