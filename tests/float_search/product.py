@@ -19,7 +19,7 @@ from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
-from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
+from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
 from workbench.protocol import RunUntil, StageFailed
 from workbench.results import RESULTS, load_result
 
@@ -75,6 +75,8 @@ def answer(source: str, target: str, config: str, *, deliver: bool) -> Answer:
             name=path.stem,
             model=ModelSource(spec=f"{path.name}:net"),
             calibration=DataSource(spec=f"{path.name}:samples"),
+            # Stock calibrates on all samples, and what is judged is unseen anyway.
+            evaluation=Evaluation(holds_out=False),
             target=TargetChoice(id=target),
         ),
         "global", "", config,
