@@ -76,7 +76,7 @@ def answer(source: str, target: str, config: str, *, deliver: bool) -> Answer:
             model=ModelSource(spec=f"{path.name}:net"),
             calibration=DataSource(spec=f"{path.name}:samples"),
             # Stock calibrates on all samples, and what is judged is unseen anyway.
-            evaluation=Evaluation(holds_out=False),
+            evaluation=Evaluation(hold_out=False),
             target=TargetChoice(id=target),
         ),
         "global", "", config,
