@@ -22,6 +22,8 @@ class _Grids(TorchDispatchMode):
     def __init__(self, bits: int) -> None:
         super().__init__()
         self._bits = bits
+        # Of 16 bits, one is head-room for values that calibration does not see.
+        self._room = 2.0 if bits == 16 else 1.0
         self._ranges: list[tuple[float, float]] = []
         self._at = 0
         self.is_observing = True
@@ -50,6 +52,7 @@ class _Grids(TorchDispatchMode):
                 low, high = min(low, float(real.min())), max(high, float(real.max()))
             self._ranges[self._at] = (low, high)
         elif high > low:
+            low, high = low * self._room, high * self._room
             step = (high - low) / (2**self._bits - 1)
             ordinary = value.abs() < _HUGE
             value.copy_(
