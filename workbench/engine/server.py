@@ -73,6 +73,7 @@ class Server:
         self._unfinished: list[EngineJob] = []
         self._store = HotStore()
         self._started = started
+        self._ended = threading.Event()
 
     def serve(self) -> None:
         """Read commands in a thread, work in this one."""
@@ -89,16 +90,16 @@ class Server:
             elapsed = time.monotonic() - begun
             self._wire.send(JobFinished(job=job.command.job, outcome=outcome, elapsed_s=elapsed))
             _return_memory()
+        self._ended.set()
 
     def _read(self) -> None:
         for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
             self._accept(self._decoded(lines))
         os.close(self._commands)
         # The program that sent the commands has died: nobody waits for a job that goes on.
-        deadline = threading.Timer(_ORPHAN_S, os._exit, (1,))
-        deadline.daemon = True
-        deadline.start()
         self._accept([Shutdown()])
+        if not self._ended.wait(_ORPHAN_S):
+            os._exit(1)
 
     def _decoded(self, lines: Iterable[bytes | OversizedLine]) -> list[Command]:
         commands: list[Command] = []
