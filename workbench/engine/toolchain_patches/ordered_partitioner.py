@@ -1,12 +1,15 @@
-"""A partitioner whose parts for the NPU have one order, so that a program has the same bytes again.
+"""A partitioner whose parts for the NPU have one order, and return integers only.
 
-This file stands on ExecuTorch alone, because a generated script carries it along. ExecuTorch 1.5.1
+This file imports ExecuTorch alone, because a generated script contains it. ExecuTorch 1.5.1
 (``backends/arm/tosa/partitioner.py``) keeps the parts' names in a set of strings: its order is
-another one in every process, and with it that of operators between several parts.
+another one in every process, and with it that of operators between several parts. It also leaves a
+change of shape in a part that is made between a dequantize and an operator on the CPU, such as that
+of a convolution without a batch: the part then declares a float output and writes integers.
 """
 
 from typing import Any
 
+import torch
 from executorch.backends.arm.ethosu import EthosUPartitioner
 from executorch.exir.backend.partitioner import PartitionResult
 from torch.fx import GraphModule
@@ -14,6 +17,22 @@ from torch.fx import GraphModule
 
 class OrderedPartitioner(EthosUPartitioner):
     """Finds what Ethos-U's own partitioner finds, in the order of the program."""
+
+    def _detag_boundary_nodes(
+        self, module: GraphModule, tag: str, reporter: Any, detag_first_fp_node: bool = True
+    ) -> None:
+        """Remove the mark also from what ends a part with a float value."""
+        super()._detag_boundary_nodes(module, tag, reporter, detag_first_fp_node)
+        removed = False
+        for node in reversed(module.graph.nodes):
+            inside = any(user.meta.get("delegation_tag") == tag for user in node.users)
+            if node.meta.get("delegation_tag") != tag or inside or not _is_float(node):
+                continue
+            reporter.report_reject(node, "Its result is read in float, outside of the NPU.")
+            del node.meta["delegation_tag"]
+            removed = True
+        if removed:
+            super()._detag_boundary_nodes(module, tag, reporter, detag_first_fp_node)
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Return the program with its parts marked, and the parts."""
@@ -26,3 +45,8 @@ class OrderedPartitioner(EthosUPartitioner):
             tagged_exported_program=result.tagged_exported_program,
             partition_tags={mark: result.partition_tags[mark] for mark in ordered},
         )
+
+
+def _is_float(node: Any) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()

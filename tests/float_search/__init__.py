@@ -1,0 +1,1 @@
+"""Random float networks, as people write them, judged against eager PyTorch."""
