@@ -35,7 +35,13 @@ from workbench.engine.targets.ethos_u.intermediates import (
 )
 from workbench.engine.targets.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.errors import Place, failure
-from workbench.results import AgainstFloat, ExportResult, OutputQuality, VerifyResult
+from workbench.results import (
+    AgainstFloat,
+    ExportResult,
+    IntegerQuality,
+    OutputQuality,
+    VerifyResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -237,16 +243,22 @@ def _verify(context: StageContext) -> VerifyResult:
             floating.add(sample, quantized, computed[-1], most, counts=counts)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
-    tensors = tuple(inside.result())
     # The stage ``run`` compares with the same outputs.
     context.keep(computed)
-    return tally.result().model_copy(update={
-        "tensors": tensors,
-        "tensor_samples": min(tally.samples, TENSOR_SAMPLES),
-        "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
+    compiled = program.compiled.result(tally.samples).model_copy(update=whole)
+    return _with_tensors(tally.result(), tuple(inside.result())).model_copy(update={
         "text": floating.text.result() if floating.text is not None else None,
         "against_float": floating.result(_ignored(context, lowered)),
-        "compiled": program.compiled.result(tally.samples).model_copy(update=whole),
+        "compiled": compiled,
+    })  # fmt: skip
+
+
+def _with_tensors(result: VerifyResult, tensors: tuple[IntegerQuality, ...]) -> VerifyResult:
+    """Return a result with the comparison of the tensors inside the program."""
+    return result.model_copy(update={
+        "tensors": tensors,
+        "tensor_samples": min(result.samples, TENSOR_SAMPLES),
+        "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
     })  # fmt: skip
 
 
