@@ -8,9 +8,11 @@ and every input that ended in another exception. Quick tests run a few of each k
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import io
 import json
+import math
 import os
 import random
 import resource
@@ -27,11 +29,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fuzz_kinds import JSON_KINDS, Reader
+from tests.fuzz_kinds import KINDS as FURTHER_KINDS
 from workbench.errors import WorkbenchError
 
 DATA = Path(__file__).parent / "data"
 MAX_S = 20.0
 MAX_BYTES = 500 << 20
+# Pieces that are hard for readers of numbers, of nested values, of text and of lines.
+_PIECES = (
+    b"9" * 5000, b"-" + b"9" * 400, b"[" * 3000, b'{"a":' * 2000, b"NaN", b"1e999", b"-Infinity",
+    b"\xff\xfe", b"\xed\xa0\x80", b"\0", b"\x1b]0;x\a", b"\r", b"\n", b"%", b"=", b"\xc2\x9b",
+    "\u202e".encode(), "\u0663".encode(), "\u00b2".encode(), b"x" * 70_000,
+)  # fmt: skip
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
 
@@ -59,7 +69,9 @@ def mutated(source: random.Random, data: bytes, others: list[bytes]) -> bytes:
     made = bytearray(data)
     for _ in range(source.choice((1, 1, 2, 4, 8))):
         at = source.randrange(len(made) + 1)
-        match source.randrange(8):
+        match source.randrange(9):
+            case 8:
+                made[at:at] = source.choice(_PIECES)
             case 0 if made:
                 made[at % len(made)] ^= 1 << source.randrange(8)
             case 1 if made:
@@ -85,7 +97,7 @@ def mutated_json(source: random.Random, value: object, share: float) -> object:
     """Return a JSON value of which this share of the parts is odd."""
     odd = (
         None, True, -1, 0, 1 << 70, 1e308, float("inf"), float("nan"), "", "\0", "\ud800",
-        "x" * 300,
+        "x" * 300, 10**400, "9" * 5000,
         "../../x", "/dev/zero", "/", [], {}, [[]], {"a": {}}, "a:b", "model.py:net", "é", "{x}",
     )  # fmt: skip
     if source.random() < share:
@@ -101,9 +113,6 @@ def mutated_json(source: random.Random, value: object, share: float) -> object:
         made_list = [mutated_json(source, item, share) for item in value]
         return made_list * 3 if source.random() < share / 4 else made_list
     return value
-
-
-Reader = Callable[[bytes, Path], object]
 
 
 def _programs() -> tuple[list[bytes], Reader]:
@@ -295,33 +304,41 @@ KINDS: dict[str, Callable[[], tuple[list[bytes], Reader]]] = {
     "pte": _programs, "traces": _traces, "etdumps": _etdumps,
     "runners": _runners, "projects": _projects,
     "histories": _histories, "boards": _boards, "pass_args": _pass_args,
-    "archives": _archives, "arrays": _arrays,
+    "archives": _archives, "arrays": _arrays, **FURTHER_KINDS,
 }  # fmt: skip
 
 
-def run(kind: str, count: int, seed: int) -> Report:
-    """Read mutated inputs of a kind; return what was found."""
+def run(kind: str, count: int, seed: int, seconds: float = math.inf) -> Report:
+    """Read mutated inputs of a kind, until a number or a time is reached; return what was found."""
     bases, read = KINDS[kind]()
     source, report = random.Random(seed), Report(kind)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
         _read(read, bases[0], Path(place) / "warm", Report(kind))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        deadline = time.monotonic() + seconds
         for number in range(count):
-            base = source.choice(bases)
-            if kind == "projects" and source.random() < 0.7:
-                value = mutated_json(source, json.loads(base), source.choice((0.01, 0.03, 0.1)))
-                data = json.dumps(value).encode(errors="surrogatepass")
-            elif kind in {"archives", "arrays"} and source.random() < 0.5:
-                data = _with_changed_records(source, base)
-            else:
-                data = mutated(source, base, bases)
+            if time.monotonic() > deadline:
+                break
+            data = _changed(source, kind, bases)
             _read(read, data, Path(place) / f"{number}", report)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report.grown_bytes = (after - before) * 1024
     if report.grown_bytes > MAX_BYTES:
         report.faults.append(f"memory grew by {report.grown_bytes >> 20} MB")
     return report
+
+
+def _changed(source: random.Random, kind: str, bases: list[bytes]) -> bytes:
+    """Return the next input of a kind."""
+    base = source.choice(bases)
+    if kind in JSON_KINDS and source.random() < 0.7:
+        with contextlib.suppress(ValueError):
+            value = mutated_json(source, json.loads(base), source.choice((0.01, 0.03, 0.1)))
+            return json.dumps(value).encode(errors="surrogatepass")
+    if kind in {"archives", "arrays", "checkpoints"} and source.random() < 0.5:
+        return _with_changed_records(source, base)
+    return mutated(source, base, bases)
 
 
 def _with_changed_records(source: random.Random, base: bytes) -> bytes:
@@ -363,13 +380,16 @@ def main() -> int:
     """Run the kinds that are asked for; return 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", choices=[*KINDS, "all"], default="all")
-    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--count", type=int, help="inputs of each kind (default: 1000)")
+    parser.add_argument("--seconds", type=float, help="time for each kind, instead of a number")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ.setdefault("QUANTIZATION_WORKBENCH_CONFIG", tempfile.mkdtemp(prefix="fuzz-"))
+    seconds = math.inf if options.seconds is None else options.seconds
+    count = options.count or (1000 if options.seconds is None else sys.maxsize)
     faults = 0
     for kind in KINDS if options.kind == "all" else [options.kind]:
-        report = run(kind, options.count, options.seed)
+        report = run(kind, count, options.seed, seconds)
         print(report, flush=True)
         for fault in dict.fromkeys(report.faults):
             print(f"  {fault}", flush=True)
