@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from tests.engine.in_process import project
 from tests.for_each import for_each
+from workbench.engine.fx.functional_writes import with_functional_writes
 from workbench.engine.targets.ethos_u.quantization import prepare, quantizer
 from workbench.engine.toolchain_patches.applied_corrections import correction_functions
 from workbench.engine.toolchain_patches.foldable_norms import made_foldable
@@ -28,7 +29,7 @@ class Network(nn.Module):
 
 def normed(module):
     for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - torch has no other
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
             part.running_mean.uniform_(-1, 1)
             part.running_var.uniform_(0.3, 2)
             if part.affine:
@@ -40,7 +41,7 @@ def normed(module):
 def decibel(module, *inputs, target="ethos-u85-256"):
     """Return how near a network with observers is to the model, both in float [dB]."""
     made = project("networks.py:net", target=target)
-    program = torch.export.export(module, inputs)
+    program = with_functional_writes(torch.export.export(module, inputs))
     floating = program.module(check_guards=False)
     made_foldable(floating, correction_functions(made.target.options, "quantizer")[0]["module"])
     with torch.no_grad():
@@ -54,13 +55,17 @@ def conv(before=3, after=6, **rest):
     return nn.Conv2d(before, after, 3, padding=1, **rest)
 
 
+def beside(norm, y):
+    return torch.relu(norm(y)) + y
+
+
 NORMS = {
     "two": lambda p, x: torch.relu(p[2](p[1](p[0](x)))),
     "three": lambda p, x: torch.relu(p[3](p[2](p[1](p[0](x))))),
     "read twice": lambda p, x: torch.relu(p[2](p[1](p[0](x)))) + p[1](p[0](x)),
-    "read between": lambda p, x: (lambda y: torch.relu(p[2](y)) + y)(p[1](p[0](x))),
-    "read before": lambda p, x: (lambda y: torch.relu(p[2](p[1](y))) + y)(p[0](x)),
-    "after a depthwise": lambda p, x: (lambda y: torch.relu(p[2](y)) + y)(p[4](p[1](p[0](x)))),
+    "read between": lambda p, x: beside(p[2], p[1](p[0](x))),
+    "read before": lambda p, x: beside(lambda y: p[2](p[1](y)), p[0](x)),
+    "after a depthwise": lambda p, x: beside(p[2], p[4](p[1](p[0](x)))),
     "apart": lambda p, x: torch.relu(p[2](functional.dropout(p[1](p[0](x)), 0.1, False))),
 }
 
@@ -106,7 +111,7 @@ MASKS = {
     "computed, scaled after": lambda a, k: (a + (1 - k)[:, None] * -1e9) / 4.0,
     "filled": lambda a, k: a.masked_fill(k[:, None] == 0, -1e9),
     "chosen": lambda a, k: torch.where(k[:, None] > 0, a, torch.full_like(a, LEAST)),
-    "inverted": lambda a, k: a + (lambda i: i.masked_fill(i.bool(), LEAST))(1 - k[:, None]),
+    "inverted": lambda a, k: a + (1 - k[:, None]).masked_fill((1 - k[:, None]).bool(), LEAST),
 }
 
 
