@@ -47,6 +47,7 @@ def test_that_a_result_on_a_full_disk_is_an_error_and_a_message_is_dropped():
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
+        stream.close()
 
 
 def test_that_json_has_no_controls_of_a_terminal(capsys):
