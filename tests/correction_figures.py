@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.guide import REFERENCE, table
 from workbench.targets.ethos_u import correction as ids
-from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,10 +55,10 @@ class Figures:
     """One program, measured.
 
     ``outcome`` is "right", "refused", "crashed" (the process of the compiler ends) or "wrong": the
-    compiled program does not compute what its TOSA says. ``quality`` is the SQNR [dB] of the program against the float model on unseen
-    samples, None if there is no program or no difference. ``steps`` is its largest difference from
-    the quantized model, ``cycles`` are Vela's, ``cpu`` counts operators on the CPU but for
-    conversions at the border.
+    compiled program does not compute what its TOSA says. ``quality`` is the SQNR [dB] of the
+    program against the float model on unseen samples, None if there is no program or no difference.
+    ``steps`` is its largest difference from the quantized model, ``cycles`` are Vela's, ``cpu``
+    counts operators on the CPU but for conversions at the border.
     """
 
     outcome: str
