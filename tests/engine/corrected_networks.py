@@ -561,6 +561,17 @@ def padded_by_nothing():
 
 
 @seeded
+def pools_of_one_image():
+    """Pools of an image that has no batch, between convolutions."""
+
+    def run(self, x):
+        pooled = functional.avg_pool2d(self.layer(x), 3, 2, 1, count_include_pad=False)
+        return functional.adaptive_avg_pool2d(pooled, 2) + 1
+
+    return made(lambda: _Layer(conv(3, 8), run), 3, 8, 8)
+
+
+@seeded
 def products_with_vectors():
     """Products of an image's rows with a constant vector and with their mean, and a mean's own."""
 

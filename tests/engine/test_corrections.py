@@ -532,6 +532,12 @@ def test_that_a_padding_by_nothing_is_left_out(engine):
 
 
 @pytest.mark.slow
+def test_that_pools_of_one_image_are_those_of_a_batch_of_one(engine):
+    assert worst(engine, "pools_of_one_image") <= 1
+    assert engine.run(network("pools_of_one_image", **{PLAIN: False}), "prepare") == "failed"
+
+
+@pytest.mark.slow
 def test_that_a_padding_by_nothing_does_not_lower_without_the_correction(engine):
     made = network("padded_by_nothing", **{PLAIN: False})
     assert engine.run(made, "lower") == "failed"

@@ -98,9 +98,15 @@ def stock(module: ModuleType, target: str, config: str) -> Outputs:
         ]
 
 
+# ExecuTorch takes these apart after quantization: what is inside stays in float.
+_TAKEN_APART = ("instance_norm", "rms_norm", "std")
+
+
 def _keeps_float(converted: torch.fx.GraphModule) -> bool:
-    """Return whether the float result of an operator is read unquantized."""
+    """Return whether an operator computes in float, or its float result is read unquantized."""
     for node in converted.graph.nodes:
+        if any(f"aten.{name}." in str(node.target) for name in _TAKEN_APART):
+            return True
         value = node.meta.get("val")
         if node.op != "call_function" or "quantize" in str(node.target):
             continue

@@ -104,6 +104,7 @@ def test_that_a_verb_is_imported_when_the_current_folder_is_left(hostile):
         f"import sys, types; sys.path.insert(1, {str(ROOT)!r})\n"
         "import workbench.__main__ as entry\n"
         "verbs = sys.modules['workbench.cli'] = types.ModuleType('workbench.cli')\n"
+        f"verbs.__path__ = [{str(ROOT / 'workbench' / 'cli')!r}]\n"
         "verbs.main = lambda: print(__import__('selectors').__file__)\n"
         "entry.main()"
     )

@@ -1,5 +1,6 @@
 """The wire: what fits, what is cut, what is refused, and who may talk to whom."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,10 +13,13 @@ from pydantic import ValidationError
 
 from tests.fakes.projects import make_project
 from tests.for_each import for_each
+from tests.problems import refused
 from workbench import engine_process, protocol
 from workbench.engine_process import EngineProcess
 from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.project.model import ModelSource
+from workbench.project.configs import FixedRange
+from workbench.project.gate import Gate
+from workbench.project.model import Bookmark, ModelSource, TargetChoice
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     PROTOCOL_VERSION,
@@ -32,7 +36,9 @@ from workbench.protocol import (
     encode_event,
     protocol_of,
     read_lines,
+    refused_job,
 )
+from workbench.studies.search import Limits
 
 
 def command(spec="net.pt2"):
@@ -212,3 +218,54 @@ def test_that_the_problem_of_an_end_names_the_stage_or_what_was_asked_for():
 )  # fmt: skip
 def test_that_only_a_ready_line_tells_a_version(line, version):
     assert protocol_of(line) == version
+
+
+@for_each("number", [float("nan"), float("inf"), float("-inf")])
+def test_that_a_number_that_json_lacks_is_refused_before_it_is_sent(number):
+    study = RunStudy(job="j", study="sample", project=make_project(), folder=".",
+                     options={"a": [1, {"b": number}]}, cache_root=".")  # fmt: skip
+    with refused("command-invalid"):
+        encode_command(study)
+
+
+@for_each(
+    ("model", "fields"),
+    [
+        (FixedRange, {"tensor": "x", "minimum": -1.0, "maximum": "@"}),
+        (Gate, {"lsb": "@"}), (Gate, {"sqnr": "@"}), (Gate, {"fail_if": ["sqnr<1e999"]}),
+        (Bookmark, {"name": "x", "level": "export", "scale": "@"}),
+        (Bookmark, {"name": "x", "level": "export", "scale": 1.0, "dx": "@"}),
+        (TargetChoice, {"id": "formats", "options": {"a": "@"}}),
+        (Limits, {"max_cycles": "@"}),
+    ],
+)  # fmt: skip
+def test_that_numbers_of_a_project_are_finite(model, fields):
+    for number in (float("nan"), float("inf")):
+        given = json.loads(json.dumps(fields).replace('"@"', json.dumps(number)))
+        with pytest.raises(ValidationError):
+            model.model_validate(given)
+
+
+def test_that_a_command_that_cannot_be_decoded_names_its_job():
+    line = encode_command(command()).replace(b'"export"', b'"no stage"')
+    assert refused_job(line) == ("j", "no stage")
+    assert refused_job(b"no JSON") is None
+    assert refused_job(b'{"command": "cancel", "job": "j"}') is None
+
+
+def test_that_a_log_line_is_cut_while_it_arrives():
+    read, write = os.pipe()
+
+    def send():
+        os.write(write, b"short\n")
+        for _ in range(40):
+            os.write(write, b"x" * 50_000)
+        os.write(write, b"\nlast")
+        os.close(write)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    found = list(engine_process._log_lines(read))
+    thread.join()
+    os.close(read)
+    assert [len(line) for line in found] == [5, engine_process._MAX_LOG_LINE, 4]

@@ -326,12 +326,12 @@ def _refuse_other_tables(file: sqlite3.Connection) -> None:
         ("index", "sqlite_autoindex_runs_1", "None"),
         ("table", "sqlite_sequence", "CREATE TABLE sqlite_sequence(name,seq)"),
     }
-    found = [
+    listed = [
         (kind, name, " ".join(str(text).split()))
         for kind, name, text in file.execute("SELECT type, name, sql FROM sqlite_master")
     ]
-    if len(found) != len(own) or set(found) != own:
-        kinds = ", ".join(sorted({kind for kind, _, _ in {*found} - own})) or "table"
+    if len(listed) != len(own) or set(listed) != own:
+        kinds = ", ".join(sorted({kind for kind, _, _ in {*listed} - own})) or "table"
         raise sqlite3.DatabaseError(f"it holds an unknown {kinds}")
 
 

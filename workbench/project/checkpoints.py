@@ -195,7 +195,7 @@ def shards(index: Path) -> list[Path]:
     """Return the files that an index names, beside it; none if it cannot be read."""
     try:
         named = json.loads(read_limited(index, MAX_TEXT_BYTES))["weight_map"].values()
-        names = sorted({Path(str(name)).name for name in named})
+        names = [Path(str(name)).name for name in sorted(set(named))]
         # An index among the shards could name itself.
         return [index.parent / name for name in names if not name.endswith(_INDEX)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -22,7 +22,7 @@ from workbench.project.configs import (
     RangeMethod,
     is_reference,
 )
-from workbench.project.frozen import Finite
+from workbench.project.frozen import Finite, Frozen
 from workbench.project.gate import Gate
 
 QUERIES_AT_MOST = 8
@@ -78,7 +78,7 @@ class ModelSource(Finite):
     strict_export: bool = False
 
 
-class Preprocess(Finite):
+class Preprocess(Frozen):
     """Conversion of pictures to the model's input, in the order of the fields.
 
     Without ``crop``, a picture is resized to ``size`` [height, width]. With ``crop``, it is resized

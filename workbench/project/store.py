@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import re
 import shlex
@@ -275,7 +274,7 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
             code="project-empty",
         )
     try:
-        raw = json.loads(text.decode(), parse_float=_finite, parse_constant=_finite)
+        raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):
         raise failure(
             "The file is not JSON text.",
@@ -292,7 +291,7 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise failure(
-            f"The file holds a number that is too long or not finite: {error}."[:200],
+            f"The file holds a number that is too long: {error}."[:200],
             "Correct the number.",
             place,
             code="project-json-broken",
@@ -307,18 +306,6 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
             code="project-text-invalid",
         )
     return raw
-
-
-def _finite(text: str) -> float:
-    """Return a number of a project file.
-
-    Raises:
-        ValueError: it is infinite or no number.
-    """
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text[:40])
-    return number
 
 
 def _bad_text(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Data that is damaged, huge or of another kind: a message each, little memory, nothing started."""
 
+import io
 import os
 import resource
 import zipfile
@@ -7,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.for_each import for_each
 from tests.problems import refused
@@ -128,3 +130,41 @@ def test_that_a_device_or_a_pipe_has_no_digest(tmp_path, kind):
     with pytest.raises(WorkbenchError) as caught:
         Digests().of(path)
     assert caught.value.codes == ("file-unreadable",)
+
+
+@for_each(("dtype", "size"), [("<f2", 2), ("<f8", 8)])
+def test_that_labels_are_bounded_by_what_they_become(tmp_path, monkeypatch, dtype, size):
+    monkeypatch.setattr("workbench.engine.data.arrays._MAX_LABELS", 100)
+    np.savez(tmp_path / "labels.npz", labels=np.zeros(100, dtype))
+    source = DataSource(spec="x.npz", labels="labels.npz")
+    assert read_labels(source, tmp_path, "evaluation").shape == (100,)
+    np.savez(tmp_path / "labels.npz", labels=np.zeros(101, dtype))
+    with refused("labels-unreadable"):
+        read_labels(source, tmp_path, "evaluation")
+
+
+@for_each("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_that_a_repeated_number_takes_no_memory(tmp_path, dtype):
+    torch.save({"x": torch.zeros(1, dtype=dtype).expand(4, 400_000_000)}, tmp_path / "x.pt")
+    with refused("data-unreadable"):
+        samples(tmp_path, "x.pt")
+
+
+def test_that_rows_of_bfloat16_are_read_as_float32(tmp_path):
+    torch.save({"x": torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)}, tmp_path / "x.pt")
+    rows = [sample.inputs[0].reshape(-1).tolist() for sample in samples(tmp_path, "x.pt")]
+    assert rows == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
+def test_that_a_jpeg_of_many_scans_is_refused(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    stream = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(stream, "JPEG", progressive=True)
+    plain = stream.getvalue()
+    (folder / "a.jpg").write_bytes(plain)
+    assert len(pictures(tmp_path)) == 1
+    scan = plain[plain.rfind(b"\xff\xda") : -2]
+    (folder / "a.jpg").write_bytes(plain[:-2] + scan * 100 + b"\xff\xd9")
+    with refused("picture-unreadable"):
+        pictures(tmp_path)

@@ -123,6 +123,28 @@ def test_that_flattened_channels_go_with_all_their_columns():
     torch.testing.assert_close(module(inputs), before)
 
 
+class Alone(nn.Module):
+    """Convolutions of one sequence without a batch, one of them depthwise."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv1d(3, 4, 3, padding=1)
+        self.wise = nn.Conv1d(4, 4, 3, padding=1, groups=4)
+        self.last = nn.Conv1d(4, 2, 1)
+
+    def forward(self, x):
+        return torch.stack([self.last(self.wise(self.first(x))), x[:2]], 1)
+
+
+def test_that_channels_of_a_sequence_without_a_batch_go():
+    module, inputs = exported(Alone(), 3, 12)
+    silence(module, "first", [1, 3], "wise.bias")
+    wanted = module(inputs)
+    assert prune(module, {"first": 2}) == {"first": (4, 2)}
+    assert module.last.weight.shape == (2, 2, 1)
+    torch.testing.assert_close(module(inputs), wanted)
+
+
 def test_that_joined_layers_lose_the_same_channels():
     module, inputs = exported(Joined(), 1, 3, 8, 8)
     channels = channels_of(module)

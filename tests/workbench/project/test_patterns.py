@@ -59,7 +59,7 @@ def test_that_an_unusable_pattern_is_told_with_its_rule(pattern):
     assert len(info.message) < 300
 
 
-@given(st.from_regex(r"[ab.?*+|()\[\]^-]{0,12}", fullmatch=True), st.text("ab.", max_size=8))
+@given(st.from_regex(r"[ab.?*+|()]{0,12}", fullmatch=True), st.text("ab.", max_size=8))
 def test_that_usable_patterns_match_what_pythons_matcher_matches(pattern, name):
     try:
         expected = re.fullmatch(pattern, name) is not None

@@ -37,7 +37,6 @@ def test_that_every_offered_combination_is_accepted(variant):
         ("ethos-u55-128", {"extra_flags": "--cop-format=COP2"}, "extra_flags"),
         ("ethos-u55-128", {"tensor_allocator": "Best"}, "tensor_allocator"),
         ("ethos-u55-128", {"separate_io_regions": 1}, "separate_io_regions"),
-        ("ethos-u85-256", {"negative_infinity": float("-inf")}, "negative_infinity"),
         ("ethos-u85-256", {"negative_infinity": 300.0}, "negative_infinity"),
     ],
 )  # fmt: skip

@@ -4,7 +4,8 @@ This file stands on torch alone, because a generated script carries it along.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -15,7 +16,8 @@ from workbench.engine.fx.aliases import mode_of, name_of
 _ATEN = torch.ops.aten
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True)
+class Piece:
     """Entries of a value along a dimension: ``count`` of them, from ``start`` on."""
 
     node: fx.Node
@@ -23,7 +25,8 @@ class Piece(NamedTuple):
     count: int
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """Entries of a dimension: every ``step``-th; ``select`` is of one without the dimension."""
 
     dim: int
@@ -77,7 +80,7 @@ class Pieces:
         if step != 1:
             end = start + (count - 1) * step + 1
             return self.call(_ATEN.slice.Tensor, source, dim, start, end, step)
-        pieces = _cut(self._pieces(source, dim), start, count)
+        pieces = _cut_pieces(self._pieces(source, dim), start, count)
         if not select:
             return self._join(dim, pieces)
         (piece,) = pieces
@@ -87,8 +90,8 @@ class Pieces:
 
     def put(self, source: fx.Node, new: fx.Node, at: Place) -> fx.Node:
         """Return a value with another one in the place of some entries along a dimension."""
-        dim, start, count, step, select = at
-        if select:
+        dim, start, count, step = at.dim, at.start, at.count, at.step
+        if at.select:
             wide = self.call(_ATEN.unsqueeze.default, new, dim)
             self._widened[wide] = new
             new = wide
@@ -98,14 +101,14 @@ class Pieces:
         if step != 1 and count > _FEW_PARTS:
             return self._spread(source, new, dim, start, count, step)
         pieces, given = self._pieces(source, dim), self._pieces(new, dim)
-        result = _cut(pieces, 0, start)
+        result = _cut_pieces(pieces, 0, start)
         if step == 1:
-            result += [*given, *_cut(pieces, start + count, size - start - count)]
+            result += [*given, *_cut_pieces(pieces, start + count, size - start - count)]
             return self._join(dim, result)
         for position in range(count):
             after = start + position * step + 1
             end = after + step - 1 if position + 1 < count else size
-            result += [*_cut(given, position, 1), *_cut(pieces, after, end - after)]
+            result += [*_cut_pieces(given, position, 1), *_cut_pieces(pieces, after, end - after)]
         return self._join(dim, result)
 
     def _spread(
@@ -127,11 +130,11 @@ class Pieces:
             _ATEN.reshape.default, whole, [*shape[:dim], rows * step, *shape[dim + 1 :]]
         )
         pieces = self._pieces(source, dim)
-        result = [*_cut(pieces, 0, start), Piece(whole, 0, rows * step)]
+        result = [*_cut_pieces(pieces, 0, start), Piece(whole, 0, rows * step)]
         if rows < count:
             result += [Piece(new, rows, 1)]
             end += 1
-        return self._join(dim, [*result, *_cut(pieces, end, shape[dim] - end)])
+        return self._join(dim, [*result, *_cut_pieces(pieces, end, shape[dim] - end)])
 
     def drop_unused(self, kept: set[fx.Node]) -> None:
         """Remove the nodes made here that nothing reads."""
@@ -178,7 +181,7 @@ _FEW_PARTS = 16
 _KEPT_META = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
 
 
-def _cut(pieces: list[Piece], start: int, count: int) -> list[Piece]:
+def _cut_pieces(pieces: list[Piece], start: int, count: int) -> list[Piece]:
     """Return a part of pieces that follow each other."""
     result, at = list[Piece](), 0
     for piece in pieces:
@@ -209,6 +212,6 @@ def filling(node: fx.Node) -> Any:
     for kind, number in (("zeros", 0), ("ones", 1)):
         if name in {kind, f"{kind}_like", f"new_{kind}"}:
             return number
-    position = {"full": 1, "full_like": 1, "new_full": 2}.get(name)
-    number = node.args[position] if position is not None and position < len(node.args) else None
-    return number if isinstance(number, bool | int | float) else None
+    position = {"full": 1, "full_like": 1, "new_full": 2}.get(name, len(node.args))
+    given = node.args[position] if position < len(node.args) else None
+    return given if isinstance(given, bool | int | float) else None

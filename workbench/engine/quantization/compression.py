@@ -227,7 +227,6 @@ def _of_layer(
     source, weight, bias = (*node.args[:3], None)[:3]
     assert isinstance(source, fx.Node)
     mine = labels.get(source)
-    dimension = _example(node).dim() - 1 if node.target is _LINEAR else 1
     name, bias_name = _constant_name(weight), _constant_name(bias)
     if name is None or (bias is not None and bias_name is None):
         if mine is not None:
@@ -236,6 +235,7 @@ def _of_layer(
     groups = _groups_of(node)
     rows, columns = (1, 0) if node.target in _COLUMNS_FIRST else (0, 1)
     tensor = operator.attrgetter(name)(module)
+    dimension = _channel_dimension(node, tensor)
     if groups > 1:
         return _of_groups(channels, node, mine, (name, bias_name, tensor))
     if mine is not None:
@@ -253,6 +253,12 @@ def _of_layer(
     return dimension, layer_labels
 
 
+def _channel_dimension(node: fx.Node, weight: torch.Tensor) -> int:
+    """Return the dimension of a layer's channels; a convolution may have no batch before it."""
+    behind = 0 if node.target is _LINEAR else weight.dim() - 2
+    return _example(node).dim() - 1 - behind
+
+
 def _groups_of(node: fx.Node) -> int:
     at = _GROUPS_AT.get(node.target, 99)
     return int(str(node.args[at])) if len(node.args) > at else 1
@@ -267,7 +273,7 @@ def _of_groups(
     if mine is None:
         return None
     is_depthwise = tensor.shape[1] == 1 and len(mine[1]) == _groups_of(node) == tensor.shape[0]
-    if mine[0] != 1 or not is_depthwise:
+    if mine[0] != _channel_dimension(node, tensor) or not is_depthwise:
         channels.fix(mine[1], "is read by a grouped convolution")
         return None
     channels.cut(name, 0, mine[1])

@@ -97,9 +97,17 @@ def _pool(
     if list(size) == extent and not any(pad) and rest[2:] in {(), (None,)}:
         return _mean(write, x, [1] * len(size))
     if len(size) > 1:
-        return None
+        return _image(write, x, size, stride, pad, *rest)
     sizes = [1, *size], [1, *(stride or size)], [0, *pad]
     return _sequence(write, x, write(_ATEN.avg_pool2d.default, _flat(write, x), *sizes, *rest))
+
+
+def _image(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
+    """Write a pool of one image as that of a batch of one."""
+    if x.meta["val"].dim() != 3:
+        return None
+    batch = write(_ATEN.unsqueeze.default, x, 0)
+    return write(_ATEN.squeeze.dim, write(write.target, batch, *settings), 0)
 
 
 def _max_pool(
@@ -333,6 +341,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.adaptive_avg_pool1d.default: _adaptive_mean,
     _ATEN.avg_pool1d.default: _pool,
     _ATEN.avg_pool2d.default: _pool,
+    _ATEN.adaptive_avg_pool2d.default: _image,
     _ATEN.max_pool1d.default: _max_pool,
     _ATEN.adaptive_max_pool1d.default: _largest,
     _ATEN.adaptive_max_pool2d.default: _largest,

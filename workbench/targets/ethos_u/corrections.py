@@ -221,9 +221,9 @@ CORRECTIONS: tuple[Correction, ...] = (
         id=MASKS,
         title="Keep the huge numbers of masks and limits out of ranges",
         fault="A mask of -1e9, -3.4e38 or -10,000, also one that is computed, and a limit of a "
-        "clamp that is meant as none, are quantized with the values beside them: their step becomes so "
-        "large that nothing else is left. Infinities and the least float alone get another "
-        "number, and then a row that is masked everywhere is no longer even.",
+        "clamp that is meant as none, are quantized with the values beside them: their step "
+        "becomes so large that nothing else is left. Infinities and the least float alone get "
+        "another number, and then a row that is masked everywhere is no longer even.",
         link="",
         proven=EXECUTORCH,
         network="softmax(q @ k.T + (1 - mask) * -3.4e38, -1)",
