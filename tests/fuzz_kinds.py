@@ -167,7 +167,7 @@ def _serials() -> tuple[list[bytes], Reader]:
 
     def read(data: bytes, folder: Path) -> None:
         del folder
-        reading = board._Reading(lambda _lines: None)  # noqa: SLF001 - the part that parses
+        reading = board._Reading(lambda _lines: None)
         port: Any = _Port(data)
         reading.follow(port, lambda _piece: None, time.monotonic() + 60, lambda: False)
         reading.arrays(specs)
@@ -326,7 +326,7 @@ def _texts() -> tuple[list[bytes], Reader]:
 def _numbers() -> tuple[list[bytes], Reader]:
     from workbench.graph.numbers_file import read_numbers
 
-    seeds = [b"name,latency,energy\nconv2d,1.5,2\n\"a,b\",3,4\n", b'{"latency": {"conv2d": 1.5}}']
+    seeds = [b'name,latency,energy\nconv2d,1.5,2\n"a,b",3,4\n', b'{"latency": {"conv2d": 1.5}}']
 
     def read(data: bytes, folder: Path) -> None:
         for suffix in ("csv", "json"):
@@ -458,7 +458,8 @@ def _jobs() -> tuple[list[bytes], Reader]:
 def _plugins() -> tuple[list[bytes], Reader]:
     from workbench.project.plugins import items_of
 
-    seed = b'"""Own."""\n\n\ndef mine(is_qat):\n    """Mine."""\n\n\nCONFIGS = [mine]\nOBSERVERS = (x,)\n'
+    seed = b'"""Own."""\n\n\ndef mine(is_qat):\n    """Mine."""\n\n\n'
+    seed += b"CONFIGS = [mine]\nOBSERVERS = (x,)\n"
 
     def read(data: bytes, folder: Path) -> None:
         (folder / "own.py").write_bytes(data)
@@ -528,6 +529,6 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 # Kinds whose inputs are mutated as JSON most of the time.
 JSON_KINDS = frozenset({
-    "projects", "trusts", "answers", "events", "commands", "indices", "results", "graphs", "machines",
-    "outcomes", "jobs", "digests",
+    "projects", "trusts", "answers", "events", "commands", "indices", "results", "graphs",
+    "machines", "outcomes", "jobs", "digests",
 })  # fmt: skip

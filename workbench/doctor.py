@@ -169,7 +169,7 @@ def _tool_version(path: str) -> str:
 
 def _checkout(settings: MachineSettings) -> Finding:
     named = settings.executorch
-    checkout = next((p for p in known_checkouts(named) if (p / SCRIPT).is_file()), None)
+    checkout = next((p for p in known_checkouts(named) if os.path.isfile(p / SCRIPT)), None)
     return Finding(
         name="ExecuTorch checkout",
         state="ok" if checkout else "different" if named else "optional",

@@ -153,6 +153,22 @@ def make_private_folder(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+def is_open_to_others(path: Path) -> bool:
+    """Return whether another user can change a file or the names in a folder.
+
+    That is so if everybody may write to it, or if it belongs to another user than root. For root,
+    the owner does not count.
+    """
+    if os.name != "posix":
+        return False
+    try:
+        state = path.stat()
+    except OSError:
+        return False
+    is_foreign = os.geteuid() != 0 and state.st_uid not in {os.geteuid(), 0}
+    return is_foreign or bool(state.st_mode & stat.S_IWOTH)
+
+
 def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Write a file so that a crash or a full disk leaves the old file or the new one.
 
@@ -274,8 +290,8 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 
 def _is_old(entry: os.DirEntry[str]) -> bool:
-    """Return whether nobody has written a file for a day."""
-    return time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD_S
+    """Return whether nobody has written a file for a day; the clock may have been set back."""
+    return abs(time.time() - entry.stat(follow_symlinks=False).st_mtime) > _OLD_S
 
 
 def _refuse_endless(descriptor: int, path: Path) -> None:

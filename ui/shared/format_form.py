@@ -37,7 +37,7 @@ def typed(text: str) -> Any:
     """Return the value of a parameter field: parsed JSON, or else the text."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -208,7 +209,7 @@ class FileController(QObject):
             self.open_path(path)
         elif path.suffix in {".pt2", ".py"}:
             self.ask_new(str(path))
-        elif path.is_dir() or path.suffix in {*ARRAY_SUFFIXES, TEXT_SUFFIX}:
+        elif os.path.isdir(path) or path.suffix in {*ARRAY_SUFFIXES, TEXT_SUFFIX}:
             self._take_data(path)
         else:
             hint = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -83,7 +84,7 @@ class WindowController(QObject):
 
     def show_recents(self) -> None:
         """List the recent projects in the menu and on the welcome page."""
-        known = [path for path in self._context.settings.recents if path.exists()]
+        known = [path for path in self._context.settings.recents if os.path.exists(path)]
         self._window.welcome.render_recents(known)
         self._window.recents.clear()
         for path in known:

@@ -5,6 +5,7 @@ The window imports it before its first paint: other imports of this module stay 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -52,6 +53,11 @@ def _key(path: str) -> str:
     import hashlib
 
     return hashlib.sha256(path.encode()).hexdigest()[:_KEY_LETTERS]
+
+
+def _number(text: str) -> int | None:
+    """Return a whole number of at most nine digits; None for other texts."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 class Settings:
@@ -114,7 +120,8 @@ class Settings:
         from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES
 
         text = self._text("cache_limit_gib", "")
-        return int(text) * _GIB if text.isdecimal() else DEFAULT_LIMIT_BYTES
+        number = _number(text)
+        return number * _GIB if number else DEFAULT_LIMIT_BYTES
 
     @cache_limit_bytes.setter
     def cache_limit_bytes(self, limit: int) -> None:
@@ -137,8 +144,7 @@ class Settings:
 
     def pinned(self, project: str) -> int | None:
         """Return the number of a project's pinned run; None if none was chosen."""
-        text = self._text(f"pins/{_key(project)}", "")
-        return int(text) if text.isdecimal() else None
+        return _number(self._text(f"pins/{_key(project)}", ""))
 
     def pin(self, project: str, number: int | None) -> None:
         """Set the number of a project's pinned run; None forgets it."""
@@ -147,7 +153,7 @@ class Settings:
     def folder_of(self, purpose: str) -> Path | None:
         """Return the folder of the last file that was chosen for a purpose; None if it is gone."""
         text = self._text(f"folders/{_key(purpose)}", "")
-        return Path(text) if text and Path(text).is_dir() else None
+        return Path(text) if text and os.path.isdir(text) else None
 
     def remember_folder(self, purpose: str, folder: Path) -> None:
         """Remember the folder of a file that was chosen for a purpose."""

@@ -176,7 +176,7 @@ def _value(spec: OptionSpec, text: str) -> JsonValue:
         return SWITCH_WORDS[text.lower()]
     try:
         value: JsonValue = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value
 

@@ -62,7 +62,7 @@ def _params(text: str | None) -> dict[str, Any] | None:
     place = Place(kind="option", id="params")
     try:
         params = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise failure(
             f"--params is not JSON: {error}.", where=place, code="params-not-json"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,7 @@ def _new(options: argparse.Namespace) -> int:
         return _take_over(options)
     if options.recipe:
         return _begin(options)
-    if path.exists() and not options.force:
+    if os.path.exists(path) and not options.force:
         raise failure(f"{path} already exists.", "Add --force to overwrite it.", code="file-exists")
     if not options.model:
         raise failure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 
 def _single(options: argparse.Namespace, bench: _Bench, job: Mapping[str, Any]) -> int:
-    if not Path(job["file"]).is_file():
+    if not os.path.isfile(job["file"]):
         raise failure(
             f"{job['file']} is not there.",
             where=Place(kind="option", id="file"),

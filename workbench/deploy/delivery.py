@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.deploy.firmware_files import digest
 from workbench.errors import Place, failure
 from workbench.escaping import in_markdown
-from workbench.files import remove_parts, sync_folder, write_part
+from workbench.files import MAX_PROGRAM_BYTES, read_limited, remove_parts, sync_folder, write_part
 from workbench.results import PackageResult, load_result
 
 if TYPE_CHECKING:
@@ -74,11 +74,13 @@ def _contents(
     changed: dict[str, Deliverable] = {}
     contents: dict[str, bytes] = {}
     for file in sorted(files, key=lambda path: path.name == _MANIFEST):
+        if Path(file.name).name != file.name:
+            raise _damaged(file.name)
         try:
-            data = (source / file.name).read_bytes()
+            data = read_limited(source / file.name, MAX_PROGRAM_BYTES)
         except OSError as error:
             raise _damaged(file.name) from error
-        if Path(file.name).name != file.name or digest(data) != file.sha256:
+        if digest(data) != file.sha256:
             raise _damaged(file.name)
         stated = _with_verdict(file.name, data, answers)
         if file.name == _MANIFEST:

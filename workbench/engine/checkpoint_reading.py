@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import warnings
 import zipfile
@@ -46,7 +47,7 @@ def read_checkpoint(path: Path) -> Any:
             f"{path.name} contains no weights.",
             "Convert a distributed checkpoint with torch.distributed.checkpoint.format_utils."
             "dcp_to_torch_save."
-            if path.is_dir() and any(path.glob("*.distcp"))
+            if os.path.isdir(path) and any(path.glob("*.distcp"))
             else "A folder needs model.safetensors, pytorch_model.bin or the index of one of them.",
             WHERE,
             code="weights-not-state-dict",
@@ -132,7 +133,7 @@ def _read_shards(index: Path) -> Tensors:
             WHERE,
             code="weights-unreadable",
         )
-    if missing := [file.name for file in files if not file.is_file()]:
+    if missing := [file.name for file in files if not os.path.isfile(file)]:
         raise failure(
             f"{index.name} names files that are not beside it: {', '.join(missing[:3])}.",
             f"Copy all {len(files)} shards into its folder.",

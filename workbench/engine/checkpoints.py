@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> WeightsTaken:
     Raises:
         WorkbenchError: The file is missing, is no weights, or does not fit the model.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise failure(
             f"The weights file {path.name} does not exist.",
             "Correct the path.",

@@ -304,7 +304,7 @@ def _text_of(function: Callable[[Request], Answer], request: Request) -> str:
 
 def _standing(folders: tuple[str, str]) -> str:
     """Return the folders that a worker cannot access, and its package versions; runs there."""
-    from pathlib import Path
+    import os
 
-    unseen = next((path for path in folders if not Path(path).is_dir()), "")
+    unseen = next((path for path in folders if not os.path.isdir(path)), "")
     return json.dumps({"unseen": unseen, "tools": dict(tool_versions())})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tokenize
 import zipfile
 import zlib
@@ -98,7 +99,7 @@ def load_model(
 
 def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     where = Place(kind="option", id="model.spec")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise failure(
             f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing"
         )

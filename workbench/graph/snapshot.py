@@ -342,7 +342,7 @@ def _pick(table: Sequence[T], indices: list[int]) -> list[T]:
 
 
 def _decode(raw: dict[str, Any]) -> GraphSnapshot:
-    words: list[str] = raw["words"]
+    words = [str(word) for word in raw["words"]]
     tensors = [
         TensorInfo(tuple(shape), dtype, _decode_qparams(qparams))
         for shape, dtype, qparams in raw["tensors"]
@@ -350,7 +350,7 @@ def _decode(raw: dict[str, Any]) -> GraphSnapshot:
     groups = [tuple(group) for group in raw["groups"]]
     attrs: list[dict[str, str]] = [dict(items) for items in raw["attrs"]]
     columns, links, owners = raw["nodes"], raw["edges"], raw["modules"]
-    ids: list[str] = columns["id"]
+    ids = [str(name) for name in columns["id"]]
     nodes = map(
         Node, ids, _pick(words, columns["op"]), _pick(KINDS, columns["kind"]),
         _pick(words, columns["module"]), columns["call"], _pick(groups, columns["group"]),

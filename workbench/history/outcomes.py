@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -126,7 +127,7 @@ def read_outcome(path: Path) -> Outcome:
     Raises:
         WorkbenchError: It cannot be read, or has no outcome.
     """
-    path = path / MANIFEST if path.is_dir() else path
+    path = path / MANIFEST if os.path.isdir(path) else path
     where = Place(kind="file", id=str(path))
     try:
         raw = json.loads(read_limited(path, _MAX_BYTES))

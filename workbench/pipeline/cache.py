@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from workbench.errors import failure
-from workbench.files import file_digest, make_private_folder, write_file
+from workbench.errors import Place, failure
+from workbench.files import (
+    MAX_TEXT_BYTES,
+    file_digest,
+    is_open_to_others,
+    make_private_folder,
+    read_limited,
+    write_file,
+)
 from workbench.results import MANIFEST_FILE
 
 if TYPE_CHECKING:
@@ -27,6 +34,8 @@ CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
 DEFAULT_LIMIT_BYTES = 20 << 30
 # Study results written within this time [s] may still grow and are not pruned.
 _BUSY_S = 600
+# Temporary folders of this age [s] have no writer any more.
+_STALE_S = 86_400
 
 
 def default_root() -> Path:
@@ -51,9 +60,13 @@ class Cache:
         return self.root / "results" / key[:2] / key
 
     def has(self, key: str) -> bool:
-        """Return whether a complete result exists: a manifest, and files of the recorded sizes."""
+        """Return whether a complete result exists: a manifest, and files of the recorded sizes.
+
+        There are none in a folder that other users can change: programs in it run code when they
+        are loaded.
+        """
         manifest = self._manifest(key)
-        if manifest is None:
+        if manifest is None or is_open_to_others(self.root):
             return False
         folder = self.folder(key)
         try:
@@ -66,6 +79,8 @@ class Cache:
 
         A damaged result is removed, so that it is recomputed.
         """
+        if is_open_to_others(self.root):
+            return False
         manifest = self._manifest(key)
         folder = self.folder(key)
         try:
@@ -88,12 +103,15 @@ class Cache:
         """Yield a temporary folder; on success it becomes the result of ``key``.
 
         Raises:
-            WorkbenchError: the disk is full or not writable.
+            WorkbenchError: the disk is full or not writable, or other users can change the folder.
         """
         try:
             temporary = self._temporary()
         except OSError as error:
             raise _no_room(self.root, error) from error
+        if is_open_to_others(self.root):
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise _open_to_others(self.root)
         try:
             yield temporary
             self._seal(temporary, key)
@@ -117,18 +135,19 @@ class Cache:
         """Remove the least recently used entries until the limit holds; return the remaining bytes.
 
         The limit covers results, study results and statistics indices. Recent study results are
-        kept. Temporary folders of interrupted writers are removed after a day.
+        kept. Temporary folders of interrupted writers are removed after a day. Times that are ahead
+        of the clock were written before it was set back: they count as old.
         """
         for stale in (self.root / "partial").glob("*"):
             with suppress(OSError):
-                if time.time() - stale.stat().st_mtime > 86_400:
+                if abs(time.time() - stale.stat().st_mtime) > _STALE_S:
                     shutil.rmtree(stale, ignore_errors=True)
         entries = list(self._entries())
         total = sum(size for _, size, _ in entries)
         for used, size, path in sorted(entries):
             if total <= self.limit_bytes:
                 break
-            if path.parent.name == "studies" and time.time() - used < _BUSY_S:
+            if path.parent.name == "studies" and abs(time.time() - used) < _BUSY_S:
                 continue
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -138,7 +157,15 @@ class Cache:
         return total
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield the time of last use, size [bytes] and path of every removable entry."""
+        """Yield the time of last use, size [bytes] and path of every removable entry.
+
+        The time is 0 if it is ahead of the clock.
+        """
+        latest = time.time() + _BUSY_S
+        for used, size, path in self._sizes():
+            yield (used if used < latest else 0.0), size, path
+
+    def _sizes(self) -> Iterator[tuple[float, int, Path]]:
         for manifest in (self.root / "results").glob(f"*/*/{MANIFEST_FILE}"):
             with suppress(OSError):
                 size = sum(f.stat().st_size for f in manifest.parent.iterdir())
@@ -154,11 +181,12 @@ class Cache:
 
     def _manifest(self, key: str) -> dict[str, dict[str, int | str]] | None:
         try:
-            manifest = json.loads((self.folder(key) / MANIFEST_FILE).read_bytes())
+            content = read_limited(self.folder(key) / MANIFEST_FILE, MAX_TEXT_BYTES)
+            manifest = json.loads(content)
             return {
                 str(n): {"bytes": e["bytes"], "sha256": e["sha256"]} for n, e in manifest.items()
             }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
     def _temporary(self) -> Path:
@@ -183,6 +211,15 @@ class Cache:
                 # Another engine finished the same work first; the results are equal.
                 if not self.has(key):
                     raise
+
+
+def _open_to_others(root: Path) -> Exception:
+    return failure(
+        f"Other users can change the cache folder {root}.",
+        f"Make it yours alone (chmod go-w), or set {CACHE_VARIABLE} to another folder.",
+        Place(kind="file", id=str(root)),
+        code="cache-open-to-others",
+    )
 
 
 def _no_room(root: Path, error: OSError) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,7 +147,7 @@ class Reading:
     def reference(self, option: str, reference: sources.Reference) -> JsonValue:
         """Return the key of a reference: kind, names, and the digest of every file."""
         del option
-        files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
+        files = [p for p in sources.files_of(reference) if os.path.exists(p) or p == reference.path]
         if reference.kind == "pictures" and reference.path is not None:
             # A picture that comes or goes changes the time of its folder.
             for folder in {reference.path, *(p.parent for p in files)}:

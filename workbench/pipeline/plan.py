@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache as memoise
@@ -211,7 +212,8 @@ def _machine(reading: Reading) -> JsonValue:
     link = simulating_board()
     if link is not None:
         firmware = link.firmware(file_stem(reading.project.name))
-        elf = reading.digest(firmware) if firmware is not None and firmware.is_file() else None
+        is_there = firmware is not None and os.path.isfile(firmware)
+        elf = reading.digest(firmware) if firmware is not None and is_there else None
         return {"board": link.model_dump(mode="json", exclude={"simulate"}), "elf": elf}
     setup = simulator_setup(reading.project)
     if isinstance(setup, ErrorInfo):

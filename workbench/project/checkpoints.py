@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickletools
 import zipfile
 from pathlib import Path
@@ -61,7 +62,7 @@ WEIGHT_FORMS: frozenset[Form] = frozenset(
 
 def form_of(path: Path) -> Form:
     """Return the form of a file or folder by its content; ``unknown`` if it cannot be read."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return "savedmodel" if (path / "saved_model.pb").exists() else "folder"
     if path.name.endswith(_INDEX):
         return "index"
@@ -183,12 +184,12 @@ def refuse_long_pickles(path: Path) -> None:
 
 def weight_files(path: Path) -> list[Path]:
     """Return the files that hold a model's weights: one, or an index with its shards."""
-    if path.is_dir():
+    if os.path.isdir(path):
         files = [path / name for name in _IN_FOLDERS if (path / name).is_file()]
         return weight_files(files[0]) if files else []
     if not path.name.endswith(_INDEX):
         return [path]
-    return [path, *(shard for shard in shards(path) if shard.is_file())]
+    return [path, *(shard for shard in shards(path) if os.path.isfile(shard))]
 
 
 def shards(index: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +108,7 @@ def begin(
     for role, name in recipe.files.items():
         beside[role] = path.with_name(f"{path.stem}_{role}{Path(name).suffix}")
         files[beside[role]] = _FOLDER / name
-    there = [file.name for file in (path, *files) if file.exists()]
+    there = [file.name for file in (path, *files) if os.path.exists(file)]
     if there and not overwrite:
         raise failure(
             f"Already exists: {', '.join(there)}.",

@@ -164,7 +164,7 @@ def require_folder(path: Path) -> None:
     Raises:
         WorkbenchError: there is none; the hint creates it.
     """
-    if not path.absolute().parent.is_dir():
+    if not os.path.isdir(path.absolute().parent):
         raise failure(
             f"There is no folder {path.parent}.",
             f"Create it first: mkdir -p {shlex.quote(str(path.parent))}",
@@ -179,7 +179,7 @@ def save(project: Project, path: Path) -> None:
     Raises:
         WorkbenchError: no permission, no space, no such folder; the old file is unchanged.
     """
-    if path.exists() and not is_writable(path):
+    if os.path.exists(path) and not is_writable(path):
         raise failure(
             f"{path.name} is read-only.",
             "Save under another name or make the file writable.",
@@ -242,7 +242,7 @@ def is_writable(path: Path) -> bool:
 def _read(path: Path) -> bytes:
     place = Place(kind="file", id=str(path))
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             raise failure(
                 "This is a folder, not a project file.", where=place, code="project-is-folder"
             )

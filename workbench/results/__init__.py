@@ -185,10 +185,12 @@ def load_result(kind: type[Result], folder: Path) -> Result:
 def _stored_digest(folder: Path, data: bytes) -> str:
     """Return the digest that was stored with a result; a result in the making has none yet."""
     try:
-        return str(json.loads((folder / MANIFEST_FILE).read_bytes())[RESULT_FILE]["sha256"])
+        return str(
+            json.loads(read_limited(folder / MANIFEST_FILE, _MAX_BYTES))[RESULT_FILE]["sha256"]
+        )
     except FileNotFoundError:
         return hashlib.sha256(data).hexdigest()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 

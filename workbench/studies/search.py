@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, JsonValue
 
 from workbench.errors import Place, failure
-from workbench.files import write_file
+from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
 from workbench.history.comparison import pareto_front
 from workbench.project import edits
 from workbench.project.frozen import Finite, Frozen
@@ -15,7 +16,6 @@ from workbench.studies.sensitivity import Unit, give
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from workbench.project.model import Project, Rule
     from workbench.results import ChannelLayer
@@ -166,7 +166,8 @@ def take_weights(candidate: Candidate, study: Path, folder: Path) -> None:
         WorkbenchError: the folder is not writable, or the weights are gone.
     """
     try:
-        write_file(folder / candidate.weights, (study / candidate.weights).read_bytes())
+        name = Path(candidate.weights).name
+        write_file(folder / name, read_limited(study / name, MAX_PROGRAM_BYTES))
     except OSError as error:
         raise failure(
             f"The trained weights could not be copied: {error.strerror or error}.",

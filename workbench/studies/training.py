@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
-from workbench.files import write_file
+from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
 from workbench.project.frozen import Finite, Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 OptimizerId = Literal["sgd", "adam", "adamw"]
 LossId = Literal["mse", "kl"]
@@ -146,7 +146,8 @@ def keep_weights(training: TrainingResult, study: Path, folder: Path) -> str:
             code="training-no-improvement",
         )
     try:
-        write_file(folder / training.file_name, (study / training.weights).read_bytes())
+        weights = read_limited(study / Path(training.weights).name, MAX_PROGRAM_BYTES)
+        write_file(folder / Path(training.file_name).name, weights)
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -106,7 +107,7 @@ class GraphFiles:
         for level in LEVELS:
             folder = self._session.former(level.stage)
             path = folder / level.file if folder is not None else None
-            if path is None or not path.is_file():
+            if path is None or not os.path.isfile(path):
                 continue
             # The key has the time, because a damaged result is recomputed in the same folder.
             self.stamps[level.id] = (path, path.stat().st_mtime_ns)
@@ -123,7 +124,7 @@ class GraphFiles:
             if other is not None:
                 others[other.path] = other
         others.pop(self.files.get(level, Path()), None)
-        return [other for other in others.values() if other.path.is_file()]
+        return [other for other in others.values() if os.path.isfile(other.path)]
 
     def _of_run(self, run: Run, level: str) -> ComparedGraph | None:
         cache, row = self._session.cache, LEVELS_BY_ID[level]

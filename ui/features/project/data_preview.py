@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class DataSummary:
 
 def summary_of(path: Path) -> DataSummary:
     """Return what a file or folder of data holds; the text says why if it cannot be read."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return _of_folder(path)
     if path.suffix not in {".npz", ".npy"}:
         return DataSummary("")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -184,7 +185,7 @@ def _assemble(
     evaluated = None
     if draft.evaluation:
         path = _relative(draft.evaluation, draft.folder)
-        is_folder = (draft.folder / path).is_dir()
+        is_folder = os.path.isdir(draft.folder / path)
         labels = _relative(draft.labels, draft.folder) if draft.labels else None
         labels = labels or (LABELS_OF_FOLDERS if is_folder and draft.has_classes else None)
         evaluated = DataSource(

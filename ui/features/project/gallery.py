@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ _LINE = 31
 def documents() -> Path:
     """Return the user's folder of documents."""
     folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-    return Path(folder) if folder and Path(folder).is_dir() else Path.home()
+    return Path(folder) if folder and os.path.isdir(folder) else Path.home()
 
 
 class SampleGallery(QWidget):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
@@ -82,7 +83,7 @@ class ImportCommandDialog(QDialog):
         command, folder = self.command.toPlainText().strip(), self.folder.text()
         if not command:
             return None, "Paste a command. Its paths are relative to the model folder."
-        if not folder or not Path(folder).is_dir():
+        if not folder or not os.path.isdir(folder):
             return None, "Enter the model folder. The project is created there."
         if not self.name.text().strip().isidentifier():
             return None, "The name gives a Python file its name: letters, digits and _."

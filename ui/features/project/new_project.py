@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -260,7 +261,7 @@ class NewProjectDialog(QDialog):
 
     def _wants_pictures(self) -> bool:
         path = Path(self.data.text())
-        return bool(self.data.text()) and (self.folder / path).is_dir()
+        return bool(self.data.text()) and os.path.isdir(self.folder / path)
 
     def _wants_text(self) -> bool:
         return self.data.text().endswith(TEXT_SUFFIX)
@@ -317,7 +318,7 @@ class NewProjectDialog(QDialog):
         file = self.folder / path.text()
         known = self._summaries.get(str(file))
         if known is None:
-            known = summary_of(file) if path.text() and file.exists() else DataSummary("")
+            known = summary_of(file) if path.text() and os.path.exists(file) else DataSummary("")
             self._summaries[str(file)] = known
         preview.render_summary(known)
         self._show_row(preview, bool(known.text))

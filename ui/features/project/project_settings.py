@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -226,7 +227,7 @@ class ProjectSettingsDialog(QDialog):
         self._show_problems(infos)
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         for group in ("calibration", "evaluation.data"):
-            is_folder = (self._folder / _read(self.fields[f"{group}.spec"])).is_dir()
+            is_folder = os.path.isdir(self._folder / _read(self.fields[f"{group}.spec"]))
             wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
             is_text = _read(self.fields[f"{group}.spec"]).endswith(TEXT_SUFFIX)
             for kinds, part, first, is_wanted in (
@@ -239,7 +240,7 @@ class ProjectSettingsDialog(QDialog):
                     self._forms[key].setRowVisible(self.fields[key], is_shown)
         for key, preview in self.previews.items():
             text = _read(self.fields[key])
-            is_there = bool(text) and (self._folder / text).exists()
+            is_there = bool(text) and os.path.exists(self._folder / text)
             preview.render_summary(summary_of(self._folder / text) if is_there else None)
 
     def _show_problems(self, infos: Sequence[ErrorInfo]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -104,7 +105,7 @@ class RecipeDialog(QDialog):
     def _show(self, *_: object) -> None:
         folder, name = self.folder.text(), self.name.text().strip()
         problem = ""
-        if not folder or not Path(folder).is_dir():
+        if not folder or not os.path.isdir(folder):
             problem = "Enter an existing folder."
         elif not name.isidentifier():
             problem = "Invalid name: use letters, digits and _ only."

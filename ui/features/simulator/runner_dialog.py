@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -117,9 +118,9 @@ def _problem(checkout: str) -> str:
     if not checkout:
         return "Enter the folder of an ExecuTorch checkout (git clone, tag v1.5.1)."
     folder = Path(checkout).expanduser()
-    if not (folder / SCRIPT).is_file():
+    if not os.path.isfile(folder / SCRIPT):
         return f"Not an ExecuTorch checkout: {SCRIPT} is missing."
-    return "" if (folder / SETUP).is_file() else _SETUP_MISSING
+    return "" if os.path.isfile(folder / SETUP) else _SETUP_MISSING
 
 
 def _is_address(text: str) -> bool:

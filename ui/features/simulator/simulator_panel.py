@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -405,7 +406,7 @@ class SimulatorPanel(ResultPanel):
         (checkout,) = known_checkouts(named)
         dialog = RunnerDialog(
             project.target.id, _memory_mode(project),
-            str(checkout) if named or checkout.is_dir() else "", self,
+            str(checkout) if named or os.path.isdir(checkout) else "", self,
         )  # fmt: skip
         dialog.wanted.connect(self._on_build_wanted)
         dialog.open()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import os
 import re
 import shlex
 import time
@@ -76,7 +77,7 @@ def program_of(folder: Path, stem: str, link: BoardLink, target: str) -> BoardPr
         WorkbenchError: There is no program for an Ethos-U in the folder.
     """
     named = {"pte": f"{stem}.pte", "bpte": f"{stem}.bpte", "header": f"{stem}.h"}
-    files = {key: folder / name for key, name in named.items() if (folder / name).is_file()}
+    files = {key: folder / name for key, name in named.items() if os.path.isfile(folder / name)}
     if "pte" not in files:
         raise failure(
             f"There is no {stem}.pte to run on a board.",

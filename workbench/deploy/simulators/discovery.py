@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import make_private_folder, read_limited, write_file
+from workbench.files import is_open_to_others, make_private_folder, read_limited, write_file
 from workbench.project.frozen import Finite
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
@@ -168,7 +168,7 @@ def check(installed: Installed) -> None:
         WorkbenchError: it is missing, not executable, or built for another processor.
     """
     path = installed.path
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise _wrong(
             path, "does not exist", how_to_get(installed.simulator), code="simulator-missing"
         )
@@ -235,7 +235,7 @@ def environment(path: Path, base: Mapping[str, str] = os.environ) -> dict[str, s
 
 def _binary_at(path: Path, simulator: Simulator) -> Path:
     """Return the binary: the path itself, or the binary in that folder."""
-    if path.is_dir():
+    if os.path.isdir(path):
         return next(_in_folder(path, simulator), path / simulator.binary)
     return path
 
@@ -329,9 +329,16 @@ def load_settings() -> MachineSettings:
     """Return the settings; defaults if there is no file.
 
     Raises:
-        WorkbenchError: the file is damaged.
+        WorkbenchError: the file is damaged, or other users can change it: it names programs.
     """
     path = settings_path()
+    if is_open_to_others(path) or is_open_to_others(path.parent):
+        raise failure(
+            f"Other users can change {path}, which names programs to run.",
+            "Make it and its folder yours alone (chmod go-w).",
+            Place(kind="file", id=str(path)),
+            code="machine-settings-open-to-others",
+        )
     try:
         return MachineSettings.model_validate_json(read_limited(path, _MAX_BYTES))
     except FileNotFoundError:

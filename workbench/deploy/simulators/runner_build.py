@@ -235,14 +235,14 @@ def check(build: Build) -> None:
         WorkbenchError: not a checkout, its tools are not installed, or its path is unusable.
     """
     script = build.checkout / SCRIPT
-    if not script.is_file():
+    if not os.path.isfile(script):
         raise _refused(
             f"{build.checkout} is not an ExecuTorch checkout: {SCRIPT} is missing.",
             "Choose the cloned folder. This program fits tag v1.5.1.",
             build.checkout,
             code="checkout-invalid",
         )
-    if not (build.checkout / SETUP).is_file():
+    if not os.path.isfile(build.checkout / SETUP):
         raise _refused(
             f"The Arm tools of the checkout {build.checkout} are not installed.",
             "Run examples/arm/setup.sh in it and accept Arm's licence. It downloads the "

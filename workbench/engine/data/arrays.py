@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def read_arrays(
     del source
     path = reference.path
     assert path is not None
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise wrong(
             option, f"{path.name} does not exist.", "Correct the path.", code="data-missing"
         )
