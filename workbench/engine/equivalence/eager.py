@@ -17,6 +17,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -170,11 +171,23 @@ class _Model:
                     inputs = [_changed(tensor, request.change) for tensor in _inputs(step, outputs)]
                     with recording(operators, when=request.record and last):
                         returned = tensors_of(self.call(*inputs))
-                    outputs.append([tensor.detach().clone() for tensor in returned])
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-            first = (str(error).strip().splitlines() or [""])[0]
-            return Answer(error=f"{type(error).__name__}: {first}"[:300])
+                    outputs.append([_plain(tensor) for tensor in returned])
+        except BaseException as error:  # noqa: BLE001 - whatever the user's code raises
+            return Answer(error=_first_line(error))
         return Answer(outputs, operators)
+
+
+def _first_line(error: BaseException) -> str:
+    """Return an error as one short line; its class may be the user's, and fail to say anything."""
+    text = ""
+    with suppress(Exception):
+        text = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text}"[:300]
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of the values, as a tensor of no class of the user's."""
+    return tensor.detach().clone().as_subclass(torch.Tensor)
 
 
 def _inputs(step: Step, outputs: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
@@ -225,6 +238,9 @@ def _run(engine: socket.socket, model: _Model, request: Request, number: int) ->
     def work() -> None:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+            # If memory is short, the kernel ends this process, not the engine.
+            with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+                file.write("1000")
         _send(socket.socket(fileno=other.detach()), model.run(request, number))
 
     pid = _forked(other.fileno(), work)
@@ -232,13 +248,39 @@ def _run(engine: socket.socket, model: _Model, request: Request, number: int) ->
     waiting = select.poll()
     waiting.register(own, select.POLLIN)
     waiting.register(engine, _PEER_CLOSED)
-    if any(descriptor == engine.fileno() for descriptor, _ in waiting.poll()):
+    ended = status = 0
+    # A process that the model started keeps the connection open when the model's process has ended.
+    while not (ready := waiting.poll(_WAIT_MS)) and not ended:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    if any(descriptor == engine.fileno() for descriptor, _ in ready):
         os.kill(pid, signal.SIGKILL)
         os._exit(0)
-    answer = _received(own)
+    answer = _received(own) if ready else None
     own.close()
-    os.waitpid(pid, 0)
-    return answer if isinstance(answer, Answer) else Answer(error=_ENDED)
+    if not ended:
+        status = _status(pid, is_answered=isinstance(answer, Answer))
+    return answer if isinstance(answer, Answer) else Answer(error=_ending(status))
+
+
+def _status(pid: int, *, is_answered: bool) -> int:
+    """Return how a process ended; one that has closed its connection without an answer is ended."""
+    if not is_answered:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(_WAIT_MS / 1e3)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
+def _ending(status: int) -> str:
+    """Return how a process ended, by its status (``wait(2)``)."""
+    if not os.WIFSIGNALED(status):
+        return f"its process ended with exit code {os.WEXITSTATUS(status)}"
+    number = os.WTERMSIG(status)
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    short = ", perhaps for want of memory" if number == signal.SIGKILL else ""
+    return f"its process was ended by {name}{short}"
 
 
 def _forked(descriptor: int, work: Callable[[], None]) -> int:
