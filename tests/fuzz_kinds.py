@@ -509,7 +509,7 @@ def _windows() -> tuple[list[bytes], Reader]:
             getattr(settings, name)
         assert 0 < settings.cache_limit_bytes < 1 << 63
         for path in settings.recents:
-            path.is_file()
+            os.path.exists(path)
         settings.pinned("x")
         settings.folder_of("open")
         for name in settings.layouts():

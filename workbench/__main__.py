@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from workbench import system_limits
 from workbench.interpreter import leave_current_folder, leave_deleted_folder
 
 
@@ -11,9 +12,19 @@ def main() -> int:
     """Prepare the process, then run one verb; return the exit code."""
     deleted = leave_deleted_folder()
     leave_current_folder()
-    from workbench import cli
-    from workbench.cli import streams
-    from workbench.cli.output import EXIT_FAILED
+    try:
+        from workbench import cli
+        from workbench.cli import streams
+        from workbench.cli.output import EXIT_FAILED
+    except (ImportError, MemoryError, OSError) as error:
+        # A broken installation needs its traceback; a limit of the shell does not.
+        if not (remedy := system_limits.remedy()):
+            raise
+        print(
+            f"error: The program cannot start ({type(error).__name__}).\n  {remedy}",
+            file=sys.stderr,
+        )
+        return 1
 
     streams.make_safe()
     if deleted:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench import interpreter
+from workbench import interpreter, system_limits
 from workbench.process_guard import ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -257,12 +257,13 @@ class EngineProcess:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else "?"
             sentence = f"The engine was killed by signal {-code} ({name}){doing}."
         else:
-            sentence = f"The engine ended with exit code {code}{doing}."
+            start = "ended" if self._is_known else "could not start: it ended"
+            sentence = f"The engine {start} with exit code {code}{doing}."
         expected = not refusal and (self._expected or code == 0)
         crashed = not expected and code is not None and -code in _CRASHES
         return EngineExit(
             expected=expected, sentence=sentence, job=self._running, stage=self._stage,
-            crashed=crashed,
+            crashed=crashed, remedy="" if expected else system_limits.remedy(),
         )  # fmt: skip
 
 

@@ -185,7 +185,8 @@ class JobFinished(Frozen):
 class EngineExit(Frozen):
     """The engine process has ended; created by its supervisor, never sent by the engine.
 
-    ``crashed``: native code ended it, which it does again with the same program.
+    ``crashed``: native code ended it, which it does again with the same program. ``remedy`` names
+    the limits of the system that were low; "" for none.
     """
 
     event: Literal["engine_exit"] = "engine_exit"
@@ -194,6 +195,7 @@ class EngineExit(Frozen):
     job: str = ""
     stage: WorkId | Literal[""] = ""
     crashed: bool = False
+    remedy: str = ""
 
     def problem(self, work: WorkId | Literal[""] = "", details: str = "") -> ErrorInfo:
         """Return the problem of an end that nobody expected.
@@ -209,6 +211,7 @@ class EngineExit(Frozen):
                 "Finished results are kept. Give the modules that were added or changed last "
                 "another config, or keep them off the NPU."
             )
+        hint = self.remedy or hint
         stage = self.stage or work
         return ErrorInfo(
             message=self.sentence,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
+from workbench import system_limits
 from workbench.engine import code_import
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
@@ -211,6 +212,10 @@ def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) ->
     return ""
 
 
+# How torch says that memory is missing.
+_NO_MEMORY = "can't allocate memory"
+
+
 def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     """Return the message for an unexpected exception: a sentence, and the rest as details."""
     chain: list[BaseException] = []
@@ -223,11 +228,14 @@ def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     message = f"{first.strip()} ({kind})" if first else f"It ended with {kind}."
     if isinstance(error, SystemExit):
         message = f"The compiler left with exit code {error.code}; its last words are in the log."
-    details = "".join(traceback.format_exception(error))
+    hint, code = "The details and the log name the place in the toolchain.", "unexpected"
+    if any(isinstance(e, MemoryError) or _NO_MEMORY in str(e) for e in chain):
+        message, code = "There is not enough memory.", "memory-missing"
+        hint = system_limits.remedy("Close other programs, or give fewer or smaller samples.")
     return ErrorInfo(
         message=message[:600],
-        hint="The details and the log name the place in the toolchain.",
+        hint=hint,
         where=Place(kind="stage", id=stage),
-        details=details,
-        code="unexpected",
+        details="".join(traceback.format_exception(error)),
+        code=code,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from workbench import system_limits
 from workbench.errors import Place, failure
 from workbench.files import (
     MAX_TEXT_BYTES,
@@ -225,7 +226,9 @@ def _open_to_others(root: Path) -> Exception:
 def _no_room(root: Path, error: OSError) -> Exception:
     return failure(
         f"A result could not be written to the cache: {error.strerror or error}.",
-        f"Free space in {root.name}, or set {CACHE_VARIABLE} to another folder. "
-        "Finished stages stay in the cache.",
+        system_limits.remedy(
+            f"Free space in {root.name}, or set {CACHE_VARIABLE} to another folder. "
+            "Finished stages stay in the cache."
+        ),
         code="cache-not-writable",
     )

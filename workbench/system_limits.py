@@ -1,0 +1,40 @@
+"""Limits of this process that are low enough to end a job (``ulimit``), named in messages."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits.
+    resource = None  # type: ignore[assignment]
+
+_MIB = 1 << 20
+# Below these, importing the toolchain or writing its results may fail: memory [bytes], size of a
+# file [bytes], open files, processes.
+_NEEDED = (
+    ("RLIMIT_AS", 8 << 30, "memory", "v", _MIB, " MiB"),
+    ("RLIMIT_DATA", 8 << 30, "memory for data", "d", _MIB, " MiB"),
+    ("RLIMIT_FSIZE", 1 << 30, "the size of a file", "f", 1 << 10, " KiB"),
+    ("RLIMIT_NOFILE", 256, "open files", "n", 1, ""),
+    ("RLIMIT_NPROC", 64, "processes", "u", 1, ""),
+)
+
+
+def low_limits() -> str:
+    """Return the limits that may be too low, with the option of ``ulimit``; "" for none."""
+    if resource is None:
+        return ""
+    found = []
+    for name, needed, what, option, unit, word in _NEEDED:
+        with suppress(AttributeError, OSError, ValueError):
+            limit = resource.getrlimit(getattr(resource, name))[0]
+            if limit != resource.RLIM_INFINITY and limit < needed:
+                found.append(f"{what} {limit // unit:,}{word} (ulimit -{option})")
+    return ", ".join(found)
+
+
+def remedy(otherwise: str = "") -> str:
+    """Return the hint to raise the low limits; ``otherwise`` if there are none."""
+    limits = low_limits()
+    return f"Raise the limits of this shell: {limits}." if limits else otherwise
