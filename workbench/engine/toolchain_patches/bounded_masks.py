@@ -60,7 +60,7 @@ def _is_wide(quantizer: EthosUQuantizer) -> bool:
     return getattr(spec, "dtype", None) is torch.int16
 
 
-def _is_plain(masked: torch.Tensor, value: torch.Tensor | float, dim: int) -> bool:
+def _is_bounded_by_stock(masked: torch.Tensor, value: torch.Tensor | float, dim: int) -> bool:
     """Return whether a constant mask is one that ExecuTorch bounds as well.
 
     Args:
@@ -141,7 +141,7 @@ def _bound_constant(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> boo
         if known is None or not bool(masked.any()):
             continue
         shape = [*node.meta["val"].shape]
-        if is_wide and _is_plain(masked.expand(shape), value.expand(shape), known[0][0]):
+        if is_wide and _is_bounded_by_stock(masked.expand(shape), value.expand(shape), known[0][0]):
             continue
         write = Writer(module, node)
         inverse, rest = _parted(value, shape, known[0])
@@ -277,7 +277,7 @@ def _bound_choice(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
     value = constant_of(module, chosen)
     if is_wide and value is not None:
         masked = (value if is_first else ~value).expand(node.meta["val"].shape)
-        if _is_plain(masked, number, known[0][0]):
+        if _is_bounded_by_stock(masked, number, known[0][0]):
             return False
     write = Writer(module, node)
     if list(scores.meta["val"].shape) != write.shape:
@@ -310,7 +310,7 @@ def _written_out(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
     mask, causal = arguments.get("mask"), arguments.get("causal", False)
     if (mask is None and not causal) or node.kwargs.get("enable_gqa"):
         return False
-    if is_wide and (mask is None or _is_plain_mask(module, mask)):
+    if is_wide and (mask is None or _is_stock_mask(module, mask)):
         return False
     write = Writer(module, node)
     size = q.meta["val"].shape[-1]  # type: ignore[union-attr]
@@ -338,14 +338,14 @@ def _written_out(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
     return True
 
 
-def _is_plain_mask(module: fx.GraphModule, mask: Any) -> bool:
+def _is_stock_mask(module: fx.GraphModule, mask: Any) -> bool:
     """Return whether the mask of an attention is constant, and one that ExecuTorch bounds."""
     value = constant_of(module, mask)
     if value is None:
         return False
     if value.dtype == torch.bool:
-        return _is_plain(~value, -torch.inf, -1)
-    return _is_plain(value <= -_MASKED, value, -1)
+        return _is_bounded_by_stock(~value, -torch.inf, -1)
+    return _is_bounded_by_stock(value <= -_MASKED, value, -1)
 
 
 def _open_clamp(module: fx.GraphModule, node: fx.Node) -> bool:
