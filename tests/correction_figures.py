@@ -91,6 +91,8 @@ ROWS: tuple[Row, ...] = (
             ("normed_layers", "rotary_gates", "masked_attention", "gated_steps")
         ), **_WIDE, device=U85,
     ),
+    *_rows(ids.MASKS, f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
+    *_rows(ids.MASKS, f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
     *_rows(ids.ROUNDED, f"{_CORRECTED}residual", **_WIDE),
     *_rows(ids.QUANTIZED, f"{_DELEGATE}products_of_parts", **_WIDE),
     *_rows(ids.COMPUTED, f"{_DELEGATE}computed_kernel", device=U85),

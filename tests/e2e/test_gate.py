@@ -65,13 +65,13 @@ def test_that_a_program_that_is_not_accurate_enough_is_not_written(workbench):
     )
 
 
-@pytest.mark.parametrize("options", [(), ("--skip", "run")])
-def test_that_a_program_that_cannot_be_executed_is_not_verified(workbench, options):
+def test_that_a_model_in_half_precision_is_refused_before_it_is_compiled(workbench):
     path = workbench.project("half")
-    done = workbench("run", path, "--trust", "--json", *options)
-    assert done.code == 0
-    assert done.document["gate"]["verdict"] == "not verified"
-    assert "float16" in done.document["gate"]["reason"]
+    done = workbench("run", path, "--trust", "--json")
+    assert done.code == 1
+    failed = next(stage for stage in done.document["stages"] if stage["state"] == "failed")
+    assert failed["id"] == "import_model"
+    assert failed["error"]["code"] == "model-half-precision"
 
 
 def test_that_a_broken_limit_ends_with_4_and_writes_nothing(digits):

@@ -278,7 +278,7 @@ def test_that_outputs_that_are_no_tensors_are_left_out_of_the_program(engine):
 def test_that_values_of_types_that_cannot_be_quantized_are_refused_by_name(engine):
     for name, stage, code in (
         ("in_float64", "prepare", "float64-not-quantized"),
-        ("in_bfloat16", "import_model", "input-bfloat16"),
+        ("in_bfloat16", "import_model", "model-half-precision"),
     ):
         assert engine.run(project(name), stage) == "failed", name
         assert engine.failure.code == code

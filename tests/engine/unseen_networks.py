@@ -122,6 +122,23 @@ def masked_attention():
     return _made(build, 1, 8, 16)
 
 
+def padded_attention():
+    """Attention with the mask that BERT computes from what is padding."""
+
+    def run(self, x):
+        scores = self.query(x) @ self.key(x).transpose(1, 2) * 0.25
+        scores = scores + (1.0 - self.present) * torch.finfo(torch.float32).min
+        return self.out(torch.softmax(scores, -1) @ self.value(x))
+
+    def build():
+        linears = {name: nn.Linear(16, 16) for name in ("query", "key", "value", "out")}
+        present = torch.ones(1, 1, 8)
+        present[..., 6:] = 0
+        return _Net(run, **linears, present=present)
+
+    return _made(build, 1, 8, 16)
+
+
 def gated_steps():
     """A GRU over four steps."""
 

@@ -36,11 +36,11 @@ _OUT_VARIANTS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "
 _CORRECTIONS = tuple(
     _PATCHES / f"{name}.py"
     for name in (
+        "graph_writer",
         "bounded_masks",
         "corrections",
         "delegate_graphs",
         "foldable_norms",
-        "graph_writer",
         "pass_corrections",
         "plain_operators",
         "refined_grids",

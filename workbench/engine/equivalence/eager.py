@@ -298,6 +298,8 @@ def _forked(descriptor: int, work: Callable[[], None]) -> int:
             os.dup2(nowhere, standard)
         os.closerange(3, descriptor)
         os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+        # The threads of OpenMP do not exist after a fork.
+        torch.set_num_threads(1)
         work()
         code = 0
     finally:

@@ -32,21 +32,45 @@ def bound_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]
 
     What is masked has no weight in a softmax and is no maximum, with any number that is less than
     the scores: with the least of them, less a margin. A mask whose reader is not known to compare
-    gets the number that ExecuTorch gives to infinities.
+    gets the number that ExecuTorch gives to infinities. With activations of 16 bits, that number
+    costs no quality: constant masks of infinity or the least float are left to ExecuTorch, unless a
+    row is masked everywhere.
     """
+    is_wide = _is_wide(quantizer)
     least = float(quantizer.compile_spec._get_pass_pipeline_config().quantize_inf.neg_inf)  # noqa: SLF001
-    done = [node.name for node in floating_calls(module, _SDPA) if _written_out(module, node)]
+    done = [
+        node.name for node in floating_calls(module, _SDPA) if _written_out(module, node, is_wide)
+    ]
     for node in floating_calls(module, _ATEN.masked_fill.Scalar, _ATEN.where.self):
-        if _bound_choice(module, node):
+        if _bound_choice(module, node, is_wide):
             done.append(node.name)
     for node in floating_calls(module, _ATEN.add.Tensor, _ATEN.sub.Tensor):
-        if not node.kwargs and _bound_constant(module, node):
+        if not node.kwargs and _bound_constant(module, node, is_wide):
             done.append(node.name)
     done += _bound_computed(module, least)
     for node in floating_calls(module, *_LIMITS):
         if _LIMITS[node.target](module, node):
             done.append(node.name)
     return finished(module, done)
+
+
+def _is_wide(quantizer: EthosUQuantizer) -> bool:
+    """Return whether activations have 16 bits as a rule."""
+    spec = getattr(getattr(quantizer, "global_config", None), "input_activation", None)
+    return getattr(spec, "dtype", None) is torch.int16
+
+
+def _is_bounded_by_stock(masked: torch.Tensor, value: torch.Tensor | float, dim: int) -> bool:
+    """Return whether a constant mask is one that ExecuTorch bounds as well.
+
+    Args:
+        masked: Where it masks.
+        value: What it adds or puts there.
+        dim: The dimension over which the scores are compared.
+    """
+    least = torch.finfo(torch.float32).min
+    values = value[masked] if isinstance(value, torch.Tensor) else torch.tensor([value])
+    return bool((values <= least).all()) and not bool(masked.all(dim).any())
 
 
 _PASSING = ("view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "slice",
@@ -104,7 +128,7 @@ def _number(module: fx.GraphModule, given: Any) -> float | None:
     return float(value) if value is not None and value.numel() == 1 else None
 
 
-def _bound_constant(module: fx.GraphModule, node: fx.Node) -> bool:
+def _bound_constant(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
     """Write scores with a constant mask added; return whether there is one."""
     sign = 1 if node.target is _ATEN.add.Tensor else -1
     for index in (1, 0) if sign == 1 else (1,):
@@ -113,10 +137,14 @@ def _bound_constant(module: fx.GraphModule, node: fx.Node) -> bool:
             continue
         value = sign * value.float()
         known = _comparison(node)
-        if known is None or not bool((value <= -_MASKED).any()):
+        masked = value <= -_MASKED
+        if known is None or not bool(masked.any()):
+            continue
+        shape = [*node.meta["val"].shape]
+        if is_wide and _is_bounded_by_stock(masked.expand(shape), value.expand(shape), known[0][0]):
             continue
         write = Writer(module, node)
-        inverse, rest = _parted(value, [*node.meta["val"].shape], known[0])
+        inverse, rest = _parted(value, shape, known[0])
         if bool(rest.any()):
             bias = write.constant(f"{node.name}_bias", rest)
             scores = write(_ATEN.add.Tensor, scores, bias)
@@ -233,7 +261,7 @@ def _invert(module: fx.GraphModule, source: fx.Node, sign: int) -> None:
             source.update_arg(index, given)
 
 
-def _bound_choice(module: fx.GraphModule, node: fx.Node) -> bool:
+def _bound_choice(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
     """Choose the least score, less a margin, where a huge number is chosen in its place."""
     known = _comparison(node)
     if node.target is _ATEN.masked_fill.Scalar:
@@ -246,10 +274,14 @@ def _bound_choice(module: fx.GraphModule, node: fx.Node) -> bool:
         number, scores = (numbers[0], node.args[2]) if is_first else (numbers[1], node.args[1])
     if known is None or number is None or number > -_MASKED or not isinstance(scores, fx.Node):
         return False
+    value = constant_of(module, chosen)
+    if is_wide and value is not None:
+        masked = (value if is_first else ~value).expand(node.meta["val"].shape)
+        if _is_bounded_by_stock(masked, number, known[0][0]):
+            return False
     write = Writer(module, node)
     if list(scores.meta["val"].shape) != write.shape:
         scores = write(_ATEN.expand.default, scores, write.shape)
-    value = constant_of(module, chosen)
     if value is None:
         low = _low(write, scores, known)
         both = (low, scores) if is_first else (scores, low)
@@ -271,12 +303,14 @@ def _least_of(module: fx.GraphModule, given: Any) -> float | None:
     return float(value.flatten()[0])
 
 
-def _written_out(module: fx.GraphModule, node: fx.Node) -> bool:
-    """Write masked attention with its products and its softmax; return whether it is masked."""
+def _written_out(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
+    """Write masked attention with its products and its softmax; return whether it was."""
     arguments = dict(zip(("q", "k", "v", "mask", "dropout", "causal"), node.args, strict=False))
     q, k, v = (arguments[name] for name in ("q", "k", "v"))
     mask, causal = arguments.get("mask"), arguments.get("causal", False)
     if (mask is None and not causal) or node.kwargs.get("enable_gqa"):
+        return False
+    if is_wide and (mask is None or _is_stock_mask(module, mask)):
         return False
     write = Writer(module, node)
     size = q.meta["val"].shape[-1]  # type: ignore[union-attr]
@@ -302,6 +336,16 @@ def _written_out(module: fx.GraphModule, node: fx.Node) -> bool:
     weights = write(_ATEN.softmax.int, scores, -1)
     write.replace(write(_ATEN.matmul.default, weights, v))
     return True
+
+
+def _is_stock_mask(module: fx.GraphModule, mask: Any) -> bool:
+    """Return whether the mask of an attention is constant, and one that ExecuTorch bounds."""
+    value = constant_of(module, mask)
+    if value is None:
+        return False
+    if value.dtype == torch.bool:
+        return _is_bounded_by_stock(~value, -torch.inf, -1)
+    return _is_bounded_by_stock(value <= -_MASKED, value, -1)
 
 
 def _open_clamp(module: fx.GraphModule, node: fx.Node) -> bool:

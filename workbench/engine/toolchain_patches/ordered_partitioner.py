@@ -7,6 +7,7 @@ change of shape in a part that is made between a dequantize and an operator on t
 of a convolution without a batch: the part then declares a float output and writes integers.
 """
 
+import operator
 from typing import Any
 
 import torch
@@ -48,5 +49,8 @@ class OrderedPartitioner(EthosUPartitioner):
 
 
 def _is_float(node: Any) -> bool:
+    """Return whether a node has one float result; passes need all results of a split together."""
+    if node.target is operator.getitem:
+        return False
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -204,12 +204,12 @@ def _with_head_room(spec: QuantizationSpec, least: float) -> QuantizationSpec:
 
 def _roomy(kind: Any, largest: float, times: float, **options: Any) -> Any:
     """Return an observer whose grids cover ``times`` what it saw, in steps up to ``largest``."""
-    made = kind(**options)
-    observer = getattr(made, "activation_post_process", made)
+    fake_quantize = kind(**options)
+    observer = getattr(fake_quantize, "activation_post_process", fake_quantize)
     observer.head_room = (largest, times)
     # A partial object is copied together with the observer.
     observer._calculate_qparams = partial(_qparams_with_room, observer)  # noqa: SLF001 - its only name
-    return made
+    return fake_quantize
 
 
 def _qparams_with_room(
