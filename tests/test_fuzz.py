@@ -3,14 +3,38 @@
 import pytest
 
 from tests import fuzz
+from workbench.errors import WorkbenchError
 
-LIGHT = ("pte", "traces", "runners", "projects", "histories", "boards", "pass_args")
+LIGHT = (
+    "pte", "traces", "runners", "projects", "histories", "boards", "pass_args", "inis", "tflites",
+    "vela_outputs", "trusts", "uarts", "serials", "events", "commands", "numbers", "graphs",
+    "machines", "outcomes", "plugins", "digests", "patterns",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", LIGHT)
 def test_that_a_mutated_input_is_read_or_refused_in_a_sentence(kind):
     report = fuzz.run(kind, 60, seed=5)
     assert report.faults == [], report
+
+
+def test_that_a_run_of_inputs_ends_with_its_time():
+    report = fuzz.run("digests", 1 << 40, seed=7, seconds=0.2)
+    assert report.accepted + report.refused > 0
+
+
+@pytest.mark.parametrize("kind", sorted(fuzz.FURTHER_KINDS.keys() - {"windows", "jobs"}))
+def test_that_the_seeds_of_a_kind_are_inputs_that_the_program_takes(kind, tmp_path):
+    bases, read = fuzz.KINDS[kind]()
+    taken = 0
+    for number, base in enumerate(bases):
+        (tmp_path / str(number)).mkdir()
+        try:
+            read(base, tmp_path / str(number))
+        except WorkbenchError:
+            continue
+        taken += 1
+    assert taken or kind == "indices"
 
 
 @pytest.mark.slow

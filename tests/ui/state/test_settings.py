@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QDockWidget, QMainWindow
 
 from ui.shell.panels import PANELS
 from ui.state.settings import Settings
+from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES
 
 FORMER = {"explorer": "formats", "numerics": "accuracy", "sweep": "devices",
           "improvers": "weight_transforms"}  # fmt: skip
@@ -42,3 +43,19 @@ def test_that_former_panel_ids_are_mapped_to_present_ones():
     ids = {row.id for row in PANELS}
     assert ids >= set(FORMER.values())
     assert not ids & FORMER.keys()
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "99999999999999999999", "-1", "\u00b2", "0"])
+def test_that_odd_numbers_in_the_settings_are_the_defaults(tmp_path, number):
+    (tmp_path / "window.ini").write_text(
+        f"[General]\ncache_limit_gib={number}\n[pins]\nx={number}\n", encoding="utf-8"
+    )
+    assert Settings(tmp_path).cache_limit_bytes == DEFAULT_LIMIT_BYTES
+
+
+def test_that_recent_projects_and_folders_with_names_that_are_too_long_are_not_there(tmp_path):
+    settings = Settings(tmp_path)
+    settings.remember_folder("open", tmp_path / ("x" * 300))
+    settings.remember_recent(tmp_path / ("x" * 300))
+    settings.sync()
+    assert Settings(tmp_path).folder_of("open") is None

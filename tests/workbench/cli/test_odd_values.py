@@ -89,3 +89,14 @@ def test_that_an_odd_program_is_a_sentence(name, tmp_path, capsys):
         assert attempt(["inspect", str(tmp_path / name)], capsys) != 0
     for path in ODD_PATHS:
         assert attempt(["inspect", path], capsys) != 0
+
+
+def test_that_names_that_are_too_long_are_sentences_wherever_a_file_is_named(capsys, tmp_path):
+    place, model = str(tmp_path), ["--model", "net.py:net", "--target", "ethos-u55-128"]
+    for arguments in (
+        ["new", f"{place}/{LONG}.qwb", *model], ["new", f"{place}/{LONG}/net.qwb", *model],
+        ["new", f"{place}/net.qwb", "--model", f"{LONG}.pt2", "--target", "ethos-u55-128"],
+        ["compare", LONG, LONG], ["simulate", f"{LONG}.pte"], ["inspect", f"{LONG}.pte"],
+        ["fvp", "set", "--simulator", LONG], ["boards", LONG],
+    ):  # fmt: skip
+        assert attempt(arguments, capsys) not in {0}, arguments

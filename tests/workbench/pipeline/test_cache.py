@@ -259,3 +259,49 @@ def test_that_a_result_that_cannot_be_moved_to_its_place_is_an_error(tmp_path, m
     monkeypatch.setattr(Path, "rename", refuses)
     with pytest.raises(PermissionError):
         fill(Cache(tmp_path), KEY)
+
+
+def test_that_a_list_of_files_that_is_nested_or_endless_is_no_result(tmp_path):
+    cache = Cache(tmp_path)
+    for spoil in (
+        lambda manifest: manifest.write_text("[" * 100_000),
+        lambda manifest: (manifest.unlink(), manifest.symlink_to("/dev/zero")),
+        lambda manifest: (manifest.unlink(), os.mkfifo(manifest)),
+    ):
+        fill(cache, KEY)
+        spoil(cache.folder(KEY) / "entry.json")
+        assert not cache.has(KEY)
+        assert not cache.verify(KEY)
+
+
+def test_that_a_folder_that_others_can_change_gives_and_takes_no_results(tmp_path):
+    """Programs in the cache run code when they are loaded."""
+    cache = Cache(tmp_path)
+    fill(cache, KEY)
+    tmp_path.chmod(0o777)
+    assert not cache.has(KEY)
+    assert not cache.verify(KEY)
+    with refused("cache-open-to-others"):
+        fill(cache, OTHER)
+    assert not list((tmp_path / "partial").iterdir())
+    tmp_path.chmod(0o775)
+    assert cache.verify(KEY)
+
+
+def test_that_a_clock_that_was_set_back_leaves_the_limit_and_the_newest_results(tmp_path):
+    cache, ahead = Cache(tmp_path), time.time() + 10 * 365 * 86_400
+    for key in (KEY, OTHER):
+        fill(cache, key)
+    os.utime(cache.folder(KEY) / "entry.json", (ahead, ahead))
+    finished = studied(cache, "ef" * 32, 0)
+    for path in (*finished.iterdir(), finished):
+        os.utime(path, (ahead, ahead))
+    partial = tmp_path / "partial" / "left"
+    partial.mkdir(parents=True)
+    os.utime(partial, (ahead, ahead))
+    size = sum(file.stat().st_size for file in cache.folder(OTHER).iterdir())
+    Cache(tmp_path, size).prune()
+    assert cache.has(OTHER)
+    assert not cache.has(KEY)
+    assert not finished.exists()
+    assert not partial.exists()

@@ -169,6 +169,19 @@ def test_that_weights_of_a_candidate_are_copied_or_it_is_told(tmp_path):
     assert (tmp_path / "w.safetensors").read_bytes() == b"weights"
 
 
+def test_that_weights_of_a_candidate_are_written_into_the_given_folder_alone(tmp_path):
+    """Studies are read from a folder that somebody else may have written."""
+    for folder in ("study", "project"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "study" / "w").write_bytes(b"weights")
+    (tmp_path / "w").write_bytes(b"of the user")
+    for name in ("../w", str(tmp_path / "w")):
+        chosen = candidate(1, 0.9, 10, 0, weights=name)
+        take_weights(chosen, tmp_path / "study", tmp_path / "project")
+    assert (tmp_path / "w").read_bytes() == b"of the user"
+    assert (tmp_path / "project" / "w").read_bytes() == b"weights"
+
+
 def test_that_rules_that_decide_something_else_are_kept_with_ids_of_their_own():
     project = edits.assign(make_project(), "io", "", "uint8")
     project = edits.assign(project, "module_name", "head", "cpu")

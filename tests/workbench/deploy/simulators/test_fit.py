@@ -344,6 +344,18 @@ def test_that_machine_settings_survive_and_damaged_ones_are_told():
         load_settings()
 
 
+def test_that_machine_settings_that_others_can_change_are_not_used():
+    """They name programs that are started."""
+    save_settings(MachineSettings(simulators={"u85": "/fvp"}))
+    for path in (settings_path(), settings_path().parent):
+        mode = path.stat().st_mode
+        path.chmod(0o777)
+        with refused("machine-settings-open-to-others"):
+            load_settings()
+        path.chmod(mode)
+    assert load_settings().simulators == {"u85": "/fvp"}
+
+
 def test_that_machine_settings_have_defaults_and_limits():
     """The defaults are those of the guide: 115200 baud, exact runs without a trace."""
     link, settings = BoardLink(port="x"), MachineSettings()

@@ -1,0 +1,80 @@
+"""Limits of the shell are named with their remedy, wherever they end something."""
+
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from tests.for_each import for_each
+from workbench import interpreter
+from workbench.system_limits import low_limits, remedy
+
+MIB = 1 << 20
+
+
+@contextmanager
+def limited(name, value):
+    before = resource.getrlimit(name)
+    resource.setrlimit(name, (value, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(name, before)
+
+
+def ended(code, limits):
+    """Run Python code in a process with limits; return its exit code and all that it printed."""
+
+    def limit():
+        for name, value in limits.items():
+            resource.setrlimit(name, (value, value))
+
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=False,
+        env=interpreter.environment(), timeout=120,
+    )  # fmt: skip
+    return process.returncode, process.stdout + process.stderr
+
+
+def test_that_only_low_limits_are_named_with_their_options():
+    with limited(resource.RLIMIT_NOFILE, 200):
+        assert "open files 200 (ulimit -n)" in low_limits()
+        assert "(ulimit -n)" in remedy("Free space.")
+    with limited(resource.RLIMIT_NOFILE, 256):
+        assert "ulimit -n" not in low_limits()
+    with limited(resource.RLIMIT_FSIZE, 10 << 20):
+        assert "the size of a file 10,240 KiB (ulimit -f)" in low_limits()
+
+
+def test_that_without_low_limits_the_other_remedy_is_given():
+    if not low_limits():
+        assert remedy("Free space.") == "Free space."
+
+
+def test_that_a_command_line_without_memory_to_start_says_so():
+    code, said = ended("from workbench.__main__ import main; raise SystemExit(main())",
+                       {resource.RLIMIT_AS: 60 * MIB})  # fmt: skip
+    assert code == 1
+    assert "ulimit -v" in said
+    assert "Traceback" not in said
+
+
+ENGINE = """
+from workbench.engine_process import EngineProcess
+for event in EngineProcess().events():
+    last = event
+print(last.problem().hint, last.expected)
+"""
+
+
+@pytest.mark.slow
+@for_each(
+    ("limit", "value", "option"),
+    [(resource.RLIMIT_AS, 400 * MIB, "ulimit -v"), (resource.RLIMIT_FSIZE, 0, "ulimit -f")],
+)
+def test_that_an_engine_that_cannot_start_names_the_limit(limit, value, option):
+    _, said = ended(ENGINE, {limit: value})
+    assert option in said
+    assert said.rstrip().endswith("False")
