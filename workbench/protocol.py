@@ -349,7 +349,7 @@ def protocol_of(line: bytes) -> int | None:
     """Return the protocol version in a Ready line of any version; None for every other line."""
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict) or message.get("event") != "ready":
         return None

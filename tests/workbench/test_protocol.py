@@ -269,3 +269,7 @@ def test_that_a_log_line_is_cut_while_it_arrives():
     thread.join()
     os.close(read)
     assert [len(line) for line in found] == [5, engine_process._MAX_LOG_LINE, 4]
+
+
+def test_that_a_deeply_nested_line_is_no_line_of_a_version():
+    assert protocol.protocol_of(b"[" * 100_000) is None

@@ -9,6 +9,7 @@ from torch import nn
 
 from tests.engine.written_networks import WRITES, network
 from tests.for_each import for_each
+from workbench.engine.fx import aliases
 from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
 from workbench.engine.fx.programs import is_write
 
@@ -254,3 +255,32 @@ def assert_drawn(seed):
     inputs = (torch.randn(2, 6, 8),)
     program = with_functional_writes(exported(Drawn(seed), inputs))
     assert_same(lambda: Drawn(seed), (torch.randn(2, 6, 8),), program)
+
+
+def test_that_a_long_chain_of_writes_takes_steps_in_proportion_to_its_pairs(monkeypatch):
+    """Programs of somebody else may have thousands of writes; each pair is looked at once."""
+
+    class Chain(torch.nn.Module):
+        def forward(self, x):
+            made = x.clone()
+            last = made
+            for _ in range(60):
+                last = last.add_(1)
+            return made
+
+    asked = []
+    stock = aliases.Memory.parent
+    monkeypatch.setattr(
+        aliases.Memory, "parent", lambda memory, node: asked.append(node) or stock(memory, node)
+    )
+    program = torch.export.export(Chain(), (torch.zeros(4),))
+    made = with_functional_writes(program).module()
+    assert made(torch.zeros(4)).equal(torch.full((4,), 60.0))
+    assert len(asked) < 4 * 60 * 60
+
+
+def test_that_columns_of_a_matrix_are_told_apart_without_a_look_at_their_elements(monkeypatch):
+    monkeypatch.setattr(aliases, "_COMPARED", 0)
+    made = torch.zeros(8, 8)
+    assert not aliases.overlap(made[:, 1], made[:, 2])
+    assert aliases.overlap(made[:, 1], made[2])

@@ -3,6 +3,7 @@
 This file stands on torch alone, because a generated script carries it along.
 """
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +33,9 @@ class Memory(fx.Interpreter):
         for node, value in self.values.items():
             if isinstance(value, torch.Tensor):
                 self.shared.setdefault(storage(value), []).append(node)
+        self._peers = {key: set(nodes) for key, nodes in self.shared.items()}
         self._parents = {node: self._parent(node) for node in self.values}
+        self._spans = self._descent()
 
     def _value(self, node: fx.Node) -> Any:
         known = node.meta.get("val")
@@ -56,13 +59,36 @@ class Memory(fx.Interpreter):
         """Return the node that a value is a view of; None for one that has memory of its own."""
         return self._parents.get(node)
 
+    def comes_from(self, node: fx.Node, origin: fx.Node) -> bool:
+        """Return whether a node is another one, or a view of it or of a view of it."""
+        first, last = self._spans[origin]
+        return first <= self._spans[node][0] <= last
+
+    def _descent(self) -> dict[fx.Node, tuple[int, int]]:
+        """Return the first and last number below each node, numbered from parents to children."""
+        children = dict[fx.Node | None, list[fx.Node]]()
+        for node, parent in self._parents.items():
+            children.setdefault(parent, []).append(node)
+        first, spans = dict[fx.Node, int](), dict[fx.Node, tuple[int, int]]()
+        waiting = [(node, False) for node in children.get(None, ())]
+        while waiting:
+            node, is_left = waiting.pop()
+            if is_left:
+                spans[node] = (first[node], len(first) - 1)
+                continue
+            first[node] = len(first)
+            waiting.append((node, True))
+            waiting += [(child, False) for child in children.get(node, ())]
+        return spans
+
     def _parent(self, node: fx.Node) -> fx.Node | None:
-        if node.op != "call_function":
+        value = self.values.get(node)
+        if node.op != "call_function" or not isinstance(value, torch.Tensor):
             return None
-        peers = set(self.aliases(node))
+        peers = self._peers[storage(value)]
         for source in node.all_input_nodes:
             owner = source
-            if node.target is operator.getitem and source.op == "call_function":
+            if node.target is operator.getitem and source.all_input_nodes:
                 owner = source.all_input_nodes[0]
             if owner in peers:
                 return owner
@@ -96,6 +122,9 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether two tensors of one memory have an element in common."""
     if a.dtype != b.dtype or _end(a) <= b.storage_offset() or _end(b) <= a.storage_offset():
         return a.dtype != b.dtype
+    step = math.gcd(*(s for t in (a, b) for n, s in zip(t.shape, t.stride(), strict=True) if n > 1))
+    if step and (a.storage_offset() - b.storage_offset()) % step:
+        return False
     extent = max(_end(a), _end(b))
     if extent > _COMPARED:
         return True
@@ -153,10 +182,7 @@ def writes_seen_elsewhere(module: fx.GraphModule, kept: set[fx.Node]) -> Iterato
 
 def _reads(memory: Memory, write: fx.Node, target: fx.Node, peer: fx.Node) -> bool:
     """Return whether something reads an alias after a write that it does not come from."""
-    at: fx.Node | None = peer
-    while at is not None:
-        if at is write:
-            return False
-        at = memory.parent(at)
+    if memory.comes_from(peer, write):
+        return False
     later = [user for user in peer.users if memory.order[user] > memory.order[write]]
     return bool(later) and overlap(memory.values[peer], memory.values[target])

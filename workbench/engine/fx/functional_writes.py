@@ -69,10 +69,12 @@ _LEFT = (_ATEN.copy.default, _ATEN._native_batch_norm_legit_no_training.default)
 
 
 def _writes_buffer(node: fx.Node, buffers: Any) -> bool:
+    if not is_write(node):
+        return False
     at = node
     while at.op == "call_function" and at.args and isinstance(at.args[0], fx.Node):
         at = at.args[0]
-    return is_write(node) and at.name in buffers
+    return at.name in buffers
 
 
 def _functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
