@@ -55,6 +55,7 @@ class Report:
     longest_s: float = 0.0
     grown_bytes: int = 0
     faults: list[str] = field(default_factory=list)
+    keep: Path | None = None
 
     def __str__(self) -> str:
         return (
@@ -308,25 +309,34 @@ KINDS: dict[str, Callable[[], tuple[list[bytes], Reader]]] = {
 }  # fmt: skip
 
 
-def run(kind: str, count: int, seed: int, seconds: float = math.inf) -> Report:
-    """Read mutated inputs of a kind, until a number or a time is reached; return what was found."""
+def run(
+    kind: str, count: int, seed: int, seconds: float = math.inf, keep: Path | None = None
+) -> Report:
+    """Read mutated inputs of a kind, until a number or a time is reached; return what was found.
+
+    The first input of each fault is kept in a folder, if one is given.
+    """
     bases, read = KINDS[kind]()
-    source, report = random.Random(seed), Report(kind)
+    source, report = random.Random(seed), Report(kind, keep=keep)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
         _read(read, bases[0], Path(place) / "warm", Report(kind))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = _peak()
         deadline = time.monotonic() + seconds
         for number in range(count):
             if time.monotonic() > deadline:
                 break
             data = _changed(source, kind, bases)
             _read(read, data, Path(place) / f"{number}", report)
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    report.grown_bytes = (after - before) * 1024
+    report.grown_bytes = _peak() - before
     if report.grown_bytes > MAX_BYTES:
         report.faults.append(f"memory grew by {report.grown_bytes >> 20} MB")
     return report
+
+
+def _peak() -> int:
+    """Return the most memory that this process has had [bytes]."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _changed(source: random.Random, kind: str, bases: list[bytes]) -> bytes:
@@ -358,7 +368,7 @@ def _with_changed_records(source: random.Random, base: bytes) -> bytes:
 
 def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
     folder.mkdir()
-    begun = time.monotonic()
+    known, begun, before = set(report.faults), time.monotonic(), _peak()
     try:
         read(data, folder)
         report.accepted += 1
@@ -373,6 +383,11 @@ def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
     report.longest_s = max(report.longest_s, elapsed)
     if elapsed > MAX_S:
         report.faults.append(f"{elapsed:.1f} s")
+    if _peak() - before > MAX_BYTES:
+        report.faults.append(f"an input took {(_peak() - before) >> 20} MB")
+    if report.keep is not None and set(report.faults) - known:
+        report.keep.mkdir(parents=True, exist_ok=True)
+        (report.keep / f"{report.kind}-{len(report.faults)}").write_bytes(data)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -383,13 +398,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="inputs of each kind (default: 1000)")
     parser.add_argument("--seconds", type=float, help="time for each kind, instead of a number")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder for the first input of each fault")
     options = parser.parse_args()
     os.environ.setdefault("QUANTIZATION_WORKBENCH_CONFIG", tempfile.mkdtemp(prefix="fuzz-"))
     seconds = math.inf if options.seconds is None else options.seconds
     count = options.count or (1000 if options.seconds is None else sys.maxsize)
     faults = 0
     for kind in KINDS if options.kind == "all" else [options.kind]:
-        report = run(kind, count, options.seed, seconds)
+        report = run(kind, count, options.seed, seconds, options.keep)
         print(report, flush=True)
         for fault in dict.fromkeys(report.faults):
             print(f"  {fault}", flush=True)

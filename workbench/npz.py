@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,8 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# What reading a damaged archive raises; the last two are those of methods that are not supported.
+ZIP_ERRORS = (
+    OSError, ValueError, EOFError, LookupError, zipfile.BadZipFile, zlib.error, struct.error,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
 _ARRAY_MARK = b"\x93NUMPY"
-_MARK = b"PK\3\4"
+ZIP_MARK = b"PK\3\4"
 # What an archive may unpack to in any case [bytes], and the most records.
 _FREE_BYTES, _MOST_RECORDS = 256 << 20, 20_000
 # The most that a larger one may unpack to, as a multiple of its size: noise has 1, weights 2.
@@ -49,7 +56,7 @@ def refuse_bomb_at(path: Path) -> None:
         zipfile.BadZipFile: it is damaged.
     """
     with open_regular(path) as file:
-        if file.peek(len(_MARK))[: len(_MARK)] == _MARK:
+        if file.peek(len(ZIP_MARK))[: len(ZIP_MARK)] == ZIP_MARK:
             refuse_bomb(file)
 
 
@@ -65,7 +72,7 @@ def open_npz(path: Path) -> Iterator[Any]:
     import numpy as np
 
     with open_regular(path) as file:
-        if file.peek(len(_MARK))[: len(_MARK)] == _MARK:
+        if file.peek(len(ZIP_MARK))[: len(ZIP_MARK)] == ZIP_MARK:
             refuse_bomb(file)
         if file.peek(len(_ARRAY_MARK))[: len(_ARRAY_MARK)] == _ARRAY_MARK:
             yield _mapped(file)

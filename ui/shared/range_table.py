@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from workbench.analysis.ranges import (
 )
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.graph.labels import operator_name
+from workbench.npz import ZIP_ERRORS
 from workbench.project.configs import FixedRange, MethodScope, RangeMethod
 from workbench.results import ARRAYS_FILE, CalibrateResult, EvaluateResult, TensorRange
 
@@ -364,7 +364,7 @@ def read_histograms(folder: Path) -> Arrays:
     try:
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
             return {name: file[name] for name in _PLAIN if name in file}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except ZIP_ERRORS as error:
         raise _damaged() from error
 
 
@@ -385,7 +385,7 @@ def read_channels(folder: Path, rows: Sequence[RangeRow]) -> Iterator[Channels]:
                     low, high = (_finite(file[key]) for key in keys)
                     if low.size == high.size:
                         yield {index: (low, high)}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except ZIP_ERRORS as error:
         raise _damaged() from error
 
 

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import sys
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from workbench.engine.targets.formats import schemes
 from workbench.engine.targets.nnpa.arithmetic import matmul, quantized
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
-from workbench.npz import open_npz
+from workbench.npz import ZIP_ERRORS, open_npz
 from workbench.targets.formats.parameters import ROLES
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def load(path: Any) -> Tensor:
     try:
         with open_npz(_path(path)) as array:
             is_single = isinstance(array, np.ndarray)
-    except (OSError, ValueError, MemoryError, EOFError, zipfile.BadZipFile) as error:
+    except (*ZIP_ERRORS, MemoryError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise failure(
             f"{path} cannot be read as .npy: {reason}.", where=place, code="array-unreadable"

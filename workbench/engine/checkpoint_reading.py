@@ -12,6 +12,7 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ import numpy as np
 import torch
 
 from workbench.engine import code_import
+from workbench.engine.plain_pickles import BOUNDED, load_plain
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, open_regular, read_limited
-from workbench.npz import open_npz, refuse_bomb_at
+from workbench.npz import ZIP_ERRORS, ZIP_MARK, open_npz, refuse_bomb_at
 from workbench.project.checkpoints import (
     CONVERT_MODULE,
     form_of,
+    operations,
     refuse_long_pickles,
     shards,
     weight_files,
@@ -99,7 +102,7 @@ def _packed_checkpoint(file: Path) -> str:
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except ZIP_ERRORS:
         return ""
     ends = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar")
     return next((name for name in names if name.endswith(ends)), "")
@@ -227,8 +230,7 @@ _UNREADABLE = (
 )  # fmt: skip
 # What pickles of tensors call; nothing else is imported.
 _KNOWN = {
-    "collections": {"OrderedDict", "defaultdict"},
-    "torch": {"Size", "device", "Tensor"},
+    "torch": {"device", "Tensor"},
     "torch._utils": {
         "_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter",
         "_rebuild_parameter_with_state", "_rebuild_device_tensor_from_numpy",
@@ -241,23 +243,37 @@ _KNOWN = {
     "numpy._core.multiarray": {"_reconstruct", "scalar"},
     "numpy.core.numeric": {"_frombuffer"},
     "numpy._core.numeric": {"_frombuffer"},
-    "_codecs": {"encode"},
-    "builtins": {"set", "frozenset", "slice", "range", "complex", "bytearray"},
+    "builtins": {"slice", "complex"},
 }  # fmt: skip
 
 
 def _rebuilt_storage(data: bytes) -> Any:
     """Return the storage that a tensor in a plain pickle carries as bytes."""
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return load_plain(io.BytesIO(data))
 
 
 class _InertUnpickler(pickle.Unpickler):
-    """Imports what tensors need; every other class or function becomes an inert object."""
+    """Imports what tensors need; every other class or function becomes an inert object.
+
+    The whole pickle is examined before it is read: its own memory of objects has the size that a
+    number in it says.
+    """
+
+    def __init__(self, file: Any, **named: Any) -> None:
+        begin = file.tell()
+        for _ in operations(file):
+            pass
+        file.seek(begin)
+        super().__init__(file, **named)
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a known class, or one whose objects do nothing."""
         if module == "torch.storage" and name == "_load_from_bytes":
             return _rebuilt_storage
+        if module == "__builtin__":
+            module = "builtins"
+        if (bounded := BOUNDED.get(f"{module}.{name}")) is not None:
+            return bounded
         if name in _KNOWN.get(module, ()):
             return super().find_class(module, name)
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
@@ -283,9 +299,11 @@ def _read_inert(file: Path) -> Any:
     refuse_long_pickles(file)
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
-            return torch.load(file, map_location="cpu", weights_only=True)
+            return load_plain(file)
     except _UNREADABLE as refused:
-        # Something beside tensors is inside.
+        # Something beside tensors is inside. torch would run a script, also as a plain pickle.
+        if _is_script(file):
+            raise
         try:
             return torch.load(
                 file, map_location="cpu", weights_only=False, pickle_module=_InertPickle
@@ -297,6 +315,14 @@ def _read_inert(file: Path) -> Any:
                     raise refused from None
                 stream.seek(0)
                 return _InertPickle.load(stream)
+
+
+def _is_script(file: Path) -> bool:
+    """Return whether torch's own reader finds a script in an archive."""
+    with suppress(RuntimeError), open_regular(file) as content:
+        if content.read(len(ZIP_MARK)) == ZIP_MARK:
+            return bool(torch._C.PyTorchFileReader(str(file)).has_record("constants.pkl"))  # noqa: SLF001
+    return False
 
 
 _STORAGES = {

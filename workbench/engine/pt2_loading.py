@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.pt2_archive import _package
 
+from workbench.engine.plain_pickles import load_plain
 from workbench.project import pt2
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class _Records:
 def _sample_inputs(data: bytes) -> tuple[Any, ...] | None:
     if not data:
         return None
-    loaded = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    loaded = load_plain(io.BytesIO(data))
     if not isinstance(loaded, tuple) or _elements(loaded) > _MAX_SAMPLE_ELEMENTS:
         raise pt2.DoubtfulArchiveError("contains example inputs that are no tensors")
     return loaded

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import Place, failure
-from workbench.npz import open_npz
+from workbench.npz import ZIP_ERRORS, open_npz
 
 if TYPE_CHECKING:
     from workbench.npu.program import Tensor
@@ -46,7 +44,7 @@ def read_inputs(path: Path, count: int) -> list[_Array]:
                     code="inputs-missing",
                 )
             return [np.asarray(stored[f"in{i}"]) for i in range(count)]
-    except (OSError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (*ZIP_ERRORS, MemoryError) as error:
         raise failure(
             f"{path} cannot be read: {error}.", "Give an .npz.", place, code="inputs-not-readable"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickletools
@@ -11,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from workbench.errors import ErrorInfo, Place
 from workbench.files import MAX_TEXT_BYTES, open_regular, read_limited
+from workbench.npz import ZIP_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +116,7 @@ def _form_of_archive(path: Path) -> Form:
             pickles = [name for name in names if name.endswith("data.pkl")]
             with archive.open(pickles[0]) as data:
                 return "module" if _fields_in(data) == _MODULE_FIELDS else "pickle"
-    except (OSError, zipfile.BadZipFile, ValueError, IndexError):
+    except ZIP_ERRORS:
         return "unknown"
 
 
@@ -138,21 +140,46 @@ def _holds_module(path: Path, pickles: int) -> bool:
 def _fields_in(data: IO[bytes]) -> set[str]:
     return {
         str(argument)
-        for opcode, argument in _operations(data)
+        for opcode, argument in operations(data)
         if "UNICODE" in opcode.name and argument in _MODULE_FIELDS
     }
 
 
-def _operations(data: IO[bytes]) -> Iterator[tuple[Any, Any]]:
-    """Yield the operations of one pickle.
+_OPERATIONS = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
+_LONGEST_NAME = 4096
+
+
+def operations(data: IO[bytes]) -> Iterator[tuple[Any, Any]]:
+    """Yield the operations of one pickle, with their arguments.
+
+    Names of classes may have any letters, as for ``pickle`` and other than for ``pickletools``.
 
     Raises:
-        ValueError: it is damaged, or has too many.
+        LongPickleError: it has too many, or numbers its objects higher.
+        ValueError: it is damaged.
     """
-    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+    for number in itertools.count():
         if number == _MOST_OPERATIONS:
             raise LongPickleError(f"it has more than {_MOST_OPERATIONS} parts")
+        opcode = _OPERATIONS.get(data.read(1))
+        if opcode is None:
+            raise ValueError("it has an unknown operation, or ends within a pickle")
+        argument = None
+        if opcode.name in {"GLOBAL", "INST"}:
+            lines = [data.readline(_LONGEST_NAME) for _ in range(2)]
+            if not all(line.endswith(b"\n") for line in lines):
+                raise ValueError("it has a name that does not end")
+            argument = b" ".join(lines).decode(errors="replace")
+        elif opcode.arg is not None:
+            argument = opcode.arg.reader(data)
+        if opcode.name in _NUMBERED and int(argument) > _MOST_OPERATIONS:  # type: ignore[arg-type]
+            raise LongPickleError(f"it numbers an object {argument}")
         yield opcode, argument
+        if opcode.name == "STOP":
+            return
+
+
+_NUMBERED = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
 def refuse_long_pickles(path: Path) -> None:
@@ -166,18 +193,20 @@ def refuse_long_pickles(path: Path) -> None:
         if not zipfile.is_zipfile(path):
             with open_regular(path) as file:
                 for _ in range(_OLD_PICKLES):
-                    for _ in _operations(file):
+                    for _ in operations(file):
                         pass
             return
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if name.endswith(".pkl"):
                     with archive.open(name) as data:
-                        for _ in _operations(data):
+                        for _ in operations(data):
                             pass
     except LongPickleError:
         raise
-    except (ValueError, IndexError, zipfile.BadZipFile):
+    except OSError:
+        raise
+    except ZIP_ERRORS:
         # The end of the file, tensors, or damage that the reader reports.
         return
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
@@ -17,6 +15,7 @@ from pydantic import ValidationError
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import open_regular, read_limited
 from workbench.ids import StageId
+from workbench.npz import ZIP_ERRORS
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
     CONFIG_FILE,
@@ -224,5 +223,5 @@ def load_arrays(
             np.load(data, allow_pickle=False) as file,
         ):
             return {name: file[name] for name in file.files if names is None or name in names}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except ZIP_ERRORS as error:
         raise _damaged() from error

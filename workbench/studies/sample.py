@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workbench.files import open_regular, write_file
+from workbench.npz import ZIP_ERRORS
 from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -56,5 +55,5 @@ def load_values(folder: Path) -> dict[str, NDArray[Any]]:
             np.load(data, allow_pickle=False) as file,
         ):
             return {side: file[side] for side in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+    except ZIP_ERRORS:
         return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from PySide6.QtGui import QImage, QPixmap
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from ui.shared.labels import Label
+from workbench.npz import ZIP_ERRORS
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def summary_of(path: Path) -> DataSummary:
             return _of_arrays({path.stem: np.load(path, mmap_mode="r", allow_pickle=False)})
         with np.load(path, allow_pickle=False) as file:
             return _of_arrays({name: file[name] for name in file.files})
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+    except ZIP_ERRORS as error:
         return DataSummary(f"{path.name} cannot be read: {error}.")
 
 

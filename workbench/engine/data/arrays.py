@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
+from workbench.engine.plain_pickles import load_plain
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.npz import open_npz, refuse_bomb_at
 from workbench.project import sources
@@ -187,7 +188,7 @@ def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStrea
         refuse_bomb_at(path)
         return _npz_streams(path, inputs)
     refuse_bomb_at(path)
-    value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    value = load_plain(path, mmap=True)
     streams = list(value.values()) if isinstance(value, dict) else value
     streams = list(streams) if isinstance(streams, tuple | list) else [streams]
     if any(not isinstance(tensor, torch.Tensor) for tensor in streams):

@@ -136,7 +136,7 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
             if image.format == "JPEG":
                 _refuse_many_scans(file)
             pixels = np.array(_sized(image.convert("L" if gray else "RGB"), settings), np.uint8)
-    except (OSError, ValueError, SyntaxError, pictures.DecompressionBombError) as error:
+    except Exception as error:  # Decoders raise of every kind: TypeError, IndexError, struct.error.
         raise failure(
             f"{file.name} is not a readable picture.",
             "Remove it from the folder or replace it.",
