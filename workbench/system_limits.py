@@ -25,13 +25,13 @@ def low_limits() -> str:
     """Return the limits that may be too low, with the option of ``ulimit``; "" for none."""
     if resource is None:
         return ""
-    found = []
+    limits = []
     for name, needed, what, option, unit, word in _NEEDED:
         with suppress(AttributeError, OSError, ValueError):
             limit = resource.getrlimit(getattr(resource, name))[0]
             if limit != resource.RLIM_INFINITY and limit < needed:
-                found.append(f"{what} {limit // unit:,}{word} (ulimit -{option})")
-    return ", ".join(found)
+                limits.append(f"{what} {limit // unit:,}{word} (ulimit -{option})")
+    return ", ".join(limits)
 
 
 def remedy(otherwise: str = "") -> str:

@@ -68,7 +68,7 @@ BOUNDED: dict[str, Callable[..., Any]] = {
 def _bound_work() -> None:
     """Let torch's reader use the bounded forms of what it allows, and cut messages."""
     allowed = _weights_only_unpickler._get_allowed_globals()  # noqa: SLF001 - a table of torch
-    allowed.update({name: made for name, made in BOUNDED.items() if name in allowed})
+    allowed.update({name: kind for name, kind in BOUNDED.items() if name in allowed})
     _weights_only_unpickler.UnpicklingError = _ShortError  # type: ignore[attr-defined]
 
 
