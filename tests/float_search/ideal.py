@@ -1,7 +1,8 @@
 """What integers of a width could hold of a network: eager PyTorch, each result on a fitted grid.
 
 Nothing is exported or rewritten, so that no alias and no statement can be lost. An operator that
-the NPU computes in several steps is one step here, so that the figure is an upper bound.
+the NPU computes in several steps is one step here, except for norms and softmax, so that the figure
+is an upper bound.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _HUGE = 1e6
+
+
+# The NPU computes these in many steps, each with a grid of its own.
+_ATEN = torch.ops.aten
+_TAKEN_APART = get_decompositions(
+    [_ATEN.native_layer_norm, _ATEN.native_group_norm, _ATEN.std, _ATEN.norm,
+     _ATEN.linalg_vector_norm, _ATEN._softmax, _ATEN.logsumexp]
+)  # fmt: skip
 
 
 class _Grids(TorchDispatchMode):
@@ -33,6 +43,9 @@ class _Grids(TorchDispatchMode):
         self._at = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _TAKEN_APART:
+            with self:
+                return _TAKEN_APART[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if not any(
             alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 Arrays = Sequence[Sequence[npt.NDArray[Any]]]
 # SQNR of the weakest output [dB]: enough for a config, and how much below stock is as good. Where
-# there is plenty, two grids of one width differ by more.
+# there is plenty, two grids of one width differ by more: values that are joined share one.
 ENOUGH = {"a8w8": 20.0, "a16w8": 35.0, "a8w4": 12.0}
-_MARGIN, _PLENTY, _MARGIN_OF_PLENTY = 1.5, 10.0, 4.0
+_MARGIN, _PLENTY, _MARGIN_OF_PLENTY = 1.5, 8.0, 8.0
 # What a perfect quantization must exceed before a low figure counts as a fault.
 _POSSIBLE = 8.0
 _SECONDS = 240
