@@ -34,7 +34,7 @@ class _Grids(TorchDispatchMode):
         self._bits = bits
         # Of 16 bits, one is head-room for values that calibration does not see.
         self._room = 2.0 if bits == 16 else 1.0
-        self._ranges: list[tuple[float, float]] = []
+        self._ranges: list[tuple[float, float, bool]] = []
         self._at = 0
         self.is_observing = True
 
@@ -57,20 +57,20 @@ class _Grids(TorchDispatchMode):
 
     def _take(self, value: torch.Tensor) -> None:
         if self._at == len(self._ranges):
-            self._ranges.append((0.0, 0.0))
-        low, high = self._ranges[self._at]
+            self._ranges.append((0.0, 0.0, False))
+        low, high, masks = self._ranges[self._at]
+        ordinary = value.abs() < _HUGE
         if self.is_observing:
-            real = value[value.abs() < _HUGE]
+            real = value[ordinary]
             if real.numel():
                 low, high = min(low, float(real.min())), max(high, float(real.max()))
-            self._ranges[self._at] = (low, high)
+            self._ranges[self._at] = (low, high, masks or not bool(ordinary.all()))
         elif high > low:
             low, high = low * self._room, high * self._room
             step = (high - low) / (2**self._bits - 1)
-            ordinary = value.abs() < _HUGE
-            value.copy_(
-                torch.where(ordinary, (value.clamp(low, high) / step).round() * step, value)
-            )
+            codes = (value.nan_to_num(0.0, high, low).clamp(low, high) / step).round()
+            # A mask stays what it is; a huge value that calibration did not see saturates.
+            value.copy_(torch.where(ordinary | (not masks), codes * step, value))
         self._at += 1
 
 

@@ -213,7 +213,9 @@ class Judge:
             # Stock may compute a part in float: then the bound is what integers reach.
             if plain[index] >= enough and figure < bound - _margin(figure, enough):
                 return Verdict("below stock", text, form)
-            if figure < enough and bound >= enough + _POSSIBLE:
+            # As good as stock and of some use: more than a lost statement leaves.
+            is_like_stock = stock is not None and figure >= max(plain[index] - _MARGIN, enough / 2)
+            if figure < enough and bound >= enough + _POSSIBLE and not is_like_stock:
                 return Verdict("low", text, form)
             if figure < enough:
                 return Verdict("beyond", text)
