@@ -5,7 +5,6 @@ from torch import nn
 
 from workbench.engine.toolchain_patches.foldable_norms import fit_norms
 
-
 NORM = torch.ops.aten.batch_norm.default
 
 
