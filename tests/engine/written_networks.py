@@ -183,6 +183,13 @@ def dropped_and_activated(m, x):
     return m.d(z + y)
 
 
+def dropped_in_place(m, x):
+    y = m.c(x)
+    z = functional.dropout(y, 0.1, m.training, inplace=True)
+    z[:, :2] *= 3
+    return m.d(y)
+
+
 def by_mask(m, x):
     y = m.c(x)
     y[y < 0] = 0.25
@@ -237,6 +244,7 @@ WRITES = {
         seen_by_an_older_view, turned, half_activated, unbound, gated, filled_in_a_loop,
         shifted_in_time, boxes, channels_of_the_input, normalized_input, activated_input, pasted,
         pasted_into_zeros, written_ramp, interleaved, spread, chequered, dropped_and_activated,
+        dropped_in_place,
         by_mask, by_list, on_the_diagonal, from_itself, in_a_branch, in_half_precision,
     )
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """What integers of a width could hold of a network: eager PyTorch, each result on a fitted grid.
 
 Nothing is exported or rewritten, so that no alias and no statement can be lost. An operator that
-the NPU computes in several steps is one step here, so that the figure is an upper bound.
+the NPU computes in several steps is one step here, except for norms and softmax, so that the figure
+is an upper bound.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _HUGE = 1e6
+
+
+# The NPU computes these in many steps, each with a grid of its own.
+_ATEN = torch.ops.aten
+_TAKEN_APART = get_decompositions(
+    [_ATEN.native_layer_norm, _ATEN.native_group_norm, _ATEN.std, _ATEN.norm,
+     _ATEN.linalg_vector_norm, _ATEN._softmax, _ATEN.logsumexp]
+)  # fmt: skip
 
 
 class _Grids(TorchDispatchMode):
@@ -24,7 +34,7 @@ class _Grids(TorchDispatchMode):
         self._bits = bits
         # Of 16 bits, one is head-room for values that calibration does not see.
         self._room = 2.0 if bits == 16 else 1.0
-        self._ranges: list[tuple[float, float]] = []
+        self._ranges: list[tuple[float, float, bool]] = []
         self._at = 0
         self.is_observing = True
 
@@ -33,6 +43,9 @@ class _Grids(TorchDispatchMode):
         self._at = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _TAKEN_APART:
+            with self:
+                return _TAKEN_APART[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if not any(
             alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns
@@ -44,20 +57,20 @@ class _Grids(TorchDispatchMode):
 
     def _take(self, value: torch.Tensor) -> None:
         if self._at == len(self._ranges):
-            self._ranges.append((0.0, 0.0))
-        low, high = self._ranges[self._at]
+            self._ranges.append((0.0, 0.0, False))
+        low, high, masks = self._ranges[self._at]
+        ordinary = value.abs() < _HUGE
         if self.is_observing:
-            real = value[value.abs() < _HUGE]
+            real = value[ordinary]
             if real.numel():
                 low, high = min(low, float(real.min())), max(high, float(real.max()))
-            self._ranges[self._at] = (low, high)
+            self._ranges[self._at] = (low, high, masks or not bool(ordinary.all()))
         elif high > low:
             low, high = low * self._room, high * self._room
             step = (high - low) / (2**self._bits - 1)
-            ordinary = value.abs() < _HUGE
-            value.copy_(
-                torch.where(ordinary, (value.clamp(low, high) / step).round() * step, value)
-            )
+            codes = (value.nan_to_num(0.0, high, low).clamp(low, high) / step).round()
+            # A mask stays what it is; a huge value that calibration did not see saturates.
+            value.copy_(torch.where(ordinary | (not masks), codes * step, value))
         self._at += 1
 
 

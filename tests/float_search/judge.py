@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 Arrays = Sequence[Sequence[npt.NDArray[Any]]]
 # SQNR of the weakest output [dB]: enough for a config, and how much below stock is as good. Where
-# there is plenty, two grids of one width differ by more.
+# there is plenty, two grids of one width differ by more: values that are joined share one.
 ENOUGH = {"a8w8": 20.0, "a16w8": 35.0, "a8w4": 12.0}
-_MARGIN, _PLENTY, _MARGIN_OF_PLENTY = 1.5, 10.0, 4.0
+_MARGIN, _PLENTY, _MARGIN_OF_PLENTY = 1.5, 8.0, 8.0
 # What a perfect quantization must exceed before a low figure counts as a fault.
 _POSSIBLE = 8.0
 _SECONDS = 240
@@ -213,7 +213,9 @@ class Judge:
             # Stock may compute a part in float: then the bound is what integers reach.
             if plain[index] >= enough and figure < bound - _margin(figure, enough):
                 return Verdict("below stock", text, form)
-            if figure < enough and bound >= enough + _POSSIBLE:
+            # As good as stock and of some use: more than a lost statement leaves.
+            is_like_stock = stock is not None and figure >= max(plain[index] - _MARGIN, enough / 2)
+            if figure < enough and bound >= enough + _POSSIBLE and not is_like_stock:
                 return Verdict("low", text, form)
             if figure < enough:
                 return Verdict("beyond", text)

@@ -37,6 +37,7 @@ SOME = (
     "scaled_slice",
     "shifted_in_time",
     "dropped_and_activated",
+    "dropped_in_place",
     "normalized_input",
     "in_a_branch",
 )

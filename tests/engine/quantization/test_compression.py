@@ -145,6 +145,22 @@ def test_that_channels_of_a_sequence_without_a_batch_go():
     torch.testing.assert_close(module(inputs), wanted)
 
 
+class Shifted(nn.Module):
+    """A write into the middle of two columns, which is empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(2, 3, 1)
+
+    def forward(self, x):
+        y = self.first(x)
+        return y + y[..., 1:-1].sum()
+
+
+def test_that_channels_of_an_empty_part_are_not_looked_for():
+    assert "first" in channels_of(exported(Shifted(), 1, 2, 4, 2)[0]).made
+
+
 def test_that_joined_layers_lose_the_same_channels():
     module, inputs = exported(Joined(), 1, 3, 8, 8)
     channels = channels_of(module)

@@ -5,6 +5,8 @@ from torch import nn
 
 from workbench.engine.toolchain_patches.foldable_norms import fit_norms
 
+NORM = torch.ops.aten.batch_norm.default
+
 
 class WithComputedWeights(nn.Module):
     """A convolution whose weights come from an input, along 2 to the power of 40 paths."""
@@ -25,3 +27,25 @@ def test_that_weights_that_come_from_an_input_are_left_alone_at_once():
     before = next(n.args for n in module.graph.nodes if n.name == "conv2d")
     assert fit_norms(module) == []
     assert next(n.args for n in module.graph.nodes if n.name == "conv2d") == before
+
+
+class Alone(nn.Module):
+    """A convolution without a batch: the norm takes its columns for channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Conv1d(3, 5, 3, padding=1), nn.BatchNorm1d(8)
+        self.norm.running_mean.uniform_(-1, 1)
+        self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        return self.norm(self.layer(x))
+
+
+def test_that_the_norm_of_a_convolution_without_a_batch_is_written_out():
+    x = torch.randn(3, 8)
+    model = Alone().eval()
+    module = torch.export.export(model, (x,)).module(check_guards=False)
+    assert fit_norms(module) == ["batch_norm"]
+    assert not list(module.graph.find_nodes(op="call_function", target=NORM))
+    torch.testing.assert_close(module(x), model(x))

@@ -144,10 +144,20 @@ def name_of(node: fx.Node) -> str:
     return str(schema.name).rpartition("::")[2] if schema is not None else ""
 
 
+IDLE_IN_PLACE = frozenset(
+    ("dropout_", "feature_dropout_", "alpha_dropout_", "feature_alpha_dropout_")
+)
+
+
 def is_write(node: fx.Node) -> bool:
-    """Return whether an operator changes the elements of its first argument."""
+    """Return whether an operator changes the elements of its first argument.
+
+    A dropout in place of a model in evaluation does not.
+    """
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable:
+        return False
+    if name_of(node) in IDLE_IN_PLACE and not node.args[2]:
         return False
     is_shape_only = torch.Tag.inplace_view in node.target.tags  # type: ignore[union-attr]
     return bool(node.args and isinstance(node.args[0], fx.Node)) and not is_shape_only

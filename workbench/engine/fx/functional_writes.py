@@ -17,6 +17,7 @@ from torch import fx
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 
 from workbench.engine.fx.aliases import (
+    IDLE_IN_PLACE,
     Memory,
     is_write,
     name_of,
@@ -186,7 +187,8 @@ class _Functional:
             if node.target is _ATEN.view.default:
                 # The new value can lie otherwise in memory than the one it replaces.
                 node.target = _ATEN.reshape.default
-        if torch.Tag.inplace_view in getattr(node.target, "tags", ()):
+        is_view = torch.Tag.inplace_view in getattr(node.target, "tags", ())
+        if is_view or name_of(node) in IDLE_IN_PLACE:
             functional = getattr(_ATEN, name_of(node).removesuffix("_"))
             node.target = getattr(functional, str(node.target).rpartition(".")[2])
         if node in self._bases:

@@ -368,6 +368,8 @@ def _moved(module: fx.GraphModule, labels: dict[fx.Node, _Labels], node: fx.Node
         return mine.reshape(sizes).expand(shape).contiguous()
 
     moved = node.target(*fx.node.map_arg(node.args, spread), **fx.node.map_arg(node.kwargs, spread))  # type: ignore[operator]
+    if not moved.numel():
+        return None
     for dimension in range(moved.dim()):
         rows = moved.movedim(dimension, 0).reshape(moved.shape[dimension], -1)
         if bool((rows == rows[:, :1]).all()):

@@ -75,15 +75,16 @@ def fit_norms(module: fx.GraphModule) -> list[str]:
     """Write batch norms that cannot be folded with others, and give the others what folding needs.
 
     Folding changes a convolution or linear for all its readers, so that the norm of one with other
-    readers is written out. Folding needs parameters as weights, of a linear also a
-    bias and weights of the norm. It mixes up the channels of transposed convolutions in groups. Of
-    norms that follow each other it folds the first and drops the second, so that they become one.
+    readers is written out, as is that of one without a batch, whose channels are others. Folding
+    needs parameters as weights, of a linear also a bias and weights of the norm. It mixes up the
+    channels of transposed convolutions in groups. Of norms that follow each other it folds the
+    first and drops the second, so that they become one.
     """
     done = list[str]()
     folded = set[fx.Node]()
     for norm, source in _folded_or_chained(module, folded):
         groups = source.args[6] if _is_conv_transpose_node(source) and source.args[6:] else 1
-        if len(source.users) > 1 or groups != 1:
+        if len(source.users) > 1 or groups != 1 or _is_alone(source):
             _write_line(module, norm, source)
             done.append(norm.name)
         elif source in folded:
@@ -137,6 +138,12 @@ def _is_folded(module: fx.GraphModule, norm: fx.Node) -> bool:
     is_flat = _is_linear_node(source) and source.meta["val"].dim() == 2
     is_before = is_flat or _is_conv_or_conv_transpose_node(source)
     return is_before and _is_fixed(module, norm)
+
+
+def _is_alone(source: fx.Node) -> bool:
+    """Return whether a convolution has no batch: the norm then takes its channels for one."""
+    weight: Any = source.args[1]
+    return not _is_linear_node(source) and source.meta["val"].dim() < weight.meta["val"].dim()
 
 
 def _is_fixed(module: fx.GraphModule, norm: fx.Node) -> bool:

@@ -97,7 +97,7 @@ def _pool(
     if list(size) == extent and not any(pad) and rest[2:] in {(), (None,)}:
         return _mean(write, x, [1] * len(size))
     if len(size) > 1:
-        return _image(write, x, size, stride, pad, *rest)
+        return _image(write, x, size, stride or size, pad if len(pad) > 1 else [0, 0], *rest)
     sizes = [1, *size], [1, *(stride or size)], [0, *pad]
     return _sequence(write, x, write(_ATEN.avg_pool2d.default, _flat(write, x), *sizes, *rest))
 
