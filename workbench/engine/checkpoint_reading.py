@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from workbench.engine import code_import
-from workbench.engine.plain_pickles import BOUNDED, load_plain
+from workbench.engine.toolchain_patches.plain_pickles import BOUNDED, load_plain
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, open_regular, read_limited
 from workbench.npz import ZIP_ERRORS, ZIP_MARK, open_npz, refuse_bomb_at

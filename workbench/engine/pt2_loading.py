@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.pt2_archive import _package
 
-from workbench.engine.plain_pickles import load_plain
+from workbench.engine.toolchain_patches.plain_pickles import load_plain
 from workbench.project import pt2
 
 if TYPE_CHECKING:

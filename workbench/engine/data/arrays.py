@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
-from workbench.engine.plain_pickles import load_plain
+from workbench.engine.toolchain_patches.plain_pickles import load_plain
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.npz import open_npz, refuse_bomb_at
 from workbench.project import sources

@@ -33,31 +33,27 @@ from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 
 _VELA = {"ethos-u-vela": "5.1.0", "executorch": "1.5.1"}
 _FX = "torch.fx"
+_READER = "torch._weights_only_unpickler"
 _FAKE = "torch._subclasses.fake_tensor:FakeTensorMode"
 _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
 _SIGNATURE = "torch.export.graph_signature"
-_FUSION = (
-    "executorch.backends.arm._passes.fuse_quantized_activation_pass:FuseQuantizedActivationPass"
-)
 _CONVOLUTION = "executorch.backends.arm._passes.rewrite_conv_pass:RewriteConvPass"
 _TABLES = "executorch.backends.arm._passes.insert_table_ops:InsertTableOpsPass"
 _PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
-_SCALARS = (
-    "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
-)
+_TRANSFORMS = "executorch.backends.transforms"
+_SCALARS = f"{_TRANSFORMS}.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 _CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
-_MOVES = "executorch.backends.transforms.propagate_view_copy_permute_pass"
+_MOVES = f"{_TRANSFORMS}.propagate_view_copy_permute_pass"
 _ARM = "executorch.backends.arm._passes"
+_FUSION = f"{_ARM}.fuse_quantized_activation_pass:FuseQuantizedActivationPass"
 _ATTENTION = f"{_ARM}.decompose_sdpa_pass:DecomposeScaledDotProductAttentionPass"
 _INTEGERS = (
     f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
 )
 _LOOPS = f"{_ARM}.normalize_while_initial_args_pass:NormalizeWhileInitialArgsPass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
-_BACKEND_PASSES = (
-    "executorch.backends.arm._passes.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
-)
+_BACKEND_PASSES = f"{_ARM}.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
 
 
 def _after_passes(name: str, title: str, what: str, why_safe: str) -> Patch:
@@ -79,8 +75,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "shared-provenance", "Share the history of nodes", "acceleration",
-        (f"{_FX}.traceback:copy",),
-        "A node's history points to that of its ancestors and holds no copies of it.",
+        (f"{_FX}.traceback:copy",), "A node's history points to that of its ancestors: no copies.",
         "Nothing changes an entry of the history once it is made, so a copy equals the original.",
         apply=shared_provenance,
     ),
@@ -102,8 +97,7 @@ PATCHES: tuple[Patch, ...] = (
         apply=skip_functionalization,
     ),
     Patch(
-        "quiet-collector", "Collect garbage less often", "acceleration",
-        (),
+        "quiet-collector", "Collect garbage less often", "acceleration", (),
         "The collector's thresholds are raised while a program is lowered.",
         "When memory is given back decides nothing about what is computed.",
         apply=quiet_collector,
@@ -586,10 +580,16 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "no-unpickling", "Refuse pickles while a program that is not trusted is loaded",
-        "interception",
-        ("torch:load", "torch._C:_pickle_load_obj", "pickle:loads"),
+        "interception", ("torch:load", "torch._C:_pickle_load_obj", "pickle:loads"),
         "The strict reader passes no pickle on; torch's loader could reach them for others.",
         "A program with a pickle is refused.",
+        otherwise="refused", proven={"torch": "2.13.0"},
+    ),
+    Patch(
+        "bounded-pickles", "Bound what torch's reader of tensors may cost", "interception",
+        (f"{_READER}:UnpicklingError", f"{_READER}:_get_allowed_globals"),
+        "Containers and bytes are made of what the file holds; messages are cut.",
+        "What torch.save has written is read as before.",
         otherwise="refused", proven={"torch": "2.13.0"},
     ),
 )  # fmt: skip

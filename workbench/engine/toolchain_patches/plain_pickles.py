@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import _weights_only_unpickler
 
+from workbench.engine.toolchain_patches.patching import replaced
+
 _LONGEST_MESSAGE = 1000
 
 
@@ -65,16 +67,6 @@ BOUNDED: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _bound_work() -> None:
-    """Let torch's reader use the bounded forms of what it allows, and cut messages."""
-    allowed = _weights_only_unpickler._get_allowed_globals()  # noqa: SLF001 - a table of torch
-    allowed.update({name: kind for name, kind in BOUNDED.items() if name in allowed})
-    _weights_only_unpickler.UnpicklingError = _ShortError  # type: ignore[attr-defined]
-
-
-_bound_work()
-
-
 def load_plain(source: Any, *, mmap: bool = False) -> Any:
     """Return the tensors, numbers, texts and containers that ``torch.save`` has written.
 
@@ -85,4 +77,14 @@ def load_plain(source: Any, *, mmap: bool = False) -> Any:
     Raises:
         Exception: the file holds something else, or is damaged; torch raises of every kind.
     """
-    return torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
+    allowed = dict(_stock_allowed())
+    allowed.update({name: kind for name, kind in BOUNDED.items() if name in allowed})
+    with (
+        replaced(_weights_only_unpickler, "UnpicklingError", _ShortError),
+        replaced(_weights_only_unpickler, "_get_allowed_globals", lambda: allowed),
+    ):
+        return torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
+
+
+# The table as it is without the bounded forms.
+_stock_allowed = _weights_only_unpickler._get_allowed_globals  # noqa: SLF001 - it has no public name
