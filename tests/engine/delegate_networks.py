@@ -224,6 +224,34 @@ def batch_in_groups():
     return _made(lambda x, conv: conv(x), (2, 6, 6, 6), nn.Conv2d(6, 6, 3, padding=1, groups=3))
 
 
+def padded_batch():
+    """Convolutions over a batch in one dimension with zeros before the second, as causal ones."""
+
+    def run(x, first, second):
+        return second(functional.pad(first(x), (2, 0)))
+
+    return _made(run, (2, 3, 9), nn.Conv1d(3, 4, 3, padding=1), nn.Conv1d(4, 4, 3))
+
+
+def grown_batch():
+    """A convolution and a transposed one over a batch in one dimension."""
+
+    def run(x, first, second):
+        return second(first(x))
+
+    layers = nn.Conv1d(3, 4, 3, padding=1), nn.ConvTranspose1d(4, 4, 3, padding=1)
+    return _made(run, (2, 3, 9), *layers)
+
+
+def padded_and_folded():
+    """A padded row of values, read as an image."""
+
+    def run(x, first, second):
+        return second(functional.pad(first(x), (1, 1)).view(1, 1, 4, 4))
+
+    return _made(run, (1, 3, 14), nn.Conv1d(3, 1, 3, padding=1), nn.Conv2d(1, 4, 3))
+
+
 def dilated_parts():
     """A dilated convolution of a part of the channels, as ECAPA-TDNN has it, and one in groups."""
 

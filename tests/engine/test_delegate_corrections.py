@@ -105,6 +105,10 @@ SLOW = [
     ("wide_strides", "a16w8", U85, SLICES),
     ("clamped_rows", "a16w8", U55, ROWS),
     ("clamped_rows", "a16w8", U85, ROWS),
+    ("padded_batch", "a16w8", U55, SLICES),
+    ("padded_batch", "a16w8", U85, SLICES),
+    ("grown_batch", "a16w8", U85, SLICES),
+    ("padded_and_folded", "a16w8", U85, SLICES),
 ]
 CORRECTED = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 

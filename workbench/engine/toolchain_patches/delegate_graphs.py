@@ -171,23 +171,27 @@ def rescales_joined() -> Iterator[list[str]]:
 
 @contextmanager
 def slices_computed() -> Iterator[list[str]]:
-    """Copy a slice before readers that lose its offset, while the block runs.
+    """Copy a slice or pad before readers that lose its offset, while the block runs.
 
     Vela lets the reader read the sliced tensor in place. Transposed and depthwise convolutions,
     reductions, matrix products, convolutions with a dilation above two and all convolutions of a
     batch, such as the parts of one in groups, then read with the wrong offset or shape. For U55 and
     U65 its process ends where a slice of five dimensions is read by an operator on each element.
+    A padding with zeros becomes that of the convolution that reads it. Where a reshape between them
+    makes other images, as for a batch in one dimension, the convolution reads wrong elements.
 
     Yields:
-        The names of the slices.
+        The names of the slices and pads.
     """
 
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del program
         for node in list(graph.nodes):
-            if node.target == _OPS.SLICE.default and _loses_its_offset(
-                node, anywhere=is_u55 and _is_deep(node.args[0])
-            ):
+            if node.target == _OPS.SLICE.default:
+                is_lost = _loses_its_offset(node, anywhere=is_u55 and _is_deep(node.args[0]))
+            else:
+                is_lost = node.target == _OPS.PAD.default and _is_convolved_in_other_images(node)
+            if is_lost:
                 readers = list(node.users)
                 if copied := _copied(graph, node, readers[0]):
                     _redirect(readers, node, copied)
@@ -456,6 +460,27 @@ def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
         else _reads_wrongly(reader) or (anywhere and reader.op == "call_function")
         for reader in value.users
     )
+
+
+def _is_convolved_in_other_images(value: fx.Node) -> bool:
+    """Return whether a convolution reads a padding with zeros as images of another shape."""
+    if value.kwargs.get("value", 0) != 0:
+        return False
+    readers = list(value.users)
+    for reader in readers:
+        if reader.target == _OPS.RESHAPE.default:
+            readers.extend(reader.users)
+        elif reader.target in _WINDOWED:
+            source: Any = reader.args[0]
+            if _image_of(source) != _image_of(value):
+                return True
+    return False
+
+
+def _image_of(value: fx.Node) -> tuple[int, ...]:
+    """Return the shape of a tensor with at least four dimensions, as Vela takes it."""
+    shape = tuple(value.meta["val"].shape)
+    return (*[1] * (_RANK - len(shape)), *shape)
 
 
 def _is_deep(value: Any) -> bool:

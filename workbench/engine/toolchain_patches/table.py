@@ -353,8 +353,8 @@ PATCHES: tuple[Patch, ...] = (
         "Both compute the same integers of the same value.",
     ),
     _after_passes(
-        "slices_computed", "Copy slices before operators that lose their offset",
-        "After stock's passes, a copy follows a slice that such an operator reads.",
+        "slices_computed", "Copy slices and pads before operators that lose their offset",
+        "After stock's passes, a copy follows a slice or pad that such an operator reads.",
         "The copy is the largest value over windows of one element.",
     ),
     _after_passes(

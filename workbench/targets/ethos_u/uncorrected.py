@@ -49,7 +49,8 @@ _GROWING = ("conv_transpose1d", "conv_transpose2d")
 _CONVOLUTIONS = ("conv1d", "conv2d", "convolution")
 _POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
 _LINEAR = (*_CONVOLUTIONS, "linear")
-_JOINING = ("cat", "concat", "stack", "pad", "constant_pad_nd", "zero_pad2d")
+_PADDING = ("pad", "constant_pad_nd", "zero_pad2d")
+_JOINING = ("cat", "concat", "stack", *_PADDING)
 _RESIZING = ("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d")
 _CLAMPING = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min")
 _AT_ZERO = ("relu", "relu_", "relu6")
@@ -216,6 +217,18 @@ def _convolves_part_of_batch(reading: _Reading, node: Node) -> bool:
     if reading.name(node) not in _CONVOLUTIONS or shape[:1] in {(), (1,)}:
         return False
     return _is_in_groups(reading, node) or reading.comes_from(node, _SLICING)
+
+
+def _convolves_padded(reading: _Reading, node: Node) -> bool:
+    """Return whether a convolution of 16 bits reads a pad as images of another shape."""
+    if node.id not in reading.wide or reading.name(node) not in (*_CONVOLUTIONS, *_GROWING):
+        return False
+    shape = reading.read_shape(node) or ()
+    is_batch = len(shape) < _IMAGE_RANK and shape[:1] not in {(), (1,)}
+    padded = reading.made_by(node, _PADDING)
+    if reading.name(node) == "conv_transpose1d":
+        return is_batch
+    return any(is_batch or source.outputs[0].shape != shape for source in padded)
 
 
 def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
@@ -389,6 +402,7 @@ FORECASTS: tuple[Forecast, ...] = (
              _dilates_part),
     Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
              "left over behind the last window.", _LARGE, _has_large_stride),
+    Forecast(SLICES, "{} reads a pad as images of another shape.", _ALL, _convolves_padded),
     Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
              _pads_with_large_stride),
     Forecast(ROWS, "{} clamps rows or a batch between two linears or convolutions, and all but the "
