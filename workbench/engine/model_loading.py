@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import tokenize
 import zipfile
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from workbench.engine import code_import, user_code
@@ -26,6 +29,8 @@ from workbench.project import pt2, sources
 from workbench.results import WeightsTaken
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from workbench.project.model import DataSource, ModelSource
 
 Tensors = tuple[torch.Tensor, ...]
@@ -76,8 +81,9 @@ def load_model(
     if reference.kind == "program":
         assert reference.path is not None
         return _load_program(reference.path, model, folder)
-    function = user_code.load_callable(reference, "model.spec")
-    returned = user_code.call(function, reference, "model.spec")
+    with _seeded():
+        function = user_code.load_callable(reference, "model.spec")
+        returned = user_code.call(function, reference, "model.spec")
     module, inputs = _take_apart(returned, reference.attribute)
     refuse_form(module)
     taken = None
@@ -95,6 +101,21 @@ def load_model(
     # would need a gradient cannot be copied. Training makes its own copy trainable.
     module.eval().requires_grad_(False)
     return LoadedModel(module, None, given if given is not None else inputs or (), taken)
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Start all random numbers at seed 0: random weights are those of every other loading."""
+    kept = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])
 
 
 def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:

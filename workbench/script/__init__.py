@@ -139,6 +139,7 @@ Usage: python THIS_FILE [OUTPUT.pte]
 """
 
 import contextlib
+import random
 import sys
 import tempfile
 from dataclasses import replace

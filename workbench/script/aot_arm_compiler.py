@@ -292,6 +292,7 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
 _MOST_SAMPLES = 1000
 _HEAD = '''"""The model of {name} for aot_arm_compiler; run, it writes calibration samples."""
 
+import random
 import sys
 from pathlib import Path
 

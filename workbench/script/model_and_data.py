@@ -155,6 +155,8 @@ def model_part(
         body.append("    inputs = program.example_inputs[0]")
     else:
         maker = load_callable(model.spec, folder, "model.spec")
+        body.append("    # Random weights are those that the workbench had.")
+        body += ["    random.seed(0)", "    np.random.seed(0)", "    torch.manual_seed(0)"]
         body.append(f"    made = {maker}()")
         body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
         if model.weights:

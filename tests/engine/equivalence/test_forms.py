@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engine.in_process import project
+from tests.engine.in_process import Engine, project
 from workbench.engine.equivalence import forms
 from workbench.engine.equivalence.comparison import CHANGE, Comparison, is_rounding
 from workbench.engine.equivalence.eager import EagerModel, Request, Step, example_request
 from workbench.engine.stages import calibrate, convert, export
 from workbench.errors import Cancelled, WorkbenchError
+from workbench.protocol import StageFailed
 
 pytestmark = pytest.mark.engine
 
@@ -172,6 +173,57 @@ def test_that_random_outputs_are_refused(engine):
     (engine.folder / "noisy.py").write_text(RANDOM)
     assert engine.run(project("noisy.py:net"), "export") == "failed"
     assert engine.failure.code == "model-outputs-random"
+
+
+DRAWN = """
+import random
+import numpy as np
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.tensor(np.random.rand(4), dtype=torch.float32))
+        self.shift = torch.full((4,), random.random())
+        self.last = torch.tensor(np.{last}, dtype=torch.float32)
+        self.end = nn.Parameter(self.last)
+    def forward(self, x):
+        return torch.relu(self.first(x)) * self.scale + self.shift + self.end
+def net():
+    return Net(), (torch.ones(1, 4),)
+def samples():
+    for number in range(4):
+        yield torch.full((1, 4), number / 4)
+"""
+
+
+def run_in_two_engines(engine, name, source):
+    """Calibrate a model, and again with fewer samples after another engine has loaded it."""
+    (engine.folder / f"{name}.py").write_text(source)
+    data = {"spec": f"{name}.py:samples"}
+    assert engine.run(project(f"{name}.py:net", calibration=data), "calibrate") == "done"
+    other = Engine(engine.folder)
+    try:
+        fewer = project(f"{name}.py:net", calibration={**data, "limit": 3})
+        return other.run(fewer, "calibrate"), other.events
+    finally:
+        other.close()
+
+
+def test_that_a_model_with_random_weights_has_the_same_when_it_is_loaded_again(engine):
+    source = DRAWN.replace("{last}", "random.rand(4)")
+    outcome, events = run_in_two_engines(engine, "drawn", source)
+    assert outcome == "done", events
+
+
+def test_that_weights_that_are_others_each_time_are_refused_by_name(engine):
+    source = DRAWN.replace("{last}", "random.default_rng().random(4)")
+    outcome, events = run_in_two_engines(engine, "entropy", source)
+    assert outcome == "failed"
+    (failed,) = [event for event in events if isinstance(event, StageFailed)]
+    assert failed.infos[0].code == "model-weights-random"
+    assert "end" in failed.infos[0].message
 
 
 def test_that_masks_of_infinity_may_become_finite():

@@ -143,8 +143,25 @@ def _compare_exported(
     with torch.no_grad(), stepping(module) as steps:
         outputs = [steps(copied(sample)) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
+        _refuse_other_weights(context.hot("import_model"), program)
         raise _exported_differs(context, reference, module, problem)
     return comparison.result
+
+
+def _refuse_other_weights(loaded: LoadedModel, program: torch.export.ExportedProgram) -> None:
+    """Raise where the model was loaded again, and has other weights than when it was exported."""
+    state = loaded.module.state_dict() if loaded.module is not None else {}
+    for name, value in program.state_dict.items():
+        own = state.get(name, value)
+        if own.shape != value.shape or Comparison("", EXPORTED).add([own], [value]):
+            raise failure(
+                f"The model has other weights each time it is loaded: {name} differs.",
+                "Seed what they are drawn from, as numpy.random.default_rng(0) does, or read them "
+                "from a file: results of an earlier loading then apply. Python's, numpy's and "
+                "torch's own random numbers are seeded before the model is loaded.",
+                Place(kind="option", id="model.spec"),
+                code="model-weights-random",
+            )
 
 
 def copied(sample: Sample) -> Sample:
