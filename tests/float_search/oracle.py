@@ -139,19 +139,22 @@ def draw(seed: int) -> str:
     return drawn(seed, OPERATIONS).as_json()
 
 
-def judged(path: str, target: str, config: str) -> tuple[str, Outputs, Outputs | None]:
-    """Return why a network cannot be judged ("" if it can), eager's outputs, and stock's."""
+def expected(path: str) -> tuple[str, Outputs]:
+    """Return why a network cannot be judged ("" if it can), and eager's outputs."""
     warnings.simplefilter("ignore")
     try:
-        module = loaded(Path(path))
-        expected = eager(module)
+        return "", eager(loaded(Path(path)))
     except Exception as error:  # noqa: BLE001 - a smaller network may be nonsense
-        return f"{type(error).__name__}: {error}", [], None
+        return f"{type(error).__name__}: {error}", []
+
+
+def plain(path: str, target: str, config: str) -> Outputs | None:
+    """Return what stock's quantized network computes; None if there is none."""
     torch.manual_seed(0)
     try:
-        return "", expected, stock(module, target, config)
+        return stock(loaded(Path(path)), target, config)
     except (Exception, SystemExit):  # noqa: BLE001 - whatever the toolchain raises
-        return "", expected, None
+        return None
 
 
 def bound(path: str, config: str) -> Outputs:
