@@ -166,6 +166,7 @@ def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(en
     assert "aten::constant_pad_nd.out" in engine.result(made, "lower").kernels
 
 
+@pytest.mark.slow
 def test_that_what_vela_refuses_in_16_bits_is_right_with_its_corrections(engine):
     name = f"{BESIDE}:corrected_in_16_bits"
     assert worst(engine, name, "a16w8") <= 32
@@ -273,7 +274,11 @@ def test_that_recurrent_cells_run_on_the_npu(engine):
 
 
 @pytest.mark.parametrize(
-    ("name", "correction"), [("product_and_bias", LINEARS), ("scaled_bias", SCALARS)]
+    ("name", "correction"),
+    [
+        ("product_and_bias", LINEARS),
+        pytest.param("scaled_bias", SCALARS, marks=pytest.mark.slow),
+    ],
 )
 def test_that_a_product_with_a_bias_is_quantized(engine, name, correction):
     assert worst(engine, name) <= 1
@@ -298,6 +303,7 @@ def test_that_weights_that_are_used_twice_are_wrong_without_the_correction(engin
     assert second_decibel(engine, "called_twice", **{OWN_WEIGHTS: False}) < 30
 
 
+@pytest.mark.slow
 def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
     assert second_decibel(engine, "called_twice") > 30
     made = network("called_twice")
@@ -379,6 +385,7 @@ def test_that_vela_compiles_it_wrongly_without_the_correction(
     assert wrong.equal < wrong.elements
 
 
+@pytest.mark.slow
 def test_that_an_output_that_is_read_inside_too_is_kept(engine):
     made = network("pooled_beside")
     assert_right(engine, made)
@@ -395,6 +402,7 @@ def test_that_an_output_that_is_lost_without_the_correction_is_named(engine):
     assert "in module layer" in fault.message
 
 
+@pytest.mark.slow
 def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are_compiled(engine):
     made = network("normed_image")
     assert_right(engine, made)
@@ -409,12 +417,14 @@ def test_that_constants_behind_a_change_of_layout_are_refused_without_the_correc
 
 SLICED = [
     ("correlated_halves", U55),
-    *(pytest.param(*case, marks=pytest.mark.slow)
-      for case in (("summed_part", U85), ("grown_part", U55), ("grown_part", U85),
-                   ("widened_part", U55))),
-]  # fmt: skip
+    ("summed_part", U85),
+    ("grown_part", U55),
+    ("grown_part", U85),
+    ("widened_part", U55),
+]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "device"), SLICED)
 def test_that_an_operator_reads_a_slice_where_it_begins(engine, name, device):
     made = network(name, "a8w8", device)

@@ -41,7 +41,7 @@ def test_that_means_that_lie_halfway_are_others_without_the_correction(engine):
 
 
 FAILING = [
-    ("attending_constants", SIZES),
+    pytest.param("attending_constants", SIZES, marks=pytest.mark.slow),
     ("viewed", RESHAPED),
     pytest.param("halved_until_small", SINGLE, marks=pytest.mark.slow),
 ]

@@ -83,6 +83,7 @@ def test_that_the_line_with_the_function_is_named_and_the_module_brings_what_it_
     assert "relu6" not in suggested(engine, project("module6"))
 
 
+@pytest.mark.slow
 def test_that_channels_last_is_suggested_where_it_saves_transposes(engine):
     before, after = project("module6"), project("channels_last")
     found = suggested(engine, before)["channels_last"]
@@ -128,6 +129,7 @@ def test_that_without_a_rule_the_reason_is_that_there_is_none(engine):
     assert reasons == {"No rule covers it, so it stays in float."}
 
 
+@pytest.mark.slow
 def test_that_a_relu_is_not_quantized_again_where_it_would_lose_its_clamp(engine):
     made = edits.assign(project("clamped"), "module_name", "layers.1", "float")
     off = without(made, "keep_relu_clamps")

@@ -88,6 +88,7 @@ def assert_same_numbers(made, engine, fresh):
     assert engine.result(made, "evaluate") == fresh.result(made, "evaluate")
 
 
+@pytest.mark.slow
 def test_that_numbers_of_edits_and_other_samples_equal_those_of_a_fresh_run_without_acceleration(
     engine, fresh
 ):

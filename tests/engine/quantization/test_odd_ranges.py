@@ -118,6 +118,7 @@ def test_that_nan_stops_calibration_with_tensor_and_sample(engine, odd):
     assert engine.failure.where.id == "pow_1"
 
 
+@pytest.mark.slow
 def test_that_ranges_are_in_program_order_with_weights_beside_their_operation(engine, odd):
     made = odd("upper", "usual")
     assert engine.run(made, "calibrate") == "done"

@@ -73,6 +73,7 @@ def test_that_weights_are_trained_for_a_cell_and_the_program_is_verified(engine)
     assert trained.max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_what_stands_in_the_way_is_told_before_anything_is_compiled(engine):
     cells = matrix(
         engine, project("branching", **CALIBRATED), targets=["ethos-u55-128"],

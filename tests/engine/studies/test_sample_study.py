@@ -68,6 +68,7 @@ def test_that_a_target_without_an_integer_program_shows_two_sides_and_says_why(e
     assert found.note.startswith("There is no integer program: the numbers are emulated")
 
 
+@pytest.mark.slow
 def test_that_both_tensors_of_a_wrong_instruction_are_shown(engine):
     """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
     made = without(project("least"), MINIMA)

@@ -186,7 +186,14 @@ def one_by_one(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [one_by_one, *(pytest.param(function, marks=pytest.mark.slow) for function in WRITTEN)],
+    [
+        views,
+        *(
+            pytest.param(function, marks=pytest.mark.slow)
+            for function in (one_by_one, *WRITTEN)
+            if function is not views
+        ),
+    ],
 )
 @pytest.mark.parametrize("table", ["none", pytest.param("core", marks=pytest.mark.slow)])
 def test_that_a_network_is_decomposed_to_the_same_graph(

@@ -79,6 +79,7 @@ def first(graph_module: Any, operator: Any = ADD) -> Any:
     return next(node for node in graph_module.graph.nodes if node.target == operator)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("memory")
 def test_that_an_unchanged_graph_is_verified_once_by_each_verifier(checks: Checks) -> None:
     graph_module, verifier = summed(), EXIREdgeDialectVerifier()

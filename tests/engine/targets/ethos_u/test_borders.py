@@ -53,6 +53,7 @@ def test_that_integers_are_handed_on_with_scale_and_zero_point_and_as_test_cases
     assert suite.test_cases[0].inputs[0].val.scalar_type.name == "CHAR"
 
 
+@pytest.mark.slow
 def test_that_only_quantized_borders_become_integers(engine):
     options = {"integer_io": True}
     made = edits.set_target(

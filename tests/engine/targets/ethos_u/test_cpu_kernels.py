@@ -27,10 +27,11 @@ def spaces(result):
     return {kernel.split("::")[0] for kernel in result.kernels}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernels", "space"),
     [
-        pytest.param("", "quantized_decomposed", marks=pytest.mark.slow),
+        ("", "quantized_decomposed"),
         ("cortex_m", "cortex_m"),
     ],
 )

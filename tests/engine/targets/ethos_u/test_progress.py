@@ -14,6 +14,7 @@ def told(engine):
     return [event.fraction for event in events], [event.message for event in events]
 
 
+@pytest.mark.slow
 def test_that_the_fraction_rises_with_the_passes_over_every_delegate(engine, monkeypatch):
     monkeypatch.setattr("workbench.engine.context.PROGRESS_PERIOD_S", 0)
     assert engine.run(project("functional6"), "lower") == "done", engine.failure
