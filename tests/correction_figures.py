@@ -115,6 +115,7 @@ ROWS: tuple[Row, ...] = (
     *_rows(ids.FLIPPED, f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
     *_rows(ids.POOLS, f"{_DELEGATE}wide_padded_pool", device=U85),
     *_rows(ids.ROWS, f"{_DELEGATE}clamped_batch", device=U65),
+    *_rows(ids.ROWS, f"{_DELEGATE}summed_rows", device=U85),
     *_rows(ids.LAYOUTS, f"{_DELEGATE}function_of_flipped", device=U85),
     *_rows(ids.NEGATED, f"{_DELEGATE}negated_largest"),
     *_rows(ids.MOVED, f"{_DELEGATE}number_minus_value"),

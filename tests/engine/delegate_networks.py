@@ -177,6 +177,24 @@ def clamped_rows():
     return _made(run, (1, 6, 16), nn.Linear(16, 32), nn.Linear(32, 16))
 
 
+def summed_rows():
+    """A residual sum of rows with a ReLU, which a linear reads, as in networks of linears."""
+
+    def run(x, first, second):
+        return second(torch.relu(first(x) + x))
+
+    return _made(run, (1, 6, 8), nn.Linear(8, 8), nn.Linear(8, 8))
+
+
+def summed_columns():
+    """A ReLU of a sum over a batch of sequences, whose columns a linear reads."""
+
+    def run(x, linear):
+        return linear(torch.relu(x + torch.tanh(x)).transpose(1, 2))
+
+    return _made(run, (2, 8, 6), nn.Linear(8, 8))
+
+
 def clamped_columns():
     """A convolution over all rows and a ReLU, whose columns a linear reads, as in text readers."""
 

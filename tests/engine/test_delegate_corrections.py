@@ -74,9 +74,13 @@ def foretold(engine, made):
 QUICK = [
     ("function_of_flipped", "a8w8", U85, LAYOUTS),
     ("wide_padded_pool", "a8w8", U85, POOLS),
-    ("clamped_batch", "a8w8", U65, ROWS),
+    ("summed_rows", "a8w8", U85, ROWS),
 ]
 SLOW = [
+    ("clamped_batch", "a8w8", U65, ROWS),
+    ("summed_rows", "a16w8", U55, ROWS),
+    ("summed_columns", "a8w8", U55, ROWS),
+    ("summed_columns", "a16w8", U85, ROWS),
     ("rows_compared", "a16w8", U65, RESCALED),
     ("products_of_parts", "a16w8", U55, QUANTIZED),
     ("mean_of_part", "a16w8", U85, SLICES),

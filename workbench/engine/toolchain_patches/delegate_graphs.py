@@ -320,7 +320,8 @@ def clamps_over_rows() -> Iterator[list[str]]:
 
     Vela computes a pointwise convolution over a batch as one over an image, which is what a linear
     over rows is. A clamp of its own behind it keeps the shape of the batch, and the convolution
-    then reads all batches but the first at a wrong place.
+    then reads all batches but the first at a wrong place. So it does where the clamp, joined with a
+    sum or product before it, is written as rows, and read as a batch: relu(x + y), then a linear.
 
     Yields:
         The names of the clamps.
@@ -330,20 +331,14 @@ def clamps_over_rows() -> Iterator[list[str]]:
         del is_u55, program
         for node in list(graph.nodes):
             value: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
-            if value is None or _source(value, _IN_PLACE[1:]).target not in _CONVOLUTIONS:
+            if value is None or not (
+                _source(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
+            ):
                 continue
-            held = value.meta["val"]
-            shape = [*held.shape]
-            if len(shape) != _RANK or shape[0] == 1:
-                continue
-            with graph.inserting_before(node):
-                flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
-            node.replace_input_with(value, flat)
-            readers = list(node.users)
-            node.meta = {**node.meta, "val": flat.meta["val"]}
-            with graph.inserting_before(readers[0]):
-                _redirect(readers, node, _reshaped(graph, node, shape))
-            yield node.name
+            shape = [*value.meta["val"].shape]
+            if len(shape) == _RANK and shape[0] != 1:
+                _clamp_as_rows(graph, node, value, shape)
+                yield node.name
 
     with _after_stock(change) as changed:
         yield changed
@@ -372,6 +367,16 @@ def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iter
         yield changed
     finally:
         ArmPassManager.transform_to_backend_pipeline = stock
+
+
+def _clamp_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: list[int]) -> None:
+    with graph.inserting_before(node):
+        flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
+    node.replace_input_with(value, flat)
+    readers = list(node.users)
+    node.meta = {**node.meta, "val": flat.meta["val"]}
+    with graph.inserting_before(readers[0]):
+        _redirect(readers, node, _reshaped(graph, node, shape))
 
 
 def _is_transpose(node: Any) -> bool:
@@ -545,6 +550,27 @@ def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
     if maker.target in _ACTIVATIONS or (maker.target in _CONVOLUTIONS and _is_joined(node)):
         return layout
     return None
+
+
+def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
+    """Return whether a clamp reads what an operator has computed in another shape, for a linear."""
+    maker = _source(value, _IN_PLACE)
+    is_other = maker.op == "call_function" and maker.meta["val"].shape != value.meta["val"].shape
+    is_joined = is_other and maker.target not in _NOT_JOINED
+    return is_joined and any(_is_convolved(reader) for reader in node.users)
+
+
+# What Vela joins no clamp with, or joins it rightly.
+_NOT_JOINED = (
+    *_CONVOLUTIONS, *_JOINING, _OPS.REVERSE.default, _OPS.SLICE.default, _OPS.TILE.default,
+)  # fmt: skip
+
+
+def _is_convolved(reader: fx.Node) -> bool:
+    """Return whether a reader is a convolution, or passes its elements on to one."""
+    if reader.target in _IN_PLACE[1:]:
+        return any(_is_convolved(other) for other in reader.users)
+    return reader.target in _WINDOWED
 
 
 def _is_joined(value: fx.Node) -> bool:

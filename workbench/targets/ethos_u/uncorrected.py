@@ -370,13 +370,25 @@ def _loses_clamp(reading: _Reading, node: Node) -> bool:
 
 
 def _clamps_rows(reading: _Reading, node: Node) -> bool:
-    """Return whether a clamp of its own lies between two linears or convolutions."""
-    is_own = node.id in reading.wide or not reading.name(node).startswith("relu")
-    if reading.name(node) not in _CLAMPING or not is_own:
+    """Return whether a clamp is between two linears or convolutions, or of a sum for a linear."""
+    if reading.name(node) not in _CLAMPING:
         return False
-    is_behind = reading.comes_from(node, _LINEAR, ("batch_norm",))
+    is_own = node.id in reading.wide or not reading.name(node).startswith("relu")
+    is_behind = is_own and reading.comes_from(node, _LINEAR, ("batch_norm",))
     is_rows = bool(node.outputs) and any(size != 1 for size in node.outputs[0].shape[:-1])
-    return is_behind and is_rows and any(reading.name(n) in _LINEAR for n in reading.others(node))
+    if is_behind and is_rows and any(reading.name(n) in _LINEAR for n in reading.others(node)):
+        return True
+    is_joined = reading.comes_from(node, (*_ON_EACH, *_POOLS))
+    return is_rows and is_joined and _is_for_linear(reading, node)
+
+
+def _is_for_linear(reading: _Reading, node: Node) -> bool:
+    """Return whether a linear reads a value, also in another shape."""
+    names = {reader: reading.name(reader) for reader in reading.others(node)}
+    return any(
+        name in ("linear", "conv1d") or (name in _SHAPING and _is_for_linear(reading, reader))
+        for reader, name in names.items()
+    )
 
 
 def _is(*names: str) -> Callable[[_Reading, Node], bool]:
@@ -405,7 +417,7 @@ FORECASTS: tuple[Forecast, ...] = (
     Forecast(SLICES, "{} reads a pad as images of another shape.", _ALL, _convolves_padded),
     Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
              _pads_with_large_stride),
-    Forecast(ROWS, "{} clamps rows or a batch between two linears or convolutions, and all but the "
+    Forecast(ROWS, "{} clamps rows or a batch before a linear or convolution, and all but the "
              "first are wrong.", _ALL, _clamps_rows),
     Forecast(JOINED, "{} joins a depthwise convolution with several outputs a channel, which loses "
              "its place or is rejected.", _ALL, _joins),
