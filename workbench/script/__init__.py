@@ -128,7 +128,7 @@ def demand_arm(project: Project) -> None:
 
 
 def _head(project: Project, base: str) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in tool_versions().items())
+    versions = ", ".join(map(" ".join, tool_versions().items()))
     name, target = map(in_python_docstring, (project.name, project.target.id))
     return f'''
 """Makes {name}.pte for {target} on the plain ExecuTorch API.
@@ -158,9 +158,7 @@ from executorch.backends.arm.quantizer import (
 )
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 from executorch.exir import (
-    EdgeCompileConfig,
-    ExecutorchBackendConfig,
-    to_edge_transform_and_lower,
+    EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower,
 )
 from torchao.quantization.pt2e import (
     HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver,

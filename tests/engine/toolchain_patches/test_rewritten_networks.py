@@ -191,11 +191,12 @@ ALONE = {
     "adaptive": (0, lambda x: functional.adaptive_avg_pool1d(x, 3)),
     "adaptive to one": (0, lambda x: functional.adaptive_avg_pool1d(x, 1)),
     "softplus with a low limit": (1, lambda x: functional.softplus(x, 1, 0.5)),
+    "filled": (1, lambda x: x.index_fill(-1, torch.tensor([0, 2]), 0.5)),
     "rolled": (1, lambda x: x.roll((2, -1), (1, 2))),
 }  # fmt: skip
 
 
-@for_each("name", ["nearest by 2.05", "average, ceil", "rolled"])
+@for_each("name", ["nearest by 2.05", "average, ceil", "filled"])
 def test_that_operators_over_one_dimension_keep_their_arguments(name):
     assert_arguments_kept(name)
 
