@@ -189,8 +189,8 @@ def model_part(
 _NAMES = {True: "all_samples", False: "samples"}
 _HELD_OUT = (
     "def samples(inputs):",
-    "    # Evaluation keeps every fourth of eight or more: calibration does not see them.",
-    "    is_split = sum(1 for _ in zip(range(8), all_samples(inputs))) == 8",
+    "    # Evaluation keeps every fourth of 32 or more: calibration does not see them.",
+    "    is_split = sum(1 for _ in zip(range(32), all_samples(inputs))) == 32",
     "    for number, sample in enumerate(all_samples(inputs)):",
     "        if not is_split or number % 4 != 3:",
     "            yield sample",
@@ -412,8 +412,8 @@ def runtime_form(program):
 _HELD_OUT_STEPS = """
 
 def samples(inputs):
-    # Evaluation keeps every fourth of eight or more sequences: calibration does not see them.
-    is_split = sum(begins for begins, _ in all_samples(inputs)) >= 8
+    # Evaluation keeps every fourth of 32 or more sequences: calibration does not see them.
+    is_split = sum(begins for begins, _ in all_samples(inputs)) >= 32
     number = -1
     for begins, step in all_samples(inputs):
         number += begins
