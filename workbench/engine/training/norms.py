@@ -1,7 +1,8 @@
 """Batch norms of the graph that is trained: those torchao fuses are trained, others are fixed.
 
-Source: torchao 0.18 ``qat_utils._fuse_conv_bn_qat``, which fuses norms after four operators, if
-nothing else reads these, and finds only norms with weights.
+Source: torchao 0.18 ``qat_utils._fuse_conv_bn_qat``, which fuses norms after convolutions, if
+nothing else reads these, and finds only norms with weights. It does not find all norms after
+transposed convolutions.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 
 _ATEN = torch.ops.aten
 _LINEAR, BATCH_NORM = _ATEN.linear.default, _ATEN.batch_norm.default
-_TRANSPOSED = (_ATEN.conv_transpose1d.default, _ATEN.conv_transpose2d.input)
-_FUSED = (_ATEN.conv1d.default, _ATEN.conv2d.default, *_TRANSPOSED)
-# Argument indices of a batch norm: weight, bias, running mean, epsilon; groups of a convolution.
-_WEIGHT, _BIAS, _MEAN, _EPSILON, _GROUPS = 1, 2, 3, 7, 6
+_FUSED = (_ATEN.conv1d.default, _ATEN.conv2d.default)
+# Argument indices of a batch norm: weight, bias, running mean, epsilon.
+_WEIGHT, _BIAS, _MEAN, _EPSILON = 1, 2, 3, 7
 
 
 def norms_of(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
@@ -65,9 +65,8 @@ def _is_fused(source: torch.fx.Node) -> bool:
         return False
     kernel = source.args[1]
     assert isinstance(kernel, torch.fx.Node)
-    has_batch = source.meta["val"].dim() == kernel.meta["val"].dim()
-    is_grouped = source.target in _TRANSPOSED and source.args[_GROUPS:] not in ((), (1,))
-    return has_batch and not is_grouped
+    has_batch: bool = source.meta["val"].dim() == kernel.meta["val"].dim()
+    return has_batch
 
 
 def _give_weights(module: torch.fx.GraphModule, norm: torch.fx.Node) -> None:
