@@ -5,6 +5,7 @@ of a project names it by ``case_networks.py:NAME``, with ``case_networks.py:samp
 ``unseen_samples(NAME)`` are samples that calibration does not see.
 """
 
+import functools
 import math
 
 import torch
@@ -38,11 +39,14 @@ def drawn(*shape, scale=1.0):
 
 
 def case(*inputs):
-    """Add the network that a function builds, whose samples are these inputs."""
+    """Return a decorator of a function that builds a network, whose samples are these inputs.
+
+    The function then returns the network with an example input.
+    """
 
     def added(build):
         NETWORKS[build.__name__] = (build, inputs)
-        return build
+        return functools.partial(made, build.__name__)
 
     return added
 
@@ -67,10 +71,8 @@ def _samples(name, seed, count):
 
 def __getattr__(name):
     network = name.removeprefix("samples_of_")
-    if network not in NETWORKS:
+    if network == name or network not in NETWORKS:
         raise AttributeError(name)
-    if network == name:
-        return lambda: made(network)
     return lambda: _samples(network, 1, CALIBRATED)
 
 

@@ -1,6 +1,8 @@
 """What is right for each network that was once delivered as right and computed something else."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
 ENOUGH = {"a8w8": 24.0, "a16w8": 35.0}
@@ -45,6 +47,11 @@ class Case:
     def enough(self) -> float:
         """The least SQNR [dB]."""
         return ENOUGH[self.config] if self.least is None else self.least
+
+    @property
+    def elsewhere(self) -> Case:
+        """The same on another device."""
+        return replace(self, target=U85 if self.target == U55 else U65)
 
 
 _WRITTEN = (
@@ -100,5 +107,4 @@ REFUSED = (
     Case("half", code="model-half-precision"),
     Case("number_from_data", code="number-from-data"),
     Case("size_from_data", code="size-from-data"),
-    Case("branch_on_data", code=""),
 )

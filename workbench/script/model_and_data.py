@@ -140,6 +140,12 @@ def tensor_outputs_part() -> str:
     return text[text.index("from typing") :]
 
 
+_FROZEN = (
+    "    for parameter in program.parameters():",
+    "        parameter.requires_grad_(False)",
+)
+
+
 def model_part(
     project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None
 ) -> str:
@@ -152,6 +158,7 @@ def model_part(
     body = []
     if model.spec.endswith(".pt2"):
         body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
+        body += _FROZEN
         body.append("    inputs = program.example_inputs[0]")
     else:
         maker = load_callable(model.spec, folder, "model.spec")
@@ -159,7 +166,8 @@ def model_part(
         body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
         if model.weights:
             body += _weights(model.weights, folder, taken)
-        body.append("    model.eval()")
+        # Tensors that are left in float say in the file whether they need a gradient.
+        body.append("    model.eval().requires_grad_(False)")
     if model.inputs:
         body.append(f"    arrays = np.load(HERE / {model.inputs!r})")
         body.append("    inputs = tuple(torch.from_numpy(arrays[n]) for n in arrays.files)")

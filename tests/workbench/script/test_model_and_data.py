@@ -52,6 +52,11 @@ class Model:
 
     def eval(self):
         self.mode = "eval"
+        return self
+
+    def requires_grad_(self, needed):
+        self.needs_gradients = needed
+        return self
 
 
 def fake_torch(loaded=None, exported=None):
@@ -69,7 +74,9 @@ def fake_torch(loaded=None, exported=None):
         Generator=lambda: SimpleNamespace(manual_seed=lambda seed: seed),
         export=SimpleNamespace(
             export=lambda model, inputs, strict: exported.append((model, inputs, strict)) or "made",
-            load=lambda path: SimpleNamespace(example_inputs=[[tensor([1.0])]], path=path),
+            load=lambda path: SimpleNamespace(
+                example_inputs=[[tensor([1.0])]], path=path, parameters=tuple
+            ),
         ),
     )
 
@@ -248,7 +255,7 @@ def mine(**fields):
 
 def test_that_a_model_is_set_to_evaluation_and_exported(tmp_path):
     made, exported, program, inputs = model(mine(strict_export=True), tmp_path)
-    assert (made.mode, program) == ("eval", "made")
+    assert (made.mode, made.needs_gradients, program) == ("eval", False, "made")
     assert exported == [(made, inputs, True)]
     assert model(mine(), tmp_path)[1][0][2] is False
     assert made.state is None
