@@ -107,7 +107,7 @@ def assert_right(case, workbench):
     assert document["accuracy"]["verdict"] in {"accurate enough", "low accuracy"}
     assert delivered(case, workbench) >= case.enough
     if case.on_the_npu:
-        operators = [node["op"] for node in document["cost"]["cpu_nodes"]]
+        operators = [node["op"] for node in document["lower"]["cpu_nodes"]]
         assert all("quantize" in operator for operator in operators), operators
 
 
