@@ -93,7 +93,7 @@ CASES = (
     Case("adaptive_norm", U85, "a16w8", least=45),
     Case("dit_products", U85, "a16w8", least=42),
     Case("dit_norms", U85, "a16w8", least=38),
-    Case("timed_norm", U85, "a16w8", least=38),
+    Case("timed_norm", U85, "a16w8"),
     Case("anchor_later"),
     Case("min_then_eq"),
     Case("relu_branch_not_fusable"),
