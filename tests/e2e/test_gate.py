@@ -47,7 +47,7 @@ def test_that_digits_is_accurate_enough_on_data_that_calibration_did_not_see(dig
 
 
 def test_that_a_program_that_is_not_accurate_enough_is_not_written(workbench):
-    path = workbench.project("offset", "--calibration", "networks.py:samples")
+    path = workbench.project("offset", "--calibration", "networks.py:many_samples")
     out = workbench.folder / "out"
     done = workbench("run", path, "--trust", "--out", out, "--json")
     assert done.code == 4

@@ -183,6 +183,12 @@ def samples():
         yield torch.randn((1, 3, 8, 8), generator=generator) + (index % 2 - 0.5), index % 4
 
 
+def many_samples():
+    """Samples of which evaluation keeps a part."""
+    for _ in range(4):
+        yield from samples()
+
+
 def unseeded_samples():
     for _ in range(4):
         yield torch.randn(1, 3, 8, 8)

@@ -143,6 +143,53 @@ def one_correction(folder):
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
 
 
+def in_float(made, *modules):
+    for module in modules:
+        made = edits.assign(made, "module_name", module, "float")
+    return made
+
+
+def linear_in_float(folder):
+    del folder
+    return in_float(project("small", **CALIBRATED), "fc")
+
+
+def several_in_float(folder):
+    del folder
+    made = in_float(project("small", "a8w4", "ethos-u85-256", **CALIBRATED), "conv", "fc")
+    return edits.set_target(made, TargetChoice(id="ethos-u85-256", options={"fine_steps": False}))
+
+
+def io_and_linear_in_float(folder):
+    del folder
+    return edits.assign(in_float(project("small", **CALIBRATED), "fc"), "io", "", "float")
+
+
+def type_in_float(folder):
+    del folder
+    made = project("small", calibration=DataSource(spec="networks.py:many_samples"))
+    return edits.assign(made, "module_type", "torch.nn.modules.linear.Linear", "float")
+
+
+def program_with_float(folder):
+    model, inputs = networks.small()
+    torch.export.save(torch.export.export(model, inputs), str(folder / "small.pt2"))
+    made = edits.set_model(project("small", **CALIBRATED), ModelSource(spec="small.pt2"))
+    return edits.assign(made, "node_target", "aten.linear.default", "float")
+
+
+def written_with_float(folder):
+    shutil.copy(Path(__file__).with_name("written_networks.py"), folder)
+    data = DataSource(spec="written_networks.py:samples")
+    return in_float(project("written_networks.py:scaled_slice", calibration=data), "d")
+
+
+def batch_with_float(folder):
+    shutil.copy(Path(__file__).with_name("case_networks.py"), folder)
+    data = DataSource(spec="case_networks.py:samples_of_cpu_pool_batch")
+    return in_float(project("case_networks.py:cpu_pool_batch", calibration=data), "6")
+
+
 def without_out_variant(folder):
     shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
     return edits.assign(project("corrected_networks.py:padded"), "module_name", "pad", "float")
@@ -220,6 +267,8 @@ def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeyp
                 own_observers_and_integer_io, compressed_and_trained, program_and_arrays,
                 corrections, corrections_in_16_bits, without_out_variant, pictures_and_own_ini,
                 shared_weights, odd_outputs,
+                linear_in_float, several_in_float, io_and_linear_in_float, type_in_float,
+                program_with_float, written_with_float, batch_with_float,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

@@ -217,6 +217,35 @@ def from_itself(m, x):
     return m.d(y)
 
 
+def largest_of_rows(m, x):
+    y = m.c(x)
+    result = y.new_zeros(1, 6, 8)
+    for channel in range(6):
+        result[:, channel] = y[:, channel].amax(1)
+    return result
+
+
+def every_third_channel(m, x):
+    y = m.c(x).flatten(2).clone()
+    y[:, 2::3] = y[:, 2::3].sigmoid()
+    y[:, 0::3] = y[:, 0::3] * 2.0 + torch.arange(y.shape[2]) / 64
+    return y
+
+
+def added_to_an_alias(m, x):
+    y = m.c(x)
+    same = y
+    same += x.mean(1, keepdim=True)
+    return y * 2
+
+
+def part_of_a_copy(m, x):
+    x = x.clone()
+    x[:, 0] *= 0.5
+    x[:, 1] -= 0.3
+    return m.c(x)
+
+
 def in_a_branch(m, x):
     def first(y):
         y = y.clone()
@@ -245,6 +274,7 @@ WRITES = {
         shifted_in_time, boxes, channels_of_the_input, normalized_input, activated_input, pasted,
         pasted_into_zeros, written_ramp, interleaved, spread, chequered, dropped_and_activated,
         dropped_in_place,
+        largest_of_rows, every_third_channel, added_to_an_alias, part_of_a_copy,
         by_mask, by_list, on_the_diagonal, from_itself, in_a_branch, in_half_precision,
     )
 }  # fmt: skip
@@ -255,6 +285,7 @@ def network(write):
     return Written(WRITES[write]).eval(), (torch.randn(1, 3, 8, 8),)
 
 
+made = network
 globals().update({name: functools.partial(network, name) for name in WRITES})
 
 
@@ -262,3 +293,9 @@ def samples():
     torch.manual_seed(1)
     for _ in range(16):
         yield torch.randn(1, 3, 8, 8)
+
+
+def unseen_samples(_):
+    """Return samples that calibration does not see."""
+    generator = torch.Generator().manual_seed(777)
+    return [(torch.randn(1, 3, 8, 8, generator=generator),) for _ in range(6)]

@@ -175,8 +175,9 @@ class DataSource(Finite):
 class Evaluation(Finite):
     """The data and metric for quality.
 
-    Without data, every fourth sample of the calibration data is used, and calibration does not see
-    it. ``hold_out`` switches that off: calibration and evaluation then use the same samples.
+    Without data, every fourth sample of the calibration data is used, if there are at least 32, and
+    calibration does not see it. ``hold_out`` switches that off: calibration and evaluation then use
+    the same samples.
     """
 
     data: DataSource | None = None

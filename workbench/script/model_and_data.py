@@ -140,6 +140,12 @@ def tensor_outputs_part() -> str:
     return text[text.index("from typing") :]
 
 
+_FROZEN = (
+    "    for parameter in program.parameters():",
+    "        parameter.requires_grad_(False)",
+)
+
+
 def model_part(
     project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None
 ) -> str:
@@ -152,6 +158,7 @@ def model_part(
     body = []
     if model.spec.endswith(".pt2"):
         body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
+        body += _FROZEN
         body.append("    inputs = program.example_inputs[0]")
     else:
         maker = load_callable(model.spec, folder, "model.spec")
@@ -161,7 +168,8 @@ def model_part(
         body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
         if model.weights:
             body += _weights(model.weights, folder, taken)
-        body.append("    model.eval()")
+        # Tensors that are left in float say in the file whether they need a gradient.
+        body.append("    model.eval().requires_grad_(False)")
     if model.inputs:
         body.append(f"    arrays = np.load(HERE / {model.inputs!r})")
         body.append("    inputs = tuple(torch.from_numpy(arrays[n]) for n in arrays.files)")
@@ -191,8 +199,8 @@ def model_part(
 _NAMES = {True: "all_samples", False: "samples"}
 _HELD_OUT = (
     "def samples(inputs):",
-    "    # Evaluation keeps every fourth of eight or more: calibration does not see them.",
-    "    is_split = sum(1 for _ in zip(range(8), all_samples(inputs))) == 8",
+    "    # Evaluation keeps every fourth of 32 or more: calibration does not see them.",
+    "    is_split = sum(1 for _ in zip(range(32), all_samples(inputs))) == 32",
     "    for number, sample in enumerate(all_samples(inputs)):",
     "        if not is_split or number % 4 != 3:",
     "            yield sample",
@@ -414,8 +422,8 @@ def runtime_form(program):
 _HELD_OUT_STEPS = """
 
 def samples(inputs):
-    # Evaluation keeps every fourth of eight or more sequences: calibration does not see them.
-    is_split = sum(begins for begins, _ in all_samples(inputs)) >= 8
+    # Evaluation keeps every fourth of 32 or more sequences: calibration does not see them.
+    is_split = sum(begins for begins, _ in all_samples(inputs)) >= 32
     number = -1
     for begins, step in all_samples(inputs):
         number += begins

@@ -23,20 +23,20 @@ def split(engine, made):
     return engine.result(made, "calibrate").samples, found.samples, found.held_out
 
 
-def test_that_every_fourth_sample_of_eight_is_held_out(engine):
-    made = project("small", **CALIBRATED)
-    assert split(engine, made) == (6, 2, True)
-    indices = sorted(s.sample for s in engine.result(made, "evaluate").worst)
-    assert indices == [3, 7]
+def test_that_every_fourth_sample_of_32_is_held_out(engine):
+    made = project("small", **saved(engine, 32))
+    assert split(engine, made) == (24, 8, True)
+    indices = {s.sample for s in engine.result(made, "evaluate").worst}
+    assert indices <= set(range(3, 32, 4))
 
 
-def test_that_fewer_than_eight_are_all_used_for_both(engine):
-    assert split(engine, project("small", **saved(engine, 7))) == (7, 7, False)
+def test_that_fewer_than_32_are_all_used_for_both(engine):
+    assert split(engine, project("small", **saved(engine, 31))) == (31, 31, False)
 
 
 def test_that_a_field_of_the_project_switches_it_off(engine):
-    off = project("small", evaluation=Evaluation(hold_out=False), **CALIBRATED)
-    assert split(engine, off) == (8, 8, False)
+    off = project("small", evaluation=Evaluation(hold_out=False), **saved(engine, 32))
+    assert split(engine, off) == (32, 32, False)
 
 
 def test_that_own_evaluation_data_leaves_all_samples_to_the_calibration(engine):

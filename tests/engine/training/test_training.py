@@ -1,13 +1,15 @@
 """Training with quantization in view: what it wins, that it goes on, and how it refuses."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from tests.engine import networks
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine import networks, norm_networks
+from tests.engine.in_process import ALL_SAMPLES, CALIBRATED, project
+from tests.for_each import for_each
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.project.model import DataSource
@@ -78,7 +80,7 @@ def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(en
 
 @pytest.mark.slow
 def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(engine):
-    plain = project("wide_networks.py:tabular", "a8w4", **CALIBRATED)
+    plain = project("wide_networks.py:tabular", "a8w4", **ALL_SAMPLES)
     before = sqnr(engine, plain)
     result, better = trained(engine, plain, epochs=12, learning_rate=0.003)
     assert abs(result.start_db - before) < 2
@@ -107,6 +109,59 @@ def test_that_the_student_without_rounding_is_the_float_model(model):
     with torch.no_grad():
         assert torch.allclose(qat_model.run_in_float(*inputs), told, rtol=1e-4, atol=1e-4)
     assert set(qat_model.parameters) == set(dict(made.named_parameters()))
+
+
+def assert_norms_are_those_of_the_model(name):
+    """Compare the graph that is trained, without fake quantization, with the model."""
+    from workbench.engine.targets.ethos_u import training_quantizer
+    from workbench.engine.training.model import QatModel
+    from workbench.engine.training.weights import put_weights
+
+    model, inputs = norm_networks.made(name)
+    floating = torch.export.export(model, inputs).module(check_guards=False)
+    qat_model = QatModel(floating, training_quantizer(project("small"), Path()))
+    with torch.no_grad():
+        given, expected = qat_model.run_in_float(*inputs), model(*inputs)
+    assert torch.allclose(given, expected, rtol=1e-4, atol=1e-4)
+    assert set(qat_model.parameters) <= set(dict(model.named_parameters()))
+    trained_model = torch.export.export(model, inputs).module(check_guards=False)
+    put_weights(trained_model, qat_model.weights())
+    with torch.no_grad():
+        assert torch.allclose(trained_model(*inputs), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_that_a_batch_norm_without_weights_is_trained_as_it_is():
+    assert_norms_are_those_of_the_model("images")
+
+
+@pytest.mark.slow
+@for_each("name", [name for name in norm_networks.TRAINED if name != "images"])
+def test_that_every_norm_is_trained_as_it_is(name):
+    assert_norms_are_those_of_the_model(name)
+
+
+def norm_project(engine, name):
+    shutil.copy(norm_networks.__file__, engine.folder)
+    data = DataSource(spec=f"norm_networks.py:samples_of_{name}")
+    return project(f"norm_networks.py:{name}", "a8w4", calibration=data)
+
+
+@pytest.mark.slow
+@for_each("name", ["images", "two", "first", "volumes", "linears_without_bias"])
+def test_that_networks_with_every_norm_are_trained(engine, name):
+    plain = norm_project(engine, name)
+    assert start(engine, plain, epochs=2, batch_norm=2) == "done", engine.events
+    assert len(found(engine, plain, epochs=2, batch_norm=2).epochs) == 2
+
+
+@pytest.mark.slow
+@for_each("name", list(norm_networks.REFUSED))
+def test_that_a_batch_norm_of_the_present_batch_is_refused_by_name(engine, name):
+    made = norm_project(engine, name)
+    assert start(engine, made, epochs=1) == "failed"
+    assert engine.failure.code == "batch-norm-without-statistics"
+    assert engine.failure.where.id == "batch_norm"
+    assert "module 1" in engine.failure.message
 
 
 @pytest.mark.slow

@@ -102,16 +102,19 @@ def common(locations: list[Location]) -> Location:
     return Location(".".join(owner), 0, first.group[:shared])
 
 
-def source_line(stack_trace: str | None) -> str:
+def source_line(stack_trace: str | None, *, own: bool = False) -> str:
     """Return the user's line of Python, e.g. ``net.py:12 in forward: x = self.relu(x)``.
 
-    Folders are omitted. The innermost frame outside torch is used.
+    Folders are omitted. The innermost frame outside torch is used; without one, that of torch, or
+    none if ``own``.
     """
     frames = [match for match in _FRAME.finditer(stack_trace or "") if match["file"][0] != "<"]
     if not frames:
         return ""
-    own = [match for match in frames if not _TORCH.search(match["file"])]
-    frame = (own or frames)[-1]
+    users = [match for match in frames if not _TORCH.search(match["file"])]
+    if own and not users:
+        return ""
+    frame = (users or frames)[-1]
     file = re.split(r"[\\/]", frame["file"])[-1]
     code = frame["code"].strip()
     if len(code) > CODE_LENGTH:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
+from workbench.engine.fx.modules import source_line
 from workbench.engine.quality.references import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
@@ -75,7 +76,7 @@ def _module(
 ) -> torch.fx.GraphModule:
     """Return a program's module, with these corrections of what batch norms are folded into."""
     module: Any = program.module(check_guards=False)
-    _refuse_present_statistics(module)
+    refuse_present_statistics(module)
     if functions is not None:
         made_foldable(module, functions)
     return cast("torch.fx.GraphModule", module)
@@ -84,28 +85,44 @@ def _module(
 _FOLDED_INTO = ("aten.conv", "aten.linear")
 
 
-def _refuse_present_statistics(module: torch.fx.GraphModule) -> None:
-    """Raise for batch norms without running statistics, which torchao folds all the same.
+def refuse_present_statistics(module: torch.fx.GraphModule) -> None:
+    """Raise for batch norms with statistics of the batch, which torchao folds all the same.
 
     Raises:
         WorkbenchError: every such batch norm.
     """
     problems = [
-        ErrorInfo(
-            message=f"The batch norm {node.name} in module {programs.module_of(node) or 'forward'} "
-            "has no running statistics: it normalizes with those of the present batch.",
-            hint="Use InstanceNorm with affine=True in its place, which is the same for a batch of "
-            "one, or train it with track_running_stats=True.",
-            where=Place(kind="node", id=node.name),
-            code="batch-norm-without-statistics",
-        )
+        _of_present_statistics(node)
         for node in module.graph.nodes
         if str(node.target) == "aten.batch_norm.default"
-        and node.args[3] is None
+        and (node.args[3] is None or node.args[5])
         and str(node.args[0].target).startswith(_FOLDED_INTO)
     ]
     if problems:
         raise WorkbenchError(problems)
+
+
+def _of_present_statistics(norm: torch.fx.Node) -> ErrorInfo:
+    line = source_line(norm.meta.get("stack_trace"), own=True)
+    named = f"{norm.name} in module {programs.module_of(norm) or 'forward'}"
+    hint = "Train the model with track_running_stats=True"
+    if norm.meta["val"].dim() > _WITHOUT_POSITIONS:
+        affine = " and affine=True" if norm.args[1] is not None else ""
+        hint += (
+            f", or use InstanceNorm with track_running_stats=False{affine}, which is the same for "
+            "a batch of one"
+        )
+    return ErrorInfo(
+        message=f"The batch norm {named}{f' at {line}' if line else ''} normalizes with the "
+        "statistics of the present batch, not with running ones.",
+        hint=f"{hint}.",
+        where=Place(kind="node", id=norm.name),
+        code="batch-norm-without-statistics",
+    )
+
+
+# Dimensions of a value that has a batch and channels only.
+_WITHOUT_POSITIONS = 2
 
 
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:

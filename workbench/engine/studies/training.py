@@ -14,6 +14,7 @@ from torch.export.passes import move_to_device_pass
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.passes import refuse_present_statistics
 from workbench.engine.quality.stateful_execution import refuse_memory
 from workbench.engine.stages.prepare import improved, pruned
 from workbench.engine.targets.base import toolchain_of
@@ -229,8 +230,13 @@ def _float_module(context: StageContext, device: str) -> torch.fx.GraphModule:
 
 
 def _start(context: StageContext, device: str) -> torch.fx.GraphModule:
-    """Return the float module to train, with its own memory, after improvers."""
+    """Return the float module to train, with its own memory, after improvers.
+
+    Raises:
+        WorkbenchError: a batch norm that is folded has no running statistics.
+    """
     module, _ = pruned(context, copy.deepcopy(_float_module(context, device)))
+    refuse_present_statistics(module)
     if context.project.improvers:
         narrow, _ = pruned(context, _float_module(context, "cpu"))
         better, _ = improved(context, narrow)

@@ -85,7 +85,7 @@ def fit_norms(module: fx.GraphModule) -> list[str]:
     for norm, source in _folded_or_chained(module, folded):
         groups = source.args[6] if _is_conv_transpose_node(source) and source.args[6:] else 1
         if len(source.users) > 1 or groups != 1 or _is_alone(source):
-            _write_line(module, norm, source)
+            write_line(module, norm, source)
             done.append(norm.name)
         elif source in folded:
             _merge(module, source, norm)
@@ -142,8 +142,11 @@ def _is_folded(module: fx.GraphModule, norm: fx.Node) -> bool:
 
 def _is_alone(source: fx.Node) -> bool:
     """Return whether a convolution has no batch: the norm then takes its channels for one."""
+    if not _is_conv_or_conv_transpose_node(source):
+        return False
     weight: Any = source.args[1]
-    return not _is_linear_node(source) and source.meta["val"].dim() < weight.meta["val"].dim()
+    dimensions: int = weight.meta["val"].dim()
+    return bool(source.meta["val"].dim() < dimensions)
 
 
 def _is_fixed(module: fx.GraphModule, norm: fx.Node) -> bool:
@@ -153,7 +156,7 @@ def _is_fixed(module: fx.GraphModule, norm: fx.Node) -> bool:
     )
 
 
-def _write_line(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
+def write_line(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
     """Write a batch norm as a factor and a summand for each channel.
 
     For images and sequences that is a convolution with one weight for each channel.

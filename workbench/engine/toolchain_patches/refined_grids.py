@@ -36,7 +36,7 @@ def refine_factors(annotated: fx.GraphModule) -> list[str]:
         fine = {key: _fine(spec) for key, spec in specs.items()}
         largest = max((_steps(spec) for spec in specs.values()), default=0.0)
         value = _constant(annotated, str(node.target)) if edges else None
-        if value is None or not 0.0 < float(value.abs().max()) < largest:
+        if value is None or not 0.0 < float(value.detach().abs().max()) < largest:
             continue
         for source, reader in edges:
             notes = reader.meta["quantization_annotation"].input_qspec_map

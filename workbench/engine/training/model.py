@@ -6,7 +6,7 @@ Arm backend. There are four differences:
 - the graph is the one exported in evaluation mode, whose batch norms are switched here, because
   ``move_exported_model_to_train`` would also enable dropouts;
 - torchao gives fused batch norms the epsilon and momentum of its pattern; their own are restored;
-- batch norms after linears are folded first, as without training;
+- batch norms that torchao does not fuse are folded, or written as a factor and a summand, first;
 - weight grids are computed from the current weights at every pass, as in conversion.
   torchao's observers keep the widest range ever seen, so trained weights would get other grids.
 """
@@ -14,7 +14,6 @@ Arm backend. There are four differences:
 from __future__ import annotations
 
 import copy
-import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +28,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from workbench.engine.quantization.compression import clustered, layer_weights
 from workbench.engine.toolchain_patches.norm_fusion import present_norm_patterns
+from workbench.engine.training.norms import norms_of, prepare_norms, tensor_of
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -37,51 +37,6 @@ if TYPE_CHECKING:
     from workbench.engine.training.weights import Weights
 
 
-_LINEAR, _BATCH_NORM = torch.ops.aten.linear.default, torch.ops.aten.batch_norm.default
-_EPSILON_ARGUMENT = 7
-
-
-def fold_linear_norms(module: torch.fx.GraphModule) -> Weights:
-    """Fold batch norms after linears with a bias, in place.
-
-    Returns:
-        Values for the norms, by the float model's names, that make them the identity: scale
-        sqrt(variance + epsilon) and shift mean.
-    """
-    idle: Weights = {}
-    for node in list(module.graph.nodes):
-        linear = node.args[0] if node.target is _BATCH_NORM else None
-        if linear is None or linear.target is not _LINEAR or len(linear.users) > 1:
-            continue
-        _, scale, shift, mean, variance = (_tensor(module, argument) for argument in node.args[:5])
-        weight, bias = (_tensor(module, argument) for argument in (*linear.args, None)[1:3])
-        if weight is None or bias is None or scale is None or shift is None:
-            continue
-        assert mean is not None
-        assert variance is not None
-        deviation = torch.sqrt(variance + node.args[_EPSILON_ARGUMENT])
-        with torch.no_grad():
-            weight.mul_((scale / deviation).unsqueeze(1))
-            bias.copy_((bias - mean) * scale / deviation + shift)
-        idle |= {
-            str(node.args[1].target): deviation, str(node.args[2].target): mean.clone(),
-            str(node.args[3].target): mean.clone(), str(node.args[4].target): variance.clone(),
-        }  # fmt: skip
-        node.replace_all_uses_with(linear)
-        module.graph.erase_node(node)
-    module.graph.eliminate_dead_code()
-    module.recompile()
-    return idle
-
-
-def _tensor(module: torch.fx.GraphModule, node: torch.fx.Node | None) -> torch.Tensor | None:
-    if node is None or node.op != "get_attr":
-        return None
-    tensor: torch.Tensor = operator.attrgetter(str(node.target))(module)
-    return tensor
-
-
-_NORM = torch.ops.aten.batch_norm.default
 # Argument indices: running mean and variance, training, momentum, epsilon.
 _STATISTICS = (3, 4)
 _SHAPING = (
@@ -102,9 +57,9 @@ class QatModel:
     """
 
     def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
-        self._idle: Weights = fold_linear_norms(floating)
         self._clustered = layer_weights(floating)
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
+        self._idle: Weights = prepare_norms(floating)
         norms = [node.args for node in norms_of(floating)]
         with present_norm_patterns():
             self.module = prepare_qat_pt2e(floating, quantizer)
@@ -139,9 +94,8 @@ class QatModel:
         norm_buffers: Weights = {}
         if len(self._norms) != len(norms):
             raise failure(
-                "Training supports batch norms after convolutions and after linears with a "
-                "bias; this model has one elsewhere.",
-                "Train the model before you import it.",
+                "The quantizer changes batch norms, whose statistics training then loses.",
+                "Train without a quantizer of your own.",
                 Place(kind="stage", id="export"),
                 code="training-batch-norm-not-supported",
             )
@@ -161,7 +115,7 @@ class QatModel:
         """
         names = {t.data_ptr(): name for name, t in self.parameters.items()}
         for node in list(self.module.graph.nodes):
-            weight = _tensor(self.module, node)
+            weight = tensor_of(self.module, node)
             name = "" if weight is None else names.get(weight.data_ptr(), "")
             if name not in self._clustered:
                 continue
@@ -260,11 +214,6 @@ def take_batches(module: torch.fx.GraphModule) -> None:
             if first == 1 and -1 not in rest:
                 node.args = (node.args[0], [-1, *rest], *node.args[2:])
     module.recompile()
-
-
-def norms_of(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
-    """Return the batch norms of a graph, in order."""
-    return (node for node in module.graph.nodes if node.target is _NORM)
 
 
 # Argument indices of a batch norm: running mean and variance, training.
