@@ -25,7 +25,7 @@ from workbench.project.model import Project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 MAX_EVENT_BYTES = 64_000
 MAX_COMMAND_BYTES = 16 << 20
 _MAX_INFOS = 20
@@ -182,6 +182,16 @@ class JobFinished(Frozen):
     elapsed_s: float
 
 
+class Outgrown(Frozen):
+    """An engine has grown since its first job and should be renewed between two jobs.
+
+    ``growth`` is in bytes. What the engine had in memory is read from the cache again.
+    """
+
+    event: Literal["outgrown"] = "outgrown"
+    growth: int
+
+
 class EngineExit(Frozen):
     """The engine process has ended; created by its supervisor, never sent by the engine.
 
@@ -232,6 +242,7 @@ Event = Annotated[
     | StudyProgress
     | LogLine
     | JobFinished
+    | Outgrown
     | EngineExit,
     Field(discriminator="event"),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import queue
 import threading
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 
 from workbench.engine.context import HotStore
 from workbench.engine.job import EngineJob
+from workbench.engine.process_memory import ProcessMemory
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 from workbench.errors import ErrorInfo
 from workbench.pipeline.stages import STAGES_BY_ID
@@ -24,6 +24,7 @@ from workbench.protocol import (
     Event,
     JobFinished,
     LogLine,
+    Outgrown,
     OversizedLine,
     Ready,
     RunStudy,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 # The time that a job gets to end after the command pipe was closed [s].
 _ORPHAN_S = 4.0
+# A command line shuts its engine down within this time after the job; then memory is not freed [s].
+_SHUTDOWN_S = 0.05
 
 
 class _Wire:
@@ -82,15 +85,31 @@ class Server:
         self._wire.send(ready)
         if not (status_now := status()).active:
             self._wire.send(LogLine(level="warning", text=status_now.reason))
-        while (job := self._queue.get()) is not None:
+        memory = ProcessMemory(self._store)
+        job = self._queue.get()
+        while job is not None:
             begun = time.monotonic()
             outcome = run_with_big_stack(job.run)
             with self._lock:
                 self._unfinished.remove(job)
             elapsed = time.monotonic() - begun
             self._wire.send(JobFinished(job=job.command.job, outcome=outcome, elapsed_s=elapsed))
-            _return_memory()
+            job = self._next_job(memory)
         self._ended.set()
+
+    def _next_job(self, memory: ProcessMemory) -> EngineJob | None:
+        """Free the memory of the last job and return the next one; None at once to shut down."""
+        with suppress(queue.Empty):
+            job = self._queue.get(timeout=_SHUTDOWN_S)
+            if job is not None:
+                self._free(memory)
+            return job
+        self._free(memory)
+        return self._queue.get()
+
+    def _free(self, memory: ProcessMemory) -> None:
+        if growth := memory.after_job():
+            self._wire.send(Outgrown(growth=growth))
 
     def _read(self) -> None:
         for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
@@ -163,13 +182,3 @@ class Server:
             for job in self._unfinished:
                 if job_id in {None, job.command.job}:
                     job.cancelled.set()
-
-
-def _return_memory() -> None:
-    """Return freed memory to the system with glibc's ``malloc_trim``, in milliseconds.
-
-    A job frees many small blocks between those that stay; about 90 MB of two engines after
-    MobileNetV2.
-    """
-    with suppress(AttributeError):  # Another C library.
-        ctypes.CDLL(None).malloc_trim(0)
