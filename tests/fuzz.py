@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -28,6 +29,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz_kinds import JSON_KINDS, Reader
 from tests.fuzz_kinds import KINDS as FURTHER_KINDS
@@ -94,26 +96,59 @@ def mutated(source: random.Random, data: bytes, others: list[bytes]) -> bytes:
     return bytes(made)
 
 
-def mutated_json(source: random.Random, value: object, share: float) -> object:
-    """Return a JSON value of which this share of the parts is odd."""
-    odd = (
-        None, True, -1, 0, 1 << 70, 1e308, float("inf"), float("nan"), "", "\0", "\ud800",
-        "x" * 300, 10**400, "9" * 5000,
-        "../../x", "/dev/zero", "/", [], {}, [[]], {"a": {}}, "a:b", "model.py:net", "é", "{x}",
-    )  # fmt: skip
-    if source.random() < share:
-        return source.choice(odd)
-    if isinstance(value, dict):
-        made = {key: mutated_json(source, item, share) for key, item in value.items()}
-        if made and source.random() < share:
-            made.pop(source.choice(list(made)))
-        if source.random() < share / 2:
-            made["unknown"] = source.choice(odd)
-        return made
-    if isinstance(value, list):
-        made_list = [mutated_json(source, item, share) for item in value]
-        return made_list * 3 if source.random() < share / 4 else made_list
+_ODD = (
+    None, True, -1, 0, 1 << 70, 1e308, float("inf"), float("nan"), "", "\0", "\ud800",
+    "x" * 300, 10**400, "9" * 5000,
+    "../../x", "/dev/zero", "/", [], {}, [[]], {"a": {}}, "a:b", "model.py:net", "\u00e9", "{x}",
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def _places(text: bytes) -> list[tuple[str | int, ...]]:
+    """Return where the parts of a JSON text are, as keys and indices from the top."""
+    places: list[tuple[str | int, ...]] = []
+
+    def visit(value: object, at: tuple[str | int, ...]) -> None:
+        places.append(at)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                visit(item, (*at, key))
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                visit(item, (*at, index))
+
+    visit(json.loads(text), ())
+    return places
+
+
+def mutated_json(source: random.Random, text: bytes, share: float) -> object:
+    """Return the value of a JSON text of which about this share of the parts is odd."""
+    value, places = json.loads(text), _places(text)
+    for _ in range(max(1, round(len(places) * share * source.uniform(0.3, 1.7)))):
+        *above, last = source.choice(places) or (None,)
+        if last is None:
+            # The whole value, seldom.
+            value = source.choice(_ODD) if source.random() < 0.2 else value
+            continue
+        parent = value
+        with contextlib.suppress(LookupError, TypeError):
+            for step in above:
+                parent = parent[step]
+            _change_part(source, parent, last)
     return value
+
+
+def _change_part(source: random.Random, parent: Any, key: str | int) -> None:
+    """Change, remove or repeat a part of a list or an object, or add one."""
+    match source.randrange(10):
+        case 0:
+            del parent[key]
+        case 1 if isinstance(parent, dict):
+            parent["unknown"] = source.choice(_ODD)
+        case 1:
+            parent[:] = parent * 3
+        case _:
+            parent[key] = source.choice(_ODD)
 
 
 def _programs() -> tuple[list[bytes], Reader]:
@@ -319,19 +354,33 @@ def run(
     bases, read = KINDS[kind]()
     source, report = random.Random(seed), Report(kind, keep=keep)
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
-        _read(read, bases[0], Path(place) / "warm", Report(kind))
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_memory_folder()) as place:
+        _read(read, bases[0], Path(place), Report(kind))
         before = _peak()
         deadline = time.monotonic() + seconds
-        for number in range(count):
+        for _ in range(count):
             if time.monotonic() > deadline:
                 break
             data = _changed(source, kind, bases)
-            _read(read, data, Path(place) / f"{number}", report)
+            _read(read, data, Path(place), report)
     report.grown_bytes = _peak() - before
     if report.grown_bytes > MAX_BYTES:
         report.faults.append(f"memory grew by {report.grown_bytes >> 20} MB")
     return report
+
+
+def _memory_folder() -> str | None:
+    """Return a folder in memory, where files cost least; None for the usual one."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _empty(folder: Path) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
 
 
 def _peak() -> int:
@@ -344,7 +393,7 @@ def _changed(source: random.Random, kind: str, bases: list[bytes]) -> bytes:
     base = source.choice(bases)
     if kind in JSON_KINDS and source.random() < 0.7:
         with contextlib.suppress(ValueError):
-            value = mutated_json(source, json.loads(base), source.choice((0.01, 0.03, 0.1)))
+            value = mutated_json(source, base, source.choice((0.003, 0.01, 0.03, 0.1)))
             return json.dumps(value).encode(errors="surrogatepass")
     if kind in {"archives", "arrays", "checkpoints"} and source.random() < 0.5:
         return _with_changed_records(source, base)
@@ -367,7 +416,6 @@ def _with_changed_records(source: random.Random, base: bytes) -> bytes:
 
 
 def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
-    folder.mkdir()
     known, begun, before = set(report.faults), time.monotonic(), _peak()
     try:
         read(data, folder)
@@ -388,7 +436,7 @@ def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
     if report.keep is not None and set(report.faults) - known:
         report.keep.mkdir(parents=True, exist_ok=True)
         (report.keep / f"{report.kind}-{len(report.faults)}").write_bytes(data)
-    shutil.rmtree(folder, ignore_errors=True)
+    _empty(folder)
 
 
 def main() -> int:
