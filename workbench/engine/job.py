@@ -58,6 +58,11 @@ class EngineJob:
         self._folder = Path(self.command.folder)
         self._plan = Plan(())
 
+    @property
+    def work(self) -> WorkId:
+        """The stage or study that the command asks for."""
+        return self.command.until if isinstance(self.command, RunUntil) else self.command.study
+
     def run(self) -> Outcome:
         """Do what the command asks for; return how it ended.
 
@@ -88,8 +93,7 @@ class EngineJob:
         try:
             code_import.install_allowed(self.command.project, self._folder, self.command.code)
         except WorkbenchError as error:
-            work = self.command.until if isinstance(self.command, RunUntil) else self.command.study
-            self._fail(work, "", time.monotonic(), error.infos)
+            self._fail(self.work, "", time.monotonic(), error.infos)
             return False
         return True
 
@@ -198,7 +202,7 @@ class EngineJob:
 
             if error_info := error_in(self.command.project, self._folder, error):
                 return error_info.infos
-        return self._with_switches((_unexpected(error, stage),))
+        return self._with_switches((unexpected(error, stage),))
 
     def _with_switches(self, infos: tuple[ErrorInfo, ...]) -> tuple[ErrorInfo, ...]:
         return with_switches(infos, self.command.project.target.options)
@@ -216,7 +220,7 @@ def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) ->
 _NO_MEMORY = "can't allocate memory"
 
 
-def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
+def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     """Return the message for an unexpected exception: a sentence, and the rest as details."""
     chain: list[BaseException] = []
     current: BaseException | None = error
