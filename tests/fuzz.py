@@ -103,7 +103,7 @@ _ODD = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=256)
+@functools.cache
 def _places(text: bytes) -> list[tuple[str | int, ...]]:
     """Return where the parts of a JSON text are, as keys and indices from the top."""
     places: list[tuple[str | int, ...]] = []

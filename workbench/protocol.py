@@ -297,8 +297,8 @@ def refused_job(line: bytes) -> tuple[str, str] | None:
         raw = json.loads(line)
         job, work = raw["job"], raw.get("until") or raw.get("study") or ""
     except (ValueError, RecursionError):
-        found = _JOB.search(line)
-        return (found[1].decode(), "") if found else None
+        match = _JOB.search(line)
+        return (match[1].decode(), "") if match else None
     except (TypeError, KeyError, AttributeError):
         return None
     return (job, str(work)) if isinstance(job, str) and raw.get("command") != "cancel" else None

@@ -24,6 +24,7 @@ from workbench.files import is_open_to_others, make_private_folder, read_limited
 from workbench.project.frozen import Finite
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
+from workbench.text import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,8 +104,8 @@ def device_of(target: str) -> Device:
     """
     parts = target.split("-")
     family = FAMILIES_BY_NAME.get(parts[1]) if len(parts) == 3 and parts[0] == "ethos" else None
-    if family is not None and parts[2].isdecimal() and int(parts[2]) in family.macs:
-        return Device(target, family.name, int(parts[2]))
+    if family is not None and (macs := whole_number(parts[2])) in family.macs:
+        return Device(target, family.name, macs)
     known = [f"ethos-{f.name}-{macs}" for f in FAMILIES_BY_NAME.values() for macs in f.macs]
     raise failure(
         f"No simulator for device {target!r}.",
