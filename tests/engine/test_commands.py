@@ -1,11 +1,15 @@
 """Commands on the wire: a Cancel reaches the job it names and no other, limits hold."""
 
 import os
+import threading
+import time
 
 import pytest
 
 from tests.engine.in_process import Engine, allowed, project
+from workbench import files
 from workbench.errors import Place
+from workbench.pipeline import keys
 from workbench.pipeline import plan as plan_module
 from workbench.pipeline.stages import stages_until
 from workbench.protocol import (
@@ -17,6 +21,7 @@ from workbench.protocol import (
     Shutdown,
     StageFailed,
     StageFinished,
+    StageProgress,
     decode_event,
     encode_command,
 )
@@ -215,3 +220,22 @@ def test_that_every_malformed_command_fails_its_job_and_the_engine_goes_on(engin
         assert failed[0].infos[0].message, what
     engine.send(run_until(engine, "b"))
     assert outcomes(engine, 1) == {"b": "done"}
+
+
+def test_that_a_job_ends_while_it_reads_a_large_file(engine, monkeypatch):
+    reading = threading.Event()
+
+    def endless(path, _limit=None):
+        # As of a file that takes hours.
+        while True:
+            reading.set()
+            files._digest_watch.get()(path, 1 << 30, 1 << 40)
+            time.sleep(0.01)
+
+    monkeypatch.setattr(keys, "file_digest", endless)
+    engine.send(run_until(engine, "a").model_copy(update={"code": ""}))
+    assert reading.wait(60)
+    engine.send(Cancel(job="a"))
+    assert outcomes(engine, 1) == {"a": "cancelled"}
+    told = [e for e in engine.events if isinstance(e, StageProgress)]
+    assert told[0].fraction == pytest.approx(1 / 1024)

@@ -17,6 +17,7 @@ from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.files import watching_digests
 from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -69,6 +70,21 @@ class EngineJob:
         The plan is the command's. Where files have changed since it was made, or none was sent,
         it is made here, once for the whole job.
         """
+        try:
+            with watching_digests(self._on_digest):
+                return self._run()
+        except Cancelled:
+            return "cancelled"
+
+    def _on_digest(self, path: Path, done: int, size: int) -> None:
+        """Report how far a large file is read for its digest; end that when cancelled."""
+        if self.cancelled.is_set():
+            raise Cancelled
+        job, message = self.command.job, f"reading {path.name}"
+        share = min(1.0, done / size) if size else None
+        self.send(StageProgress(job=job, stage=self.work, fraction=share, message=message))
+
+    def _run(self) -> Outcome:
         if not self._install_code():
             return "failed"
         try:
