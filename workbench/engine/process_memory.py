@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The live objects that a process keeps when it has grown: those of about one job.
 _KEPT_OBJECTS = 8
 # Programs are released when the process has grown by this since the last time [bytes].
-_STEP = 16_000_000
+_STEP = 4_000_000
 # The packages whose caches are searched.
 _TOOLCHAIN = frozenset(("torch", "torchao", "executorch", "tosa", "ethosu", "workbench"))
 _PROGRAMS = (torch.nn.Module, torch.fx.Node, torch.fx.Graph, torch.Tensor)
