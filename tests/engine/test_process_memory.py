@@ -53,15 +53,15 @@ def test_that_growth_is_told_once_older_live_objects_are_dropped():
         store.keep("export", str(number), number)
     base, sizes = 500_000_000, []
     memory = ProcessMemory(store, lambda: sizes.pop(0))
-    sizes[:] = [base, base]
+    sizes[:] = [base]
     assert memory.after_job() == 0
     # Growth that ends with the older objects.
-    sizes[:] = [base + 2 * GROWTH_LIMIT, base + 2 * GROWTH_LIMIT, base + 1]
+    sizes[:] = [base + 2 * GROWTH_LIMIT, base + 1]
     assert memory.after_job() == 0
     assert store.get("export", "19") == 19
     assert store.get("export", "2") is None
     # Growth that stays.
-    sizes[:] = [base + 2 * GROWTH_LIMIT] * 3
+    sizes[:] = [base + 2 * GROWTH_LIMIT] * 2
     assert memory.after_job() == 2 * GROWTH_LIMIT
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 # The live objects that a process keeps when it has grown: those of about one job.
 _KEPT_OBJECTS = 8
-# Programs are released when the process has grown by this since the last time [bytes].
-_STEP = 4_000_000
 # The packages whose caches are searched.
 _TOOLCHAIN = frozenset(("torch", "torchao", "executorch", "tosa", "ethosu", "workbench"))
 _PROGRAMS = (torch.nn.Module, torch.fx.Node, torch.fx.Graph, torch.Tensor)
@@ -49,29 +47,24 @@ class ProcessMemory:
     def __init__(self, store: HotStore, size: Callable[[], int] | None = None) -> None:
         self._store = store
         self._size = size or (lambda: resident_bytes(os.getpid()))
-        self._first = self._last = 0
+        self._first = 0
 
     def after_job(self) -> int:
         """Free what jobs left; return the growth since the first job [bytes].
 
         The growth is 0 unless it is above ``GROWTH_LIMIT``, also without the live objects of
-        earlier jobs. Takes milliseconds, and two tenths of a second when there may be much to free.
+        earlier jobs. Takes two tenths of a second.
         """
-        return_memory()
-        size = self._size()
-        if size and size - self._last < _STEP:
-            return 0
         release_programs()
         return_memory()
-        self._last = size = self._size()
+        size = self._size()
         self._first = self._first or size
         if size - self._first <= GROWTH_LIMIT:
             return 0
         self._store.shrink(_KEPT_OBJECTS)
         gc.collect()
         return_memory()
-        self._last = self._size()
-        growth = self._last - self._first
+        growth = self._size() - self._first
         return growth if growth > GROWTH_LIMIT else 0
 
 
