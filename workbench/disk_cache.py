@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-from workbench.files import make_private_folder, read_limited, write_file
+from workbench.files import is_open_to_others, make_private_folder, read_limited, write_file
 
 _MAX_BYTES = 256 << 20
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -19,7 +19,12 @@ def folder() -> Path:
 
 
 def recall(name: str) -> bytes | None:
-    """Return what was remembered under ``name``; None if absent, unreadable or damaged."""
+    """Return what was remembered under ``name``; None if absent, unreadable or damaged.
+
+    Nothing is recalled from a folder or a file that other users can change.
+    """
+    if is_open_to_others(folder()) or is_open_to_others(folder() / name):
+        return None
     try:
         content = read_limited(folder() / name, _MAX_BYTES)
     except OSError:

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from workbench.pipeline.plan import tool_version
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, ZDLC_IMAGE
+from workbench.tool_output import tool_output
 from workbench.toolchain_versions import PROVE, status
 
 if TYPE_CHECKING:
@@ -156,12 +156,8 @@ def _toolchain() -> Finding:
 
 def _tool_version(path: str) -> str:
     try:
-        with subprocess.Popen(
-            [path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as process:  # fmt: skip
-            text = process.communicate(timeout=_TOOL_TIMEOUT_S)[0].decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired):
+        text = tool_output([path, "--version"], _TOOL_TIMEOUT_S).text
+    except OSError:
         return "no version"
     match = re.search(r"\d+\.\d+\.\d+", text)
     return match.group() if match else "no version"

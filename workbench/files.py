@@ -15,6 +15,8 @@ import re
 import secrets
 import stat
 import time
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,6 +124,26 @@ def read_limited(path: Path, limit: int, *, follow: bool = True) -> bytes:
     return data
 
 
+# Called while long files are read for their digests, see ``watching_digests``.
+DigestWatch = Callable[[Path, int, int], None]
+_digest_watch: ContextVar[DigestWatch | None] = ContextVar("digest watch", default=None)
+# How many bytes are read between two calls.
+_WATCHED_BYTES = 32 << 20
+
+
+@contextlib.contextmanager
+def watching_digests(watch: DigestWatch) -> Iterator[None]:
+    """Call ``watch`` with file, bytes read and size while this thread digests large files.
+
+    What it raises, e.g. ``Cancelled``, ends the digest.
+    """
+    token = _digest_watch.set(watch)
+    try:
+        yield
+    finally:
+        _digest_watch.reset(token)
+
+
 def file_digest(path: Path, limit: int | None = None) -> str:
     """Return the sha256 of a regular file, in hex.
 
@@ -135,11 +157,16 @@ def file_digest(path: Path, limit: int | None = None) -> str:
     with open_regular(path) as file:
         sha, total = hashlib.sha256(), 0
         buffer = memoryview(bytearray(_BLOCK_BYTES))
+        watch, size_of_file = _digest_watch.get(), os.fstat(file.fileno()).st_size
         while size := file.readinto(buffer):
+            if watch is not None and total // _WATCHED_BYTES != (total + size) // _WATCHED_BYTES:
+                watch(path, total + size, size_of_file)
             total += size
             if limit is not None and total > limit:
                 raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", str(path))
             sha.update(buffer[:size])
+        if watch is not None and total >= _WATCHED_BYTES:
+            watch(path, total, total)
         return sha.hexdigest()
 
 

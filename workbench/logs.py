@@ -19,6 +19,7 @@ from workbench.protocol import (
     Event,
     JobFinished,
     LogLine,
+    Outgrown,
     StageFailed,
     StageFinished,
     StageSkipped,
@@ -111,6 +112,8 @@ def log_event(event: Event) -> None:
             log.log(logging.getLevelName(event.level.upper()), "%s", event.text)
         case JobFinished():
             log.info("%s %s in %.2f s", event.job, event.outcome, event.elapsed_s)
+        case Outgrown():
+            log.info("the engine has grown by %d MB", event.growth // 1_000_000)
         case EngineExit():
             log.log(logging.INFO if event.expected else logging.ERROR, "%s", event.sentence)
         case _:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,7 +26,8 @@ from workbench.project.model import Project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
+_JOB = re.compile(rb'"job"\s*:\s*"([\w-]{1,100})"', re.ASCII)
 MAX_EVENT_BYTES = 64_000
 MAX_COMMAND_BYTES = 16 << 20
 _MAX_INFOS = 20
@@ -182,6 +184,16 @@ class JobFinished(Frozen):
     elapsed_s: float
 
 
+class Outgrown(Frozen):
+    """An engine has grown since its first job and should be renewed between two jobs.
+
+    ``growth`` is in bytes. What the engine had in memory is read from the cache again.
+    """
+
+    event: Literal["outgrown"] = "outgrown"
+    growth: int
+
+
 class EngineExit(Frozen):
     """The engine process has ended; created by its supervisor, never sent by the engine.
 
@@ -232,6 +244,7 @@ Event = Annotated[
     | StudyProgress
     | LogLine
     | JobFinished
+    | Outgrown
     | EngineExit,
     Field(discriminator="event"),
 ]
@@ -276,11 +289,17 @@ def _not_sent(reason: str) -> WorkbenchError:
 
 
 def refused_job(line: bytes) -> tuple[str, str] | None:
-    """Return the job and the work of a command that cannot be decoded; None if it names none."""
+    """Return the job and the work of a command that cannot be decoded; None if it names none.
+
+    A line that is no JSON text, e.g. one that is cut, names the first job that is written in it.
+    """
     try:
         raw = json.loads(line)
         job, work = raw["job"], raw.get("until") or raw.get("study") or ""
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
+        match = _JOB.search(line)
+        return (match[1].decode(), "") if match else None
+    except (TypeError, KeyError, AttributeError):
         return None
     return (job, str(work)) if isinstance(job, str) and raw.get("command") != "cancel" else None
 

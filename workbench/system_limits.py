@@ -1,14 +1,18 @@
-"""Limits of this process that are low enough to end a job (``ulimit``), named in messages."""
+"""Limits of this process that are low enough to end a job (``ulimit``), and its memory."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from pathlib import Path
 
 try:
     import resource
 except ImportError:  # Windows has no such limits.
     resource = None  # type: ignore[assignment]
 
+# A process that has grown by more than this since its first job is renewed [bytes].
+GROWTH_LIMIT = 200_000_000
 _MIB = 1 << 20
 # Below these, importing the toolchain or writing its results may fail: memory [bytes], size of a
 # file [bytes], open files, processes.
@@ -38,3 +42,12 @@ def remedy(otherwise: str = "") -> str:
     """Return the hint to raise the low limits; ``otherwise`` if there are none."""
     limits = low_limits()
     return f"Raise the limits of this shell: {limits}." if limits else otherwise
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process [bytes]; 0 where the system does not say it."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

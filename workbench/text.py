@@ -53,3 +53,12 @@ def listed(names: list[str], most: int = 4) -> str:
     distinct = list(dict.fromkeys(names))
     more = len(distinct) - most
     return ", ".join(distinct[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+# More digits than any whole number that is asked for; Python refuses more than 4,300.
+_MOST_DIGITS = 18
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number from 0 in decimal digits; None for other texts and for longer ones."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None

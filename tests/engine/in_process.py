@@ -89,6 +89,8 @@ class Engine:
         read, self._write = os.pipe()
         self._read, write = os.pipe()
         server = Server(read, write, time.monotonic())
+        # What jobs leave in memory is a matter of engines that run for long.
+        server._free = lambda _memory: None
         if self.shared:
             server._store = self.shared.store
         self._thread = threading.Thread(target=server.serve)

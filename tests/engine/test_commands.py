@@ -1,11 +1,15 @@
 """Commands on the wire: a Cancel reaches the job it names and no other, limits hold."""
 
 import os
+import threading
+import time
 
 import pytest
 
 from tests.engine.in_process import Engine, allowed, project
+from workbench import files
 from workbench.errors import Place
+from workbench.pipeline import keys
 from workbench.pipeline import plan as plan_module
 from workbench.pipeline.stages import stages_until
 from workbench.protocol import (
@@ -15,7 +19,9 @@ from workbench.protocol import (
     LogLine,
     RunUntil,
     Shutdown,
+    StageFailed,
     StageFinished,
+    StageProgress,
     decode_event,
     encode_command,
 )
@@ -162,3 +168,74 @@ def test_that_a_file_that_changes_while_a_stage_reads_it_fails_the_stage(engine)
     assert engine.failure.code == "input-changed"
     assert engine.failure.where == Place(kind="file", id="own.py")
     assert not list((engine.cache.root / "results").glob("*/*"))
+
+
+def replaced(line, old, new):
+    """Return a command with one part replaced, which must be there."""
+    assert old in line
+    return line.replace(old, new, 1)
+
+
+def malformed(line, folder):
+    """Yield commands for the job "a" that no engine can do, by what is wrong."""
+    place = str(folder).encode()
+    yield "cut", line[: len(line) // 2] + b"\n"
+    yield "cut in its last character", line[:-2] + b"\n"
+    yield "not a number", replaced(line, b'"accelerate":true', b'"accelerate":NaN')
+    yield "unknown field", replaced(line, b'"job":"a"', b'"job":"a","more":1')
+    yield "unknown stage", replaced(line, b'"until":"export"', b'"until":"dance"')
+    yield "stage of another type", replaced(line, b'"until":"export"', b'"until":[[]]')
+    yield "no UTF-8", replaced(line, b'"name":"small"', b'"name":"\xff\xfe"')
+    yield "half of a character", replaced(line, b'"name":"small"', b'"name":"\\ud800"')
+    yield "nested", replaced(line, b'"name":"small"', b'"name":' + b"[" * 50_000 + b"]" * 50_000)
+    yield (
+        "a number without end",
+        replaced(line, b'"accelerate":true', b'"accelerate":' + b"9" * 9999),
+    )
+    yield "limit below 0", replaced(line, b'"cache_limit_bytes":null', b'"cache_limit_bytes":-1')
+    yield (
+        "limit of another kind",
+        replaced(line, b'"cache_limit_bytes":null', b'"cache_limit_bytes":1e999'),
+    )
+    yield "plan of another form", replaced(line, b'"plan":null', b'"plan":{"stages":3}')
+    yield "plan without stages", replaced(line, b'"plan":null', b'"plan":{"stages":[]}')
+    yield "no code", replaced(line, b'"code":"', b'"code":"0')
+    yield "folder with NUL", replaced(line, b'"folder":"' + place, b'"folder":"/a\\u0000b')
+    yield "no folder", replaced(line, b'"folder":"' + place, b'"folder":"/no/such')
+    yield "folder of another type", replaced(line, b'"folder":"', b'"folder":3,"x":"')
+    yield "cache with NUL", replaced(line, b'"cache_root":"', b'"cache_root":"/a\\u0000b')
+    yield "cache that cannot be", replaced(line, b'"cache_root":"', b'"cache_root":"/dev/null')
+    yield "cache of a long name", replaced(line, b'"cache_root":"', b'"cache_root":"' + b"x" * 5000)
+    yield "another command", replaced(line, b'"command":"run_until"', b'"command":"dance"')
+    yield "study of a stage", replaced(line, b'"command":"run_until"', b'"command":"run_study"')
+
+
+def test_that_every_malformed_command_fails_its_job_and_the_engine_goes_on(engine):
+    line = encode_command(run_until(engine, "a"))
+    for what, bad in malformed(line, engine.folder):
+        engine.events.clear()
+        os.write(engine._write, bad)
+        assert outcomes(engine, 1) == {"a": "failed"}, what
+        failed = [e for e in engine.events if isinstance(e, StageFailed)]
+        assert failed[0].infos[0].message, what
+    engine.send(run_until(engine, "b"))
+    assert outcomes(engine, 1) == {"b": "done"}
+
+
+def test_that_a_job_ends_while_it_reads_a_large_file(engine, monkeypatch):
+    reading = threading.Event()
+
+    def endless(path, _limit=None):
+        # As of a file that takes hours.
+        while True:
+            reading.set()
+            files._digest_watch.get()(path, 1 << 30, 1 << 40)
+            time.sleep(0.01)
+
+    monkeypatch.setattr(keys, "file_digest", endless)
+    engine.send(run_until(engine, "a").model_copy(update={"code": ""}))
+    assert reading.wait(60)
+    engine.send(Cancel(job="a"))
+    assert outcomes(engine, 1) == {"a": "cancelled"}
+    told = [e for e in engine.events if isinstance(e, StageProgress)]
+    assert told[0].fraction == pytest.approx(1 / 1024)

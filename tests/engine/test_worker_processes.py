@@ -11,12 +11,16 @@ MEMBER = """
 import os, sys, time
 from workbench.engine.worker_processes import serve
 
+grown = []
+
 def answer(asked):
     if asked["do"] == "die":
         os.abort()
     if asked["do"] == "die once" and not os.path.exists(asked["flag"]):
         open(asked["flag"], "w").close()
         os.kill(os.getpid(), 9)
+    if asked["do"] == "grow":
+        grown.append(os.urandom(64_000_000))
     if asked["do"] == "sleep":
         time.sleep(60)
     return {"pid": os.getpid(), "said": asked["do"]}
@@ -56,3 +60,10 @@ def test_that_ending_a_crew_at_work_ends_its_processes_and_what_waits(member):
         asked = [workers.submit({"do": "sleep"}) for _ in range(5)]
     assert all(each.done() for each in asked)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_that_a_process_that_has_grown_is_replaced_and_every_request_is_answered(member):
+    with WorkerProcesses(member, 1, growth=32_000_000) as workers:
+        asked = [workers.submit({"do": what}) for what in ("work", "grow", "work", "work")]
+        pids = [each.result(30)["pid"] for each in asked]
+    assert pids[0] == pids[1] != pids[2] == pids[3]

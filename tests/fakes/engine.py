@@ -19,6 +19,7 @@ from workbench.protocol import (
     Ready,
     RunStudy,
     RunUntil,
+    Shutdown,
     StageFailed,
     StageFinished,
     StageProgress,
@@ -104,9 +105,15 @@ class FakeEngine:
         elif isinstance(command, RunUntil):
             for event in self._play(command):
                 self._events.put(event)
+        elif isinstance(command, Shutdown):
+            self._events.put(EngineExit(expected=True, sentence="The engine was stopped."))
         elif isinstance(command, RunStudy):
             for event in studies.play(command, self.hold_study_at):
                 self._events.put(event)
+
+    def say(self, event):
+        """Send an event."""
+        self._events.put(event)
 
     def _refuse(self, command):
         stage = command.study if isinstance(command, RunStudy) else command.until

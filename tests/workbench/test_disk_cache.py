@@ -38,3 +38,15 @@ def test_that_what_cannot_be_written_is_not_remembered(tmp_path):
     (tmp_path / "cache").write_text("a file")
     assert not disk_cache.remember("a", b"content")
     assert disk_cache.recall("a") is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are of POSIX")
+def test_that_nothing_is_recalled_that_others_can_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_cache, "folder", lambda: tmp_path)
+    assert disk_cache.remember("a", b"mine")
+    assert disk_cache.recall("a") == b"mine"
+    (tmp_path / "a").chmod(0o666)
+    assert disk_cache.recall("a") is None
+    (tmp_path / "a").chmod(0o600)
+    tmp_path.chmod(0o777)
+    assert disk_cache.recall("a") is None

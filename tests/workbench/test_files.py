@@ -285,3 +285,26 @@ def test_that_a_name_of_255_bytes_is_written(tmp_path):
     path = tmp_path / ("x" * 255)
     files.write_file(path, b"content")
     assert path.read_bytes() == b"content"
+
+
+def test_that_the_digest_of_a_large_file_tells_how_far_it_is_and_can_be_ended(
+    tmp_path, monkeypatch
+):
+    class EndError(Exception):
+        pass
+
+    monkeypatch.setattr(files, "_WATCHED_BYTES", 1 << 20)
+    large, told = tmp_path / "large", []
+    large.write_bytes(os.urandom(5 << 19))
+    with files.watching_digests(lambda *given: told.append(given)):
+        digest = files.file_digest(large)
+    assert digest == hashlib.sha256(large.read_bytes()).hexdigest()
+    assert told == [(large, n << 19, 5 << 19) for n in (2, 4, 5)]
+
+    def end(*_given):
+        raise EndError
+
+    with pytest.raises(EndError), files.watching_digests(end):
+        files.file_digest(large)
+    # Outside of the block nobody is called.
+    assert files.file_digest(large) == digest

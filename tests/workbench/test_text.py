@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.for_each import for_each
-from workbench.text import listed, parse_expression, parse_python, read_toml
+from workbench.text import listed, parse_expression, parse_python, read_toml, whole_number
 
 
 @for_each("parse", [parse_python, parse_expression])
@@ -51,3 +51,10 @@ def test_that_toml_with_long_words_is_read(text):
 def test_that_a_name_of_many_parts_is_refused(text):
     with pytest.raises(ValueError, match="40 parts"):
         read_toml(text)
+
+
+def test_that_whole_numbers_are_digits_of_a_bounded_length():
+    assert whole_number("0") == 0
+    assert whole_number("9" * 18) == int("9" * 18)
+    for text in ("", "-1", "1.5", "\u00b2", "9" * 19, "9" * 5000):
+        assert whole_number(text) is None, text

@@ -28,6 +28,7 @@ from workbench.project.board_files import SUFFIX
 from workbench.project.model import TargetChoice
 from workbench.targets import TARGETS, target_of
 from workbench.targets.base import Choice, OptionSpec
+from workbench.text import whole_number
 
 LABELS_PX = 148
 BAR_OPTIONS = ("system_config", "memory_mode")
@@ -171,7 +172,9 @@ class TargetForm(QWidget):
         if option.kind not in {"number", "real"}:
             self._take(option.name, text)
             return
-        is_number = not text or (text.isdecimal() if option.kind == "number" else _is_real(text))
+        is_number = not text or (
+            whole_number(text) is not None if option.kind == "number" else _is_real(text)
+        )
         line.setProperty("invalid", not is_number)
         if is_number:
             self._take(option.name, _number(option, text))

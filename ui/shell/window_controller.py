@@ -19,6 +19,7 @@ from ui.shell.main_window import NAME, MainWindow
 from ui.state.settings import LAST
 from workbench.errors import Place
 from workbench.project.trust import TrustStore
+from workbench.text import whole_number
 
 
 class WindowController(QObject):
@@ -179,10 +180,10 @@ class Navigation(QObject):
             case "rule":
                 self._window.reveal("rules")
                 selection.choose_rule(place.id)
-            case "sample" if place.id.isdigit():
+            case "sample" if (number := whole_number(place.id)) is not None:
                 panel = self._window.reveal("sample")
                 if (look_at := getattr(panel, "look_at", None)) is not None:
-                    look_at(int(place.id))
+                    look_at(number)
             case "file":
                 folder = (self._context.document.folder / Path(place.id)).parent
                 QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

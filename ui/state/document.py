@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from ui.state.project_files import (
     Sidecar,
     beside,
     text_of,
+    unsaved_file,
 )
 from ui.state.relocate import relocate
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
@@ -298,7 +298,7 @@ class Document(QObject):
     def _sidecar_file(self) -> Path:
         if self._path is not None:
             return beside(self._path, self._recovery, AUTOSAVE_SUFFIX)
-        return self._recovery / f"unsaved-{os.getpid()}{AUTOSAVE_SUFFIX}"
+        return unsaved_file(self._recovery)
 
     def _lock_for(self, path: Path) -> ProjectLock:
         if path == self._path and self._lock is not None:

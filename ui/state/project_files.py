@@ -13,12 +13,21 @@ from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signa
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
-from workbench.process_identity import is_running
+from workbench.process_identity import (
+    has_ended,
+    hold,
+    is_held,
+    is_running,
+    let_go,
+    own_name,
+)
 from workbench.project import store
 from workbench.project.model import Project
+from workbench.text import whole_number
 
 AUTOSAVE_SUFFIX = ".autosave"
 _KEPT_SUFFIX = ".recovery"
+_UNSAVED = "unsaved-"
 # Crashes in a row whose changes are all kept.
 _MAX_KEPT = 9
 
@@ -41,6 +50,8 @@ class Recovery:
         """Delete the autosave file."""
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
+            if self.file.name.startswith(_UNSAVED):
+                _mark(self.file).unlink(missing_ok=True)
 
 
 def text_of(path: Path) -> bytes | None:
@@ -69,12 +80,16 @@ class Sidecar:
     def __init__(self, file: Path, folder: Path) -> None:
         self.file = file
         self._folder = folder
+        # Of a project without a file, other windows look whether the writer still runs.
+        self._mark = _mark(file) if file.name.startswith(_UNSAVED) else None
 
     def write(self, project: Project) -> bool:
         """Write the project's present value; return whether that succeeded."""
         text = f"{self._folder}\n{store.dump(project)}"
         try:
             make_private_folder(self.file.parent)
+            if self._mark is not None:
+                hold(self._mark)
             write_file(self.file, os.fsencode(text), mode=0o600)
         except OSError:
             return False
@@ -84,6 +99,8 @@ class Sidecar:
         """Delete the autosave file: the changes are saved or discarded."""
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
+        if self._mark is not None:
+            let_go(self._mark)
 
     def left_over(self, saved: Project) -> list[Recovery]:
         """Return the unsaved changes of former windows that differ from ``saved``, newest last.
@@ -121,14 +138,28 @@ def recovered(file: Path) -> Recovery | None:
 
 def left_behind(folder: Path) -> list[Recovery]:
     """Return unsaved changes of ended windows whose projects were never saved."""
-    files = (recovered(f) for f in sorted(folder.glob(f"unsaved-*{AUTOSAVE_SUFFIX}")))
+    files = (recovered(f) for f in sorted(folder.glob(f"{_UNSAVED}*{AUTOSAVE_SUFFIX}")))
     return [r for r in files if r is not None and not _alive(r.file)]
 
 
 def _alive(file: Path) -> bool:
     """Return whether the window that writes this autosave file still runs."""
-    number = file.name.removeprefix("unsaved-").removesuffix(AUTOSAVE_SUFFIX)
-    return number.isdecimal() and is_running(int(number))
+    if (held := is_held(_mark(file))) is not None:
+        return held
+    # Of an earlier version, or of a folder without locks.
+    name = file.name.removeprefix(_UNSAVED).removesuffix(AUTOSAVE_SUFFIX)
+    number = whole_number(name)
+    return not has_ended(name) if number is None else is_running(number)
+
+
+def unsaved_file(folder: Path) -> Path:
+    """Return the autosave file of this window for a project that was never saved."""
+    return folder / f"{_UNSAVED}{own_name()}{AUTOSAVE_SUFFIX}"
+
+
+def _mark(file: Path) -> Path:
+    """Return the file that the writer of an autosave file holds while it runs."""
+    return file.with_suffix(".held")
 
 
 class ProjectInUseError(WorkbenchError):

@@ -35,7 +35,9 @@ from workbench.protocol import (
     JobFinished,
     Lane,
     LogLine,
+    Outgrown,
     Ready,
+    Shutdown,
     StageFailed,
     StageFinished,
     StageProgress,
@@ -200,6 +202,7 @@ class Runner(QObject):
         self._links: dict[Lane, EngineLink] = {}
         self._ready: dict[Lane, bool] = {}
         self._leaving: list[EngineLink] = []
+        self._outgrown: set[Lane] = set()
         self._finished: set[tuple[str, StageId]] = set()
         self._stopping = False
         self._planned: Planned | None = None
@@ -347,6 +350,8 @@ class Runner(QObject):
             jobs = [job for job in self._jobs.values() if job.lane == lane]
             if any(job.state == "running" for job in jobs):
                 continue
+            if lane in self._outgrown:
+                self._renew(lane)
             ready = (job for job in jobs if job.state == "waiting" and self._may_start(job))
             if (job := next(ready, None)) is not None:
                 self._send(job)
@@ -378,6 +383,21 @@ class Runner(QObject):
         link.start()
         self.engines_changed.emit()
 
+    def _renew(self, lane: Lane) -> None:
+        """Let a new engine take the place of an idle one, which ends."""
+        link = self._links[lane]
+        self._part_with(lane, link)
+        link.send(Shutdown())
+        self._start(lane)
+
+    def _part_with(self, lane: Lane, link: EngineLink) -> None:
+        """Take an engine off its lane; its thread stays until it has ended."""
+        del self._links[lane]
+        self._outgrown.discard(lane)
+        self._leaving.append(link)
+        link.finished.connect(lambda: self._leaving.remove(link))
+        link.finished.connect(link.deleteLater)
+
     def _on_event(self, lane: Lane, link: EngineLink, event: Event) -> None:
         if self._links.get(lane) is not link:
             return
@@ -387,6 +407,8 @@ class Runner(QObject):
                 self.engines_changed.emit()
             case StageFinished():
                 self._finished.add((event.job, event.stage))
+            case Outgrown():
+                self._outgrown.add(lane)
             case EngineExit():
                 event = self._end_engine(lane, link, event)
             case _:
@@ -394,7 +416,7 @@ class Runner(QObject):
         self.received.emit(event)
         if isinstance(event, JobFinished):
             self._end_job(event.job, event.outcome)
-        if isinstance(event, StageFinished | JobFinished | EngineExit):
+        if isinstance(event, StageFinished | JobFinished | Outgrown | EngineExit):
             self._feed()
 
     def _follow(self, event: Event) -> None:
@@ -413,10 +435,7 @@ class Runner(QObject):
                 pass
 
     def _end_engine(self, lane: Lane, link: EngineLink, event: EngineExit) -> EngineExit:
-        del self._links[lane]
-        self._leaving.append(link)
-        link.finished.connect(lambda: self._leaving.remove(link))
-        link.finished.connect(link.deleteLater)
+        self._part_with(lane, link)
         running = [j for j in self._jobs.values() if j.lane == lane and j.state == "running"]
         for job in running:
             event = event.model_copy(update={"job": job.id})

@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
 
 from ui.state.results import ResultCache
-from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.errors import Cancelled, ErrorInfo, WorkbenchError
+from workbench.files import watching_digests
 from workbench.ids import StageId, is_stage
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
@@ -299,10 +301,20 @@ class Planner(QThread):
             if known is not None and known.plan.is_valid:
                 self.planned.emit(replace(known, plan=known.plan.looked_up(self._cache)))
                 continue
-            plan_now = plan(project, folder, self._cache, digests)
+            try:
+                with watching_digests(partial(self._on_digest, folder)):
+                    plan_now = plan(project, folder, self._cache, digests)
+            except Cancelled:
+                continue
             error = missing(project, folder)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
             self.planned.emit(Planned(project, folder, plan_now, infos))
+
+    def _on_digest(self, folder: Path, _path: Path, _done: int, _size: int) -> None:
+        """End the digest of a large file when the window closes or opens another project."""
+        wanted = self._wanted
+        if self._stopping or (wanted is not None and wanted[1] != folder):
+            raise Cancelled
 
     def _next(self) -> tuple[Project, Path, Planned | None] | None:
         self._mutex.lock()

@@ -24,6 +24,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project.gate import FIGURES, condition_against
 from workbench.project.model import PROJECT_SUFFIX
+from workbench.text import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -243,7 +244,7 @@ def _read_file(name: str) -> _Read:
 
 def _of_history(file: Path, number: str) -> _Read:
     open_project(file)
-    if not number.isdigit():
+    if (run_number := whole_number(number)) is None:
         raise failure(
             f"{number!r} is not the number of a run.",
             f"Example: {file.name}@1. 'workbench runs {file.name}' lists them.",
@@ -251,7 +252,7 @@ def _of_history(file: Path, number: str) -> _Read:
             code="run-unknown",
         )
     with closing(History(history_path(file))) as history:
-        run = history.run(int(number))
+        run = history.run(run_number)
     return _Read(outcome_of(run), run)
 
 

@@ -50,12 +50,13 @@ from workbench.cli.output import (
     EXIT_FAILED,
     EXIT_TRUST,
     EXIT_USAGE,
+    Progress,
     print_infos,
     print_problems,
 )
 from workbench.cli.streams import OutputError, print_fault
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
-from workbench.files import is_text, remove_parts
+from workbench.files import DigestWatch, is_text, remove_parts, watching_digests
 from workbench.installation import config_folder, version
 from workbench.pipeline.cache import default_root
 from workbench.project import store
@@ -209,13 +210,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _show_digest(progress: Progress) -> DigestWatch:
+    def show(path: Path, done: int, size: int) -> None:
+        if size:
+            progress.update("reading", min(1.0, done / size), path.name)
+            if done >= size:
+                progress.clear()
+
+    return show
+
+
 _CANCELLED = ErrorInfo(message="Cancelled.", code="cancelled")
 
 
 def _perform(options: argparse.Namespace) -> int:
     """Run the verb; a problem that ends it is printed, with --json as a document too."""
     try:
-        with store.editing(options.project) if options.edits else nullcontext():
+        with (
+            store.editing(options.project) if options.edits else nullcontext(),
+            watching_digests(_show_digest(Progress())),
+        ):
             return int(options.perform(options))
     except WorkbenchError as error:
         code = _code_of(error)

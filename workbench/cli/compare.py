@@ -18,6 +18,7 @@ from workbench.errors import ErrorInfo, Place, failure
 from workbench.files import write_file
 from workbench.project.gate import FIGURES
 from workbench.project.model import PROJECT_SUFFIX
+from workbench.text import whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +55,7 @@ def add(verbs: Any) -> None:
 def _perform(options: argparse.Namespace) -> int:
     baseline = options.baseline
     stem, is_numbered, _ = options.run.partition(f"{PROJECT_SUFFIX}@")
-    if baseline.isdigit() and (is_numbered or options.run.endswith(PROJECT_SUFFIX)):
+    if whole_number(baseline) is not None and (is_numbered or options.run.endswith(PROJECT_SUFFIX)):
         file = f"{stem}{PROJECT_SUFFIX}" if is_numbered else options.run
         baseline = f"{file}@{baseline}"
     comparison = api.compare(baseline, options.run, fail_if=options.fail_if)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import api
 from workbench.cli.output import EXIT_DONE, add_project, print_json, print_table
 from workbench.errors import Place, failure
+from workbench.text import whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -68,9 +69,9 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _parts(text: str, option: str) -> tuple[str, int]:
     module, _, number = text.rpartition("=")
-    if not number.isascii() or not number.isdigit():
+    if (kept := whole_number(number)) is None:
         raise _unreadable(text, option)
-    return module, int(number)
+    return module, kept
 
 
 def _unreadable(text: str, option: str) -> Exception:

@@ -77,7 +77,7 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Print one line, above the bar if there is one."""
-        self._clear()
+        self.clear()
         self._told = time.monotonic()
         print(for_terminal(text), file=sys.stderr)
 
@@ -94,12 +94,13 @@ class Progress:
             bar = "█" * filled + "·" * (24 - filled) + f" {fraction:4.0%}"
         elapsed = f"({time.monotonic() - self._begun:.0f} s)"
         room = shutil.get_terminal_size().columns - len(f"{stage:>12} {bar}  {elapsed}") - 1
-        self._clear()
+        self.clear()
         sys.stderr.write(f"{stage:>12} {bar} {one_line(message[: max(room, 0)])} {elapsed}")
         sys.stderr.flush()
         self._open = True
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove the bar."""
         if self._open:
             control = getattr(sys.stderr, "control", sys.stderr.write)
             control("\r\x1b[2K")

@@ -45,7 +45,11 @@ class HotStore:
         """Store an object; another one may be evicted."""
         self._kept[name, key] = value
         self._kept.move_to_end((name, key))
-        while len(self._kept) > self._capacity:
+        self.shrink(self._capacity)
+
+    def shrink(self, count: int) -> None:
+        """Keep only the ``count`` most recently used objects."""
+        while len(self._kept) > count:
             self._kept.popitem(last=False)
 
 

@@ -17,6 +17,7 @@ from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.files import watching_digests
 from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -58,12 +59,32 @@ class EngineJob:
         self._folder = Path(self.command.folder)
         self._plan = Plan(())
 
+    @property
+    def work(self) -> WorkId:
+        """The stage or study that the command asks for."""
+        return self.command.until if isinstance(self.command, RunUntil) else self.command.study
+
     def run(self) -> Outcome:
         """Do what the command asks for; return how it ended.
 
         The plan is the command's. Where files have changed since it was made, or none was sent,
         it is made here, once for the whole job.
         """
+        try:
+            with watching_digests(self._on_digest):
+                return self._run()
+        except Cancelled:
+            return "cancelled"
+
+    def _on_digest(self, path: Path, done: int, size: int) -> None:
+        """Report how far a large file is read for its digest; end that when cancelled."""
+        if self.cancelled.is_set():
+            raise Cancelled
+        job, message = self.command.job, f"reading {path.name}"
+        share = min(1.0, done / size) if size else None
+        self.send(StageProgress(job=job, stage=self.work, fraction=share, message=message))
+
+    def _run(self) -> Outcome:
         if not self._install_code():
             return "failed"
         try:
@@ -88,8 +109,7 @@ class EngineJob:
         try:
             code_import.install_allowed(self.command.project, self._folder, self.command.code)
         except WorkbenchError as error:
-            work = self.command.until if isinstance(self.command, RunUntil) else self.command.study
-            self._fail(work, "", time.monotonic(), error.infos)
+            self._fail(self.work, "", time.monotonic(), error.infos)
             return False
         return True
 
@@ -198,7 +218,7 @@ class EngineJob:
 
             if error_info := error_in(self.command.project, self._folder, error):
                 return error_info.infos
-        return self._with_switches((_unexpected(error, stage),))
+        return self._with_switches((unexpected(error, stage),))
 
     def _with_switches(self, infos: tuple[ErrorInfo, ...]) -> tuple[ErrorInfo, ...]:
         return with_switches(infos, self.command.project.target.options)
@@ -216,7 +236,7 @@ def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) ->
 _NO_MEMORY = "can't allocate memory"
 
 
-def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
+def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     """Return the message for an unexpected exception: a sentence, and the rest as details."""
     chain: list[BaseException] = []
     current: BaseException | None = error

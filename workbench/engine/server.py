@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import queue
 import threading
@@ -10,12 +9,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, assert_never, cast
 
-from pydantic import ValidationError
-
 from workbench.engine.context import HotStore
-from workbench.engine.job import EngineJob
+from workbench.engine.job import EngineJob, Outcome, unexpected
+from workbench.engine.process_memory import ProcessMemory
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
-from workbench.errors import ErrorInfo
+from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.protocol import (
     MAX_COMMAND_BYTES,
@@ -24,6 +22,7 @@ from workbench.protocol import (
     Event,
     JobFinished,
     LogLine,
+    Outgrown,
     OversizedLine,
     Ready,
     RunStudy,
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
 
 # The time that a job gets to end after the command pipe was closed [s].
 _ORPHAN_S = 4.0
+# A command line shuts its engine down within this time after the job; then memory is not freed [s].
+_SHUTDOWN_S = 0.05
 
 
 class _Wire:
@@ -82,15 +83,40 @@ class Server:
         self._wire.send(ready)
         if not (status_now := status()).active:
             self._wire.send(LogLine(level="warning", text=status_now.reason))
-        while (job := self._queue.get()) is not None:
+        memory = ProcessMemory(self._store)
+        job = self._queue.get()
+        while job is not None:
             begun = time.monotonic()
-            outcome = run_with_big_stack(job.run)
+            outcome = self._run(job)
             with self._lock:
                 self._unfinished.remove(job)
             elapsed = time.monotonic() - begun
             self._wire.send(JobFinished(job=job.command.job, outcome=outcome, elapsed_s=elapsed))
-            _return_memory()
+            job = self._next_job(memory)
         self._ended.set()
+
+    def _run(self, job: EngineJob) -> Outcome:
+        try:
+            return run_with_big_stack(job.run)
+        except WorkbenchError as error:
+            self._fail(job.command.job, job.work, *error.infos)
+        except Exception as error:  # noqa: BLE001 - outside of a stage, e.g. a name with NUL
+            self._fail(job.command.job, job.work, unexpected(error, job.work))
+        return "failed"
+
+    def _next_job(self, memory: ProcessMemory) -> EngineJob | None:
+        """Free the memory of the last job and return the next one; None at once to shut down."""
+        with suppress(queue.Empty):
+            job = self._queue.get(timeout=_SHUTDOWN_S)
+            if job is not None:
+                self._free(memory)
+            return job
+        self._free(memory)
+        return self._queue.get()
+
+    def _free(self, memory: ProcessMemory) -> None:
+        if growth := memory.after_job():
+            self._wire.send(Outgrown(growth=growth))
 
     def _read(self) -> None:
         for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
@@ -109,26 +135,22 @@ class Server:
                 continue
             try:
                 commands.append(decode_command(line))
-            except ValidationError as error:
+            except Exception as error:  # noqa: BLE001 - a validator may raise any, and jobs wait
                 self._complain(f"A command was not understood: {error}"[:8000])
                 self._answer_refused(line, error)
         return commands
 
-    def _answer_refused(self, line: bytes, error: ValidationError) -> None:
+    def _answer_refused(self, line: bytes, error: Exception) -> None:
         """End the job of a command that was not understood, so that nobody waits for it."""
         if (refused := refused_job(line)) is None:
             return
         job, work = refused
-        info = ErrorInfo(
-            message="The engine does not understand the command for this job.",
-            hint="Check the project. If it is valid, install the workbench again.",
-            details=str(error)[:8000],
-            code="command-invalid",
-        )
         known = work in STAGES_BY_ID or work in STUDIES_BY_ID
-        stage = cast("WorkId", work if known else "import_model")
-        self._wire.send(StageFailed(job=job, stage=stage, key="", elapsed_s=0.0, infos=(info,)))
+        self._fail(job, cast("WorkId", work if known else "import_model"), _not_understood(error))
         self._wire.send(JobFinished(job=job, outcome="failed", elapsed_s=0.0))
+
+    def _fail(self, job: str, work: WorkId, *infos: ErrorInfo) -> None:
+        self._wire.send(StageFailed(job=job, stage=work, key="", elapsed_s=0.0, infos=infos))
 
     def _complain(self, text: str) -> None:
         self._wire.send(LogLine(level="error", text=text))
@@ -165,11 +187,10 @@ class Server:
                     job.cancelled.set()
 
 
-def _return_memory() -> None:
-    """Return freed memory to the system with glibc's ``malloc_trim``, in milliseconds.
-
-    A job frees many small blocks between those that stay; about 90 MB of two engines after
-    MobileNetV2.
-    """
-    with suppress(AttributeError):  # Another C library.
-        ctypes.CDLL(None).malloc_trim(0)
+def _not_understood(error: Exception) -> ErrorInfo:
+    return ErrorInfo(
+        message="The engine does not understand the command for this job.",
+        hint="Check the project. If it is valid, install the workbench again.",
+        details=str(error)[:8000],
+        code="command-invalid",
+    )

@@ -33,6 +33,7 @@ from workbench.engine.cluster import (
 )
 from workbench.errors import WorkbenchError, failure
 from workbench.history.runs import Run
+from workbench.system_limits import GROWTH_LIMIT, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,10 +49,13 @@ class WorkerProcesses:
     """Worker processes of one program; the context manager ends them.
 
     A worker that ends unexpectedly, e.g. by a crash, is replaced, and its request is repeated once.
+    A worker that has grown by more than ``growth`` bytes since its first answer is replaced too.
     """
 
-    def __init__(self, module: str, count: int) -> None:
+    def __init__(self, module: str, count: int, growth: int = GROWTH_LIMIT) -> None:
         self._module = module
+        self._growth = growth
+        self._first_sizes: dict[int, int] = {}
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
         self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
         self._lock = Lock()
@@ -85,7 +89,10 @@ class WorkerProcesses:
             process = self._free.get()
             line = _line_from(process, text)
             if line:
-                self._free.put(process)
+                if self._has_grown(process.pid):
+                    self._add_one(instead_of=process)
+                else:
+                    self._free.put(process)
                 return parsed(line)
             self._add_one(instead_of=process)
             code = process.returncode
@@ -95,12 +102,17 @@ class WorkerProcesses:
             code="worker-ended",
         )
 
+    def _has_grown(self, pid: int) -> bool:
+        size = resident_bytes(pid)
+        return size - self._first_sizes.setdefault(pid, size) > self._growth
+
     def _add_one(self, instead_of: subprocess.Popen[str] | None = None) -> None:
         with self._lock:
             if instead_of is not None:
                 self._processes.remove(instead_of)
                 instead_of.kill()
                 instead_of.communicate()
+                self._first_sizes.pop(instead_of.pid, None)
             if self._is_over:
                 raise failure("The search has ended.", code="work-ended")
             process = subprocess.Popen(

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from workbench.text import whole_number
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -114,4 +116,5 @@ def text_width(text: str, size: float = 12.0) -> float:
 def natural(name: str) -> tuple[tuple[int, int | str], ...]:
     """Return a sort key for natural order: ``layer2`` before ``layer10``."""
     parts = re.split(r"(\d+)", name)
-    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)
+    numbers = ((part, whole_number(part)) for part in parts if part)
+    return tuple((1, part) if number is None else (0, number) for part, number in numbers)

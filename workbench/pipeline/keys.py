@@ -52,7 +52,7 @@ class Digests:
                     name: ((int(a), int(b), int(c), int(d)), str(digest))
                     for name, ((a, b, c, d), digest) in raw.items()
                 }
-            except (ValueError, TypeError, AttributeError, OSError, RecursionError):
+            except (ValueError, TypeError, AttributeError, OSError, RecursionError, OverflowError):
                 self._known = {}
 
     def of(self, path: Path) -> str:

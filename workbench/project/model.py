@@ -72,7 +72,7 @@ class ModelSource(Finite):
     """
 
     spec: str = Field(min_length=1)
-    input_shapes: tuple[tuple[int, ...], ...] = ()
+    input_shapes: tuple[tuple[PositiveInt, ...], ...] = ()
     inputs: str | None = None
     weights: str | None = None
     strict_export: bool = False

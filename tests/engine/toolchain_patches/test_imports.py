@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import getpass
+import os
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -204,3 +207,36 @@ def test_that_a_preloaded_process_forks_into_engines_that_compute(tmp_path: Path
     script.write_text(FORKED_JOB)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["(True, [4, 8, 62, 62])"] * 2
+
+
+ASKS_TORCH = """
+from workbench.engine.toolchain_patches.imports import import_toolchain
+import_toolchain()
+from torch._inductor.compiler_bisector import CompilerBisector
+print(CompilerBisector.get_backend())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["private", "open", "missing"])
+def test_that_torch_takes_no_orders_from_a_folder_that_others_can_make(home, tmp_path):
+    orders = tmp_path / f"torchinductor_{getpass.getuser()}" / "bisect"
+    orders.mkdir(parents=True)
+    (orders / "bisect_status.txt").write_text(
+        "backend=aot_eager_decomp_partition\nsubsystem=decomposition\n"
+    )
+    cache = tmp_path / "cache" / "quantization-workbench"
+    if home == "open":
+        other = cache / "torch" / "bisect"
+        other.mkdir(parents=True)
+        shutil.copy(orders / "bisect_status.txt", other)
+        cache.chmod(0o777)
+    if home == "missing":
+        (tmp_path / "cache").write_text("no folder")
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS_TORCH], env=environment, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["None"]

@@ -1,9 +1,17 @@
 """How often the window plans: once an edit, and not again for the jobs that follow."""
 
+import threading
+import time
+
 import pytest
 
+from tests.fakes.projects import write_project
+from ui.state.session import Planner
+from workbench import files
+from workbench.pipeline import keys
 from workbench.pipeline import plan as plan_module
-from workbench.project import edits
+from workbench.pipeline.cache import Cache
+from workbench.project import edits, store
 
 
 @pytest.fixture
@@ -51,3 +59,32 @@ def test_that_a_file_that_changed_during_a_job_is_planned_anew(opened, qtbot, pl
     settle(opened, qtbot)
     assert len(plans) == 1
     assert opened.session.stage("export").state == "stale"
+
+
+def test_that_a_window_closes_while_a_large_file_is_read(qtbot, tmp_path, monkeypatch):
+    reading = threading.Event()
+
+    def endless(path, _limit=None):
+        # As of a file that takes hours.
+        while True:
+            reading.set()
+            files._digest_watch.get()(path, 1 << 30, 1 << 40)
+            time.sleep(0.01)
+
+    monkeypatch.setattr(keys, "file_digest", endless)
+    path = write_project(tmp_path / "mine")
+    planner = Planner(Cache(tmp_path / "cache"))
+    planner.request(store.load(path), path.parent)
+    assert reading.wait(20)
+    # Another project is planned at once, and closing waits for neither.
+    monkeypatch.setattr(keys, "file_digest", files.file_digest)
+    other = write_project(tmp_path / "other")
+    with qtbot.waitSignal(planner.planned) as planned:
+        planner.request(store.load(other), other.parent)
+    assert planned.args[0].folder == other.parent
+    monkeypatch.setattr(keys, "file_digest", endless)
+    reading.clear()
+    planner.request(store.load(path), path.parent)
+    assert reading.wait(20)
+    planner.stop()
+    assert planner.isFinished()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from PySide6.QtCore import QTimer
@@ -289,3 +291,33 @@ def test_that_a_link_is_no_recovery(document, project_file, tmp_path):
     document.open(project_file)
     assert found == []
     assert private.exists()
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from workbench.process_identity import hold
+hold(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_that_unsaved_changes_of_a_window_in_another_container_are_offered_when_it_ends(
+    document, tmp_path
+):
+    recovery = tmp_path / "recovery"
+    document.new(make_project(), tmp_path)
+    document.autosave()
+    (mine,) = recovery.glob(f"*{AUTOSAVE_SUFFIX}")
+    # A number that no process has here.
+    other = mine.rename(recovery / f"unsaved-999999999-01234567{AUTOSAVE_SUFFIX}")
+    command = [sys.executable, "-c", HOLDER, str(other.with_suffix(".held"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as window:
+        window.stdout.readline()
+        assert left_behind(recovery) == []
+        window.kill()
+    (found,) = left_behind(recovery)
+    assert found.project == make_project()
+    found.discard()
+    assert not list(recovery.glob("unsaved-999999999*"))

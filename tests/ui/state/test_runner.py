@@ -14,7 +14,7 @@ from workbench.pipeline.cache import Cache
 from workbench.project.model import ModelSource
 from workbench.project.project_code import read_code
 from workbench.project.trust import TrustStore
-from workbench.protocol import EngineExit, RunUntil
+from workbench.protocol import EngineExit, JobFinished, Outgrown, RunUntil, Shutdown
 
 
 class Heard:
@@ -215,3 +215,34 @@ def test_that_engines_keep_to_the_room_that_the_preferences_give_now(opened, qtb
                             {"trials": 1, "accuracy": None})  # fmt: skip
     qtbot.waitUntil(lambda: not opened.runner.running)
     assert {command.cache_limit_bytes for command in engines.commands} == {3 << 30}
+
+
+def test_that_an_engine_that_has_grown_is_renewed_between_two_jobs(
+    runner, heard, engines, folder, qtbot
+):
+    runner.run_until(make_project(), folder, ["convert"], set())
+    qtbot.waitUntil(lambda: not runner.running)
+    old = engines.made[0]
+    old.say(Outgrown(growth=300_000_000))
+    qtbot.waitUntil(lambda: len(engines.made) == 2)
+    assert isinstance(old.commands[-1], Shutdown)
+    qtbot.waitUntil(lambda: runner.engine_state("interactive") == "ready")
+    runner.run_until(make_project(), folder, ["evaluate"], set())
+    qtbot.waitUntil(lambda: not runner.running)
+    assert heard.states() == {"convert": "done", "evaluate": "done"}
+    assert [c.until for c in run_commands(engines)] == ["convert", "evaluate"]
+    assert not heard.lost
+
+
+def test_that_the_job_of_an_engine_that_has_grown_ends_on_it(runner, heard, engines, folder, qtbot):
+    engines.plays = [Play(hold="calibrate"), Play()]
+    runner.run_until(make_project(), folder, ["convert"], set())
+    qtbot.waitUntil(lambda: any(getattr(e, "stage", "") == "calibrate" for e in heard.events))
+    old = engines.made[0]
+    old.say(Outgrown(growth=300_000_000))
+    qtbot.waitUntil(lambda: any(isinstance(e, Outgrown) for e in heard.events))
+    assert len(engines.made) == 1
+    (job,) = runner.running
+    old.say(JobFinished(job=job.id, outcome="done", elapsed_s=0.1))
+    qtbot.waitUntil(lambda: len(engines.made) == 2)
+    assert heard.states() == {"convert": "done"}

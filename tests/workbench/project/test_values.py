@@ -477,3 +477,9 @@ def test_that_values_of_a_project_are_finite_positive_and_fixed():
     assert (
         len({RangeMethod(scope="all", method="mse"), RangeMethod(scope="all", method="mse")}) == 1
     )
+
+
+def test_that_sizes_of_inputs_are_positive():
+    for size in (-1, 0):
+        with pytest.raises(ValidationError):
+            ModelSource(spec="net.pt2", input_shapes=((1, size),))

@@ -11,7 +11,6 @@ import platform
 import re
 import shutil
 import struct
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,8 @@ from workbench.files import is_open_to_others, make_private_folder, read_limited
 from workbench.project.frozen import Finite
 from workbench.project.trust import default_store
 from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
+from workbench.text import whole_number
+from workbench.tool_output import tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,8 +104,8 @@ def device_of(target: str) -> Device:
     """
     parts = target.split("-")
     family = FAMILIES_BY_NAME.get(parts[1]) if len(parts) == 3 and parts[0] == "ethos" else None
-    if family is not None and parts[2].isdecimal() and int(parts[2]) in family.macs:
-        return Device(target, family.name, int(parts[2]))
+    if family is not None and (macs := whole_number(parts[2])) in family.macs:
+        return Device(target, family.name, macs)
     known = [f"ethos-{f.name}-{macs}" for f in FAMILIES_BY_NAME.values() for macs in f.macs]
     raise failure(
         f"No simulator for device {target!r}.",
@@ -200,20 +201,12 @@ def check(installed: Installed) -> None:
 
 def version_of(installed: Installed) -> str:
     """Return the simulator's version; "" if it prints none in time."""
+    command = [str(installed.path), "--version"]
     try:
-        with subprocess.Popen(
-            [str(installed.path), "--version"], env=environment(installed.path),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:  # fmt: skip
-            try:
-                text, _ = process.communicate(timeout=_VERSION_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return ""
+        output = tool_output(command, _VERSION_TIMEOUT_S, environment(installed.path))
     except OSError:
         return ""
-    match = _VERSION.search(text.decode(errors="replace"))
+    match = _VERSION.search(output.text)
     return match.group(1).replace("_", ".") if match else ""
 
 

@@ -121,7 +121,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,199}", re.ASCII)
 _PATH = re.compile(r"[A-Za-z0-9_./+@~%,=-]+", re.ASCII)
 _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
-_STEP = re.compile(r"^\[(\d+)/(\d+)\]")
+_STEP = re.compile(r"^\[(\d{1,9})/(\d{1,9})\]")
 _LINES_KEPT, _LONGEST = 40, 4000
 # The runner's default pool sizes [bytes], the minimum for a runner that loads any program.
 _GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}

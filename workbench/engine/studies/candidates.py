@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.engine.context import HotStore, StageContext
+from workbench.engine.process_memory import release_programs
 from workbench.errors import Place, failure
 from workbench.history.runs import Run, run_of
 from workbench.ids import StageId
@@ -64,6 +65,7 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
         WorkbenchError: a stage failed.
     """
     planned = plan(project, means.folder, means.cache)
+    is_computed = False
     for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)
         if stage.state in {"blocked", "unavailable"}:
@@ -72,6 +74,7 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
             )
         if means.cache.has(stage.key):
             continue
+        is_computed = True
         with means.cache.writing(stage.key) as out:
             context = StageContext(
                 stage=stage_id, project=project, folder=means.folder, plan=planned,
@@ -82,6 +85,8 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
             module, function = STAGES_BY_ID[stage_id].entry.split(":")
             getattr(importlib.import_module(module), function)(context)
             planned.check_files(stage_id)
+    if is_computed:
+        release_programs()
     return planned
 
 

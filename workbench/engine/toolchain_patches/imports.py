@@ -17,7 +17,9 @@ import importlib
 import importlib.util
 import inspect
 import marshal
+import os
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import disk_cache
 from workbench.engine.toolchain_patches.interpreter import collector_off, run_with_big_stack
 from workbench.engine.toolchain_patches.patching import replaced
+from workbench.files import is_open_to_others, make_private_folder
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 _POST_GRAD = "torch._inductor.fx_passes.post_grad"
 _XNNPACK_PASS = "executorch.backends.xnnpack._passes.xnnpack_pass"
 _VELA = "ethosu.vela.vela"
+_TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 # Package, module and function of those who ask.
 _ASKS_FOR_LINE = ("torch", "utils", "get_source")
 _ASKS_FOR_MODULE = ("torch", "library", "_register_fake")
@@ -62,6 +66,7 @@ def import_toolchain() -> None:
 
 
 def _import_all() -> None:
+    _keep_torch_private()
     with collector_off(), _parsed_edge_table():
         if not status().active:
             _import(TOOLCHAIN)
@@ -70,6 +75,25 @@ def _import_all() -> None:
             _import(TOOLCHAIN[:2])
             with known_composites():
                 _import(TOOLCHAIN[2:])
+
+
+def _keep_torch_private() -> None:
+    """Let torch keep its files in a folder of the user, unless the user has named one.
+
+    By default that is a folder of a known name in the folder for temporary files, which another
+    user may make first. torch reads from it which passes and decompositions to leave out.
+
+    Source: torch 2.13 ``_inductor/runtime/cache_dir_utils.py`` and ``compiler_bisector.py``.
+    """
+    if os.environ.get(_TORCH_CACHE):
+        return
+    private = disk_cache.folder() / "torch"
+    try:
+        make_private_folder(private)
+        is_own = not any(map(is_open_to_others, (private, private.parent)))
+    except OSError:
+        is_own = False
+    os.environ[_TORCH_CACHE] = str(private) if is_own else tempfile.mkdtemp(prefix="workbench-")
 
 
 def _import(names: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project.board_files import board_file
 from workbench.project.sources import absolute
+from workbench.text import whole_number
 
 if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
@@ -241,12 +242,13 @@ def _mode(
             problems.append(_problem(name, section, f"has {key}={value}; it is Axi0 or Axi1"))
             return None
     size = _value(parser, section, "arena_cache_size")
-    if size is not None and not size.isdecimal():
-        problems.append(_problem(name, section, f"has arena_cache_size={size}, not bytes"))
+    cache_bytes = None if size is None else whole_number(size)
+    if size is not None and cache_bytes is None:
+        problems.append(_problem(name, section, f"has arena_cache_size={size[:40]}, not bytes"))
         return None
     const, arena, cache = (int(values[key][-1]) for key in _AREAS)
     title = section.removeprefix(_MODE)
-    return IniMode(title, const, arena, cache, int(size) if size is not None else None)
+    return IniMode(title, const, arena, cache, cache_bytes)
 
 
 def _is_positive(text: str) -> bool:

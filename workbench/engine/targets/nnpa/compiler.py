@@ -22,12 +22,15 @@ from workbench.process_guard import guarded
 from workbench.results import CONFIG_FILE, MODEL_FILE, CompilerCheck
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, arguments
 from workbench.text import plural
+from workbench.tool_output import tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pydantic import JsonValue
 
+# Of the end of the compiler's output.
+_MOST_OUTPUT_BYTES = 1 << 20
 _TOOL_TIMEOUT_S, _TIMEOUT_S, _POLL_S, _PATIENCE_S = 20.0, 1800.0, 0.1, 1.0
 _QUANTIZED = "zhigh.QuantizedMatMul"
 _ABSENT = (
@@ -123,17 +126,10 @@ def _version(text: str) -> str:
 def _answer(command: Sequence[str]) -> str:
     """Return the output of a short command; "" if it fails or times out."""
     try:
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as process:
-            try:
-                text = process.communicate(timeout=_TOOL_TIMEOUT_S)[0]
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return ""
+        output = tool_output(command, _TOOL_TIMEOUT_S)
     except OSError:
         return ""
-    return text.decode(errors="replace").strip() if process.returncode == 0 else ""
+    return output.text.strip() if output.code == 0 else ""
 
 
 def _run(
@@ -159,4 +155,6 @@ def _run(
                     time.sleep(_POLL_S)
         finally:
             _end(process)
-    return process.returncode, log.read_text(errors="replace")
+    with log.open("rb") as output:
+        output.seek(max(0, log.stat().st_size - _MOST_OUTPUT_BYTES))
+        return process.returncode, output.read(_MOST_OUTPUT_BYTES).decode(errors="replace")

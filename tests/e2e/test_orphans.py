@@ -1,0 +1,182 @@
+"""No process outlives the program that started it by 5 s, whatever runs when that is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import SAMPLES
+from tests.engine.in_process import CALIBRATED, NETWORKS, project
+from tests.fakes import fvp, runner_elf
+from tests.for_each import for_each
+from workbench.deploy.simulators.discovery import MachineSettings, save_settings
+from workbench.project import store
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+_MOST_S, _START_S = 5.0, 120.0
+_MARK = "WORKBENCH_TEST_MARK"
+STAGES = (
+    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
+    "run", "package",
+)  # fmt: skip
+STUDIES = (
+    ("sensitivity",), ("search", "--trials", "6"), ("search", "--trials", "6", "--workers", "2"),
+    ("sweep", "--targets", "ethos-u55", "--workers", "2"),
+    ("matrix", "--targets", "ethos-u55-128", "--configs", "a16w8"),
+    ("train", "--epochs", "50"), ("placement",), ("blame",),
+)  # fmt: skip
+# Ends neither when it is asked to, nor by itself.
+STUBBORN = """
+import signal, torch
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+print("at work", flush=True)
+while True:
+    pass
+"""
+
+
+class Family:
+    """A command of the program and all processes that it starts, found by a mark."""
+
+    def __init__(self, *command: object, folder: Path, **environment: str) -> None:
+        self._mark = f"{_MARK}={uuid.uuid4().hex}"
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.first = subprocess.Popen(
+                [sys.executable, "-P", "-m", *map(str, command)],
+                cwd=folder, env={**os.environ, **environment, _MARK: self._mark.partition("=")[2],
+                                 "PYTHONPATH": str(Path(__file__).parents[2])},
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def members(self) -> list[int]:
+        """Return the numbers of the processes that have not ended."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if self._mark.encode() in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+        return found
+
+    def wait_for(self, is_there) -> None:
+        """Wait until something is there; fail if the command ends before."""
+        end = time.monotonic() + _START_S
+        while not is_there():
+            assert self.first.poll() is None, self.text[-2000:]
+            assert time.monotonic() < end, self.text[-2000:]
+            time.sleep(0.02)
+
+    @property
+    def text(self) -> str:
+        """What has been printed."""
+        return self.log.read_text(errors="replace")
+
+    def kill(self) -> list[str]:
+        """Kill the first process; return the command lines of what is left after 5 s."""
+        os.kill(self.first.pid, signal.SIGKILL)
+        self.first.wait()
+        end = time.monotonic() + _MOST_S
+        while self.members() and time.monotonic() < end:
+            time.sleep(0.1)
+        left = self.members()
+        lines = []
+        for pid in left:
+            with contextlib.suppress(OSError):
+                lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"))
+                os.kill(pid, signal.SIGKILL)
+        return lines
+
+
+@pytest.fixture
+def digits(tmp_path):
+    shutil.copytree(SAMPLES / "digits", tmp_path / "digits")
+    return tmp_path / "digits" / "digits.qwb"
+
+
+@pytest.fixture
+def small(tmp_path):
+    shutil.copy(NETWORKS, tmp_path / "networks.py")
+    store.save(project("small", **CALIBRATED), tmp_path / "small.qwb")
+    return tmp_path / "small.qwb"
+
+
+def test_that_an_engine_ends_with_its_command_line_in_every_stage(digits):
+    for before, stage in zip((None, *STAGES), STAGES, strict=False):
+        family = Family("workbench", "run", digits, "--trust", folder=digits.parent)
+
+        def is_due(before=before, family=family):
+            # The command line, its engine and the engine's guard.
+            if before is None:
+                return len(family.members()) > 2
+            return re.search(rf"^ *{before}  (done|cached)", family.text, re.MULTILINE)
+
+        family.wait_for(is_due)
+        assert family.kill() == [], stage
+
+
+@for_each("study", STUDIES)
+def test_that_all_processes_of_a_study_end_with_its_command_line(study, digits):
+    verb, *options = study
+    first = Family("workbench", "run", digits, "--trust", folder=digits.parent)
+    first.first.wait(_START_S)
+    family = Family("workbench", verb, digits, *options, "--trust", folder=digits.parent)
+    family.wait_for(lambda: len(family.members()) > 2 and family.log.stat().st_size > 0)
+    assert family.kill() == []
+
+
+def test_that_a_model_in_a_loop_ends_with_the_command_line(small):
+    (small.parent / "networks.py").write_text(STUBBORN)
+    family = Family("workbench", "-vv", "run", small, "--trust", folder=small.parent)
+    family.wait_for(lambda: "at work" in family.text)
+    assert family.kill() == []
+
+
+@for_each("way", ("deaf", "child", "flood"))
+def test_that_a_simulator_that_does_not_end_ends_with_the_command_line(way, small):
+    folder = small.parent
+    made = store.load(small)
+    target = made.target.model_copy(update={"options": {"integer_io": True}})
+    store.save(made.model_copy(update={"target": target}), small)
+    simulator = fvp.install(folder / "simulators", "FVP_Corstone_SSE-300_Ethos-U55")
+    (folder / "runner.elf").write_bytes(runner_elf.runner("u55"))
+    runners = (str(folder / "runner.elf"),)
+    save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=runners))
+    family = Family(
+        "workbench", "run", small, "--trust", folder=folder, FVP_DOUBLE_FAIL=way,
+        FVP_DOUBLE_CHILD=str(folder / "child"), FVP_DOUBLE_LOWERED=str(folder),
+    )  # fmt: skip
+
+    def simulates():
+        return any(b"double" in line for line in map(command_line, family.members()))
+
+    family.wait_for(simulates)
+    time.sleep(0.5)
+    assert family.kill() == []
+
+
+def command_line(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def test_that_warm_engines_and_their_server_end_with_the_window(small):
+    family = Family("ui", small, folder=small.parent, QT_QPA_PLATFORM="offscreen")
+
+    def has_engines():
+        return sum(b"forkserver" in line for line in map(command_line, family.members())) > 1
+
+    family.wait_for(has_engines)
+    time.sleep(1)
+    assert family.kill() == []
