@@ -186,6 +186,16 @@ def summed_rows():
     return _made(run, (1, 6, 8), nn.Linear(8, 8), nn.Linear(8, 8))
 
 
+def function_of_sums():
+    """A function of sums over a batch of images."""
+    return _made(lambda x: torch.tanh(x.sum(1, keepdim=True)), (3, 6, 6, 12))
+
+
+def function_of_largest():
+    """A function of the largest values over a batch of images."""
+    return _made(lambda x: torch.sigmoid(x.amax(1, keepdim=True)), (3, 6, 6, 12))
+
+
 def summed_columns():
     """A ReLU of a sum over a batch of sequences, whose columns a linear reads."""
 

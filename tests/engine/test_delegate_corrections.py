@@ -77,6 +77,9 @@ QUICK = [
     ("summed_rows", "a8w8", U85, ROWS),
 ]
 SLOW = [
+    ("function_of_sums", "a8w8", U55, ROWS),
+    ("function_of_sums", "a16w8", U85, ROWS),
+    ("function_of_largest", "a8w8", U85, ROWS),
     ("clamped_batch", "a8w8", U65, ROWS),
     ("summed_rows", "a16w8", U55, ROWS),
     ("summed_columns", "a8w8", U55, ROWS),

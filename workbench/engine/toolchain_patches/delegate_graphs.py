@@ -41,13 +41,8 @@ _CONVOLUTIONS = (
     _OPS.MATMUL.default,
 )
 _ACTIVATIONS = (_OPS.CLAMP.default, _OPS.TABLE.default)
-_READING_SLICES = (
-    _OPS.TRANSPOSE_CONV2D.default,
-    _OPS.MATMUL.default,
-    _OPS.REDUCE_SUM.default,
-    _OPS.REDUCE_MAX.default,
-    _OPS.REDUCE_MIN.default,
-)
+_REDUCTIONS = (_OPS.REDUCE_SUM.default, _OPS.REDUCE_MAX.default, _OPS.REDUCE_MIN.default)
+_READING_SLICES = (_OPS.TRANSPOSE_CONV2D.default, _OPS.MATMUL.default, *_REDUCTIONS)
 
 
 @contextmanager
@@ -316,28 +311,27 @@ def pools_padded() -> Iterator[list[str]]:
 
 @contextmanager
 def clamps_over_rows() -> Iterator[list[str]]:
-    """Clamp the batches of a convolution as rows of one image, while the block runs.
+    """Compute clamps and functions of batches as rows of one image, while the block runs.
 
     Vela computes a pointwise convolution over a batch as one over an image, which is what a linear
     over rows is. A clamp of its own behind it keeps the shape of the batch, and the convolution
     then reads all batches but the first at a wrong place. So it does where the clamp, joined with a
     sum or product before it, is written as rows, and read as a batch: relu(x + y), then a linear.
+    A function or clamp of sums or maxima of a batch of images is computed for the first alone.
 
     Yields:
-        The names of the clamps.
+        The names of the clamps and functions.
     """
 
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del is_u55, program
         for node in list(graph.nodes):
-            value: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
-            if value is None or not (
-                _source(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
-            ):
+            if node.target not in _ACTIVATIONS or not _loses_rows(node, node.args[0]):
                 continue
+            value: Any = node.args[0]
             shape = [*value.meta["val"].shape]
             if len(shape) == _RANK and shape[0] != 1:
-                _clamp_as_rows(graph, node, value, shape)
+                _computed_as_rows(graph, node, value, shape)
                 yield node.name
 
     with _after_stock(change) as changed:
@@ -369,14 +363,21 @@ def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iter
         ArmPassManager.transform_to_backend_pipeline = stock
 
 
-def _clamp_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: list[int]) -> None:
+def _computed_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: list[int]) -> None:
+    """Let an operator on single elements read and write a batch as rows of one image."""
     with graph.inserting_before(node):
         flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
     node.replace_input_with(value, flat)
-    readers = list(node.users)
-    node.meta = {**node.meta, "val": flat.meta["val"]}
-    with graph.inserting_before(readers[0]):
-        _redirect(readers, node, _reshaped(graph, node, shape))
+    # The 32 bits of a table of 16-bit values are taken back before the shape.
+    rescales = [reader for reader in node.users if reader.target == _OPS.RESCALE.default]
+    ends = rescales if rescales and len(rescales) == len(node.users) else [node]
+    for changed in {node, *ends}:
+        held = changed.meta["val"]
+        changed.meta = {**changed.meta, "val": held.new_empty(flat.meta["val"].shape)}
+    for end in ends:
+        readers = list(end.users)
+        with graph.inserting_before(end.next):
+            _redirect(readers, end, _reshaped(graph, end, shape))
 
 
 def _is_transpose(node: Any) -> bool:
@@ -550,6 +551,15 @@ def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
     if maker.target in _ACTIVATIONS or (maker.target in _CONVOLUTIONS and _is_joined(node)):
         return layout
     return None
+
+
+def _loses_rows(node: fx.Node, value: Any) -> bool:
+    """Return whether all batches but the first of a clamp or function are lost."""
+    if _source(value, _IN_PLACE[2:]).target in _REDUCTIONS:
+        return True
+    if node.target != _OPS.CLAMP.default:
+        return False
+    return _source(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:

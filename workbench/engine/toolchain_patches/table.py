@@ -373,9 +373,9 @@ PATCHES: tuple[Patch, ...] = (
         "The padding holds the least integer, which no maximum is below.",
     ),
     _after_passes(
-        "clamps_over_rows", "Clamp the batches of a convolution as rows",
-        "After stock's passes, reshapes stand around a clamp behind a convolution over a batch.",
-        "A reshape moves no value, and a clamp works on each element alone.",
+        "clamps_over_rows", "Compute clamps and functions of batches as rows",
+        "After stock's passes, reshapes are around a clamp or function that loses a batch.",
+        "A reshape moves no value, and both work on each element alone.",
     ),
     _after_passes(
         "activations_before_layouts", "Compute activations before changes of layout",

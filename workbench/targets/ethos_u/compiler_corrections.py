@@ -179,17 +179,19 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
     ),
     Correction(
         id=ROWS,
-        title="Clamp the batches of a convolution as rows",
+        title="Compute clamps and functions of batches as rows",
         fault="Vela computes a pointwise convolution over a batch, which a linear over rows is, as "
         "one over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits "
         "and a hardtanh in 8, all rows but the first are wrong. So they are where a ReLU of a sum, "
-        "a product or a pool is read by a linear over rows, in 8 and 16 bits.",
+        "a product or a pool is read by a linear over rows, in 8 and 16 bits, and where a function "
+        "or clamp reads sums or maxima of a batch of images.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8; "
-        "linear_b(torch.relu(linear_a(x) + x)) in a8w8, as residual blocks of linears have it",
-        instead="The clamp gets the rows of one image.",
-        why_right="A reshape moves no value, and a clamp works on each element alone.",
+        "linear_b(torch.relu(linear_a(x) + x)) in a8w8, as residual blocks of linears have it; "
+        "x / (x.norm(dim=1, keepdim=True) + 0.1) over [3, 6, 6, 12]",
+        instead="The clamp or function gets the rows of one image.",
+        why_right="A reshape moves no value, and both work on each element alone.",
         step="lowering",
         function="clamps_over_rows",
     ),

@@ -370,7 +370,9 @@ def _loses_clamp(reading: _Reading, node: Node) -> bool:
 
 
 def _clamps_rows(reading: _Reading, node: Node) -> bool:
-    """Return whether a clamp is between two linears or convolutions, or of a sum for a linear."""
+    """Return whether an operator on rows is joined with another, and loses all but the first."""
+    if _computes_reduced_batch(reading, node):
+        return True
     if reading.name(node) not in _CLAMPING:
         return False
     is_own = node.id in reading.wide or not reading.name(node).startswith("relu")
@@ -380,6 +382,14 @@ def _clamps_rows(reading: _Reading, node: Node) -> bool:
         return True
     is_joined = reading.comes_from(node, (*_ON_EACH, *_POOLS))
     return is_rows and is_joined and _is_for_linear(reading, node)
+
+
+def _computes_reduced_batch(reading: _Reading, node: Node) -> bool:
+    """Return whether a function or clamp reads sums or maxima of a batch of images."""
+    shape = reading.read_shape(node) or ()
+    is_batch = len(shape) == _IMAGE_RANK and shape[0] != 1
+    is_function = reading.name(node) in (*_FUNCTIONS, *_CLAMPING)
+    return is_batch and is_function and reading.comes_from(node, _REDUCING, ())
 
 
 def _is_for_linear(reading: _Reading, node: Node) -> bool:
@@ -417,8 +427,8 @@ FORECASTS: tuple[Forecast, ...] = (
     Forecast(SLICES, "{} reads a pad as images of another shape.", _ALL, _convolves_padded),
     Forecast(POOLS, "{} has a stride above three, and loses its padding.", _LARGE,
              _pads_with_large_stride),
-    Forecast(ROWS, "{} clamps rows or a batch before a linear or convolution, and all but the "
-             "first are wrong.", _ALL, _clamps_rows),
+    Forecast(ROWS, "{} computes rows or a batch beside a linear, a convolution or a sum, and all "
+             "but the first are wrong.", _ALL, _clamps_rows),
     Forecast(JOINED, "{} joins a depthwise convolution with several outputs a channel, which loses "
              "its place or is rejected.", _ALL, _joins),
     Forecast(JOINED, "{} joins a resized tensor, which is read beyond its end.", _SMALL,
