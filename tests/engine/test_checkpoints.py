@@ -4,6 +4,7 @@ import argparse
 import copy
 import json
 import pickle
+import random
 import sys
 from collections import OrderedDict, namedtuple
 from pathlib import Path
@@ -211,7 +212,7 @@ def test_that_the_script_loads_the_same_weights(tmp_path, name):
     )
     opened = api.new("model.py:build", "ethos-u55-128", folder=tmp_path)
     project = api.set_settings(opened, {"model.weights": name}).project
-    names = {"HERE": tmp_path, "np": np, "torch": torch, "sys": sys}
+    names = {"HERE": tmp_path, "np": np, "random": random, "torch": torch, "sys": sys}
     exec(tensor_outputs_part(), names)
     exec(model_part(project, tmp_path, branches=False, taken=taken), names)
     program, _ = names["load_model"]()

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 PROJECTS = NETWORKS.parent.parent / "networks"
 # Wrong on purpose, data, or another way to write a network that has a project.
 OTHERS = {
+    "many_samples",
     "small_module_only", "untraceable", "raising", "not_a_model", "samples", "bad_shape",
     "in_float64", "in_bfloat16", "odd_outputs", "one_hot",
     "bad_later", "writing_nowhere", "module6", "channels_last", "strided_contiguous", "least",

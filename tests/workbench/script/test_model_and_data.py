@@ -3,6 +3,7 @@
 import importlib
 import json
 import pickle
+import random
 import sys
 from types import SimpleNamespace
 
@@ -69,6 +70,7 @@ def fake_torch(loaded=None, exported=None):
         jit=SimpleNamespace(
             load=lambda path, **options: SimpleNamespace(state_dict=lambda: loaded(path, options))
         ),
+        manual_seed=lambda seed: seed,
         no_grad=lambda: importlib.import_module("contextlib").nullcontext(),
         randn=lambda shape, generator: tensor(np.full(shape, generator, np.float32)),
         Generator=lambda: SimpleNamespace(manual_seed=lambda seed: seed),
@@ -83,7 +85,7 @@ def fake_torch(loaded=None, exported=None):
 
 def executed(text, folder, **names):
     same = {"with_tensor_outputs": lambda program: program}
-    scope = {"HERE": folder, "np": np, "sys": sys, **same, **names}
+    scope = {"HERE": folder, "np": np, "random": random, "sys": sys, **same, **names}
     exec(compile(text, "part.py", "exec"), scope)
     return scope
 

@@ -41,8 +41,8 @@ _CONVOLUTIONS = (
     _OPS.MATMUL.default,
 )
 _ACTIVATIONS = (_OPS.CLAMP.default, _OPS.TABLE.default)
-_REDUCTIONS = (_OPS.REDUCE_SUM.default, _OPS.REDUCE_MAX.default, _OPS.REDUCE_MIN.default)
-_READING_SLICES = (_OPS.TRANSPOSE_CONV2D.default, _OPS.MATMUL.default, *_REDUCTIONS)
+_SUMS_AND_MAXIMA = (_OPS.REDUCE_SUM.default, _OPS.REDUCE_MAX.default, _OPS.REDUCE_MIN.default)
+_READING_SLICES = (_OPS.TRANSPOSE_CONV2D.default, _OPS.MATMUL.default, *_SUMS_AND_MAXIMA)
 
 
 @contextmanager
@@ -315,9 +315,8 @@ def clamps_over_rows() -> Iterator[list[str]]:
 
     Vela computes a pointwise convolution over a batch as one over an image, which is what a linear
     over rows is. A clamp of its own behind it keeps the shape of the batch, and the convolution
-    then reads all batches but the first at a wrong place. So it does where the clamp, joined with a
-    sum or product before it, is written as rows, and read as a batch: relu(x + y), then a linear.
-    A function or clamp of sums or maxima of a batch of images is computed for the first alone.
+    reads all batches but the first at a wrong place; so it does behind the clamp of a sum over
+    rows. A function or clamp of sums or maxima of a batch is computed for the first image alone.
 
     Yields:
         The names of the clamps and functions.
@@ -432,11 +431,8 @@ def _padded(graph: fx.Graph, value: fx.Node, pads: list[int]) -> fx.Node:
 def _sizes(graph: fx.Graph, value: fx.Node, sizes: list[int]) -> fx.Node:
     """Return a constant of integers that an operator on a value takes."""
     sizes_node = graph.call_function(_OPS.CONST_SHAPE.default, (sizes,))
-    sizes_node.meta = {
-        **value.meta,
-        "val": sizes,
-        TosaSpecialDtype.meta_key(): TosaSpecialDtype.SHAPE,
-    }
+    key = TosaSpecialDtype.meta_key()
+    sizes_node.meta = {**value.meta, "val": sizes, key: TosaSpecialDtype.SHAPE}
     return sizes_node
 
 
@@ -555,7 +551,7 @@ def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
 
 def _loses_rows(node: fx.Node, value: Any) -> bool:
     """Return whether all batches but the first of a clamp or function are lost."""
-    if _source(value, _IN_PLACE[2:]).target in _REDUCTIONS:
+    if _source(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
         return True
     if node.target != _OPS.CLAMP.default:
         return False
@@ -565,15 +561,14 @@ def _loses_rows(node: fx.Node, value: Any) -> bool:
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
     """Return whether a clamp reads what an operator has computed in another shape, for a linear."""
     maker = _source(value, _IN_PLACE)
-    is_other = maker.op == "call_function" and maker.meta["val"].shape != value.meta["val"].shape
-    is_joined = is_other and maker.target not in _NOT_JOINED
-    return is_joined and any(_is_convolved(reader) for reader in node.users)
+    if maker.op != "call_function" or maker.target in _NOT_JOINED:
+        return False
+    is_other = maker.meta["val"].shape != value.meta["val"].shape
+    return is_other and any(_is_convolved(reader) for reader in node.users)
 
 
 # What Vela joins no clamp with, or joins it rightly.
-_NOT_JOINED = (
-    *_CONVOLUTIONS, *_JOINING, _OPS.REVERSE.default, _OPS.SLICE.default, _OPS.TILE.default,
-)  # fmt: skip
+_NOT_JOINED = (*_CONVOLUTIONS, *_JOINING, *_MOVING, _OPS.SLICE.default, _OPS.TILE.default)
 
 
 def _is_convolved(reader: fx.Node) -> bool:

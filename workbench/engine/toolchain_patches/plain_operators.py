@@ -283,7 +283,7 @@ def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
     return write(_ATEN.reshape.default, turned, [n, channels, *rest])
 
 
-def _filled(write: Writer, x: fx.Node, dim: int, index: fx.Node, value: Any) -> fx.Node:
+def _filled_rows(write: Writer, x: fx.Node, dim: int, index: fx.Node, value: Any) -> fx.Node:
     """Write a fill of some rows as a write by index, whose index may have 32 bits."""
     if not isinstance(value, fx.Node):
         value = write.constant("filled", torch.tensor(float(value)))
@@ -364,6 +364,6 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.logsumexp.default: _log_of_sum,
     _ATEN.roll.default: _rolled,
     _ATEN.rrelu.default: _leaky,
-    _ATEN.index_fill.int_Scalar: _filled,
-    _ATEN.index_fill.int_Tensor: _filled,
+    _ATEN.index_fill.int_Scalar: _filled_rows,
+    _ATEN.index_fill.int_Tensor: _filled_rows,
 }
