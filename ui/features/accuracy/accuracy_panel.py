@@ -53,7 +53,7 @@ Key = tuple[Path, bool]
 _SQNR = 1
 _WIDE_PX = 820
 # The bars may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
-_LOWEST_BARS_PX = 90
+_LOWEST_BARS_PX = 68
 
 
 class AccuracyPanel(ResultPanel):
