@@ -368,8 +368,9 @@ def _computed_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: lis
         flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
     node.replace_input_with(value, flat)
     # The 32 bits of a table of 16-bit values are taken back before the shape.
-    rescales = [reader for reader in node.users if reader.target == _OPS.RESCALE.default]
-    ends = rescales if rescales and len(rescales) == len(node.users) else [node]
+    is_wide = node.target == _OPS.TABLE.default and value.meta["val"].dtype == torch.int16
+    is_taken_back = is_wide and all(r.target == _OPS.RESCALE.default for r in node.users)
+    ends = list(node.users) if is_taken_back else [node]
     for changed in {node, *ends}:
         held = changed.meta["val"]
         changed.meta = {**changed.meta, "val": held.new_empty(flat.meta["val"].shape)}
