@@ -372,8 +372,7 @@ def _computed_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: lis
     is_taken_back = is_wide and all(r.target == _OPS.RESCALE.default for r in node.users)
     ends = list(node.users) if is_taken_back else [node]
     for changed in {node, *ends}:
-        held = changed.meta["val"]
-        changed.meta = {**changed.meta, "val": held.new_empty(flat.meta["val"].shape)}
+        changed.meta = {**changed.meta, "val": changed.meta["val"].reshape(flat.meta["val"].shape)}
     for end in ends:
         readers = list(end.users)
         with graph.inserting_before(end.next):
