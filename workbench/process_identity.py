@@ -46,7 +46,7 @@ def is_running(number: int) -> bool:
     return True
 
 
-def hold(path: Path) -> None:
+def lock_file(path: Path) -> None:
     """Show other processes that this one runs: they find the file held until this one ends.
 
     Unlike a number, this holds in every namespace and container that shares the folder. Does
@@ -64,7 +64,7 @@ def hold(path: Path) -> None:
         _held[path] = descriptor
 
 
-def let_go(path: Path) -> None:
+def unlock_file(path: Path) -> None:
     """Remove a file that this process holds."""
     if (descriptor := _held.pop(path, None)) is not None:
         with suppress(OSError):
@@ -72,7 +72,7 @@ def let_go(path: Path) -> None:
         os.close(descriptor)
 
 
-def is_held(path: Path) -> bool | None:
+def is_locked(path: Path) -> bool | None:
     """Return whether a running process holds a file; None if there is no such file, or no locks."""
     if fcntl is None:
         return None

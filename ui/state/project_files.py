@@ -15,11 +15,11 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
 from workbench.process_identity import (
     has_ended,
-    hold,
-    is_held,
+    is_locked,
     is_running,
-    let_go,
+    lock_file,
     own_name,
+    unlock_file,
 )
 from workbench.project import store
 from workbench.project.model import Project
@@ -89,7 +89,7 @@ class Sidecar:
         try:
             make_private_folder(self.file.parent)
             if self._mark is not None:
-                hold(self._mark)
+                lock_file(self._mark)
             write_file(self.file, os.fsencode(text), mode=0o600)
         except OSError:
             return False
@@ -100,7 +100,7 @@ class Sidecar:
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
         if self._mark is not None:
-            let_go(self._mark)
+            unlock_file(self._mark)
 
     def left_over(self, saved: Project) -> list[Recovery]:
         """Return the unsaved changes of former windows that differ from ``saved``, newest last.
@@ -144,7 +144,7 @@ def left_behind(folder: Path) -> list[Recovery]:
 
 def _alive(file: Path) -> bool:
     """Return whether the window that writes this autosave file still runs."""
-    if (held := is_held(_mark(file))) is not None:
+    if (held := is_locked(_mark(file))) is not None:
         return held
     # Of an earlier version, or of a folder without locks.
     name = file.name.removeprefix(_UNSAVED).removesuffix(AUTOSAVE_SUFFIX)

@@ -296,8 +296,8 @@ def test_that_a_link_is_no_recovery(document, project_file, tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from workbench.process_identity import hold
-hold(Path(sys.argv[1]))
+from workbench.process_identity import lock_file
+lock_file(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
 """
