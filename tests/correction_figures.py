@@ -111,6 +111,7 @@ ROWS: tuple[Row, ...] = (
     *_rows(ids.RESCALED, f"{_DELEGATE}rows_compared", **_WIDE, device=U65),
     *_rows(ids.SLICES, f"{_DELEGATE}largest_of_part"),
     *_rows(ids.SLICES, f"{_DELEGATE}padded_batch", **_WIDE, device=U85),
+    *_rows(ids.SLICES, f"{_DELEGATE}modulated_rows", device=U85),
     *_rows(ids.JOINED, f"{_DELEGATE}multiplied_and_joined"),
     *_rows(ids.FLIPPED, f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
     *_rows(ids.POOLS, f"{_DELEGATE}wide_padded_pool", device=U85),

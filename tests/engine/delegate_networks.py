@@ -11,15 +11,16 @@ class _Network(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.run = run
 
-    def forward(self, x):
-        return self.run(x, *self.layers)
+    def forward(self, *inputs):
+        return self.run(*inputs, *self.layers)
 
 
-def _made(run, shape, *layers):
+def _made(run, shape, *layers, second=None):
     torch.manual_seed(0)
     for layer in layers:
         layer.reset_parameters()
-    return _Network(run, *layers).eval(), (torch.randn(*shape),)
+    shapes = [shape] if second is None else [shape, second]
+    return _Network(run, *layers).eval(), tuple(torch.randn(*each) for each in shapes)
 
 
 _IMAGE = (1, 4, 8, 8)
@@ -269,6 +270,16 @@ def grown_batch():
 
     layers = nn.Conv1d(3, 4, 3, padding=1), nn.ConvTranspose1d(4, 4, 3, padding=1)
     return _made(run, (2, 3, 9), *layers)
+
+
+def modulated_rows():
+    """Rows scaled and shifted by parts of one vector, as a diffusion transformer has them."""
+
+    def run(rows, vector):
+        shift, scale = vector[..., 96:128], vector[..., 128:160]
+        return rows * scale + shift
+
+    return _made(run, (1, 6, 32), second=(1, 1, 192))
 
 
 def padded_and_folded():

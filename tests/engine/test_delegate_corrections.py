@@ -115,6 +115,8 @@ SLOW = [
     ("padded_batch", "a16w8", U85, SLICES),
     ("grown_batch", "a16w8", U85, SLICES),
     ("padded_and_folded", "a16w8", U85, SLICES),
+    ("modulated_rows", "a8w8", U85, SLICES),
+    ("modulated_rows", "a16w8", U85, SLICES),
 ]
 CORRECTED = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 

@@ -39,6 +39,7 @@ _CORRECTIONS = tuple(
         "graph_writer",
         "bounded_masks",
         "corrections",
+        "delegate_nodes",
         "delegate_graphs",
         "foldable_norms",
         "pass_corrections",

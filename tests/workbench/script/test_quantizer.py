@@ -233,7 +233,7 @@ def test_that_corrections_before_calibration_are_those_that_are_on():
     assert [base.__name__ for base in followed["CorrectedQuantizer"].__bases__] == [
         "CorrectingQuantizer", "FollowingQuantizer"
     ]  # fmt: skip
-    assert len(quantizer.corrections_part(make_project())) == 10
+    assert len(quantizer.corrections_part(make_project())) == 11
     assert not any(text.startswith('"""') for text in quantizer.corrections_part(make_project()))
     off = dict.fromkeys((row.id for row in CORRECTIONS), False)
     assert quantizer.corrections_part(with_options(**off)) == []

@@ -258,6 +258,21 @@ def test_that_a_function_of_a_slice_of_five_dimensions_is_told(before, reader, d
 
 
 @for_each(
+    ("part", "first", "device", "found"),
+    [
+        ((1, 1, 8), "relu", U85, True), ((1, 1, 8), "relu", U55, False),
+        ((1, 6, 8), "relu", U85, False), ((1, 1, 8), "x", U85, False),
+    ],
+)  # fmt: skip
+def test_that_a_part_that_is_repeated_behind_another_operator_is_told(part, first, device, found):
+    rows = (1, 6, 8)
+    made = [node("relu", rows), node("chunk", part), node("unsqueeze", part), node("add", rows)]
+    links = [("x", "relu"), ("x", "chunk"), ("chunk", "unsqueeze"), ("unsqueeze", "add")]
+    told_of = corrections_of(made, [*links, (first, "add")], "add", device)
+    assert told_of == ["slices_computed"] * found
+
+
+@for_each(
     ("groups", "channels", "found"),
     [("2", 2, True), ("1", 1, False), ("2", 4, False), ("4", 2, False)],
 )

@@ -21,28 +21,36 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     is_param_node,
     is_persistent_buffer,
 )
-from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
 from executorch.backends.transforms.utils import (
     create_constant_placeholder,
     delete_constant_placeholder,
 )
-from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
 
-_OPS = exir_ops.backend.tosa
-_MOVING = (_OPS.TRANSPOSE.default, _OPS.REVERSE.default)
-_IN_PLACE = (_OPS.TRANSPOSE.default, _OPS.RESHAPE.default, _OPS.RESCALE.default)
-_JOINING = (_OPS.CONCAT.default, _OPS.PAD.default)
-_CONVOLUTIONS = (
-    _OPS.CONV2D.default,
-    _OPS.CONV3D.default,
-    _OPS.DEPTHWISE_CONV2D.default,
-    _OPS.TRANSPOSE_CONV2D.default,
-    _OPS.MATMUL.default,
+from workbench.engine.toolchain_patches.delegate_nodes import (
+    IMAGE_RANK,
+    TOSA,
+    copied_before,
+    padded_image,
+    redirect,
+    reshaped,
+    source_of,
+    swap_with_layout,
 )
-_ACTIVATIONS = (_OPS.CLAMP.default, _OPS.TABLE.default)
-_SUMS_AND_MAXIMA = (_OPS.REDUCE_SUM.default, _OPS.REDUCE_MAX.default, _OPS.REDUCE_MIN.default)
-_READING_SLICES = (_OPS.TRANSPOSE_CONV2D.default, _OPS.MATMUL.default, *_SUMS_AND_MAXIMA)
+
+_MOVING = (TOSA.TRANSPOSE.default, TOSA.REVERSE.default)
+_IN_PLACE = (TOSA.TRANSPOSE.default, TOSA.RESHAPE.default, TOSA.RESCALE.default)
+_JOINING = (TOSA.CONCAT.default, TOSA.PAD.default)
+_CONVOLUTIONS = (
+    TOSA.CONV2D.default,
+    TOSA.CONV3D.default,
+    TOSA.DEPTHWISE_CONV2D.default,
+    TOSA.TRANSPOSE_CONV2D.default,
+    TOSA.MATMUL.default,
+)
+_ACTIVATIONS = (TOSA.CLAMP.default, TOSA.TABLE.default)
+_SUMS_AND_MAXIMA = (TOSA.REDUCE_SUM.default, TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default)
+_READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *_SUMS_AND_MAXIMA)
 
 
 @contextmanager
@@ -126,11 +134,11 @@ def clamps_before_transposes() -> Iterator[list[str]]:
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del is_u55, program
         for node in list(graph.nodes):
-            turn: Any = node.args[0] if node.target == _OPS.CLAMP.default else None
+            turn: Any = node.args[0] if node.target == TOSA.CLAMP.default else None
             if not _is_transpose(turn) or len(turn.users) > 1:
                 continue
-            if any(user.target == _OPS.CONCAT.default for user in node.users):
-                _swap(graph, turn, node)
+            if any(user.target == TOSA.CONCAT.default for user in node.users):
+                swap_with_layout(graph, turn, node)
                 yield node.name
 
     with _after_stock(change) as changed:
@@ -152,7 +160,7 @@ def rescales_joined() -> Iterator[list[str]]:
         del is_u55, program
         known: dict[str, fx.Node] = {}
         for node in list(graph.nodes):
-            if node.target != _OPS.RESCALE.default or node.args[0].target not in _CONVOLUTIONS:
+            if node.target != TOSA.RESCALE.default or node.args[0].target not in _CONVOLUTIONS:
                 continue
             first = known.setdefault(f"{node.args} {node.kwargs}", node)
             if first is not node:
@@ -172,6 +180,8 @@ def slices_computed() -> Iterator[list[str]]:
     reductions, matrix products, convolutions with a dilation above two and all convolutions of a
     batch, such as the parts of one in groups, then read with the wrong offset or shape. For U55 and
     U65 its process ends where a slice of five dimensions is read by an operator on each element.
+    On U85 an operator in a chain reads a slice that it repeats, as for all rows, from the start of
+    the sliced tensor.
     A padding with zeros becomes that of the convolution that reads it. Where a reshape between them
     makes other images, as for a batch in one dimension, the convolution reads wrong elements.
 
@@ -182,14 +192,15 @@ def slices_computed() -> Iterator[list[str]]:
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del program
         for node in list(graph.nodes):
-            if node.target == _OPS.SLICE.default:
+            if node.target == TOSA.SLICE.default:
                 is_lost = _loses_its_offset(node, anywhere=is_u55 and _is_deep(node.args[0]))
+                is_lost = is_lost or (not is_u55 and _is_repeated_in_a_chain(node))
             else:
-                is_lost = node.target == _OPS.PAD.default and _is_convolved_in_other_images(node)
+                is_lost = node.target == TOSA.PAD.default and _is_convolved_in_other_images(node)
             if is_lost:
                 readers = list(node.users)
-                if copied := _copied(graph, node, readers[0]):
-                    _redirect(readers, node, copied)
+                if copied := copied_before(graph, node, readers[0]):
+                    redirect(readers, node, copied)
                     yield node.name
 
     with _after_stock(change) as changed:
@@ -215,7 +226,9 @@ def joined_computed() -> Iterator[list[str]]:
                 continue
             inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
             for value in dict.fromkeys(inputs):
-                if _loses_its_place(value, is_u55) and (copied := _copied(graph, value, node)):
+                if _loses_its_place(value, is_u55) and (
+                    copied := copied_before(graph, value, node)
+                ):
                     node.replace_input_with(value, copied)
                     yield node.name
 
@@ -236,11 +249,11 @@ def flips_of_copies() -> Iterator[list[str]]:
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del program
         for node in list(graph.nodes):
-            if is_u55 or node.target != _OPS.REVERSE.default:
+            if is_u55 or node.target != TOSA.REVERSE.default:
                 continue
             value: Any = node.args[0]
-            if _source(value, _IN_PLACE).target == _OPS.MATMUL.default and (
-                copied := _copied(graph, value, node)
+            if source_of(value, _IN_PLACE).target == TOSA.MATMUL.default and (
+                copied := copied_before(graph, value, node)
             ):
                 node.replace_input_with(value, copied)
                 yield node.name
@@ -269,13 +282,13 @@ def activations_before_layouts() -> Iterator[list[str]]:
                 continue
             layouts = 0
             while (layout := _layout_behind_activation(node)) is not None:
-                _swap(graph, layout, node)
+                swap_with_layout(graph, layout, node)
                 layouts += 1
                 # The 32 bits of a table of 16-bit values are taken back before the layout.
                 for reader in list(node.users):
                     for rescale in list(reader.users):
-                        if rescale.target == _OPS.RESCALE.default:
-                            _swap(graph, reader, rescale)
+                        if rescale.target == TOSA.RESCALE.default:
+                            swap_with_layout(graph, reader, rescale)
             if layouts:
                 yield node.name
 
@@ -296,12 +309,12 @@ def pools_padded() -> Iterator[list[str]]:
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del program
         for node in list(graph.nodes):
-            if is_u55 or node.target != _OPS.MAX_POOL2D.default:
+            if is_u55 or node.target != TOSA.MAX_POOL2D.default:
                 continue
             value, kernel, strides, pads = node.args
             if max(strides) > _MOST_STRIDE and any(pads):
                 with graph.inserting_before(node):
-                    padded = _padded(graph, value, pads)
+                    padded = padded_image(graph, value, pads)
                 node.args = (padded, kernel, strides, [0, 0, 0, 0])
                 yield node.name
 
@@ -329,7 +342,7 @@ def clamps_over_rows() -> Iterator[list[str]]:
                 continue
             value: Any = node.args[0]
             shape = [*value.meta["val"].shape]
-            if len(shape) == _RANK and shape[0] != 1:
+            if len(shape) == IMAGE_RANK and shape[0] != 1:
                 _computed_as_rows(graph, node, value, shape)
                 yield node.name
 
@@ -365,88 +378,27 @@ def _after_stock(change: Callable[[fx.Graph, bool, Any], Iterator[str]]) -> Iter
 def _computed_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: list[int]) -> None:
     """Let an operator on single elements read and write a batch as rows of one image."""
     with graph.inserting_before(node):
-        flat = _reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
+        flat = reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
     node.replace_input_with(value, flat)
     # The 32 bits of a table of 16-bit values are taken back before the shape.
-    is_wide = node.target == _OPS.TABLE.default and value.meta["val"].dtype == torch.int16
-    is_taken_back = is_wide and all(r.target == _OPS.RESCALE.default for r in node.users)
+    is_wide = node.target == TOSA.TABLE.default and value.meta["val"].dtype == torch.int16
+    is_taken_back = is_wide and all(r.target == TOSA.RESCALE.default for r in node.users)
     ends = list(node.users) if is_taken_back else [node]
     for changed in {node, *ends}:
         changed.meta = {**changed.meta, "val": changed.meta["val"].reshape(flat.meta["val"].shape)}
     for end in ends:
         readers = list(end.users)
         with graph.inserting_before(end.next):
-            _redirect(readers, end, _reshaped(graph, end, shape))
+            redirect(readers, end, reshaped(graph, end, shape))
 
 
 def _is_transpose(node: Any) -> bool:
-    return isinstance(node, fx.Node) and node.target == _OPS.TRANSPOSE.default
+    return isinstance(node, fx.Node) and node.target == TOSA.TRANSPOSE.default
 
 
 def _is_constant(program: Any, node: fx.Node) -> bool:
     """Return whether a node is a constant of the program that no branch or loop is given."""
     return is_param_node(program, node) and not node.meta.get("is_input", False)
-
-
-def _redirect(readers: list[fx.Node], value: fx.Node, other: fx.Node) -> None:
-    for reader in readers:
-        reader.replace_input_with(value, other)
-
-
-def _copied(graph: fx.Graph, value: fx.Node, reader: fx.Node) -> fx.Node | None:
-    """Return a copy of a tensor of 8 or 16 bits before its reader; None for any other value.
-
-    A largest value over windows of one element is the element, and Vela leaves no pool out.
-    """
-    held = value.meta["val"]
-    if held.dtype not in {torch.int8, torch.int16} or held.dim() > _MOST_DIMENSIONS:
-        return None
-    shape = [*held.shape]
-    flat = [1, *[1] * (_RANK - 1 - len(shape)), *shape][-_RANK:]
-    if len(shape) >= _RANK:
-        flat = [1, int(held.numel() // (shape[-1] * shape[-2])), *shape[-2:]]
-    with graph.inserting_before(reader):
-        source = value if flat == shape else _reshaped(graph, value, flat)
-        pool = graph.call_function(_OPS.MAX_POOL2D.default, (source, [1, 1], [1, 1], [0, 0, 0, 0]))
-        pool.meta = dict(source.meta)
-        return pool if flat == shape else _reshaped(graph, pool, shape)
-
-
-_RANK, _MOST_DIMENSIONS = 4, 6
-
-
-def _padded(graph: fx.Graph, value: fx.Node, pads: list[int]) -> fx.Node:
-    """Return an image with rows and columns of the least integer around it."""
-    held = value.meta["val"]
-    top, bottom, left, right = pads
-    sizes = _sizes(graph, value, [0, 0, top, bottom, left, right, 0, 0])
-    padded = graph.call_function(_OPS.PAD.default, (value, sizes))
-    padded.kwargs = {"value": torch.iinfo(held.dtype).min}
-    n, height, width, channels = held.shape
-    shape = n, height + top + bottom, width + left + right, channels
-    padded.meta = {**value.meta, "val": held.new_empty(shape)}
-    return padded
-
-
-def _sizes(graph: fx.Graph, value: fx.Node, sizes: list[int]) -> fx.Node:
-    """Return a constant of integers that an operator on a value takes."""
-    sizes_node = graph.call_function(_OPS.CONST_SHAPE.default, (sizes,))
-    key = TosaSpecialDtype.meta_key()
-    sizes_node.meta = {**value.meta, "val": sizes, key: TosaSpecialDtype.SHAPE}
-    return sizes_node
-
-
-def _reshaped(graph: fx.Graph, value: fx.Node, shape: list[int]) -> fx.Node:
-    reshaped = graph.call_function(_OPS.RESHAPE.default, (value, _sizes(graph, value, shape)))
-    reshaped.meta = {**value.meta, "val": value.meta["val"].reshape(shape)}
-    return reshaped
-
-
-def _source(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:
-    """Return the operator behind others that only pass its elements on."""
-    while value.target in passed:
-        value = value.all_input_nodes[0]
-    return value
 
 
 def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
@@ -464,13 +416,27 @@ def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
     )
 
 
+def _is_repeated_in_a_chain(value: fx.Node) -> bool:
+    """Return whether an operator behind another one on elements repeats a slice that it reads."""
+    for reader in value.users:
+        if reader.target in _IN_PLACE[1:]:
+            if _is_repeated_in_a_chain(reader):
+                return True
+        elif reader.target not in _NOT_JOINED and reader.op == "call_function":
+            others = [other for other in reader.all_input_nodes if other is not value]
+            is_smaller = value.meta["val"].numel() < reader.meta["val"].numel()
+            if is_smaller and any(source_of(o, _IN_PLACE).op == "call_function" for o in others):
+                return True
+    return False
+
+
 def _is_convolved_in_other_images(value: fx.Node) -> bool:
     """Return whether a convolution reads a padding with zeros as images of another shape."""
     if value.kwargs.get("value", 0) != 0:
         return False
     readers = list(value.users)
     for reader in readers:
-        if reader.target == _OPS.RESHAPE.default:
+        if reader.target == TOSA.RESHAPE.default:
             readers.extend(reader.users)
         elif reader.target in _WINDOWED:
             source: Any = reader.args[0]
@@ -482,17 +448,17 @@ def _is_convolved_in_other_images(value: fx.Node) -> bool:
 def _image_of(value: fx.Node) -> tuple[int, ...]:
     """Return the shape of a tensor with at least four dimensions, as Vela takes it."""
     shape = tuple(value.meta["val"].shape)
-    return (*[1] * (_RANK - len(shape)), *shape)
+    return (*[1] * (IMAGE_RANK - len(shape)), *shape)
 
 
 def _is_deep(value: Any) -> bool:
     """Return whether a tensor has more dimensions than an image, those of size 1 left out."""
-    return sum(size != 1 for size in value.meta["val"].shape) > _RANK
+    return sum(size != 1 for size in value.meta["val"].shape) > IMAGE_RANK
 
 
 def _reads_wrongly(reader: fx.Node) -> bool:
     """Return whether an operator reads a slice with a wrong offset or shape."""
-    if reader.target == _OPS.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
+    if reader.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
         return True
     if reader.target in _CONVOLUTIONS and reader.meta["val"].shape[0] > 1:
         return True
@@ -505,7 +471,7 @@ def _reads_wrongly(reader: fx.Node) -> bool:
 _MOST_STRIDE = 3
 # Vela writes a larger dilation as a larger kernel with zeros.
 _MOST_DILATION = 2
-_WINDOWED = (_OPS.CONV2D.default, _OPS.DEPTHWISE_CONV2D.default)
+_WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
 
 
 def _strides(node: fx.Node) -> tuple[int, ...]:
@@ -515,22 +481,22 @@ def _strides(node: fx.Node) -> tuple[int, ...]:
 
 
 _STRIDE_AT = {
-    _OPS.CONV2D.default: 3,
-    _OPS.DEPTHWISE_CONV2D.default: 3,
-    _OPS.MAX_POOL2D.default: 2,
-    _OPS.AVG_POOL2D.default: 4,
+    TOSA.CONV2D.default: 3,
+    TOSA.DEPTHWISE_CONV2D.default: 3,
+    TOSA.MAX_POOL2D.default: 2,
+    TOSA.AVG_POOL2D.default: 4,
 }
 
 
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     """Return whether the operator of a value would write it at a wrong place."""
-    product = _source(value, (*_IN_PLACE, _OPS.CLAMP.default))
-    if product.target == _OPS.MATMUL.default:
-        return is_u55 and value.meta["val"].dim() >= _RANK
-    maker = _source(value, (*_IN_PLACE, *_ACTIVATIONS))
-    if maker.target == _OPS.RESIZE.default:
+    product = source_of(value, (*_IN_PLACE, TOSA.CLAMP.default))
+    if product.target == TOSA.MATMUL.default:
+        return is_u55 and value.meta["val"].dim() >= IMAGE_RANK
+    maker = source_of(value, (*_IN_PLACE, *_ACTIVATIONS))
+    if maker.target == TOSA.RESIZE.default:
         return is_u55
-    return bool(maker.target == _OPS.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
+    return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
 
 
 def _has_several_outputs(node: fx.Node) -> bool:
@@ -543,7 +509,7 @@ def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
     layout: Any = node.args[0]
     if layout.target not in _MOVING:
         return None
-    maker = _source(layout, (*_MOVING, _OPS.RESHAPE.default, _OPS.RESCALE.default))
+    maker = source_of(layout, (*_MOVING, TOSA.RESHAPE.default, TOSA.RESCALE.default))
     if maker.target in _ACTIVATIONS or (maker.target in _CONVOLUTIONS and _is_joined(node)):
         return layout
     return None
@@ -551,16 +517,16 @@ def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
 
 def _loses_rows(node: fx.Node, value: Any) -> bool:
     """Return whether all batches but the first of a clamp or function are lost."""
-    if _source(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
+    if source_of(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
         return True
-    if node.target != _OPS.CLAMP.default:
+    if node.target != TOSA.CLAMP.default:
         return False
-    return _source(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
+    return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
     """Return whether a clamp reads what an operator has computed in another shape, for a linear."""
-    maker = _source(value, _IN_PLACE)
+    maker = source_of(value, _IN_PLACE)
     if maker.op != "call_function" or maker.target in _NOT_JOINED:
         return False
     is_other = maker.meta["val"].shape != value.meta["val"].shape
@@ -568,7 +534,7 @@ def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
 
 
 # What Vela joins no clamp with, or joins it rightly.
-_NOT_JOINED = (*_CONVOLUTIONS, *_JOINING, *_MOVING, _OPS.SLICE.default, _OPS.TILE.default)
+_NOT_JOINED = (*_CONVOLUTIONS, *_JOINING, *_MOVING, TOSA.SLICE.default, TOSA.TILE.default)
 
 
 def _is_convolved(reader: fx.Node) -> bool:
@@ -584,17 +550,3 @@ def _is_joined(value: fx.Node) -> bool:
         reader.target in _JOINING or (reader.target in _IN_PLACE and _is_joined(reader))
         for reader in value.users
     )
-
-
-def _swap(graph: fx.Graph, layout: fx.Node, node: fx.Node) -> None:
-    """Let an operator on single elements read what a change of layout reads, and be read by it."""
-    source: Any = layout.args[0]
-    readers = list(node.users)
-    node.replace_input_with(layout, source)
-    with graph.inserting_after(node):
-        moved = graph.call_function(layout.target, (node, *layout.args[1:]), layout.kwargs)
-    moved.meta = dict(node.meta)
-    node.meta = {**node.meta, "val": node.meta["val"].new_empty(source.meta["val"].shape)}
-    _redirect(readers, node, moved)
-    if not layout.users:
-        graph.erase_node(layout)

@@ -121,14 +121,18 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         "U85 convolutions and pools with a stride above three then read with the wrong offset or "
         "shape: other elements, or beyond the memory. ExecuTorch writes a slice too where rows are "
         "left over behind the last window, and for each of several groups. For U55 and U65 Vela's "
-        "process ends where an operator on each element reads a slice of five dimensions. A "
+        "process ends where an operator on each element reads a slice of five dimensions. For U85 "
+        "Vela computes several operators on elements in a chain, and one behind the first reads a "
+        "slice that it repeats, as for all rows, from the start of the sliced tensor. A "
         "padding with zeros becomes that of the convolution behind it; where a reshape between "
         "them makes other images, as for a batch in one dimension, it reads other elements.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then "
         "q @ k.transpose(-1, -2) for U55; q, k, v = qkv.unbind(0), then q * scale with windows as "
-        "a batch, as in Swin; Conv1d(4, 4, 3)(pad(x, (2, 0))) over a batch in a16w8",
+        "a batch, as in Swin; x * scale + shift in a8w8 for U85, with scale and shift from "
+        "chunk(2, -1), as in a diffusion transformer; Conv1d(4, 4, 3)(pad(x, (2, 0))) over a "
+        "batch in a16w8",
         instead="The slice or pad is copied before such an operator reads it, which costs the "
         "cycles of the copy.",
         why_right="The copy is a maximum over windows of one element, which is the element.",

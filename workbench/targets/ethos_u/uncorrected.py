@@ -8,6 +8,7 @@ compiler-faults.md`` and ``corrections.md``, compiled with ExecuTorch 1.5.1 and 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.errors import ErrorInfo, Place
@@ -239,6 +240,27 @@ def _reads_deep_slice(reading: _Reading, node: Node) -> bool:
     return any(sum(size != 1 for size in shape) > _IMAGE_RANK for shape in sliced)
 
 
+def _repeats_slice(reading: _Reading, node: Node) -> bool:
+    """Return whether an operator behind another one repeats a slice, as for all rows."""
+    if reading.name(node) not in _OF_TWO or not node.outputs:
+        return False
+    size = _elements(node)
+    sources = reading.inputs(node)
+    parts = [
+        source
+        for source in sources
+        if (reading.name(source) in _SLICING or reading.comes_from(source, _SLICING))
+        and _elements(source) < size
+    ]
+    return bool(parts) and any(s not in parts and s.kind == "call" for s in sources)
+
+
+def _elements(node: Node) -> int:
+    """Return the number of elements of a node's first output; sizes from the data count as 1."""
+    shape = node.outputs[0].shape if node.outputs else ()
+    return math.prod(size for size in shape if isinstance(size, int))
+
+
 def _dilates_part(reading: _Reading, node: Node) -> bool:
     """Return whether a convolution with a dilation above two reads a slice.
 
@@ -420,6 +442,8 @@ FORECASTS: tuple[Forecast, ...] = (
              _reads_deep_slice),
     Forecast(SLICES, "{} reads a part of each image of a batch with a wrong offset.", _ALL,
              _convolves_part_of_batch),
+    Forecast(SLICES, "{} repeats a slice, and may read it from the start of the sliced tensor.",
+             _LARGE, _repeats_slice),
     Forecast(SLICES, "{} has a dilation above two, and reads a slice with a wrong offset.", _ALL,
              _dilates_part),
     Forecast(SLICES, "{} has a stride above three, and reads with a wrong offset where rows are "
