@@ -24,6 +24,7 @@ from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
 from workbench.npu.inputs import SEED, drawn_inputs, read_inputs
+from workbench.pte.description import program_bytes
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _Array = npt.NDArray[Any]
 
-_KEYS = {"file", "inputs", "out"}
+_KEYS = {"file", "inputs", "out", "reference"}
 _PROGRAMS_KEPT = 4
 _REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
 _SHOWN = (
@@ -52,7 +53,15 @@ def add(verbs: Any) -> None:
         "timing. Without --inputs the test vectors of a .bpte are used, else random values.",
     )
     verb.add_argument(
-        "file", nargs="?", metavar="FILE", help=".pte, .bpte, or a raw delegate of Vela (.bin)"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help=".pte, .bpte, a .tflite that Vela compiled, or a raw delegate of Vela (.bin)",
+    )
+    verb.add_argument(
+        "--reference",
+        metavar="ORIGINAL.tflite",
+        help="the .tflite before Vela, computed by LiteRT's reference kernels and compared",
     )
     verb.add_argument("--inputs", metavar="X.npz", help="arrays in0, in1, ...")
     verb.add_argument("--out", metavar="Y.npz", help="where out0, out1, ... go")
@@ -71,7 +80,7 @@ def add(verbs: Any) -> None:
         "--batch",
         type=Path,
         metavar="JOBS.json",
-        help='a list of {"file", "inputs", "out"}, done in one process',
+        help='a list of {"file", "inputs", "out", "reference"}, done in one process',
     )
     add_json(verb)
     verb.set_defaults(perform=_perform)
@@ -140,7 +149,7 @@ def _checked(job: Any) -> dict[str, Any]:
     place = Place(kind="option", id="batch")
     if not isinstance(job, dict) or not set(job) <= _KEYS:
         raise failure(
-            "A job is not an object of file, inputs and out.",
+            "A job is not an object of file, inputs, out and reference.",
             'Write {"file": ..., "inputs": ..., "out": ...}.',
             place,
             code="batch-job-invalid",
@@ -191,7 +200,7 @@ class _Bench:
                 code="batch-job-invalid",
             )
         program = self._program(job["file"])
-        if "inputs" not in job and program.cases:
+        if "inputs" not in job and "reference" not in job and program.cases:
             return self._vectors(job, program)
         if "inputs" in job:
             inputs = read_inputs(Path(job["inputs"]), len(program.inputs))
@@ -200,6 +209,8 @@ class _Bench:
         result = self._run(program, inputs)
         document = self._document(job, program, [result])
         document["inputs"] = job.get("inputs", f"random, seed {SEED}")
+        if "reference" in job:
+            document["reference"] = self._reference(job["reference"], inputs, result.outputs)
         outputs = {f"out{index}": values for index, values in enumerate(result.outputs)}
         return document | _kept(job, outputs)
 
@@ -218,6 +229,34 @@ class _Bench:
             for index, values in enumerate(result.outputs)
         }
         return document | _kept(job, outputs)
+
+    def _reference(
+        self, name: str, inputs: Sequence[_Array], outputs: Sequence[_Array]
+    ) -> dict[str, Any]:
+        """Compare outputs with those of the network before Vela, by LiteRT's reference kernels."""
+        place = Place(kind="option", id="reference")
+        try:
+            content = np.frombuffer(program_bytes(Path(name)), np.uint8)
+        except OSError as error:
+            raise failure(
+                f"{name} cannot be read: {error.strerror or error}.",
+                where=place,
+                code="file-not-readable",
+            ) from error
+        expected = self._operators("tflite::whole", [content, *inputs], ())
+        shapes = [[list(values.shape) for values in side] for side in (outputs, expected)]
+        if shapes[0] != shapes[1]:
+            raise failure(
+                f"The reference gives outputs of {shapes[1]}, the program of {shapes[0]}.",
+                "Give the .tflite that Vela compiled this program from.",
+                place,
+                code="reference-does-not-fit",
+            )
+        rows = [
+            {"name": f"out{number}", **_differences([computed], [wanted])}
+            for number, (computed, wanted) in enumerate(zip(outputs, expected, strict=True))
+        ]
+        return {"file": name, "kernels": "LiteRT reference kernels", "outputs": rows}
 
     def _run(self, program: Program, inputs: Sequence[_Array]) -> Result:
         from workbench.npu.state import Options
@@ -312,6 +351,11 @@ def _print(document: Mapping[str, Any]) -> None:
         print(
             f"  vector {number}: {case['equal']:,} of {case['elements']:,} elements equal, "
             f"largest difference {case['max_abs_difference']:.6g}"
+        )
+    for output in document.get("reference", {}).get("outputs", ()):
+        print(
+            f"  {output['name']:<9}{output['equal']:,} of {output['elements']:,} elements as "
+            f"LiteRT computes them, largest difference {output['max_abs_difference']:.6g}"
         )
     for finding in document["findings"]:
         print(

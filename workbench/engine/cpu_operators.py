@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from workbench.engine.litert import NAMESPACE, compute_tflite
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.npu.cpu import Output
 from workbench.npu.operator_process import receive, send
@@ -46,6 +47,8 @@ def compute(
     Raises:
         WorkbenchError: torch has no such operator, or the operator refuses the arguments.
     """
+    if name.startswith(f"{NAMESPACE}::"):
+        return compute_tflite(name, arguments)
     packet, overload = _operator(name)
     values = [_to_torch(value) for value in arguments]
     into = [torch.empty(o.shape, dtype=getattr(torch, o.dtype)) for o in outputs]

@@ -36,6 +36,7 @@ _KEPT_SHIFT = {8: 19, 16: 14}
 _DOUBLE_SHIFT = {8: 20, 16: 15}
 _BOTH_16, _FIRST_32 = 0, 1
 _SHIFT_MOST = 62
+_WIDE = 32
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def _u55(state: State, name: str) -> None:
         values = _scaled_u55(state, a.values, b.values, first.source)
     bits = first.source.bits
     rounding = registers.rounding("OFM")
+    scale = _of_wide_product(scale) if name == "MUL" and bits == _WIDE else scale
     _finish(state, _combined(name, values, bits, rounding), scale)
 
 
@@ -146,6 +148,7 @@ def _u85(state: State, name: str) -> None:
     registers = state.registers
     first = _operand_u85(state, "IFM")
     bits = first.source.bits
+    scale: Scale | None = registers.ofm_scale
     if name == "LRELU":
         positive, negative = (_scaled_u85(state, first, side) for side in ("IFM", "IFM2"))
         result = np.where(first.values >= 0, positive, negative)
@@ -156,7 +159,19 @@ def _u85(state: State, name: str) -> None:
         second = _operand_u85(state, "IFM2")
         values = _scaled_u85(state, first, "IFM"), _scaled_u85(state, second, "IFM2")
         result = _combined(name, values, bits, registers.ofm_scale.rounding)
-    _finish(state, result, registers.ofm_scale)
+        scale = _of_wide_product(scale) if name == "MUL" and bits == _WIDE else scale
+    _finish(state, result, scale)
+
+
+def _of_wide_product(scale: Scale | None) -> Scale | None:
+    """Return the scale of a product of two int32: in double rounding the shift alone.
+
+    Source: the commands of Vela 5.1.0 for TFLite's softmax of 8 and 16 bits against LiteRT's
+    reference kernel, which multiplies by the rounded upper half of a doubled product.
+    """
+    if scale is None or scale.rounding is not Rounding.DOUBLE:
+        return scale
+    return Scale(1, scale.shift, Rounding.NATURAL)
 
 
 def _operand_u85(state: State, side: Literal["IFM", "IFM2"]) -> _Operand:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from workbench.pte.program import (
     decode_named_data,
 )
 from workbench.pte.vela_stream import Port
+from workbench.pte.vela_tflite import MARK, decode_tflite
 
 _Array = npt.NDArray[Any]
 
@@ -294,7 +295,8 @@ def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = N
     """Return a compiled program.
 
     Args:
-        source: A ``.pte``, a ``.bpte`` or a raw delegate of Vela, as a file or its bytes.
+        source: A ``.pte``, a ``.bpte``, a ``.tflite`` that Vela compiled, or a raw delegate of
+            Vela, as a file or its bytes.
         method: The entry point; "" is the first.
         data: Files of weights; by default every ``.ptd`` in the folder of the program.
 
@@ -305,6 +307,8 @@ def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = N
     content = source if isinstance(source, bytes) else _read(source)
     if content.startswith(_RAW_MARK):
         return _raw(content)
+    if content[4:8] == MARK:
+        return _tflite(content, method)
     program = decode(content)
     chosen = program.method(method)
     named = dict(program.named_data)
@@ -363,6 +367,41 @@ def _raw(blob: bytes) -> Program:
     calls = (Call("delegate", 0, (*inputs, *outputs)),)
     method = Method("forward", values, inputs, outputs, (), (delegate,), calls, ())
     return Program(method, exact=False)
+
+
+def _tflite(content: bytes, name: str) -> Program:
+    """Return a program whose CPU operators are named by their number, with the file they are of."""
+    program = decode_tflite(content)
+    method = program.method(name)
+    calls = tuple(
+        replace(call, index=number) if call.kind == "kernel" else call
+        for number, call in enumerate(method.calls)
+    )
+    kernels = tuple(f"tflite::{number}" for number in range(len(calls)))
+    chosen = replace(method, kernels=kernels, calls=calls)
+    return _TfliteProgram(chosen, program.constant_data, content)
+
+
+class _TfliteProgram(Program):
+    """A program whose CPU operators get the bytes of the file before their arguments."""
+
+    def __init__(self, method: Method, constants: Sequence[memoryview], content: bytes) -> None:
+        super().__init__(method, constants)
+        self._model = np.frombuffer(content, np.uint8)
+
+    def run(
+        self,
+        inputs: Sequence[_Array],
+        options: Options | None = None,
+        operators: CpuOperators | None = None,
+    ) -> Result:
+        """Compute the outputs."""
+
+        def others(name: str, arguments: Sequence[Any], outputs: Sequence[Output]) -> Any:
+            assert operators is not None, "given with others"
+            return operators(name, [self._model, *arguments], outputs)
+
+        return super().run(inputs, options, None if operators is None else others)
 
 
 def _raw_value(port: Port) -> Value:

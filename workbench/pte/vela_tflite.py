@@ -125,6 +125,8 @@ def _tensors(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Iterator[
 def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
     tensors = list(_tensors(graph, model, offsets))
     calls, kernels, delegates = list[Call](), list[str](), list[Delegate]()
+    # As in a .pte, an operator with several outputs ends with their list.
+    lists = list[Value]()
     for table in graph.tables(3):
         number = table.whole(0, "I")
         if number >= len(model.operators):
@@ -138,11 +140,14 @@ def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
         if name not in kernels:
             kernels.append(name)
         used = tuple(index for index in (*ins, *outs) if index >= 0)
+        if len(outs) > 1:
+            used = (*used[: -len(outs)], len(tensors) + len(lists))
+            lists.append(Value("list of tensors", content=outs))
         calls.append(Call("kernel", kernels.index(name), used))
     placed = [t.value for t in tensors if t.value.memory_id == _ARENA]
     return Method(
         name=graph.text(4) or "main",
-        values=tuple(tensor.value for tensor in tensors),
+        values=(*(tensor.value for tensor in tensors), *lists),
         inputs=graph.numbers(1, "i"),
         outputs=graph.numbers(2, "i"),
         kernels=tuple(kernels),

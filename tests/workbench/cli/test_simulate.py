@@ -11,6 +11,8 @@ from tests.workbench.npu.streams import COPY, DATA, Stream, compiled
 from workbench.cli import main
 from workbench.npu import program
 
+TFLITE = DATA.parents[1] / "data" / "programs" / "resize_u85_vela.tflite"
+
 
 @pytest.fixture
 def case(tmp_path):
@@ -213,3 +215,35 @@ def test_that_outputs_that_cannot_be_written_are_refused(tmp_path, capsys):
     assert told(capsys, *given, "--json")[0] == 2
     assert main(["simulate", *map(str, given), "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["infos"][0]["code"] == "file-not-writable"
+
+
+@for_each(
+    ("shape", "value", "equal"),
+    [((1, 8, 8, 3), 5, 192), ((1, 8, 8, 3), 6, 0), ((1, 8), 5, None)],
+)
+def test_that_a_compiled_tflite_is_compared_with_its_reference(
+    shape, value, equal, tmp_path, monkeypatch, capsys
+):
+    """The reference kernels are another process: a stand-in for it answers with one value."""
+    given = {}
+
+    def kernels(self, name, arguments, outputs):
+        given[name] = arguments
+        return [np.full(shape, value, np.int8)]
+
+    def run(self, inputs, options, operators):
+        return program.Result((np.full((1, 8, 8, 3), 5, np.int8),), (), (), {}, {})
+
+    monkeypatch.setattr("workbench.npu.operator_process.CpuOperatorProcess.__call__", kernels)
+    monkeypatch.setattr(program.Program, "run", run)
+    original = tmp_path / "net.tflite"
+    original.write_bytes(b"original")
+    arguments = ["simulate", str(TFLITE), "--reference", str(original), "--json"]
+    assert main(arguments) == (2 if equal is None else 0)
+    document = json.loads(capsys.readouterr().out)
+    assert bytes(given["tflite::whole"][0]) == b"original"
+    if equal is None:
+        assert document["infos"][0]["code"] == "reference-does-not-fit"
+    else:
+        (output,) = document["reference"]["outputs"]
+        assert (output["elements"], output["equal"]) == (192, equal)
