@@ -91,6 +91,21 @@ def strided_contiguous():
     return _made(Strided, (1, 3, 16, 16))
 
 
+class OneChannel(nn.Module):
+    """A convolution of one channel, and one behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return self.second(self.first(x.mean(1, keepdim=True)).relu())
+
+
+def one_channel():
+    return _made(OneChannel, (1, 3, 16, 16))
+
+
 class Relating(nn.Module):
     """Attention written out, attention as one operator, and norms: all is taken apart."""
 

@@ -224,7 +224,8 @@ class _Run:
         count = len(call.values)
         while count and self._is_ending(call.values[count - 1], targets):
             count -= 1
-        arguments = [self._value(index) for index in call.values[:count]]
+        is_cortex_m = name.startswith("cortex_m::")
+        arguments = [self._argument(index, is_cortex_m) for index in call.values[:count]]
         try:
             planned = [Output(v.dtype, v.shape) for v in self._method.tensors(targets)]
             results = run_kernel(name, arguments, planned, self._operators)
@@ -234,6 +235,13 @@ class _Run:
             raise _damaged(f"{name} gives {len(results)} outputs, {len(targets)} are expected")
         for index, result in zip(targets, results, strict=True):
             self._write(index, np.asarray(result))
+
+    def _argument(self, index: int, is_cortex_m: bool) -> Any:
+        """Return an argument. What kernels of cortex_m get as uint8 is memory for their own use."""
+        (value,) = self._method.tensors((index,))
+        if is_cortex_m and value.dtype == "uint8" and index not in self._values:
+            return np.zeros(value.shape, np.uint8)
+        return self._value(index)
 
     def _targets(self, call: Call) -> tuple[int, ...]:
         """Return the values a kernel writes: its last one, or those in the list that is last."""

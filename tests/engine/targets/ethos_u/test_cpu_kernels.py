@@ -1,8 +1,12 @@
 """The kernels of what the NPU leaves on the CPU: which library, and that the numbers stay right."""
 
+import numpy as np
 import pytest
 
 from tests.engine.in_process import project
+from workbench.engine.cpu_operators import compute
+from workbench.npu.inputs import drawn_inputs
+from workbench.npu.program import load
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 
@@ -81,6 +85,23 @@ def test_that_channels_first_and_sixteen_bits_stay_in_float(engine, model, confi
     result = lowered(engine, with_kernels(model, "cmsis_nn", config, target))
     assert "aten::convolution.out" in result.kernels
     assert "cortex_m::quantize_per_tensor.out" in result.kernels
+
+
+@pytest.mark.slow
+def test_that_a_convolution_of_one_channel_gives_what_its_readers_expect(engine):
+    """An image of one channel is in both layouts, what is computed from it is not."""
+    made = edits.assign(with_kernels("one_channel", "cmsis_nn"), "module_name", "first", "cpu")
+    assert "aten::convolution.out" in lowered(engine, made).kernels
+
+
+@pytest.mark.slow
+def test_that_the_simulator_gives_kernels_of_cmsis_nn_their_scratch(engine):
+    made = with_kernels("strided", "cmsis_nn")
+    lowered(engine, made)
+    assert engine.run(made, "package") == "done"
+    program = load(next(engine.path(made, "package").glob("*.pte")))
+    (output,) = program.run(drawn_inputs(program.inputs), operators=compute).outputs
+    assert np.isfinite(output).all()
 
 
 @pytest.mark.slow

@@ -118,7 +118,8 @@ def _is_laid_out(node: Any) -> bool:
     tensor = value[0] if isinstance(value, tuple | list) else value
     if node.target in SPATIAL:
         is_transposed = node.target is ATEN.convolution.default and node.args[6]
-        return tensor.dim() == 4 and not is_transposed and all(map(_is_channels_last, tensors[:1]))
+        # An image of one channel is in both layouts: the result says which one its readers expect.
+        return not is_transposed and all(map(_is_channels_last, (*tensors[:1], tensor)))
     if node.target in ELEMENTWISE:
         alpha = node.kwargs.get("alpha", 1)
         same = all(t.shape == tensor.shape and t.dim_order() == tensor.dim_order() for t in tensors)
