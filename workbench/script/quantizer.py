@@ -43,6 +43,7 @@ _CORRECTIONS = tuple(
         "delegate_graphs",
         "foldable_norms",
         "pass_corrections",
+        "window_operators",
         "plain_operators",
         "refined_grids",
         "refined_tables",

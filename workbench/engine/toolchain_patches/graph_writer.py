@@ -46,6 +46,10 @@ class Writer:
         self._module.register_parameter(str(node.target), held)
         return node
 
+    def held(self, node: Any) -> Any:
+        """Return the tensor that a node reads from the module; None for any other node."""
+        return constant_of(self._module, node)
+
     @property
     def readers(self) -> list[fx.Node]:
         """The nodes that read the node."""

@@ -16,6 +16,7 @@ from workbench.engine.toolchain_patches.graph_writer import (
     finished,
     floating_calls,
 )
+from workbench.engine.toolchain_patches.window_operators import WINDOWS
 
 _ATEN = torch.ops.aten
 
@@ -45,10 +46,18 @@ def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
 
 
 def write_plainly(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Write operators without a pattern with operators that have one."""
-    del quantizer
+    """Write operators without a pattern with operators that have one.
+
+    The magnitude of a spectrum is a root of squares, which 8 bits do not hold: it stays in float on
+    the CPU unless the network has 16 bits.
+    """
+    config = quantizer.global_config if quantizer is not None else None
+    activation = config.input_activation if config is not None else None
+    is_wide = activation is not None and activation.dtype is torch.int16
     done = list[str]()
     for node in floating_calls(module, *_PLAIN):
+        if node.target is _ATEN.abs.default and not is_wide:
+            continue
         write = Writer(module, node)
         written = _PLAIN[node.target](write, *node.args, **node.kwargs)
         if written is not None:
@@ -314,6 +323,7 @@ def _pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.
 
 
 _PLAIN: dict[Any, Any] = {
+    **WINDOWS,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),

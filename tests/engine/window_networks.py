@@ -1,0 +1,75 @@
+"""Networks with sliding windows and spectra, as people write them."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class _Network(nn.Module):
+    def __init__(self, run, *layers):
+        super().__init__()
+        self.run, self.layers = run, nn.ModuleList(layers)
+        self.register_buffer("window", torch.hann_window(32))
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def _made(run, shape, *layers):
+    torch.manual_seed(0)
+    for layer in layers:
+        layer.reset_parameters()
+    return _Network(run, *layers).eval(), (torch.randn(*shape),)
+
+
+def columns():
+    return _made(lambda m, x: functional.unfold(m.layers[0](x), 3, dilation=2, padding=2),
+                 (1, 3, 8, 8), nn.Conv2d(3, 3, 3, padding=1))  # fmt: skip
+
+
+def strided_columns():
+    return _made(lambda m, x: functional.unfold(x, (4, 3), stride=(2, 3)), (1, 3, 10, 9))
+
+
+def tiles_and_back():
+    def run(m, x):
+        tiles = functional.unfold(x, 2, stride=2) * 0.5
+        return functional.fold(tiles, (8, 8), 2, stride=2)
+
+    return _made(run, (1, 3, 8, 8))
+
+
+def frames():
+    return _made(lambda m, x: m.layers[0](x.unfold(-1, 25, 10)), (1, 1, 256), nn.Linear(25, 8))
+
+
+def rows():
+    return _made(lambda m, x: x.unfold(1, 4, 2).mean(-1), (1, 16, 12))
+
+
+def frames_apart():
+    return _made(lambda m, x: x.unfold(-1, 8, 10), (1, 1, 256))
+
+
+def pairs():
+    def run(m, x):
+        made = torch.stft(x, 32, 10, 24, torch.hann_window(24), normalized=True,
+                          return_complex=True)  # fmt: skip
+        return torch.view_as_real(made)
+
+    return _made(run, (1, 250))
+
+
+def power():
+    def run(m, x):
+        made = torch.stft(x, 32, 16, window=m.window, return_complex=True)
+        return made.real**2 + made.imag**2
+
+    return _made(run, (1, 256))
+
+
+def magnitude():
+    def run(m, x):
+        return torch.fft.rfft(x * m.window, norm="ortho").abs()
+
+    return _made(run, (1, 4, 32))
