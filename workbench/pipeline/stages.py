@@ -48,7 +48,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
           ("torch",), 7, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
-          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 8,
+          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 9,
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 6,
           _entry("calibrate")),

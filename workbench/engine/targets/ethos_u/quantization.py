@@ -14,6 +14,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
+from workbench.engine.rewrites.applied import rewrite_functions
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
 from workbench.engine.targets.ethos_u.refusals import modules_by_operator, preparing_failed
 from workbench.engine.toolchain_patches.applied_corrections import correction_functions
@@ -110,6 +111,11 @@ def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
     quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     functions, quantizer.states = correction_functions(project.target.options, "quantizer")
     quantizer.rewrites, quantizer.patches = functions["rewrites"], functions["patches"]
+    if not is_qat:
+        # Training needs the norms behind their convolutions, and trains weights by their names.
+        quantizer.rewrites = {
+            **quantizer.rewrites, **rewrite_functions(project.target.options)
+        }  # fmt: skip
     quantizer.refinements, quantizer.foldings = functions["refinements"], functions["module"]
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.
