@@ -113,6 +113,7 @@ class RunDocument(Document):
     verify: VerifyResult | None = None
     run: SimulationResult | None = None
     corrections: list[dict[str, Any]] = []
+    rewrites: list[dict[str, Any]] = []
     board: dict[str, Any] = {}
     suggestions: list[dict[str, Any]] = []
     package: PackageEntry | None = None

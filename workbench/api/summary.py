@@ -23,6 +23,7 @@ from workbench.results import (
 from workbench.suggestions import Measurements, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
+from workbench.targets.ethos_u.rewrites import described_rewrite
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def summary(
     for stage, kind in RESULTS.items():
         if stage in _REPORTED and stage in folders:
             document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
-    if corrections := list(_corrections(folders)):
-        document["corrections"] = corrections
+    changes = {"corrections": list(_corrections(folders)), "rewrites": _rewrites(folders)}
+    document |= {name: rows for name, rows in changes.items() if rows}
     if "lower" in folders:
         board = boards.of_results(project, base, folders["lower"])
         if board is not None:
@@ -114,6 +115,16 @@ def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
         if stage in folders:
             result = load_result(RESULTS[stage], folders[stage])
             yield from map(described, getattr(result, "corrections", ()))
+
+
+def _rewrites(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Return what became of each rewrite, by the last stage that knows its cycles."""
+    for stage in ("lower", "prepare"):
+        if stage in folders:
+            applied = getattr(load_result(RESULTS[stage], folders[stage]), "rewrites", ())
+            if applied:
+                return list(map(described_rewrite, applied))
+    return []
 
 
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:

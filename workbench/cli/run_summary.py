@@ -88,6 +88,19 @@ def _print_corrections(corrections: list[dict[str, Any]]) -> None:
             print(f"Correction   {correction['title']}: {words[correction['state']]}")
 
 
+def _print_rewrites(rewrites: list[dict[str, Any]]) -> None:
+    """Print each rewrite that changed something or is switched off, with the cycles it saves."""
+    for rewrite in rewrites:
+        if rewrite["state"] == "off":
+            print(f"Rewrite      {rewrite['title']}: switched off")
+        elif rewrite["places"]:
+            cycles = ""
+            if rewrite["cycles_before"] is not None:
+                cycles = f", {rewrite['cycles_before']:,} to {rewrite['cycles_after']:,} cycles"
+            count = plural(len(rewrite["places"]), "place")
+            print(f"Rewrite      {rewrite['title']}: {count}{cycles}")
+
+
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures of a run."""
     for name, write in (
@@ -95,6 +108,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
         ("corrections", _print_corrections),
+        ("rewrites", _print_rewrites),
         ("suggestions", _print_suggestions),
         ("board", _print_board),
         ("verify", _print_verify),

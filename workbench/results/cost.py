@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from workbench.project.frozen import Frozen
-from workbench.results.programs import AppliedCorrection
+from workbench.results.programs import AppliedCorrection, AppliedRewrite
 
 MODEL_FILE, CONFIG_FILE = "model.onnx", "model.json"
 
@@ -182,6 +182,7 @@ class LowerResult(Frozen):
     vela_version: str
     exported: ExportedModel | None = None
     corrections: tuple[AppliedCorrection, ...] = ()
+    rewrites: tuple[AppliedRewrite, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

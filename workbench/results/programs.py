@@ -159,6 +159,22 @@ class AppliedCorrection(Frozen):
     times: int = 0
 
 
+class AppliedRewrite(Frozen):
+    """What became of a rewrite of the float graph.
+
+    ``places`` are the nodes of the float program that it replaced, ``modules`` theirs.
+    ``cycles_before`` and ``cycles_after`` are the compiler's estimates of these operations as they
+    were written and as they are now; None where the program is not compiled or nothing changed.
+    """
+
+    id: str
+    state: Literal["on", "off"]
+    places: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    cycles_before: int | None = None
+    cycles_after: int | None = None
+
+
 class CompressedLayer(Frozen):
     """What compression did to a layer; None where it did nothing.
 
@@ -179,6 +195,7 @@ class PrepareResult(Frozen):
     improvements: tuple[Improvement, ...] = ()
     compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
+    rewrites: tuple[AppliedRewrite, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -36,6 +36,7 @@ from workbench.script.quantizer import (
     own_quantizer_part,
     partitioner_part,
     quantizer_part,
+    rewrites_part,
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import wanted_corrections
@@ -90,6 +91,7 @@ def script(
         partitioner_part(),
         *decomposition_tracking_part(project),
         *corrections_part(project),
+        *rewrites_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
         out_variants_part(),

@@ -36,8 +36,31 @@ def _quantized(module: fx.GraphModule, quantizer: Any) -> set[fx.Node]:
             if hasattr(one, "own"):
                 return set()
             continue
-        found = set(finder.find_nodes(module)) - decided
-        decided |= found
+        nodes = set(finder.find_nodes(module)) - decided
+        decided |= nodes
         if one.quantization_config is not None:
-            quantized |= found
+            quantized |= nodes
     return quantized
+
+
+def written_name(node: fx.Node) -> str:
+    """Return the name that a node, or the one that it was made of, has in the float program."""
+    name, sources = node.name, node.meta.get("from_node")
+    while sources:
+        name, sources = sources[0].name, sources[0].from_node
+    return str(name)
+
+
+def is_8_bits(quantizer: Any) -> bool:
+    """Return whether all rules quantize activations and weights with 8 bits, or not at all."""
+    for one in quantizer.quantizer.quantizers:
+        config = getattr(one, "quantization_config", None)
+        for spec in (getattr(config, "input_activation", None), getattr(config, "weight", None)):
+            span = None if spec is None else (spec.quant_max or 0) - (spec.quant_min or 0)
+            if span is not None and not _NARROW_STEPS <= span <= _FULL_STEPS:
+                return False
+    return True
+
+
+# Weights of 8 bits have 254 or 255 steps, activations 255.
+_NARROW_STEPS, _FULL_STEPS = 254, 255

@@ -18,11 +18,11 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from workbench.engine.rewrites.quantized_calls import quantized_calls
+from workbench.engine.rewrites.quantized_calls import quantized_calls, written_name
 from workbench.engine.toolchain_patches.graph_writer import Writer, constant_of, finished
 
 _ATEN = torch.ops.aten
-_CONVOLUTIONS = {
+_BY_AXES = {
     _ATEN.conv1d.default: _ATEN.conv1d.default,
     _ATEN.conv1d.padding: _ATEN.conv1d.default,
     _ATEN.conv2d.default: _ATEN.conv2d.default,
@@ -35,7 +35,7 @@ _LARGE = 16
 # Further outputs of one position; more of them make products with zeros the larger part.
 _MULTIPLES = (1, 2, 4, 8, 16)
 # A large kernel becomes channels if that takes at most this part of the products.
-_GAIN = 0.5
+_PRODUCTS_LEFT = 0.5
 # Inputs of up to so many channels are gathered channel by channel on U85, whose changes of layout
 # take 20 cycles for each element by Vela's estimate.
 _GATHERED = 16
@@ -49,7 +49,7 @@ _FUSED = {
     _ATEN.hardtanh_.default,
     _ATEN.clamp.default,
 }
-_ELEMENTWISE = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
+_ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ class _Convolution:
         outputs = self.weight.shape[0] * prod(axis.each for axis in self.axes)
         positions = prod(ceil(axis.outputs / axis.each) for axis in self.axes)
         taps = prod(axis.taps for axis in self.axes)
-        return float(positions * taps * _filled(inputs) * _filled(outputs))
+        return float(positions * taps * _full_blocks(inputs) * _full_blocks(outputs))
 
 
-def _filled(channels: int) -> int:
+def _full_blocks(channels: int) -> int:
     return ceil(channels / _BLOCK_DEPTH) * _BLOCK_DEPTH
 
 
@@ -143,8 +143,8 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
         if prod(axis.outputs for axis in axes if axis.factor > 1) > 1:
-            _write(module, quantizer, _deepened(replace(conv, axes=axes)))
-            done.append(conv.node.name)
+            _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
+            done.append(written_name(conv.node))
     return finished(module, done)
 
 
@@ -155,9 +155,9 @@ def write_large_kernels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
         if max(axis.stride for axis in conv.axes) > _LARGEST_STRIDE:
             continue
         deep = _deepened(conv) if conv.axes[-1].kernel >= _LARGE else conv
-        if deep.cost() <= _GAIN * conv.cost():
-            _write(module, quantizer, deep)
-            done.append(conv.node.name)
+        if deep.cost() <= _PRODUCTS_LEFT * conv.cost():
+            _write_folded(module, quantizer, deep)
+            done.append(written_name(conv.node))
     return finished(module, done)
 
 
@@ -184,7 +184,7 @@ def _deepened(conv: _Convolution) -> _Convolution:
 
 def _convolutions(module: fx.GraphModule, quantizer: EthosUQuantizer) -> Iterator[_Convolution]:
     """Yield the quantized convolutions over a batch, with constant weights."""
-    for node in quantized_calls(module, quantizer, *_CONVOLUTIONS):
+    for node in quantized_calls(module, quantizer, *_BY_AXES):
         given: Any = [*node.args, *(None,) * 7][:7]
         source, weight = given[0], constant_of(module, given[1])
         bias = constant_of(module, given[2])
@@ -244,7 +244,7 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
     return each_axis(value, len(kernel), 0)
 
 
-def _write(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
+def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
     last, inner = _fused_reader(conv.node), Writer(module, conv.node)
     gathers = "u85" in str(quantizer.tosa_spec).lower() and _is_outside(conv.source)
@@ -267,7 +267,7 @@ def _fused_reader(node: fx.Node) -> fx.Node:
 def _is_outside(node: Any) -> bool:
     """Return whether a value is an input of the program, apart from elementwise operations."""
     while isinstance(node, fx.Node) and node.op == "call_function":
-        if node.target not in _ELEMENTWISE:
+        if node.target not in _ARITHMETIC:
             return False
         node = node.args[0]
     return isinstance(node, fx.Node) and node.op == "placeholder"
@@ -279,7 +279,7 @@ class _Folding:
     def __init__(self, write: Writer, conv: _Convolution, *, gathers: bool) -> None:
         self._write, self._conv = write, conv
         self._gathers = gathers and 1 < conv.channels <= _GATHERED and conv.groups == 1
-        self._folds = [_fold(axis) for axis in conv.axes]
+        self._folds = [_folding_of(axis) for axis in conv.axes]
 
     def computed(self) -> tuple[fx.Node, bool]:
         """Return the result of the new convolution, and whether its channels are last."""
@@ -291,8 +291,8 @@ class _Folding:
         x = self._channels_last(x)
         bias = None
         if conv.bias is not None:
-            each = prod(axis.each for axis in conv.axes)
-            bias = write.parameter(f"{conv.node.name}_folded_bias", conv.bias.repeat(each))
+            times = prod(axis.each for axis in conv.axes)
+            bias = write.parameter(f"{conv.node.name}_folded_bias", conv.bias.repeat(times))
         weight = self._weight()
         if self._is_linear:
             rows = write.parameter(f"{conv.node.name}_folded_weight", weight.flatten(1))
@@ -375,7 +375,7 @@ class _Folding:
         return folded if len(places) == 2 else folded.squeeze(2)
 
 
-def _fold(axis: Axis) -> _Fold:
+def _folding_of(axis: Axis) -> _Fold:
     """Return how an axis is folded: whole positions of the folded axis are padded, if they fit."""
     if axis.factor == 1:
         return _Fold(0, axis.kernel, after=-axis.cut)
@@ -412,7 +412,7 @@ def _places(axis: Axis, fold: _Fold) -> torch.Tensor:
 
 def _with_ends(write: Writer, x: fx.Node, ends: Sequence[tuple[int, int]]) -> fx.Node:
     """Return a value with zeros added at the ends of its axes, or cut off there."""
-    for dim, (before, after) in enumerate(ends, start=2):
+    for dim, (_, after) in enumerate(ends, start=2):
         size = x.meta["val"].shape[dim]
         if after < 0:
             x = write(_ATEN.slice.Tensor, x, dim, 0, size + after)

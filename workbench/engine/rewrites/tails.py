@@ -12,19 +12,19 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from workbench.engine.rewrites.quantized_calls import quantized_calls
+from workbench.engine.rewrites.quantized_calls import quantized_calls, written_name
 from workbench.engine.rewrites.strides import Axis, each_axis, is_tail, padding_of
 from workbench.engine.toolchain_patches.graph_writer import Writer, finished
 
 _ATEN = torch.ops.aten
-_CONVOLUTIONS = {
+_CONVOLVED = {
     _ATEN.conv1d.default: 1,
     _ATEN.conv1d.padding: 1,
     _ATEN.conv2d.default: 2,
     _ATEN.conv2d.padding: 2,
 }
 _POOLS = {_ATEN.max_pool1d.default: 1, _ATEN.max_pool2d.default: 2}
-_ELEMENTWISE = {
+_SAME_PLACES = {
     _ATEN.relu.default,
     _ATEN.relu6.default,
     _ATEN.hardtanh.default,
@@ -38,22 +38,22 @@ _ELEMENTWISE = {
 # Axes of one place come and go where pools of sequences are written as those of images.
 _ONE_PLACE = {_ATEN.unsqueeze.default, _ATEN.squeeze.dim}
 # A copy at the earlier place takes at most this part of the elements.
-_GAIN = 0.5
+_COPIES_LEFT = 0.5
 
 
 def cut_unread_tails(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Cut places that a convolution or pool leaves out where the fewest elements are copied."""
     done = list[str]()
-    readers = list(quantized_calls(module, quantizer, *_CONVOLUTIONS, *_POOLS))
+    readers = list(quantized_calls(module, quantizer, *_CONVOLVED, *_POOLS))
     # A cut at one place serves every layer behind it: the largest pays for it.
     for reader in sorted(readers, key=_size, reverse=True):
-        for dim, axis in _axes(reader):
-            read = _read(axis, axis.outputs)
+        for dim, axis in axes_of(reader):
+            read = _places_read(axis, axis.outputs)
             path = list(_path(reader.args[0], dim, read)) if 0 < read < axis.extent else []
-            best = min(path, key=lambda step: _copied(step[0]), default=None)
-            if best and _copied(best[0]) <= _GAIN * _size(reader):
-                _cut(module, best, reader)
-                done.append(reader.name)
+            best = min(path, key=lambda step: _elements_copied(step[0]), default=None)
+            if best and _elements_copied(best[0]) <= _COPIES_LEFT * _size(reader):
+                _cut_tail(module, best, reader)
+                done.append(written_name(reader))
     return finished(module, list(dict.fromkeys(done)))
 
 
@@ -63,14 +63,14 @@ def _size(reader: fx.Node) -> int:
     return int(source.meta["val"].numel())
 
 
-def _copied(node: fx.Node) -> int:
+def _elements_copied(node: fx.Node) -> int:
     """Return how many elements a cut of a value copies: none where it is cut already."""
     return 0 if node.target is _ATEN.slice.Tensor else int(node.meta["val"].numel())
 
 
-def _axes(node: fx.Node) -> Iterator[tuple[int, Axis]]:
+def axes_of(node: fx.Node) -> Iterator[tuple[int, Axis]]:
     """Yield the axes of a convolution or pool over a batch, each with its dimension."""
-    count = (_CONVOLUTIONS | _POOLS)[node.target]
+    count = (_CONVOLVED | _POOLS).get(node.target, 0)
     args: Any = [*node.args, *(None,) * 7][:7]
     shape = args[0].meta["val"].shape
     if len(shape) != count + 2 or node.kwargs:
@@ -89,7 +89,7 @@ def _axes(node: fx.Node) -> Iterator[tuple[int, Axis]]:
         yield from enumerate(axes, start=2)
 
 
-def _read(axis: Axis, outputs: int) -> int:
+def _places_read(axis: Axis, outputs: int) -> int:
     """Return how many places are read for so many results."""
     return (outputs - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1 - axis.padding
 
@@ -102,22 +102,22 @@ def _path(node: Any, dim: int, read: int) -> Iterator[tuple[fx.Node, int, int]]:
     """
     while len(node.users) == 1 and (node.target is not _ATEN.slice.Tensor or is_tail(node, dim)):
         yield node, dim, read
-        if node.target in _CONVOLUTIONS or node.target in _POOLS:
-            axis = dict(_axes(node)).get(dim)
+        if node.target in _CONVOLVED or node.target in _POOLS:
+            axis = dict(axes_of(node)).get(dim)
             if axis is None or axis.padding:
                 return
-            read = _read(axis, read)
+            read = _places_read(axis, read)
         elif node.target in _ONE_PLACE:
             is_added = node.target is _ATEN.unsqueeze.default
             larger = node if is_added else node.args[0]
             at = node.args[1] % larger.meta["val"].dim()
             dim += -int(dim > at) if is_added else int(dim >= at)
-        elif node.target not in _ELEMENTWISE:
+        elif node.target not in _SAME_PLACES:
             return
         node = node.args[0]
 
 
-def _cut(module: fx.GraphModule, place: tuple[fx.Node, int, int], reader: fx.Node) -> None:
+def _cut_tail(module: fx.GraphModule, place: tuple[fx.Node, int, int], reader: fx.Node) -> None:
     """Cut a value, and give those up to the reader the shapes that they have then."""
     source, dim, read = place
     (node,) = source.users

@@ -46,6 +46,7 @@ from workbench.results import (
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
+from workbench.targets.ethos_u.rewrites import described_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,6 +206,7 @@ def _manifest(
             for result in (context.result("prepare", PrepareResult), lowered)
             for correction in result.corrections
         ],
+        "rewrites": [described_rewrite(rewrite) for rewrite in lowered.rewrites],
         "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
         "inputs": list(facts.inputs),
         "outputs": list(facts.outputs),

@@ -8,12 +8,14 @@ activations; the functions are in ``workbench.engine.rewrites``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import JsonValue
+
+    from workbench.results import AppliedRewrite
 
 GROUP = "Faster programs"
 
@@ -116,3 +118,8 @@ def wanted_rewrites(options: Mapping[str, JsonValue]) -> tuple[Rewrite, ...]:
 def rewrites_off(options: Mapping[str, JsonValue]) -> list[JsonValue]:
     """Return the ids of the rewrites that the options of a target switch off."""
     return [row.id for row in REWRITES if options.get(row.id) is False]
+
+
+def described_rewrite(applied: AppliedRewrite) -> dict[str, Any]:
+    """Return what became of a rewrite, with its title, for manifests and documents."""
+    return {**applied.model_dump(mode="json"), "title": REWRITES_BY_ID[applied.id].title}

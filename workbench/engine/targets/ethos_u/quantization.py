@@ -14,10 +14,12 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
-from workbench.engine.rewrites.applied import rewrite_functions
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
 from workbench.engine.targets.ethos_u.refusals import modules_by_operator, preparing_failed
-from workbench.engine.toolchain_patches.applied_corrections import correction_functions
+from workbench.engine.toolchain_patches.applied_corrections import (
+    correction_functions,
+    rewrite_functions,
+)
 from workbench.engine.toolchain_patches.corrections import weights_replaced
 from workbench.engine.toolchain_patches.decomposition_tracking import (
     FollowingQuantizer,
@@ -31,7 +33,8 @@ from workbench.engine.training.model import QatModel
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
-from workbench.results import AppliedCorrection, NodeAnnotation
+from workbench.results import AppliedCorrection, AppliedRewrite, NodeAnnotation
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,12 +60,26 @@ class ReportingQuantizer(CorrectingQuantizer, FollowingQuantizer):
 
     states: tuple[AppliedCorrection, ...] = ()
     foldings: Mapping[str, Any] = MappingProxyType({})
+    modules: Mapping[str, str] = MappingProxyType({})
 
     @property
     def corrections(self) -> tuple[AppliedCorrection, ...]:
         """What became of the corrections before calibration."""
         return tuple(
             row.model_copy(update={"places": self.corrected.get(row.id, ())}) for row in self.states
+        )
+
+    @property
+    def rewritten(self) -> tuple[AppliedRewrite, ...]:
+        """What became of the rewrites of the float graph."""
+        return tuple(
+            AppliedRewrite(
+                id=row.id,
+                state="on" if row.id in self.rewrites else "off",
+                places=(places := self.corrected.get(row.id, ())),
+                modules=tuple(dict.fromkeys(filter(None, map(self.modules.get, places)))),
+            )
+            for row in REWRITES
         )
 
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -189,6 +206,7 @@ def operator(name: str) -> Any:
 def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
     """Return the module with the quantizer's observers."""
     if isinstance(quantizer, ReportingQuantizer):
+        quantizer.modules = {n.name: programs.module_of(n) for n in module.graph.nodes}
         changed = made_foldable(module, quantizer.foldings)
         corrected = {name: tuple(nodes) for name, nodes in changed.items()}
         quantizer.corrected = {**quantizer.corrected, **corrected}
