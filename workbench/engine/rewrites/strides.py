@@ -247,7 +247,7 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
 def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
     last, inner = _fused_reader(conv.node), Writer(module, conv.node)
-    gathers = "u85" in str(quantizer.tosa_spec).lower() and _is_outside(conv.source)
+    gathers = "u55" not in str(quantizer.tosa_spec).lower() and _is_outside(conv.source)
     result, is_last = _Folding(inner, conv, gathers=gathers).computed()
     outer = Writer(module, last)
     if last is not conv.node:

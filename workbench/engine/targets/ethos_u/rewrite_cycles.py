@@ -7,6 +7,7 @@ is in proportion.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,7 @@ from workbench.engine.targets.ethos_u.quantization import quantizer
 from workbench.engine.toolchain_patches.foldable_norms import made_foldable
 from workbench.engine.toolchain_patches.graph_writer import constant_of
 from workbench.project import edits
-from workbench.targets.ethos_u.rewrites import REWRITES
+from workbench.targets.ethos_u.rewrites import NORMS_FORWARD, REWRITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # So many results of an axis with a stride above 3 are compiled.
 _COLUMNS, _LARGEST_STRIDE = 32, 3
+_LAYOUT = "Transpose"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,10 @@ def with_cycles(
     rewrites: Sequence[AppliedRewrite], written: WrittenPlaces,
     before: Sequence[VelaOperation], after: Sequence[VelaOperation],
 ) -> Iterator[AppliedRewrite]:  # fmt: skip
-    """Yield the rewrites with their cycles.
+    """Yield the rewrites with their cycles; without where Vela compiles one to no operation.
+
+    As it was written, an operation may run on the CPU; as it is, it may have the name of a function
+    after it.
 
     Args:
         rewrites: What became of each rewrite.
@@ -85,17 +90,25 @@ def with_cycles(
         before: Vela's operations for ``written``.
         after: Vela's operations for the program.
     """
+    # Changes of layout at the inputs and outputs of ``written`` are none of the program.
     as_written = dict[str, float]()
     for operation in before:
-        place, scale = written.scales.get(operation.root, ("", 0.0))
-        as_written[place] = as_written.get(place, 0.0) + scale * operation.cycles
+        if operation.operator != _LAYOUT and operation.root in written.scales:
+            place, scale = written.scales[operation.root]
+            as_written[place] = as_written.get(place, 0.0) + scale * operation.cycles
+    now = Counter[str]()
+    for operation in after:
+        now[operation.root] += operation.cycles
     for rewrite in rewrites:
-        known = [as_written[place] for place in rewrite.places if place in as_written]
-        if not known or len(known) < len(rewrite.places):
+        places = set(rewrite.places)
+        left = rewrite.id != NORMS_FORWARD and not places <= now.keys()
+        if not places or left or not places <= as_written.keys():
             yield rewrite
             continue
-        now = sum(operation.cycles for operation in after if operation.root in rewrite.places)
-        yield rewrite.model_copy(update={"cycles_before": round(sum(known)), "cycles_after": now})
+        cycles = round(sum(map(as_written.__getitem__, places))), sum(map(now.__getitem__, places))
+        yield rewrite.model_copy(
+            update=dict(zip(("cycles_before", "cycles_after"), cycles, strict=True))
+        )
 
 
 @dataclass(frozen=True)
