@@ -6,6 +6,8 @@ from typing import Any
 
 from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit, limit_text
+from workbench.results import VelaReport
+from workbench.targets.ethos_u.efficiency import efficiency_text
 from workbench.text import plural
 
 _NAMED = 3
@@ -168,6 +170,8 @@ def _print_lower(part: dict[str, Any]) -> None:
             f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
             f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
         )
+        if vela["ideal_cycles"]:
+            print(f"             {efficiency_text(VelaReport.model_validate(vela))}")
 
 
 def _print_suggestions(part: list[dict[str, Any]]) -> None:

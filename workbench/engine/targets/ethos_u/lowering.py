@@ -59,6 +59,7 @@ from workbench.targets import target_of
 from workbench.targets.ethos_u.correction import CLAMPS
 from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
+from workbench.targets.ethos_u.efficiency import with_limits
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
 
@@ -400,7 +401,10 @@ def _result(
     delegates = programs.delegates(lowered.edge)
     graphs = [module.original_module.graph for module in delegates.values()]
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
-    reports = _vela_reports(compiled, edge.origins, clock_of(choice, context.folder))
+    clock = clock_of(choice, context.folder)
+    reports = tuple(
+        with_limits(report, choice.id) for report in _vela_reports(compiled, edge.origins, clock)
+    )
     return LowerResult(
         target=choice.id,
         system_config=str(choice.options["system_config"]),
