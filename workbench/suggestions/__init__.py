@@ -1,6 +1,8 @@
 """Suggestions of changes that would help a compiled program, with their expected gains."""
 
 from workbench.suggestions.accuracy import Spared as Spared
+from workbench.suggestions.accuracy import spared_by as spared_by
+from workbench.suggestions.ranking import KINDS as KINDS
 from workbench.suggestions.ranking import Measurements as Measurements
 from workbench.suggestions.ranking import suggest as suggest
 from workbench.suggestions.suggestion import ExpectedGain as ExpectedGain

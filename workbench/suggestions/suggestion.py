@@ -36,6 +36,7 @@ class ExpectedGain:
         cpu_operators: Operators fewer on the CPU, including conversions.
         cycles: NPU cycles fewer.
         sqnr_db: Signal to quantization noise ratio gained [dB].
+        bytes: Bytes fewer in the program file.
         of_tensors: The number of tensors, if ``sqnr_db`` is that of one tensor alone; else 1, and
             it is that of the outputs.
     """
@@ -43,6 +44,7 @@ class ExpectedGain:
     cpu_operators: int | None = None
     cycles: int | None = None
     sqnr_db: float | None = None
+    bytes: int | None = None
     of_tensors: int = 1
 
     def share(self, lowered: LowerResult) -> float:
@@ -69,7 +71,8 @@ class Suggestion:
     """One suggestion.
 
     Attributes:
-        id: Equal for the same suggestion about another result.
+        id: Equal for the same suggestion about another result: its kind, and what it is about
+            behind a colon where a kind can have several.
         title: The action, and the name of its undo step.
         evidence: The reason, in one or two sentences.
         expected: The expected effect, and how it is known.
@@ -77,6 +80,8 @@ class Suggestion:
         nodes: The CPU operators concerned, as named in the compiled program.
         edit: The edit of the project; None if only the source can be changed.
         written: The source lines to change.
+        tried: Whether ``gain`` was measured on the compiled program with the suggestion; else it is
+            counted, predicted or estimated, as ``expected`` says.
     """
 
     id: str
@@ -87,6 +92,12 @@ class Suggestion:
     nodes: tuple[str, ...] = ()
     edit: Edit | None = None
     written: tuple[Written, ...] = ()
+    tried: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind: a row of ``ranking.KINDS``."""
+        return self.id.partition(":")[0]
 
 
 def with_option(project: Project, name: str, value: bool | str) -> Project:

@@ -42,6 +42,7 @@ from workbench.suggestions import (
     Spared,
     Suggestion,
     Written,
+    spared_by,
     suggest,
 )
 
@@ -381,13 +382,7 @@ class SuggestionController(QObject):
     def _spared(self) -> tuple[Spared, ...]:
         """Return what the sensitivity study of the present configuration measured."""
         sensitivity = self.study.found if self.study.is_current else None
-        if sensitivity is None:
-            return ()
-        return tuple(
-            Spared(unit.unit.name, unit.unit.kind, unit.unit.matches, gain, sensitivity.samples)
-            for unit in sensitivity.units
-            if (gain := sensitivity.gain_db(unit)) is not None
-        )
+        return () if sensitivity is None else spared_by(sensitivity)
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""
