@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from workbench.analysis.answers import answers_of
 from workbench.api.jobs import JobFailedError
-from workbench.api.runs import run
+from workbench.api.runs import RunResult, run
 from workbench.api.summary import suggestions_of
 from workbench.deploy import boards
 from workbench.errors import Place, failure
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan, plan
 from workbench.project.frozen import Frozen
-from workbench.results import LowerResult, load_result
+from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import SensitivityResult
-from workbench.suggestions import KINDS, spared_by
+from workbench.suggestions import KINDS, Figures, spared_by, tried
 from workbench.targets import target_of
 from workbench.text import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import TypeVar
 
     from workbench.api.projects import OpenProject
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggestion, ...]:
     """Return what would help the compiled program, the one with the largest gain first.
 
-    The project is compiled where the cache has no program. Results of *Verify* and of a sensitivity
+    The project is compiled where the cache has no program, and with each suggestion that is to be
+    tried; those that gain nothing then are left out. Results of *Verify* and of a sensitivity
     study are used where the cache has them. Targets without a compiled program have none.
 
     Args:
@@ -51,10 +54,7 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     if "lower" not in target_of(opened.project.target.id).stages:
         return ()
     cache = how.get("cache") or Cache(default_root())
-    result = run(
-        opened, "lower", trust=how.get("trust", False), cache=cache,
-        accelerate=how.get("accelerate", True), on_event=how.get("on_event"),
-    )  # fmt: skip
+    result = _compiled(opened, {**how, "cache": cache})
     if result.errors:
         raise JobFailedError(result.errors)
     folders = result.folders
@@ -63,7 +63,39 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     planned = plan(opened.project, opened.folder, cache)
     fit = boards.of_results(opened.project, opened.folder, folders["lower"])
     spared, departs = _spared(opened, cache, planned), _departs(opened, cache, planned)
-    return suggestions_of(opened.project, folders, fit, spared, departs=departs)
+    offered = suggestions_of(opened.project, folders, fit, spared, departs=departs)
+    shown = (_tried(opened, one, folders, {**how, "cache": cache}) for one in offered)
+    return tuple(one for one in shown if one is not None)
+
+
+def _tried(
+    opened: OpenProject, suggestion: Suggestion, before: Mapping[str, Path], how: JobOptions
+) -> Suggestion | None:
+    """Return a suggestion with what it was measured to gain; None if it gains nothing.
+
+    One that is not to be tried is returned as it is.
+    """
+    if not suggestion.improves or suggestion.edit is None:
+        return suggestion
+    after = _compiled(opened.edited(suggestion.edit), how)
+    if after.errors:
+        return None
+    return tried(suggestion, _figures(before), _figures(after.folders))
+
+
+def _figures(folders: Mapping[str, Path]) -> Figures:
+    return Figures(
+        load_result(EvaluateResult, folders["evaluate"]),
+        load_result(LowerResult, folders["lower"]),
+    )
+
+
+def _compiled(opened: OpenProject, how: JobOptions) -> RunResult:
+    """Run the stages up to the compiled program; those that the cache holds are not repeated."""
+    return run(
+        replace(opened, path=None), "lower", trust=how.get("trust", False), cache=how.get("cache"),
+        accelerate=how.get("accelerate", True), on_event=how.get("on_event"),
+    )  # fmt: skip
 
 
 def _spared(opened: OpenProject, cache: Cache, planned: Plan) -> tuple[Spared, ...]:

@@ -15,6 +15,7 @@ from workbench.results import (
     RESULTS,
     CalibrateResult,
     ConvertResult,
+    EvaluateResult,
     LowerResult,
     PackageResult,
     PrepareResult,
@@ -147,13 +148,14 @@ def suggestions_of(
     Raises:
         WorkbenchError: A stored result is damaged.
     """
-    calibrated = folders.get("calibrate")
+    calibrated, evaluated = folders.get("calibrate"), folders.get("evaluate")
     return suggest(
         project,
         load_result(LowerResult, folders["lower"]),
         GraphSnapshot.load(folders["export"] / GRAPH_FILE),
         GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
         Measurements(
+            evaluated=load_result(EvaluateResult, evaluated) if evaluated else None,
             prepared=load_result(PrepareResult, folders["prepare"]),
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
             arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},

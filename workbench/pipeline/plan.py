@@ -230,6 +230,7 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "name": lambda r: r.project.name,
     "model": _model,
     "model.strict_export": lambda r: r.project.model.strict_export,
+    "model.split_outputs": lambda r: list(r.project.split_outputs),
     "rules": _rules,
     "improvers": _improvers,
     "training": _training_start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
@@ -287,6 +287,8 @@ class Project(Finite):
     narrow methods over wide ones. ``improvers`` change the float weights before quantization;
     ``trained_weights``, a .safetensors file written by training, replace the float weights and the
     improvers. ``compressions`` remove channels before, and make weights alike after that.
+    ``split_outputs`` are positions of outputs of the model that join tensors of different size: the
+    program returns those tensors one by one, each with its own range, and the firmware joins them.
     ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
     ``FILE.py``, that provide configs, observers, finders and quantizers. ``board`` is a board id or
     the path of a board file: it sets the target, and the program is checked against it.
@@ -307,6 +309,7 @@ class Project(Finite):
     compressions: tuple[Compression, ...] = ()
     training_function: str | None = None
     trained_weights: str | None = None
+    split_outputs: tuple[Annotated[int, Field(ge=0)], ...] = ()
     plugins: tuple[str, ...] = ()
     verification: Verification = Verification()
     gate: Gate = Gate()

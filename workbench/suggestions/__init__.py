@@ -9,3 +9,5 @@ from workbench.suggestions.suggestion import ExpectedGain as ExpectedGain
 from workbench.suggestions.suggestion import Gain as Gain
 from workbench.suggestions.suggestion import Suggestion as Suggestion
 from workbench.suggestions.suggestion import Written as Written
+from workbench.suggestions.trials import Figures as Figures
+from workbench.suggestions.trials import tried as tried

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.resolution import resolve_graph
-from workbench.suggestions import accuracy, cpu_operators, device_cost
+from workbench.suggestions import accuracy, cpu_operators, device_cost, outputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workbench.deploy.boards import Fit
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
-    from workbench.results import CalibrateResult, LowerResult, PrepareResult
+    from workbench.results import CalibrateResult, EvaluateResult, LowerResult, PrepareResult
     from workbench.suggestions.accuracy import Spared
     from workbench.suggestions.cpu_operators import Left
     from workbench.suggestions.suggestion import Suggestion
@@ -27,6 +27,7 @@ class Measurements:
     """What other stages and studies know about a compiled program; all of it may be unknown.
 
     Attributes:
+        evaluated: The quality of the quantized model.
         prepared: The quantizer's report; with it, operators that the quantizer created are known.
         calibrated: The calibrated ranges.
         arrays: The arrays of the calibrated ranges.
@@ -35,6 +36,7 @@ class Measurements:
         departs: Whether the program was compared with the quantized model, and is not the same.
     """
 
+    evaluated: EvaluateResult | None = None
     prepared: PrepareResult | None = None
     calibrated: CalibrateResult | None = None
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -114,6 +116,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("mend", "Switch on corrections for a program that differs", _mend, first=True),
     Kind("optimise_size", "Compile for size where the program does not fit the board",
          lambda m: device_cost.compile_for_size(m.project, m.lowered, m.known.fit), first=True),
+    Kind("split_output", "Return what an output joins one by one, each with its own range",
+         lambda m: outputs.split_output(m.known.evaluated), first=True),
     Kind("off", "Remove a rule that keeps a part off the NPU",
          lambda m: cpu_operators.run_on_npu(m.project, m.left)),
     Kind("correction", "Switch on a correction that moves operators to the NPU",

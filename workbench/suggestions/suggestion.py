@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from workbench.project import edits
 from workbench.project.model import TargetChoice
@@ -80,6 +80,8 @@ class Suggestion:
         nodes: The CPU operators concerned, as named in the compiled program.
         edit: The edit of the project; None if only the source can be changed.
         written: The source lines to change.
+        improves: The figure that must be better when the suggestion is tried: such a suggestion is
+            compiled and measured before it is offered. "" for those that are not tried.
         tried: Whether ``gain`` was measured on the compiled program with the suggestion; else it is
             counted, predicted or estimated, as ``expected`` says.
     """
@@ -92,6 +94,7 @@ class Suggestion:
     nodes: tuple[str, ...] = ()
     edit: Edit | None = None
     written: tuple[Written, ...] = ()
+    improves: Literal["", "sqnr_db", "cycles"] = ""
     tried: bool = False
 
     @property

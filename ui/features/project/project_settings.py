@@ -104,6 +104,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Accurate enough: limits", (
         ("accuracy.loss", "Lost top-1 or metric, share"),
         ("accuracy.sqnr", "Lowest SQNR to float [dB]"),
+        ("accuracy.part_sqnr", "Lowest SQNR of a part [dB]"),
         ("accuracy.low_sqnr", "Low accuracy below [dB]"),
         ("accuracy.argmax", "Same class as float, share"),
         ("accuracy.inputs", "Depends on its inputs"),

@@ -30,6 +30,7 @@ from workbench.project.model import Project
 from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
+    EvaluateResult,
     LowerResult,
     PrepareResult,
     load_arrays,
@@ -241,7 +242,9 @@ def _text(text: str, parent: QWidget) -> Label:
 UNKNOWN = "Gain unknown: the project changed again before it was compiled."
 WAITING = "Run Lower to see the gain."
 # Project fields that change the compiled program.
-_DECISIVE = ("model", "rules", "improvers", "ranges", "range_methods", "target")
+_DECISIVE = (
+    "model", "rules", "improvers", "split_outputs", "ranges", "range_methods", "target",
+)  # fmt: skip
 
 
 @dataclass
@@ -366,6 +369,7 @@ class SuggestionController(QObject):
         except WorkbenchError:
             calibrated, arrays = None, {}
         return Measurements(
+            evaluated=context.load(EvaluateResult, "evaluate"),
             prepared=context.load(PrepareResult, "prepare"),
             calibrated=calibrated,
             arrays=arrays,

@@ -15,6 +15,7 @@ from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
 from workbench.engine.quality.measures import OutputAccumulator, merged, tensors_of, top_k_hit
+from workbench.engine.quality.model_outputs import PartTally, model_outputs
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.references import WorstSamples, pairs
@@ -49,13 +50,15 @@ def run(context: StageContext) -> None:
     tensors = tensor_comparison(context, reference)
     quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
+    returned = model_outputs(context)
+    parts = PartTally(returned)
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
     readings = toolchain_of(context).readings(context)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode(), closing(tensors):
-        for number, (sample, floats) in enumerate(pairs(context, samples, reference)):
+        for number, (sample, given) in enumerate(pairs(context, samples, reference)):
             context.progress(number, total, f"sample {number + 1}")
             if number < TENSOR_SAMPLES:
                 quantizeds = tensors.add(number, sample)
@@ -64,6 +67,8 @@ def run(context: StageContext) -> None:
             else:
                 quantized = quantized or quantized_module(context)
                 quantizeds = tensors_of(quantized(*sample.inputs))
+            floats, quantizeds = returned.joined(given), returned.joined(quantizeds)
+            parts.add(floats, quantizeds)
             tally.add(floats, quantizeds, sample.label)
             if text is not None:
                 text.add(sample, floats[0], quantizeds[0])
@@ -75,6 +80,7 @@ def run(context: StageContext) -> None:
     result = tally.result(samples.name, calibrated_on, metric)
     update = {
         "held_out": samples.held_out,
+        "parts": parts.result(),
         "dependence": _dependence(context, samples, tally.variation),
         "tensors": with_origins(context, tensors.result()), "worst": worst.result(),
         "readings": tuple(reading.result for reading in readings),
