@@ -141,8 +141,8 @@ class AccuracyResult(Frozen):
 
     def _cause(self, limit: Limit) -> str:
         """Return a broken limit in words; that of parts with their names."""
-        told = self.constant_outputs if self._is_dependent else ()
-        lost = [p for p in self.parts if p.held is False and _full_name(p) not in told]
+        named = self.constant_outputs if self._is_dependent else ()
+        lost = [p for p in self.parts if p.held is False and _full_name(p) not in named]
         if limit.name != PART:
             return _cause(limit)
         words = listed([_part_words(part) for part in lost])
@@ -335,7 +335,7 @@ class _Measured:
         """
         below = []
         for row in self._shown:
-            judged = row.output == 0 and self._labelled and not row.is_part
+            judged = row.output == self._judged and self._labelled and not row.is_part
             bound = self._limits.sqnr if judged else self._limits.low_sqnr
             if bound is not None and row.decibels < bound and not row.quality.whole:
                 below.append((row.decibels, bound))
@@ -387,25 +387,32 @@ class _Measured:
         values = (self._evaluated, self._against)
         return [v.dependence for v in values if v is not None and v.dependence is not None]
 
+    @property
+    def _judged(self) -> int:
+        """The output that labels or a metric judge."""
+        return self._evaluated.class_output if self._evaluated is not None else 0
+
     def _is_labelled(self) -> bool:
-        """Return whether labels or a metric judge the first output.
+        """Return whether labels or a metric judge an output.
 
         Labels tell nothing of a map or a picture, nor where the float model never gives them.
         """
         value = self._evaluated
         if value is None or value.metric_quantized is not None:
             return value is not None
-        gives_classes = bool(value.outputs) and value.outputs[0].decided > 0
+        gives_classes = self._judged < len(value.outputs) and (
+            value.outputs[self._judged].decided > 0
+        )
         return bool(value.top1_float) and value.top1_quantized is not None and gives_classes
 
     def _limited(self) -> list[_Row]:
         """Return the outputs that the limit of the SQNR applies to.
 
-        Labels and metrics concern the first output. Whole numbers are limited by their agreement.
+        Labels and metrics concern one output. Whole numbers are limited by their agreement.
         """
         return [
             row for row in self._rows
-            if not (row.output == 0 and self._labelled) and not row.quality.whole
+            if not (row.output == self._judged and self._labelled) and not row.quality.whole
         ]  # fmt: skip
 
     def _metric_loss(self) -> float | None:
@@ -434,7 +441,7 @@ class _Measured:
         joined = {row.output for row in self._part_rows if row.is_part}
         classes = [
             row.quality for row in self._rows
-            if row.quality.decided and not (row.output == 0 and self._labelled)
+            if row.quality.decided and not (row.output == self._judged and self._labelled)
             and not (row.quality.whole and row.decibels >= _CLOSE_DB) and row.output not in joined
         ]  # fmt: skip
         if classes:

@@ -17,7 +17,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import SensitivityResult
-from workbench.suggestions import KINDS, Figures, spared_by, tried
+from workbench.suggestions import KINDS, Figures, candidates, is_better, spared_by, tried
 from workbench.targets import target_of
 from workbench.text import listed
 
@@ -77,10 +77,20 @@ def _tried(
     """
     if not suggestion.improves or suggestion.edit is None:
         return suggestion
-    after = _compiled(opened.edited(suggestion.edit), how)
-    if after.errors:
-        return None
-    return tried(suggestion, _figures(before), _figures(after.folders))
+    best: Suggestion | None = None
+    limit = opened.project.accuracy.part_sqnr or 0.0
+    for candidate in candidates(suggestion):
+        assert candidate.edit is not None
+        after = _compiled(opened.edited(candidate.edit), how)
+        if after.errors:
+            continue
+        figures = _figures(after.folders)
+        offered = tried(candidate, _figures(before), figures)
+        if offered is not None and (best is None or is_better(offered, best)):
+            best = offered
+        if figures.worst_db(suggestion.output) >= limit:
+            break
+    return best
 
 
 def _figures(folders: Mapping[str, Path]) -> Figures:

@@ -16,6 +16,7 @@ from workbench.results import (
     CalibrateResult,
     ConvertResult,
     EvaluateResult,
+    ExportResult,
     LowerResult,
     PackageResult,
     PrepareResult,
@@ -155,6 +156,7 @@ def suggestions_of(
         GraphSnapshot.load(folders["export"] / GRAPH_FILE),
         GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
         Measurements(
+            exported=load_result(ExportResult, folders["export"]),
             evaluated=load_result(EvaluateResult, evaluated) if evaluated else None,
             prepared=load_result(PrepareResult, folders["prepare"]),
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,

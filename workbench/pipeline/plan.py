@@ -167,7 +167,12 @@ def _evaluation_data(reading: Reading) -> JsonValue:
 def _evaluation(reading: Reading) -> JsonValue:
     evaluation = reading.project.evaluation
     metric = reading.code(evaluation.metric, "evaluation.metric")
-    return {"data": _evaluation_data(reading), "metric": metric, "limit": evaluation.limit}
+    return {
+        "data": _evaluation_data(reading),
+        "metric": metric,
+        "limit": evaluation.limit,
+        "class_output": evaluation.class_output,
+    }
 
 
 def _facet(name: str) -> Callable[[Reading], JsonValue]:

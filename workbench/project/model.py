@@ -159,7 +159,8 @@ class Tokenization(Finite):
 class DataSource(Finite):
     """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders.
 
-    ``labels`` is a file with one class per sample, or ``folders``: pictures lie in one folder for
+    ``labels`` is a file with a class, or any other value for a metric, for each sample, or
+    ``folders``: pictures lie in one folder for
     each class, numbered by name. ``limit`` takes the first samples only, ``dropped`` leaves some
     out.
     """
@@ -178,11 +179,14 @@ class Evaluation(Finite):
     Without data, every fourth sample of the calibration data is used, if there are at least 32, and
     calibration does not see it. ``hold_out`` switches that off: calibration and evaluation then use
     the same samples.
+    ``class_output`` is the position of the output that gives the class, for top-1; without it an
+    output that can be one.
     """
 
     data: DataSource | None = None
     metric: str | None = None
     limit: int = Field(default=256, ge=1)
+    class_output: int | None = Field(default=None, ge=0)
     hold_out: bool = True
 
     @property

@@ -99,13 +99,15 @@ class Region(Frozen):
 class OutputPart(Frozen):
     """A tensor that an output joins; ``name`` is that of the module that makes it.
 
-    ``source`` is the line of the model that makes it, "" if unknown.
+    ``source`` is the line of the model that makes it, "" if unknown. ``nodes`` are the operations
+    that make it, from the nearest layers on.
     """
 
     name: str
     module: str
     source: str
     regions: tuple[Region, ...]
+    nodes: tuple[str, ...] = ()
 
 
 class OutputPort(Frozen):
@@ -127,6 +129,7 @@ class ModelOutput(Frozen):
 
     ``parts`` is empty for an output that joins nothing. A program returns the output as it is at
     ``position``, or, where it is split and that is None, its elements in ``ports`` and ``fills``.
+    ``nodes`` are the operations that make an output that joins nothing, as those of a part.
     """
 
     name: str
@@ -136,6 +139,7 @@ class ModelOutput(Frozen):
     parts: tuple[OutputPart, ...] = ()
     ports: tuple[OutputPort, ...] = ()
     fills: tuple[OutputFill, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 class ExportResult(Frozen):

@@ -179,6 +179,7 @@ class EvaluateResult(Frozen):
     """The quality of the quantized model. Values that do not exist (no labels) are None.
 
     ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None if both are equal.
+    ``class_output`` is the output of the model that top-1 is counted on.
     ``readings`` are shown side by side if a target has several arithmetics. ``held_out`` is whether
     calibration did not see the samples. ``dependence`` is None if it could not be determined.
     ``compared`` is the exported program's comparison with the model on the first of these samples,
@@ -193,6 +194,7 @@ class EvaluateResult(Frozen):
     sqnr_db: float | None
     cosine: float | None
     max_abs_error: float | None
+    class_output: int = 0
     top1_float: float | None = None
     top1_quantized: float | None = None
     top5_float: float | None = None

@@ -7,17 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from workbench.project import edits
-from workbench.suggestions.suggestion import ExpectedGain, Suggestion
+from workbench.results import PartQuality
+from workbench.suggestions.suggestion import Alternative, ExpectedGain, Suggestion
 from workbench.text import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from workbench.results import EvaluateResult, PartQuality
+    from workbench.project.model import Project
+    from workbench.results import EvaluateResult, ExportResult, OutputPart, OutputQuality
 
 # A part below this SQNR is worth an output of its own [dB].
 _LOW_DB = 20.0
 _NAMED = 6
+_WIDE = "a16w8"
 
 
 def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]:
@@ -28,15 +31,22 @@ def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]
             parts[part.output].append(part)
     return {
         output: rows for output, rows in parts.items()
-        if any(row.constant or row.decibels < _LOW_DB for row in rows)
+        if any(map(_is_low, rows))
     }  # fmt: skip
 
 
-def split_output(evaluated: EvaluateResult | None) -> Iterator[Suggestion]:
-    """Yield the suggestions to return what an output joins one by one."""
+def split_output(
+    evaluated: EvaluateResult | None, exported: ExportResult | None
+) -> Iterator[Suggestion]:
+    """Yield the suggestions to return what an output joins one by one.
+
+    Args:
+        evaluated: The quality of the quantized model.
+        exported: The outputs of the model, with the operations that make their parts.
+    """
     joins = lossy_joins(evaluated)
     for output, parts in joins.items():
-        lost = [part for part in parts if part.constant or part.decibels < _LOW_DB]
+        lost = [part for part in parts if _is_low(part)]
         names = listed([part.name for part in parts[:_NAMED]])
         more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
         yield Suggestion(
@@ -48,8 +58,79 @@ def split_output(evaluated: EvaluateResult | None) -> Iterator[Suggestion]:
             "the header say.",
             gain=ExpectedGain(),
             edit=partial(edits.split_outputs, positions=(output,)),
+            alternatives=tuple(_in_16_bits(output, lost, exported)),
             improves="sqnr_db",
+            output=output,
         )
+
+
+def wide_output(
+    evaluated: EvaluateResult | None, exported: ExportResult | None
+) -> Iterator[Suggestion]:
+    """Yield the suggestions of 16 bits for the operations that make an output, or a part of one.
+
+    Parts that are returned joined are left to ``split_output``.
+
+    Args:
+        evaluated: The quality of the quantized model.
+        exported: The outputs of the model, with the operations that make them and their parts.
+    """
+    if evaluated is None or exported is None:
+        return
+    for index, output in enumerate(exported.model_outputs[: len(evaluated.outputs)]):
+        rows = {p.name: p for p in evaluated.parts if p.output == index and not p.shared}
+        low = [part for part in output.parts if part.name in rows and _is_low(rows[part.name])]
+        nodes = [node for part in low for node in part.nodes]
+        if not output.parts and _is_low(evaluated.outputs[index]):
+            nodes = list(output.nodes)
+        if nodes:
+            named = listed([part.name for part in low]) or f"output {index}"
+            yield Suggestion(
+                id=f"wide_output:{index}",
+                title=f"Assign {_WIDE} to what makes {named}",
+                evidence=f"{_figures(low, rows, evaluated.outputs[index])}. 8 bits of its last "
+                "operations do not hold its values.",
+                expected="The network before them stays in 8 bits.",
+                edit=partial(
+                    edits.assign_many, kind="node_name", matches=list(dict.fromkeys(nodes)),
+                    config=_WIDE,
+                ),
+                improves="sqnr_db",
+                output=index,
+            )  # fmt: skip
+
+
+def _is_low(row: OutputQuality) -> bool:
+    is_constant = isinstance(row, PartQuality) and row.constant
+    return not row.whole and (is_constant or row.decibels < _LOW_DB)
+
+
+def _figures(
+    parts: Sequence[OutputPart], rows: Mapping[str, PartQuality], output: OutputQuality
+) -> str:
+    if parts:
+        return listed([_loss(rows[part.name]) for part in parts[:_NAMED]])
+    figure = "no SQNR" if output.sqnr_db is None else f"{output.sqnr_db:.1f} dB"
+    return f"{output.name} has {figure}"
+
+
+def _in_16_bits(
+    output: int, lost: Sequence[PartQuality], exported: ExportResult | None
+) -> Iterator[Alternative]:
+    """Yield the split with 16 bits for the operations that make the lost parts."""
+    parts = exported.model_outputs[output].parts if exported is not None else ()
+    names = {part.name for part in lost}
+    nodes = list(dict.fromkeys(n for part in parts if part.name in names for n in part.nodes))
+    if nodes:
+        yield Alternative(
+            title=f"with {_WIDE} for {listed(sorted(names))}",
+            edit=partial(_split_wide, output=output, nodes=nodes),
+        )
+
+
+def _split_wide(project: Project, output: int, nodes: Sequence[str]) -> Project:
+    project = edits.split_outputs(project, (output,))
+    return edits.assign_many(project, "node_name", list(nodes), _WIDE)
 
 
 def _loss(part: PartQuality) -> str:

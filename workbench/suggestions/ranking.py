@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from workbench.deploy.boards import Fit
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
-    from workbench.results import CalibrateResult, EvaluateResult, LowerResult, PrepareResult
+    from workbench.results import (
+        CalibrateResult,
+        EvaluateResult,
+        ExportResult,
+        LowerResult,
+        PrepareResult,
+    )
     from workbench.suggestions.accuracy import Spared
     from workbench.suggestions.cpu_operators import Left
     from workbench.suggestions.suggestion import Suggestion
@@ -27,6 +33,7 @@ class Measurements:
     """What other stages and studies know about a compiled program; all of it may be unknown.
 
     Attributes:
+        exported: The outputs of the model, and what they join.
         evaluated: The quality of the quantized model.
         prepared: The quantizer's report; with it, operators that the quantizer created are known.
         calibrated: The calibrated ranges.
@@ -36,6 +43,7 @@ class Measurements:
         departs: Whether the program was compared with the quantized model, and is not the same.
     """
 
+    exported: ExportResult | None = None
     evaluated: EvaluateResult | None = None
     prepared: PrepareResult | None = None
     calibrated: CalibrateResult | None = None
@@ -117,7 +125,9 @@ KINDS: tuple[Kind, ...] = (
     Kind("optimise_size", "Compile for size where the program does not fit the board",
          lambda m: device_cost.compile_for_size(m.project, m.lowered, m.known.fit), first=True),
     Kind("split_output", "Return what an output joins one by one, each with its own range",
-         lambda m: outputs.split_output(m.known.evaluated), first=True),
+         lambda m: outputs.split_output(m.known.evaluated, m.known.exported), first=True),
+    Kind("wide_output", "Use 16 bits for the operations that make an output, or a part of it",
+         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported)),
     Kind("off", "Remove a rule that keeps a part off the NPU",
          lambda m: cpu_operators.run_on_npu(m.project, m.left)),
     Kind("correction", "Switch on a correction that moves operators to the NPU",

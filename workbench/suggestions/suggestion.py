@@ -67,6 +67,17 @@ def _part(saved: int | None, total: int) -> float:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another edit that is tried where that of the suggestion is not enough.
+
+    ``title`` is what it does in addition.
+    """
+
+    title: str
+    edit: Edit
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """One suggestion.
 
@@ -82,6 +93,8 @@ class Suggestion:
         written: The source lines to change.
         improves: The figure that must be better when the suggestion is tried: such a suggestion is
             compiled and measured before it is offered. "" for those that are not tried.
+        alternatives: What is tried one after the other while a part stays below its limit.
+        output: The output of the model that it concerns; None for all of them.
         tried: Whether ``gain`` was measured on the compiled program with the suggestion; else it is
             counted, predicted or estimated, as ``expected`` says.
     """
@@ -95,6 +108,8 @@ class Suggestion:
     edit: Edit | None = None
     written: tuple[Written, ...] = ()
     improves: Literal["", "sqnr_db", "cycles"] = ""
+    alternatives: tuple[Alternative, ...] = ()
+    output: int | None = None
     tried: bool = False
 
     @property

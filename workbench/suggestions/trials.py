@@ -27,12 +27,16 @@ class Figures:
     evaluated: EvaluateResult
     lowered: LowerResult
 
-    @property
-    def worst_db(self) -> float:
-        """The lowest SQNR of a part of an output, or of an output that joins nothing [dB]."""
+    def worst_db(self, output: int | None) -> float:
+        """Return the lowest SQNR of a part, or of an output that joins nothing [dB].
+
+        Args:
+            output: The output of the model that is looked at; None for all.
+        """
         joined = {part.output for part in self.evaluated.parts}
-        rows = [row for i, row in enumerate(self.evaluated.outputs) if i not in joined]
-        values = [row.decibels for row in (*rows, *self.evaluated.parts)]
+        rows = [(i, row) for i, row in enumerate(self.evaluated.outputs) if i not in joined]
+        rows += [(part.output, part) for part in self.evaluated.parts]
+        values = [row.decibels for index, row in rows if output in (None, index)]
         return max(-_ENOUGH_DB, min(_ENOUGH_DB, *values)) if values else _ENOUGH_DB
 
     @property
@@ -41,12 +45,27 @@ class Figures:
         return sum(report.cycles_total for report in self.lowered.vela)
 
 
+def candidates(suggestion: Suggestion) -> list[Suggestion]:
+    """Return a suggestion to be tried, and those with its alternatives."""
+    return [suggestion] + [
+        replace(suggestion, title=f"{suggestion.title}, {other.title}", edit=other.edit)
+        for other in suggestion.alternatives
+    ]
+
+
+def is_better(one: Suggestion, other: Suggestion) -> bool:
+    """Return whether a tried suggestion gains more of what it is to improve."""
+    first, second = (getattr(side.gain, one.improves) or 0.0 for side in (one, other))
+    return bool(first > second + (_LEAST_DB if one.improves == "sqnr_db" else 0.0))
+
+
 def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion | None:
     """Return a suggestion with the figures that it was tried with; None if it gains nothing."""
+    now, then = before.worst_db(suggestion.output), after.worst_db(suggestion.output)
     gain = ExpectedGain(
         cpu_operators=len(before.lowered.cpu_nodes) - len(after.lowered.cpu_nodes),
         cycles=before.cycles - after.cycles,
-        sqnr_db=round(after.worst_db - before.worst_db, 3),
+        sqnr_db=round(then - now, 3),
         bytes=before.lowered.pte_bytes - after.lowered.pte_bytes,
     )
     assert gain.sqnr_db is not None
@@ -57,8 +76,8 @@ def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion
         return None
     parts = "part of the outputs" if after.evaluated.parts else "output"
     expected = (
-        f"Tried: lowest SQNR of a{'' if parts[0] == 'p' else 'n'} {parts} {before.worst_db:.1f} "
-        f"\u2192 {after.worst_db:.1f} dB over {plural(after.evaluated.samples, 'sample')}; NPU "
+        f"Tried: lowest SQNR of a{'' if parts[0] == 'p' else 'n'} {parts} {now:.1f} "
+        f"\u2192 {then:.1f} dB over {plural(after.evaluated.samples, 'sample')}; NPU "
         f"cycles {before.cycles:,} \u2192 {after.cycles:,}, estimated (Vela "
         f"{after.lowered.vela_version}); program {before.lowered.pte_bytes:,} \u2192 "
         f"{after.lowered.pte_bytes:,} bytes. {suggestion.expected}"

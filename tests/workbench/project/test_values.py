@@ -93,6 +93,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
         "model": {"spec": "net.pt2", "input_shapes": [], "inputs": None, "weights": None,
                   "strict_export": False},
         "calibration": None, "evaluation": {"data": None, "metric": None, "limit": 256,
+                                                 "class_output": None,
                                              "hold_out": True},
         "target": {"id": "ethos-u55-128", "options": {}}, "board": "", "rules": [],
         "presets": {}, "ranges": [], "range_methods": [], "improvers": [],

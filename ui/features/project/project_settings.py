@@ -92,7 +92,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
     ("Evaluation", (
         ("evaluation.data.spec", "Data"), ("evaluation.metric", "Metric"),
-        ("evaluation.limit", "Evaluated samples"),
+        ("evaluation.limit", "Evaluated samples"), ("evaluation.class_output", "Class output"),
         ("evaluation.hold_out", "Hold out calibration data"), *_data_rows("evaluation.data"),
     )),
     ("Compiled right: limits", (
@@ -112,6 +112,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Training", (
         ("training_function", "Custom function"), ("trained_weights", "Trained weights"),
     )),
+    ("Outputs", (("split_outputs", "Outputs returned in parts"),)),
     ("Notes", (("notes", "Notes"),)),
 )  # fmt: skip
 

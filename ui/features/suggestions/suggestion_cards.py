@@ -31,6 +31,7 @@ from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
     EvaluateResult,
+    ExportResult,
     LowerResult,
     PrepareResult,
     load_arrays,
@@ -369,6 +370,7 @@ class SuggestionController(QObject):
         except WorkbenchError:
             calibrated, arrays = None, {}
         return Measurements(
+            exported=context.load(ExportResult, "export"),
             evaluated=context.load(EvaluateResult, "evaluate"),
             prepared=context.load(PrepareResult, "prepare"),
             calibrated=calibrated,

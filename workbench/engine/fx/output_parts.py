@@ -51,6 +51,8 @@ _POINTWISE = frozenset({
 })  # fmt: skip
 # An output of more pieces is not taken apart.
 _MOST_PIECES = 256
+# Factors within this ratio are of similar size; more of them are a pattern of places, not units.
+_SIMILAR, _MOST_FACTORS, _MOST_RUNS = 4.0, 64, 8
 # So many parts of one tensor are returned as that tensor.
 _MANY_PARTS = 4
 
@@ -60,7 +62,8 @@ class Piece:
     """A tensor that outputs join: a node, or what ``node`` computes of the piece ``source``.
 
     ``value`` is that of a constant. ``places`` are the elements of the input of ``node`` that the
-    elements of ``source`` are, in its order; -1 for those that it does not have.
+    elements of ``source`` are, in its order; -1 for those that it does not have. ``cut`` are the
+    dimension, start and end of the part of ``source`` that it is, where no node computes it.
     """
 
     node: fx.Node
@@ -68,6 +71,7 @@ class Piece:
     value: torch.Tensor | None = None
     source: "Piece | None" = None
     places: torch.Tensor | None = None
+    cut: tuple[int, int, int] | None = None
 
     @property
     def root(self) -> fx.Node:
@@ -156,8 +160,8 @@ class _Trace:
     def origin(self, node: fx.Node) -> Origin:
         """Return where the elements of a tensor come from."""
         numbers = self._of(node).reshape(-1)
-        found, owners = torch.unique(numbers // _STRIDE, return_inverse=True)
-        pieces = tuple(self._pieces[int(index)] for index in found)
+        used, owners = torch.unique(numbers // _STRIDE, return_inverse=True)
+        pieces = tuple(self._pieces[int(index)] for index in used)
         if len(pieces) > _MOST_PIECES:
             pieces = (Piece(node, tuple(node.meta["val"].shape)),)
             return Origin(pieces, torch.zeros_like(numbers), torch.arange(numbers.numel()))
@@ -233,6 +237,7 @@ class _Trace:
         numbers, shape = self._of(moving[0]), node.meta["val"].shape
         if not isinstance(numbers, torch.Tensor) or numbers.shape != shape:
             return None
+        numbers = self._by_factor(node, numbers)
         owners = numbers.reshape(-1) // _STRIDE
         listed = owners.unique().tolist()
         if len(listed) == 1:
@@ -246,6 +251,29 @@ class _Trace:
             places = torch.arange(mine.numel()) if piece.value is not None else flat[mine]
             behind[mine] = self._add(piece) + places
         return behind.reshape(shape)
+
+    def _by_factor(self, node: fx.Node, numbers: torch.Tensor) -> torch.Tensor:
+        """Return the numbers with a piece taken apart where factors of other size multiply it."""
+        fixed = [n for n in node.all_input_nodes if self._is_fixed[n] and not _is_learned(n)]
+        owners = (numbers // _STRIDE).unique().tolist()
+        if _name(node).removesuffix("_") not in {"mul", "div"} or not fixed or len(owners) > 1:
+            return numbers
+        piece = self._pieces[owners[0]]
+        factors = self._value(fixed[0])
+        is_whole = torch.equal(numbers.reshape(-1) % _STRIDE, torch.arange(numbers.numel()))
+        if piece.value is not None or numbers.shape != piece.shape or not is_whole:
+            return numbers
+        sizes = [1] * (len(piece.shape) - factors.dim()) + list(factors.shape)
+        wide = [dim for dim, size in enumerate(sizes) if size > 1]
+        if len(wide) != 1 or sizes[wide[0]] > _MOST_FACTORS:
+            return numbers
+        result, dim = numbers.clone(), wide[0]
+        runs = _runs(factors.detach().abs().double().reshape(-1).tolist())
+        for start, end in runs if 1 < len(runs) <= _MOST_RUNS else ():
+            shape = (*piece.shape[:dim], end - start, *piece.shape[dim + 1 :])
+            cut = Piece(piece.node, shape, source=piece, cut=(dim, start, end))
+            result.narrow(dim, start, end - start).copy_(self._numbered(cut))
+        return result
 
     def _behind(
         self, node: fx.Node, moving: fx.Node, piece: Piece, places: torch.Tensor,
@@ -302,6 +330,23 @@ class _Trace:
         return self._values[node]
 
 
+def _is_learned(node: fx.Node) -> bool:
+    """Return whether a constant is a parameter: learned factors are no units."""
+    return node.op == "placeholder" and node.name.startswith("p_")
+
+
+def _runs(factors: list[float]) -> list[tuple[int, int]]:
+    """Return where factors of similar size start and end."""
+    runs: list[tuple[int, int]] = []
+    start = 0
+    for index in range(1, len(factors) + 1):
+        among = factors[start : index + 1]
+        if index == len(factors) or max(among) > _SIMILAR * min(among):
+            runs.append((start, index))
+            start = index
+    return runs
+
+
 def functional(node: fx.Node) -> Any:
     """Return the operator of a node, and for one that writes its input the one that does not."""
     packet = getattr(_ATEN, _name(node).removesuffix("_"))
@@ -315,9 +360,9 @@ def _name(node: fx.Node) -> str:
 
 
 def _nodes_in(args: Any) -> list[fx.Node]:
-    found: list[fx.Node] = []
-    fx.map_arg(args, found.append)
-    return found
+    nodes: list[fx.Node] = []
+    fx.map_arg(args, nodes.append)
+    return nodes
 
 
 def _count(shape: tuple[int, ...]) -> int:
@@ -403,6 +448,9 @@ class _Split:
         """Return the node with the value of a piece, which is added where there is none."""
         if piece.source is None:
             return piece.node
+        if piece.cut is not None and id(piece) not in self._made:
+            args = (self.node_of(piece.source), *piece.cut)
+            self._made[id(piece)] = self._call(_ATEN.slice.Tensor, args, {}, piece.node)
         if id(piece) not in self._made:
             self._made[id(piece)] = self._added(piece, self.node_of(piece.source))
         return self._made[id(piece)]
@@ -412,15 +460,24 @@ class _Split:
         node, fixed = piece.node, self._trace._is_fixed  # noqa: SLF001
         constants = {n: self._constant(n, piece) for n in node.all_input_nodes if fixed[n]}
         args = fx.map_arg(node.args, lambda n: constants.get(n, source))
-        with self._program.graph.inserting_before(node):
-            added = self._program.graph.call_function(functional(node), args, dict(node.kwargs))
-        added.meta = {key: value for key, value in node.meta.items() if key != "val"}
+        return self._call(functional(node), args, dict(node.kwargs), node)
+
+    def _call(self, target: Any, args: Any, kwargs: dict[str, Any], like: fx.Node) -> fx.Node:
+        """Add a call of an operator behind a node, with its module and its line."""
+        with self._program.graph.inserting_after(self._last(like, args)):
+            added = self._program.graph.call_function(target, args, kwargs)
+        added.meta = {key: value for key, value in like.meta.items() if key != "val"}
         values = fx.map_arg(args, lambda given: given.meta["val"])
-        mode = mode_of(source)
+        mode = mode_of(like)
         assert mode is not None
         with torch.no_grad(), mode:
-            added.meta["val"] = functional(node)(*values, **node.kwargs)
+            added.meta["val"] = target(*values, **kwargs)
         return added
+
+    def _last(self, like: fx.Node, args: Any) -> fx.Node:
+        """Return the last of a node and the arguments of a call."""
+        order = {node: index for index, node in enumerate(self._program.graph.nodes)}
+        return max([like, *_nodes_in(args)], key=order.__getitem__)
 
     def _constant(self, node: fx.Node, piece: Piece) -> Any:
         """Return what a constant of an element-wise node is for a piece: a number, or a node."""

@@ -64,7 +64,8 @@ def _described(
         position=ports[0] if len(ports) == 1 else None,
     )  # fmt: skip
     if not origin.is_joined or not can_be_described(origin):
-        return plain
+        nodes = [name for piece in origin.pieces for name in _operations(piece)]
+        return plain.model_copy(update={"nodes": tuple(dict.fromkeys(nodes))})
     update: dict[str, Any] = {"parts": tuple(_parts(origin, tuple(value.shape)))}
     if plain.position is None:
         pieces = in_order(origin)
@@ -101,6 +102,7 @@ def _parts(origin: Origin, shape: tuple[int, ...]) -> Iterator[OutputPart]:
         yield OutputPart(
             name=name, module=module, regions=regions,
             source=source_line(pieces[0].node.meta.get("stack_trace")),
+            nodes=tuple(dict.fromkeys(name for piece in pieces for name in _operations(piece))),
         )  # fmt: skip
 
 
@@ -120,10 +122,23 @@ def _layer(node: torch.fx.Node) -> str:
     return module_of(node)
 
 
+def _operations(piece: Piece) -> list[str]:
+    """Return the operations from the nearest layers to a piece, in the order of the program."""
+    last = piece.node if piece.source is not None else piece.root
+    waiting, seen = [last], {last}
+    while waiting:
+        current = waiting.pop()
+        if not any(map(_is_weight, current.all_input_nodes)):
+            before = [n for n in current.all_input_nodes if n.op != "placeholder" and n not in seen]
+            waiting += before
+            seen.update(before)
+    return [node.name for node in last.graph.nodes if node in seen]
+
+
 def _signature(piece: Piece, known: dict[torch.fx.Node, str]) -> str:
     """Return what a piece computes of the output of the nearest layer, and of which layer."""
     if piece.source is not None:
-        return f"{piece.node.name} of {_signature(piece.source, known)}"
+        return f"{piece.node.name} {piece.cut} of {_signature(piece.source, known)}"
     return _function(piece.root, known)
 
 
@@ -279,6 +294,20 @@ class ModelOutputs:
                 own = _places(region.shape, region.part_offset, region.part_strides)
                 flat[self._places(region)] = values[torch.from_numpy(own)]
         return whole
+
+    def as_returned(self, joined: Sequence[torch.Tensor]) -> Any:
+        """Return the outputs as the model's code does: a tensor, or a tuple, list or dictionary.
+
+        Without values that are no tensors. Outputs in other containers are a tuple.
+        """
+        leaves = [tensor.clone() for tensor in joined]
+        if len(leaves) == 1 and len(self.exported.model_outputs) == 1:
+            return leaves[0]
+        if self.exported.structure:
+            spec = torch.utils._pytree.treespec_loads(self.exported.structure)  # noqa: SLF001
+            if spec.num_leaves == len(leaves):
+                return torch.utils._pytree.tree_unflatten(leaves, spec)  # noqa: SLF001
+        return tuple(leaves)
 
     def in_memory(self, ports: Sequence[Mapping[str, Any]]) -> tuple[ModelOutput, ...]:
         """Return the outputs of the model with the places of parts in memory.
