@@ -27,7 +27,7 @@ _ATEN = torch.ops.aten
 # An element's number is its piece times this, plus its place in the piece.
 _STRIDE = 1 << 40
 # Operators that move elements, and the position of an argument that is an index or a mask.
-_MOVES: dict[str, int | None] = {
+_MOVING_OPERATORS: dict[str, int | None] = {
     **dict.fromkeys((
         "alias", "block_diag", "cat", "chunk", "clone", "column_stack", "concat", "concatenate",
         "constant_pad_nd", "contiguous", "detach", "detach_", "dropout", "dstack", "expand",
@@ -41,9 +41,18 @@ _MOVES: dict[str, int | None] = {
     "gather": 2, "index": 1, "index_put": 1, "index_select": 2, "where": 0,
 }  # fmt: skip
 # Operators that change the type of each element, or nothing.
-_KEEPS = ("_to_copy", "to", "type_as", "float", "dropout", "contiguous", "clone", "lift_fresh_copy")
+_KEEPING_OPERATORS = (
+    "_to_copy",
+    "to",
+    "type_as",
+    "float",
+    "dropout",
+    "contiguous",
+    "clone",
+    "lift_fresh_copy",
+)
 # Functions of single elements, of a tensor and of numbers or constants.
-_POINTWISE = frozenset({
+_POINTWISE_OPERATORS = frozenset({
     "abs", "add", "clamp", "clamp_max", "clamp_min", "clip", "div", "elu", "exp", "gelu",
     "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log", "mul", "neg", "pow", "reciprocal",
     "relu", "relu6", "round", "rsub", "rsqrt", "sigmoid", "silu", "softplus", "sqrt", "square",
@@ -58,7 +67,7 @@ _MANY_PARTS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class OutputPiece:
     """A tensor that outputs join: a node, or what ``node`` computes of the piece ``source``.
 
     ``value`` is that of a constant. ``places`` are the elements of the input of ``node`` that the
@@ -69,7 +78,7 @@ class Piece:
     node: fx.Node
     shape: tuple[int, ...]
     value: torch.Tensor | None = None
-    source: "Piece | None" = None
+    source: "OutputPiece | None" = None
     places: torch.Tensor | None = None
     cut: tuple[int, int, int] | None = None
 
@@ -80,14 +89,14 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class OutputOrigin:
     """Where the elements of an output come from.
 
     ``owners`` has for each element, in order, the index of its piece in ``pieces``, ``places`` its
     index in that piece.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[OutputPiece, ...]
     owners: torch.Tensor
     places: torch.Tensor
 
@@ -107,19 +116,19 @@ def user_outputs(program: torch.export.ExportedProgram) -> list[fx.Node]:
     ]  # type: ignore[misc] # fmt: skip
 
 
-def origins(program: torch.export.ExportedProgram) -> list[Origin]:
+def origins(program: torch.export.ExportedProgram) -> list[OutputOrigin]:
     """Return for each output where its elements come from.
 
     A piece is what is joined, as it is joined, such as a slice of a tensor; the tensor itself where
     many parts of it are joined.
     """
-    late, early = _Trace(program), _Trace(program, early=True)
+    late, early = _OriginTrace(program), _OriginTrace(program, early=True)
     return [
         _with_whole_tensors(late.origin(node), early.origin(node)) for node in user_outputs(program)
     ]
 
 
-def _with_whole_tensors(parts: Origin, whole: Origin) -> Origin:
+def _with_whole_tensors(parts: OutputOrigin, whole: OutputOrigin) -> OutputOrigin:
     """Return an origin with the tensors themselves in the place of many parts of them."""
     pieces, owners, places = list(parts.pieces), parts.owners.clone(), parts.places.clone()
     for index, piece in enumerate(whole.pieces):
@@ -131,10 +140,10 @@ def _with_whole_tensors(parts: Origin, whole: Origin) -> Origin:
             pieces.append(piece)
             owners[mine], places[mine] = len(pieces) - 1, whole.places[mine]
     used, owners = owners.unique(return_inverse=True)
-    return Origin(tuple(pieces[index] for index in used.tolist()), owners, places)
+    return OutputOrigin(tuple(pieces[index] for index in used.tolist()), owners, places)
 
 
-class _Trace:
+class _OriginTrace:
     """Numbers the elements of values by the pieces that they come from.
 
     ``early`` takes the tensors that operators make, not what other operators moved of them.
@@ -150,22 +159,22 @@ class _Trace:
             for spec in signature.input_specs
             if isinstance(stored.get(spec.target), torch.Tensor) and spec.target not in mutated
         }
-        self._pieces: list[Piece] = []
+        self._pieces: list[OutputPiece] = []
         self._values: dict[fx.Node, Any] = {}
         self._numbers: dict[fx.Node, Any] = {}
         self._is_fixed: dict[fx.Node, bool] = {}
         for node in program.graph.nodes:
             self._is_fixed[node] = self._fixed(node)
 
-    def origin(self, node: fx.Node) -> Origin:
+    def origin(self, node: fx.Node) -> OutputOrigin:
         """Return where the elements of a tensor come from."""
         numbers = self._of(node).reshape(-1)
         used, owners = torch.unique(numbers // _STRIDE, return_inverse=True)
         pieces = tuple(self._pieces[int(index)] for index in used)
         if len(pieces) > _MOST_PIECES:
-            pieces = (Piece(node, tuple(node.meta["val"].shape)),)
-            return Origin(pieces, torch.zeros_like(numbers), torch.arange(numbers.numel()))
-        return Origin(pieces, owners, numbers % _STRIDE)
+            pieces = (OutputPiece(node, tuple(node.meta["val"].shape)),)
+            return OutputOrigin(pieces, torch.zeros_like(numbers), torch.arange(numbers.numel()))
+        return OutputOrigin(pieces, owners, numbers % _STRIDE)
 
     def _fixed(self, node: fx.Node) -> bool:
         """Return whether a node does not depend on the inputs."""
@@ -182,21 +191,21 @@ class _Trace:
         return self._numbers[node]
 
     def _computed(self, node: fx.Node) -> Any:
-        name = _name(node)
+        name = _packet_name(node)
         if node.target is operator.getitem:
             source = node.args[0]
-            listed = self._of(source) if _name(source) in _MOVES else None  # type: ignore[arg-type]
+            listed = self._of(source) if _packet_name(source) in _MOVING_OPERATORS else None  # type: ignore[arg-type]
             return self._collapsed(listed[node.args[1]]) if isinstance(listed, list) else None
-        if name in _KEEPS and isinstance(node.args[0], fx.Node):
+        if name in _KEEPING_OPERATORS and isinstance(node.args[0], fx.Node):
             same_type = node.args[0].meta["val"].dtype == node.meta["val"].dtype
             return self._collapsed(self._of(node.args[0])) if same_type else None
-        if name in _MOVES:
+        if name in _MOVING_OPERATORS:
             return self._moved(node, name)
-        return self._mapped(node) if name.removesuffix("_") in _POINTWISE else None
+        return self._mapped(node) if name.removesuffix("_") in _POINTWISE_OPERATORS else None
 
     def _moved(self, node: fx.Node, name: str) -> Any:
         """Return the numbers behind an operator that moves elements; None if it fails on them."""
-        index = _MOVES[name]
+        index = _MOVING_OPERATORS[name]
         args = list(node.args)
         if index is not None and not all(
             self._is_fixed[n] for n in _nodes_in(args[index : index + 1])
@@ -221,12 +230,12 @@ class _Trace:
 
     def _padded(self, node: fx.Node, values: list[Any]) -> list[Any]:
         """Return the arguments of a padding, with the number of its constant as the value."""
-        is_plain = _name(node) == "constant_pad_nd"
+        is_plain = _packet_name(node) == "constant_pad_nd"
         mode = "constant" if is_plain else (values[2] if len(values) > 2 else "constant")
         if mode != "constant":
             return [None]
         given = values[2 if is_plain else 3] if len(values) > (2 if is_plain else 3) else 0.0
-        number = self._add(Piece(node, (1,), value=torch.tensor([float(given or 0.0)])))
+        number = self._add(OutputPiece(node, (1,), value=torch.tensor([float(given or 0.0)])))
         return [*values[:2], number] if is_plain else [*values[:2], "constant", number]
 
     def _mapped(self, node: fx.Node) -> Any:
@@ -256,7 +265,11 @@ class _Trace:
         """Return the numbers with a piece taken apart where factors of other size multiply it."""
         fixed = [n for n in node.all_input_nodes if self._is_fixed[n] and not _is_learned(n)]
         owners = (numbers // _STRIDE).unique().tolist()
-        if _name(node).removesuffix("_") not in {"mul", "div"} or not fixed or len(owners) > 1:
+        if (
+            _packet_name(node).removesuffix("_") not in {"mul", "div"}
+            or not fixed
+            or len(owners) > 1
+        ):
             return numbers
         piece = self._pieces[owners[0]]
         factors = self._value(fixed[0])
@@ -271,26 +284,26 @@ class _Trace:
         runs = _runs(factors.detach().abs().double().reshape(-1).tolist())
         for start, end in runs if 1 < len(runs) <= _MOST_RUNS else ():
             shape = (*piece.shape[:dim], end - start, *piece.shape[dim + 1 :])
-            cut = Piece(piece.node, shape, source=piece, cut=(dim, start, end))
+            cut = OutputPiece(piece.node, shape, source=piece, cut=(dim, start, end))
             result.narrow(dim, start, end - start).copy_(self._numbered(cut))
         return result
 
     def _behind(
-        self, node: fx.Node, moving: fx.Node, piece: Piece, places: torch.Tensor,
+        self, node: fx.Node, moving: fx.Node, piece: OutputPiece, places: torch.Tensor,
         mine: torch.Tensor,
-    ) -> Piece | None:  # fmt: skip
+    ) -> OutputPiece | None:  # fmt: skip
         """Return the piece that an element-wise node makes of a piece; None if it cannot."""
         if piece.value is not None:
             whole = torch.zeros(moving.meta["val"].shape, dtype=piece.value.dtype)
             whole.view(-1)[mine] = piece.value.reshape(-1)[places]
             args = fx.map_arg(node.args, lambda n: whole if n is moving else self._value(n))
             value = functional(node)(*args, **node.kwargs).reshape(-1)[mine]
-            return Piece(node, (mine.numel(),), value=value)
+            return OutputPiece(node, (mine.numel(),), value=value)
         if places.unique().numel() != places.numel():
             return None
-        put = torch.full((_count(piece.shape),), -1, dtype=torch.int64)
+        put = torch.full((_numel(piece.shape),), -1, dtype=torch.int64)
         put[places] = mine
-        return Piece(node, piece.shape, source=piece, places=put)
+        return OutputPiece(node, piece.shape, source=piece, places=put)
 
     def _collapsed(self, numbers: torch.Tensor) -> torch.Tensor | None:
         """Return numbers that are of several pieces; None if they are of one that is a node."""
@@ -303,19 +316,19 @@ class _Trace:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             return None
-        return self._numbered(Piece(node, tuple(value.shape)))
+        return self._numbered(OutputPiece(node, tuple(value.shape)))
 
     def _constant(self, node: fx.Node) -> Any:
         value = self._value(node)
         if not isinstance(value, torch.Tensor):
             return value
-        return self._numbered(Piece(node, tuple(value.shape), value=value))
+        return self._numbered(OutputPiece(node, tuple(value.shape), value=value))
 
-    def _numbered(self, piece: Piece) -> torch.Tensor:
+    def _numbered(self, piece: OutputPiece) -> torch.Tensor:
         first = self._add(piece)
-        return torch.arange(first, first + _count(piece.shape)).reshape(piece.shape)
+        return torch.arange(first, first + _numel(piece.shape)).reshape(piece.shape)
 
-    def _add(self, piece: Piece) -> int:
+    def _add(self, piece: OutputPiece) -> int:
         self._pieces.append(piece)
         return (len(self._pieces) - 1) * _STRIDE
 
@@ -349,11 +362,11 @@ def _runs(factors: list[float]) -> list[tuple[int, int]]:
 
 def functional(node: fx.Node) -> Any:
     """Return the operator of a node, and for one that writes its input the one that does not."""
-    packet = getattr(_ATEN, _name(node).removesuffix("_"))
+    packet = getattr(_ATEN, _packet_name(node).removesuffix("_"))
     return getattr(packet, node.target._overloadname)  # type: ignore[union-attr]  # noqa: SLF001
 
 
-def _name(node: fx.Node) -> str:
+def _packet_name(node: fx.Node) -> str:
     """Return the operator of a node without its overload, e.g. ``cat``; "" for other nodes."""
     packet = getattr(node.target, "overloadpacket", None)
     return str(getattr(packet, "__name__", ""))
@@ -365,7 +378,7 @@ def _nodes_in(args: Any) -> list[fx.Node]:
     return nodes
 
 
-def _count(shape: tuple[int, ...]) -> int:
+def _numel(shape: tuple[int, ...]) -> int:
     return int(torch.Size(shape).numel())
 
 
@@ -386,7 +399,7 @@ def with_split_outputs(
 
 
 def split_outputs(
-    program: torch.export.ExportedProgram, known: list[Origin], positions: tuple[int, ...]
+    program: torch.export.ExportedProgram, known: list[OutputOrigin], positions: tuple[int, ...]
 ) -> tuple[torch.export.ExportedProgram, list[list[int]]]:
     """Return a program as ``with_split_outputs`` does, and where the parts of its outputs are.
 
@@ -402,7 +415,7 @@ def split_outputs(
     chosen = [o if i in positions and o.is_joined else None for i, o in enumerate(known)]
     if not any(chosen):
         return program, [[position] for position in range(len(known))]
-    split = _Split(program)
+    split = _OutputSplit(program)
     values = tuple(program.graph.output_node().args[0])  # type: ignore[arg-type]
     kept = [(v, s) for v, s in zip(values, program.graph_signature.output_specs, strict=True)]
     specs = [spec for _, spec in kept if spec.kind != OutputKind.USER_OUTPUT]
@@ -428,7 +441,7 @@ def split_outputs(
     return program, ports
 
 
-def in_order(origin: Origin) -> list[Piece]:
+def in_order(origin: OutputOrigin) -> list[OutputPiece]:
     """Return the pieces that depend on the inputs, in the order of their first elements."""
     count = len(origin.pieces)
     first = [int((origin.owners == index).nonzero()[0]) for index in range(count)]
@@ -436,15 +449,15 @@ def in_order(origin: Origin) -> list[Piece]:
     return [origin.pieces[index] for index in order if origin.pieces[index].value is None]
 
 
-class _Split:
+class _OutputSplit:
     """Makes the nodes of pieces."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         self._program = program
-        self._trace = _Trace(program)
+        self._trace = _OriginTrace(program)
         self._made: dict[int, fx.Node] = {}
 
-    def node_of(self, piece: Piece) -> fx.Node:
+    def node_of(self, piece: OutputPiece) -> fx.Node:
         """Return the node with the value of a piece, which is added where there is none."""
         if piece.source is None:
             return piece.node
@@ -455,7 +468,7 @@ class _Split:
             self._made[id(piece)] = self._added(piece, self.node_of(piece.source))
         return self._made[id(piece)]
 
-    def _added(self, piece: Piece, source: fx.Node) -> fx.Node:
+    def _added(self, piece: OutputPiece, source: fx.Node) -> fx.Node:
         """Add what an element-wise node computes of a piece."""
         node, fixed = piece.node, self._trace._is_fixed  # noqa: SLF001
         constants = {n: self._constant(n, piece) for n in node.all_input_nodes if fixed[n]}
@@ -479,7 +492,7 @@ class _Split:
         order = {node: index for index, node in enumerate(self._program.graph.nodes)}
         return max([like, *_nodes_in(args)], key=order.__getitem__)
 
-    def _constant(self, node: fx.Node, piece: Piece) -> Any:
+    def _constant(self, node: fx.Node, piece: OutputPiece) -> Any:
         """Return what a constant of an element-wise node is for a piece: a number, or a node."""
         assert piece.places is not None
         shape = piece.node.meta["val"].shape
@@ -494,7 +507,7 @@ class _Split:
                 values = first
         return values.item() if values.numel() == 1 else self._stored(values, piece)
 
-    def _stored(self, values: torch.Tensor, piece: Piece) -> fx.Node:
+    def _stored(self, values: torch.Tensor, piece: OutputPiece) -> fx.Node:
         """Add a constant to the program, and return its node."""
         program, graph = self._program, self._program.graph
         number = sum(name.startswith("split_constant") for name in program.constants)

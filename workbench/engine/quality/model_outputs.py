@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from workbench.engine.fx.modules import source_line
-from workbench.engine.fx.output_parts import Origin, Piece, in_order
+from workbench.engine.fx.output_parts import OutputOrigin, OutputPiece, in_order
 from workbench.engine.fx.programs import module_of, op_of
 from workbench.engine.quality.dependence import Variation
 from workbench.engine.quality.measures import OutputAccumulator
@@ -39,7 +39,7 @@ _MOST_REGIONS = 256
 
 
 def described(
-    known: Sequence[Origin], ports: Sequence[Sequence[int]], values: Sequence[torch.Tensor]
+    known: Sequence[OutputOrigin], ports: Sequence[Sequence[int]], values: Sequence[torch.Tensor]
 ) -> tuple[ModelOutput, ...]:
     """Return the outputs of a model.
 
@@ -56,7 +56,7 @@ def described(
 
 
 def _described(
-    index: int, origin: Origin, ports: Sequence[int], value: torch.Tensor
+    index: int, origin: OutputOrigin, ports: Sequence[int], value: torch.Tensor
 ) -> ModelOutput:
     dtype = str(value.dtype).removeprefix("torch.")
     plain = ModelOutput(
@@ -66,7 +66,8 @@ def _described(
     if not origin.is_joined or not can_be_described(origin):
         nodes = [name for piece in origin.pieces for name in _operations(piece)]
         return plain.model_copy(update={"nodes": tuple(dict.fromkeys(nodes))})
-    update: dict[str, Any] = {"parts": tuple(_parts(origin, tuple(value.shape)))}
+    parts = tuple(_parts(origin, tuple(value.shape)))
+    update: dict[str, Any] = {"parts": parts if len(parts) > 1 else ()}
     if plain.position is None:
         pieces = in_order(origin)
         update["ports"] = tuple(
@@ -77,7 +78,7 @@ def _described(
     return plain.model_copy(update=update)
 
 
-def can_be_described(origin: Origin) -> bool:
+def can_be_described(origin: OutputOrigin) -> bool:
     """Return whether the parts of an output can be told as a few nested loops."""
     try:
         for piece in origin.pieces:
@@ -87,9 +88,9 @@ def can_be_described(origin: Origin) -> bool:
     return len(list(_fills(origin))) <= _MOST_REGIONS
 
 
-def _parts(origin: Origin, shape: tuple[int, ...]) -> Iterator[OutputPart]:
+def _parts(origin: OutputOrigin, shape: tuple[int, ...]) -> Iterator[OutputPart]:
     """Yield the parts; pieces that one function of one layer makes are one part."""
-    groups: dict[str, list[Piece]] = {}
+    groups: dict[str, list[OutputPiece]] = {}
     known: dict[torch.fx.Node, str] = {}
     for piece in in_order(origin):
         groups.setdefault(_signature(piece, known), []).append(piece)
@@ -122,7 +123,7 @@ def _layer(node: torch.fx.Node) -> str:
     return module_of(node)
 
 
-def _operations(piece: Piece) -> list[str]:
+def _operations(piece: OutputPiece) -> list[str]:
     """Return the operations from the nearest layers to a piece, in the order of the program."""
     last = piece.node if piece.source is not None else piece.root
     waiting, seen = [last], {last}
@@ -135,7 +136,7 @@ def _operations(piece: Piece) -> list[str]:
     return [node.name for node in last.graph.nodes if node in seen]
 
 
-def _signature(piece: Piece, known: dict[torch.fx.Node, str]) -> str:
+def _signature(piece: OutputPiece, known: dict[torch.fx.Node, str]) -> str:
     """Return what a piece computes of the output of the nearest layer, and of which layer."""
     if piece.source is not None:
         return f"{piece.node.name} {piece.cut} of {_signature(piece.source, known)}"
@@ -183,7 +184,7 @@ class _TooManyRegionsError(Exception):
     """The elements of a part are no few nested loops."""
 
 
-def _regions(origin: Origin, pieces: Sequence[Piece]) -> tuple[Region, ...]:
+def _regions(origin: OutputOrigin, pieces: Sequence[OutputPiece]) -> tuple[Region, ...]:
     """Return where the elements of pieces are in the output."""
     regions: list[Region] = []
     for piece in pieces:
@@ -230,7 +231,7 @@ def _first_loops(pairs: NDArray[Any]) -> tuple[int, Region]:
     )  # fmt: skip
 
 
-def _fills(origin: Origin) -> Iterator[OutputFill]:
+def _fills(origin: OutputOrigin) -> Iterator[OutputFill]:
     """Yield the constants of an output, by their value."""
     for index, piece in enumerate(origin.pieces):
         if piece.value is None:

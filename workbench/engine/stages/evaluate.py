@@ -224,13 +224,13 @@ class _Tally:
     def _class_output(self) -> int | None:
         """Return the output that can be a class: a vector with an element for every label.
 
-        Of several the one that gives the label most often in the float model. The only output is
-        taken in any case.
+        Of several the one that gives the label most often in the float model, and of those the
+        smallest. The only output is taken in any case.
         """
         if len(self.sums) == 1:
             return 0
         fitting = [i for i, size in enumerate(self.sizes) if size > max(1, self.labels[1])]
-        return max(fitting, key=lambda i: (self.hits[i][0].top1, -i), default=None)
+        return max(fitting, key=lambda i: (self.hits[i][0].top1, -self.sizes[i], -i), default=None)
 
     def result(
         self, data: str, calibrated_on: str, metric: tuple[str, float | None, float | None]
