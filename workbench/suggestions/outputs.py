@@ -118,7 +118,8 @@ def _in_16_bits(
     output: int, lost: Sequence[PartQuality], exported: ExportResult | None
 ) -> Iterator[Alternative]:
     """Yield the split with 16 bits for the operations that make the lost parts."""
-    parts = exported.model_outputs[output].parts if exported is not None else ()
+    known = exported.model_outputs[output : output + 1] if exported is not None else ()
+    parts = [part for model_output in known for part in model_output.parts]
     names = {part.name for part in lost}
     nodes = list(dict.fromkeys(n for part in parts if part.name in names for n in part.nodes))
     if nodes:
