@@ -117,7 +117,7 @@ def _figures(
 def _in_16_bits(
     output: int, lost: Sequence[PartQuality], exported: ExportResult | None
 ) -> Iterator[Alternative]:
-    """Yield the split with 16 bits for the operations that make the lost parts."""
+    """Yield the split with 16 bits for what makes the lost parts, then for the whole model."""
     known = exported.model_outputs[output : output + 1] if exported is not None else ()
     parts = [part for model_output in known for part in model_output.parts]
     names = {part.name for part in lost}
@@ -127,10 +127,16 @@ def _in_16_bits(
             title=f"with {_WIDE} for {listed(sorted(names))}",
             edit=partial(_split_wide, output=output, nodes=nodes),
         )
+    yield Alternative(
+        title=f"with {_WIDE} for the whole model",
+        edit=partial(_split_wide, output=output, nodes=()),
+    )
 
 
 def _split_wide(project: Project, output: int, nodes: Sequence[str]) -> Project:
     project = edits.split_outputs(project, (output,))
+    if not nodes:
+        return edits.assign(project, "global", "", _WIDE)
     return edits.assign_many(project, "node_name", list(nodes), _WIDE)
 
 

@@ -4,11 +4,14 @@ import json
 
 import pytest
 
+from tests.fakes import engine as fake_engine
+from tests.fakes.results import result_of
 from tests.schemas import checked
 from workbench import api
 from workbench.cli import main
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import edits, store
+from workbench.results import PartQuality, save_result
 from workbench.studies.documents import save_study, study_folder, study_key
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 from workbench.suggestions import KINDS
@@ -102,3 +105,40 @@ def test_that_every_kind_has_one_row():
     ids = [kind.id for kind in KINDS]
     assert len(ids) == len(set(ids))
     assert not any(":" in name for name in ids)
+
+
+def lossy(decibels, *, shared=True):
+    """Return an evaluation of an output that joins a box and a score of this SQNR [dB]."""
+    box, score = (
+        PartQuality(
+            name=name, sqnr_db=sqnr, cosine=None, max_abs_error=0.1, output=0, shared=shared
+        )
+        for name, sqnr in (("box", 40.0), ("score", decibels))
+    )
+    return result_of("evaluate").model_copy(update={"parts": (box, score)})
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"), [((35.0,), True), ((9.0, 30.0), True), ((3.0, 3.2), False)]
+)
+def test_that_a_split_is_tried_and_offered_with_what_it_gained(
+    project_file, played, capsys, monkeypatch, after, kept
+):
+    usual = fake_engine.write_result
+    left = [lossy(3.0), *(lossy(value, shared=False) for value in after)]
+
+    def leave(stage, folder):
+        usual(stage, folder)
+        if stage == "evaluate":
+            save_result(left.pop(0), folder)
+
+    monkeypatch.setattr(fake_engine, "write_result", leave)
+    code = main(["suggest", str(project_file), "--apply", "split_output", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert left == []
+    assert code == (0 if kept else 2)
+    assert store.load(project_file).split_outputs == ((0,) if kept else ())
+    if kept:
+        (entry,) = checked(document, "suggest")["applied"]
+        assert (entry["id"], entry["tried"]) == ("split_output", True)
+        assert entry["gain"]["sqnr_db"] == pytest.approx(after[-1] - 3.0)
