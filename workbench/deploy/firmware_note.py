@@ -12,6 +12,7 @@ from workbench.deploy.boards import sentence
 from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.escaping import in_markdown, in_markdown_code
+from workbench.targets.ethos_u.rewrites import REWRITES_BY_ID
 
 if TYPE_CHECKING:
     from workbench.deploy.firmware_files import Facts
@@ -163,6 +164,13 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         yield (
             f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms "
             "per inference on the NPU, without the CPU's part."
+        )
+    rewritten = [row for row in lowered.rewrites if row.places]
+    if rewritten:
+        titles = "; ".join(REWRITES_BY_ID[row.id].title for row in rewritten)
+        yield (
+            f"Rewritten for fewer cycles, with the same function, inputs and outputs: {titles}. "
+            "The manifest has the modules."
         )
     yield from _remembering(facts)
     yield from facts.departures
