@@ -119,8 +119,20 @@ class Repeated(nn.Module):
         return torch.stack(steps, 1)
 
 
+class Flagged(Repeated):
+    """Steps of one layer, and a flag of the last state."""
+
+    def forward(self, x):
+        state, steps = x[:, 0, 0], []
+        for _ in range(3):
+            state = torch.tanh(self.layer(state))
+            steps.append(self.last(state)[:, 0] * 100)
+        return torch.cat([torch.stack(steps, 1), state[:, :1]], 1)
+
+
 IDIOMS = (
     AlongChannels, LastDimension, Stacked, Written, Scales, Behind, Factors, InDictionary, Decoded,
+    Flagged,
 )  # fmt: skip
 
 
