@@ -131,9 +131,12 @@ def origins(program: torch.export.ExportedProgram) -> list[OutputOrigin]:
     as in a loop, is one piece.
     """
     late, early = _OriginTrace(program), _OriginTrace(program, early=True)
+    parts = [(node, late.origin(node)) for node in user_outputs(program)]
     return [
-        _with_groups(_with_whole_tensors(late.origin(node), early.origin(node)))
-        for node in user_outputs(program)
+        _with_groups(_with_whole_tensors(origin, early.origin(node)))
+        if origin.is_joined
+        else origin
+        for node, origin in parts
     ]
 
 
@@ -231,6 +234,10 @@ class _OriginTrace:
     def origin(self, node: fx.Node) -> OutputOrigin:
         """Return where the elements of a tensor come from."""
         numbers = self._of(node).reshape(-1)
+        first = int(numbers[0]) if numbers.numel() else 0
+        if torch.equal(numbers, torch.arange(first, first + numbers.numel())):
+            whole = self._pieces[first // _STRIDE]
+            return OutputOrigin((whole,), torch.zeros_like(numbers), numbers % _STRIDE)
         used, owners = torch.unique(numbers // _STRIDE, return_inverse=True)
         pieces = tuple(self._pieces[int(index)] for index in used)
         if len(pieces) > _MOST_PIECES:

@@ -130,7 +130,8 @@ def _operations(piece: OutputPiece) -> list[str]:
             before = [n for n in current.all_input_nodes if n.op != "placeholder" and n not in seen]
             waiting += before
             seen.update(before)
-    return [node.name for node in lasts[0].graph.nodes if node in seen]
+    calls = (node for node in lasts[0].graph.nodes if node.op == "call_function")
+    return [node.name for node in calls if node in seen]
 
 
 def _is_weight(node: torch.fx.Node) -> bool:
