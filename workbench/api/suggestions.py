@@ -17,7 +17,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import SensitivityResult
-from workbench.suggestions import KINDS, Figures, candidates, is_better, spared_by, tried
+from workbench.suggestions import KINDS, Figures, candidates, enough_db, is_better, spared_by, tried
 from workbench.targets import target_of
 from workbench.text import listed
 
@@ -78,7 +78,7 @@ def _tried(
     if not suggestion.improves or suggestion.edit is None:
         return suggestion
     best: Suggestion | None = None
-    limit = opened.project.accuracy.part_sqnr or 0.0
+    limit = enough_db(opened.project)
     for candidate in candidates(suggestion):
         assert candidate.edit is not None
         after = _compiled(opened.edited(candidate.edit), how)

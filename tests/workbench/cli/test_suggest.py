@@ -119,7 +119,7 @@ def lossy(decibels, *, shared=True):
 
 
 @pytest.mark.parametrize(
-    ("after", "kept"), [((35.0,), True), ((9.0, 30.0), True), ((3.0, 3.2), False)]
+    ("after", "kept"), [((35.0,), True), ((16.0, 30.0), True), ((3.0, 3.2), False)]
 )
 def test_that_a_split_is_tried_and_offered_with_what_it_gained(
     project_file, played, capsys, monkeypatch, after, kept
