@@ -119,8 +119,20 @@ class Repeated(nn.Module):
         return torch.stack(steps, 1)
 
 
+class Flagged(Repeated):
+    """Steps of one layer, and a flag of the last state."""
+
+    def forward(self, x):
+        state, steps = x[:, 0, 0], []
+        for _ in range(3):
+            state = torch.tanh(self.layer(state))
+            steps.append(self.last(state)[:, 0] * 100)
+        return torch.cat([torch.stack(steps, 1), state[:, :1]], 1)
+
+
 IDIOMS = (
     AlongChannels, LastDimension, Stacked, Written, Scales, Behind, Factors, InDictionary, Decoded,
+    Flagged,
 )  # fmt: skip
 
 
@@ -163,6 +175,17 @@ def behind():
 
 def factors():
     return made(Factors)
+
+
+def in_dictionary():
+    return made(InDictionary)
+
+
+def unlabelled_dictionary(outputs, labels):
+    """The number of samples whose output is what the model returns."""
+    assert labels == [None] * len(outputs)
+    shapes = {"rows": (1, 7, 4, 4), "class": (1, 3)}
+    return sum({k: tuple(v.shape) for k, v in o.items()} == shapes for o in outputs)
 
 
 def two_heads():

@@ -17,7 +17,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import SensitivityResult
-from workbench.suggestions import KINDS, Figures, candidates, is_better, spared_by, tried
+from workbench.suggestions import KINDS, Figures, candidates, enough_db, is_better, spared_by, tried
 from workbench.targets import target_of
 from workbench.text import listed
 
@@ -64,25 +64,28 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     fit = boards.of_results(opened.project, opened.folder, folders["lower"])
     spared, departs = _spared(opened, cache, planned), _departs(opened, cache, planned)
     offered = suggestions_of(opened.project, folders, fit, spared, departs=departs)
-    shown = (_tried(opened, one, folders, {**how, "cache": cache}) for one in offered)
+    until: StageId = "verify" if departs else "lower"
+    shown = (_tried(opened, one, folders, until, {**how, "cache": cache}) for one in offered)
     return tuple(one for one in shown if one is not None)
 
 
 def _tried(
-    opened: OpenProject, suggestion: Suggestion, before: Mapping[str, Path], how: JobOptions
-) -> Suggestion | None:
+    opened: OpenProject, suggestion: Suggestion, before: Mapping[str, Path], until: StageId,
+    how: JobOptions,
+) -> Suggestion | None:  # fmt: skip
     """Return a suggestion with what it was measured to gain; None if it gains nothing.
 
-    One that is not to be tried is returned as it is.
+    One that is not to be tried is returned as it is. Where the program is not the quantized model,
+    ``until`` is the stage that shows whether it is with the suggestion, which else gains nothing.
     """
     if not suggestion.improves or suggestion.edit is None:
         return suggestion
     best: Suggestion | None = None
-    limit = opened.project.accuracy.part_sqnr or 0.0
+    limit = enough_db(opened.project)
     for candidate in candidates(suggestion):
         assert candidate.edit is not None
-        after = _compiled(opened.edited(candidate.edit), how)
-        if after.errors:
+        after = _compiled(opened.edited(candidate.edit), how, until)
+        if after.errors or (after.gate is not None and after.gate.departs):
             continue
         figures = _figures(after.folders)
         offered = tried(candidate, _figures(before), figures)
@@ -100,10 +103,10 @@ def _figures(folders: Mapping[str, Path]) -> Figures:
     )
 
 
-def _compiled(opened: OpenProject, how: JobOptions) -> RunResult:
+def _compiled(opened: OpenProject, how: JobOptions, until: StageId = "lower") -> RunResult:
     """Run the stages up to the compiled program; those that the cache holds are not repeated."""
     return run(
-        replace(opened, path=None), "lower", trust=how.get("trust", False), cache=how.get("cache"),
+        replace(opened, path=None), until, trust=how.get("trust", False), cache=how.get("cache"),
         accelerate=how.get("accelerate", True), on_event=how.get("on_event"),
     )  # fmt: skip
 

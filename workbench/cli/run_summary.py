@@ -143,7 +143,10 @@ def _db(value: float | None) -> str:
 def _print_evaluate(part: dict[str, Any]) -> None:
     line = f"Quality      SQNR {_db(part['sqnr_db'])} over {plural(part['samples'], 'sample')}"
     if part["top1_float"] is not None:
-        line += f"; top-1 {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
+        where = f" of output {part['class_output']}" if part.get("class_output") else ""
+        line += (
+            f"; top-1{where} {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
+        )
     if part["metric_float"] is not None:
         values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
         line += f"; {part['metric_name']} {values}"

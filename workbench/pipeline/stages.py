@@ -46,7 +46,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 2,
           _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",),
-          ("model.strict_export", "model.split_outputs"), ("torch",), 8, _entry("export")),
+          ("model.strict_export", "model.split_outputs"), ("torch",), 9, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
           ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 9,
           _entry("prepare")),

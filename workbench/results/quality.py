@@ -142,7 +142,7 @@ class PartQuality(OutputQuality):
     minimum: float | None = None
     maximum: float | None = None
     constant: bool = False
-    shared: bool = True
+    shared: bool = False
 
 
 class Dependence(Frozen):

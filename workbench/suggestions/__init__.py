@@ -11,5 +11,6 @@ from workbench.suggestions.suggestion import Suggestion as Suggestion
 from workbench.suggestions.suggestion import Written as Written
 from workbench.suggestions.trials import Figures as Figures
 from workbench.suggestions.trials import candidates as candidates
+from workbench.suggestions.trials import enough_db as enough_db
 from workbench.suggestions.trials import is_better as is_better
 from workbench.suggestions.trials import tried as tried

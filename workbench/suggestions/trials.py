@@ -10,6 +10,7 @@ from workbench.suggestions.suggestion import ExpectedGain, Suggestion
 from workbench.text import plural
 
 if TYPE_CHECKING:
+    from workbench.project.model import Project
     from workbench.results import EvaluateResult, LowerResult
 
 # Less is within the noise of few samples [dB].
@@ -43,6 +44,16 @@ class Figures:
     def cycles(self) -> int:
         """The NPU cycles that Vela estimates."""
         return sum(report.cycles_total for report in self.lowered.vela)
+
+
+def enough_db(project: Project) -> float:
+    """Return the SQNR from which on no alternative is tried [dB].
+
+    The mark of a low accuracy where there is one: the limit itself leaves no room for samples that
+    were not measured.
+    """
+    limits = project.accuracy
+    return max(limits.low_sqnr or 0.0, limits.part_sqnr or 0.0)
 
 
 def candidates(suggestion: Suggestion) -> list[Suggestion]:

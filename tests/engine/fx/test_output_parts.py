@@ -78,9 +78,17 @@ def test_that_the_elements_of_a_part_are_those_that_it_makes():
     _, outputs = outputs_of(exported(model, example), ())
     with torch.no_grad():
         rows = model(*example)
-    box, score = outputs.parts([rows])[:2]
-    assert sorted(box.tolist()) == sorted(rows[:, :, :4].reshape(-1).tolist())
-    assert sorted(score.tolist()) == sorted(rows[:, :, 4:].reshape(-1).tolist())
+    values = dict(zip((name for _, name in outputs.names), outputs.parts([rows]), strict=True))
+    assert len(values) == 4
+    for name, wanted in (("box", rows[:, :, :4]), ("score", rows[:, :, 4:])):
+        own = torch.cat([value for key, value in values.items() if key.startswith(name)])
+        assert sorted(own.tolist()) == sorted(wanted.reshape(-1).tolist()), name
+
+
+def test_that_steps_of_one_layer_are_returned_together():
+    program, outputs = outputs_of(exported(*networks.made(networks.Flagged)), (0,))
+    assert [name for _, name in outputs.names] == ["last", "layer"]
+    assert len(user_outputs(program)) == 2
 
 
 def test_that_what_an_operation_after_the_parts_does_is_kept_in_the_split_program():

@@ -111,6 +111,14 @@ def test_that_a_metric_gets_all_outputs_and_labels_of_any_kind(engine):
     assert found.top1_float is None
 
 
+@pytest.mark.parametrize("split", [(), (0,)])
+def test_that_a_metric_gets_the_dictionary_that_the_model_returns(engine, split):
+    metric = Evaluation(metric="joining_networks.py:unlabelled_dictionary")
+    made = edits.split_outputs(joining("in_dictionary", evaluation=metric), split)
+    found = evaluated(engine, made)
+    assert found.metric_float == found.metric_quantized == found.samples
+
+
 @pytest.mark.parametrize(
     ("asked", "output", "code"), [(None, 1, ""), (1, 1, ""), (2, None, "class-output-unknown")]
 )

@@ -119,7 +119,7 @@ def lossy(decibels, *, shared=True):
 
 
 @pytest.mark.parametrize(
-    ("after", "kept"), [((35.0,), True), ((9.0, 30.0), True), ((3.0, 3.2), False)]
+    ("after", "kept"), [((35.0,), True), ((16.0, 30.0), True), ((3.0, 3.2), False)]
 )
 def test_that_a_split_is_tried_and_offered_with_what_it_gained(
     project_file, played, capsys, monkeypatch, after, kept
@@ -142,3 +142,28 @@ def test_that_a_split_is_tried_and_offered_with_what_it_gained(
         (entry,) = checked(document, "suggest")["applied"]
         assert (entry["id"], entry["tried"]) == ("split_output", True)
         assert entry["gain"]["sqnr_db"] == pytest.approx(after[-1] - 3.0)
+
+
+def test_that_a_split_whose_program_is_compiled_wrong_is_not_offered(
+    project_file, played, capsys, monkeypatch
+):
+    usual = fake_engine.write_result
+    right = result_of("verify")
+    wrong = right.model_copy(update={"max_lsb": 90, "outputs": (
+        right.outputs[0].model_copy(update={"max_lsb": 90}),)})  # fmt: skip
+    evaluated, verified = [lossy(3.0), lossy(35.0), lossy(30.0)], [wrong, wrong, right]
+
+    def leave(stage, folder):
+        usual(stage, folder)
+        left = {"evaluate": evaluated, "verify": verified}.get(stage)
+        if left is not None:
+            save_result(left.pop(0), folder)
+
+    monkeypatch.setattr(fake_engine, "write_result", leave)
+    assert main(["run", str(project_file), "--skip", "run"]) == 4
+    capsys.readouterr()
+    assert main(["suggest", str(project_file), "--apply", "split_output", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["applied"]
+    assert entry["title"].endswith("with a16w8 for the whole model")
+    assert entry["gain"]["sqnr_db"] == pytest.approx(27.0)
+    assert verified == evaluated == []

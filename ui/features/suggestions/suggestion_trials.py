@@ -15,7 +15,7 @@ from workbench.pipeline.plan import plan
 from workbench.project.model import Project
 from workbench.protocol import Event, StageFailed
 from workbench.results import EvaluateResult, LowerResult, load_result
-from workbench.suggestions import Figures, Suggestion, candidates, is_better, tried
+from workbench.suggestions import Figures, Suggestion, candidates, enough_db, is_better, tried
 
 if TYPE_CHECKING:
     from workbench.pipeline.cache import Cache
@@ -73,7 +73,7 @@ class SuggestionTrials(QObject):
         It has none yet where the project's code must not run.
         """
         best: Suggestion | None = None
-        limit = project.accuracy.part_sqnr or 0.0
+        limit = enough_db(project)
         for candidate in candidates(suggestion) if before is not None else ():
             assert candidate.edit is not None
             assert before is not None

@@ -7,6 +7,7 @@ element comes from, the moving operators are executed on the numbers of the elem
 This file stands on torch alone, because a generated script carries it along.
 """
 
+import hashlib
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,8 @@ _POINTWISE_OPERATORS = frozenset({
 _MOST_PIECES = 256
 # Factors within this ratio are of similar size; more of them are a pattern of places, not units.
 _SIMILAR, _MOST_FACTORS, _MOST_RUNS = 4.0, 64, 8
+# A function is told by at most so many operators from the nearest layer on.
+_DEEPEST = 64
 # So many parts of one tensor are returned as that tensor.
 _MANY_PARTS = 4
 
@@ -73,6 +76,7 @@ class OutputPiece:
     ``value`` is that of a constant. ``places`` are the elements of the input of ``node`` that the
     elements of ``source`` are, in its order; -1 for those that it does not have. ``cut`` are the
     dimension, start and end of the part of ``source`` that it is, where no node computes it.
+    ``members`` are pieces of one function of one layer, which are joined along a dimension.
     """
 
     node: fx.Node
@@ -81,10 +85,13 @@ class OutputPiece:
     source: "OutputPiece | None" = None
     places: torch.Tensor | None = None
     cut: tuple[int, int, int] | None = None
+    members: "tuple[OutputPiece, ...]" = ()
 
     @property
     def root(self) -> fx.Node:
         """The node whose value it comes from."""
+        if self.members:
+            return self.members[0].root
         return self.node if self.source is None else self.source.root
 
 
@@ -120,11 +127,16 @@ def origins(program: torch.export.ExportedProgram) -> list[OutputOrigin]:
     """Return for each output where its elements come from.
 
     A piece is what is joined, as it is joined, such as a slice of a tensor; the tensor itself where
-    many parts of it are joined.
+    many parts of it, or all, are joined. What one function of one layer gives several times, such
+    as in a loop, is one piece.
     """
     late, early = _OriginTrace(program), _OriginTrace(program, early=True)
+    parts = [(node, late.origin(node)) for node in user_outputs(program)]
     return [
-        _with_whole_tensors(late.origin(node), early.origin(node)) for node in user_outputs(program)
+        _with_groups(_with_whole_tensors(origin, early.origin(node)))
+        if origin.is_joined
+        else origin
+        for node, origin in parts
     ]
 
 
@@ -136,11 +148,64 @@ def _with_whole_tensors(parts: OutputOrigin, whole: OutputOrigin) -> OutputOrigi
         inside = parts.owners[mine].unique()
         others = parts.owners[~mine].unique()
         alone = not set(inside.tolist()) & set(others.tolist())
-        if len(inside) >= _MANY_PARTS and alone and piece.value is None:
+        is_whole = len(inside) > 1 and int(mine.sum()) == _numel(piece.shape)
+        if (len(inside) >= _MANY_PARTS or is_whole) and alone and piece.value is None:
             pieces.append(piece)
             owners[mine], places[mine] = len(pieces) - 1, whole.places[mine]
     used, owners = owners.unique(return_inverse=True)
     return OutputOrigin(tuple(pieces[index] for index in used.tolist()), owners, places)
+
+
+def _with_groups(origin: OutputOrigin) -> OutputOrigin:
+    """Return an origin with one piece for what one function of one layer gives several times."""
+    groups: dict[str, list[OutputPiece]] = {}
+    known: dict[fx.Node, str] = {}
+    for piece in in_order(origin):
+        groups.setdefault(f"{_signature(piece, known)} {piece.shape}", []).append(piece)
+    pieces, owners, places = list(origin.pieces), origin.owners.clone(), origin.places.clone()
+    for members in groups.values():
+        if len(members) == 1:
+            continue
+        shape, dim = members[0].shape, _joining_dimension(members[0].shape)
+        size = _numel(shape)
+        numbers = torch.arange(size * len(members)).reshape(len(members), *shape)
+        joined = torch.cat(list(numbers), dim)
+        behind = torch.empty(numbers.numel(), dtype=torch.int64)
+        behind[joined.reshape(-1)] = torch.arange(numbers.numel())
+        for index, member in enumerate(members):
+            mine = origin.owners == origin.pieces.index(member)
+            owners[mine] = len(pieces)
+            places[mine] = behind[origin.places[mine] + index * size]
+        whole = OutputPiece(members[0].node, tuple(joined.shape), members=tuple(members))
+        pieces.append(whole)
+    used, owners = owners.unique(return_inverse=True)
+    return OutputOrigin(tuple(pieces[index] for index in used.tolist()), owners, places)
+
+
+def _joining_dimension(shape: tuple[int, ...]) -> int:
+    return min(1, len(shape) - 1)
+
+
+def _signature(piece: OutputPiece, known: dict[fx.Node, str]) -> str:
+    """Return what a piece computes of the output of the nearest layer, and of which layer."""
+    if piece.source is not None:
+        return f"{piece.node.name} {piece.cut} of {_signature(piece.source, known)}"
+    return _function(piece.root, known)
+
+
+def _function(node: fx.Node, known: dict[fx.Node, str], depth: int = 0) -> str:
+    if node.op == "placeholder" or depth > _DEEPEST:
+        return node.name
+    if node not in known:
+        before = node.all_input_nodes
+        is_layer = any(map(_is_learned, before))
+        texts = {
+            n: "x" if is_layer and n.op != "placeholder" else _function(n, known, depth + 1)
+            for n in before
+        }
+        args = fx.map_arg((node.args, node.kwargs), lambda n: texts[n])
+        known[node] = hashlib.sha256(f"{node.target}{args}".encode()).hexdigest()
+    return known[node]
 
 
 class _OriginTrace:
@@ -169,6 +234,10 @@ class _OriginTrace:
     def origin(self, node: fx.Node) -> OutputOrigin:
         """Return where the elements of a tensor come from."""
         numbers = self._of(node).reshape(-1)
+        first = int(numbers[0]) if numbers.numel() else 0
+        if torch.equal(numbers, torch.arange(first, first + numbers.numel())):
+            whole = self._pieces[first // _STRIDE]
+            return OutputOrigin((whole,), torch.zeros_like(numbers), numbers % _STRIDE)
         used, owners = torch.unique(numbers // _STRIDE, return_inverse=True)
         pieces = tuple(self._pieces[int(index)] for index in used)
         if len(pieces) > _MOST_PIECES:
@@ -459,11 +528,17 @@ class _OutputSplit:
 
     def node_of(self, piece: OutputPiece) -> fx.Node:
         """Return the node with the value of a piece, which is added where there is none."""
+        if piece.members and id(piece) not in self._made:
+            args = ([self.node_of(member) for member in piece.members],
+                    _joining_dimension(piece.members[0].shape))  # fmt: skip
+            self._made[id(piece)] = self._call(_ATEN.cat.default, args, {}, piece.node)
+        if piece.members:
+            return self._made[id(piece)]
         if piece.source is None:
             return piece.node
         if piece.cut is not None and id(piece) not in self._made:
-            args = (self.node_of(piece.source), *piece.cut)
-            self._made[id(piece)] = self._call(_ATEN.slice.Tensor, args, {}, piece.node)
+            source = (self.node_of(piece.source), *piece.cut)
+            self._made[id(piece)] = self._call(_ATEN.slice.Tensor, source, {}, piece.node)
         if id(piece) not in self._made:
             self._made[id(piece)] = self._added(piece, self.node_of(piece.source))
         return self._made[id(piece)]

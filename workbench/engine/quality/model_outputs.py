@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import torch
 
 from workbench.engine.fx.modules import source_line
 from workbench.engine.fx.output_parts import OutputOrigin, OutputPiece, in_order
-from workbench.engine.fx.programs import module_of, op_of
+from workbench.engine.fx.programs import module_of
 from workbench.engine.quality.dependence import Variation
 from workbench.engine.quality.measures import OutputAccumulator
 from workbench.results import (
@@ -71,7 +70,7 @@ def _described(
     if plain.position is None:
         pieces = in_order(origin)
         update["ports"] = tuple(
-            OutputPort(position=port, regions=_regions(origin, [piece]))
+            OutputPort(position=port, regions=_regions(origin, piece))
             for port, piece in zip(ports, pieces, strict=True)
         )
         update["fills"] = tuple(_fills(origin))
@@ -82,28 +81,25 @@ def can_be_described(origin: OutputOrigin) -> bool:
     """Return whether the parts of an output can be told as a few nested loops."""
     try:
         for piece in origin.pieces:
-            _regions(origin, [piece])
+            _regions(origin, piece)
     except _TooManyRegionsError:
         return False
     return len(list(_fills(origin))) <= _MOST_REGIONS
 
 
 def _parts(origin: OutputOrigin, shape: tuple[int, ...]) -> Iterator[OutputPart]:
-    """Yield the parts; pieces that one function of one layer makes are one part."""
-    groups: dict[str, list[OutputPiece]] = {}
-    known: dict[torch.fx.Node, str] = {}
-    for piece in in_order(origin):
-        groups.setdefault(_signature(piece, known), []).append(piece)
-    modules = [_layer(pieces[0].root) for pieces in groups.values()]
-    for module, pieces in zip(modules, groups.values(), strict=True):
-        regions = _regions(origin, pieces)
-        name = module or pieces[0].root.name
+    """Yield the parts of an output, in the order of their first elements."""
+    pieces = in_order(origin)
+    modules = [_layer(piece.root) for piece in pieces]
+    for module, piece in zip(modules, pieces, strict=True):
+        regions = _regions(origin, piece)
+        name = module or piece.root.name
         if modules.count(module) > 1:
-            name += _slice(regions, shape) or f" ({pieces[0].root.name})"
+            name += _slice(regions, shape) or f" ({piece.root.name})"
         yield OutputPart(
             name=name, module=module, regions=regions,
-            source=source_line(pieces[0].node.meta.get("stack_trace")),
-            nodes=tuple(dict.fromkeys(name for piece in pieces for name in _operations(piece))),
+            source=source_line(piece.node.meta.get("stack_trace")),
+            nodes=tuple(_operations(piece)),
         )  # fmt: skip
 
 
@@ -125,44 +121,21 @@ def _layer(node: torch.fx.Node) -> str:
 
 def _operations(piece: OutputPiece) -> list[str]:
     """Return the operations from the nearest layers to a piece, in the order of the program."""
-    last = piece.node if piece.source is not None else piece.root
-    waiting, seen = [last], {last}
+    members = piece.members or (piece,)
+    lasts = [member.root if member.source is None else member.node for member in members]
+    waiting, seen = list(lasts), set(lasts)
     while waiting:
         current = waiting.pop()
         if not any(map(_is_weight, current.all_input_nodes)):
             before = [n for n in current.all_input_nodes if n.op != "placeholder" and n not in seen]
             waiting += before
             seen.update(before)
-    return [node.name for node in last.graph.nodes if node in seen]
-
-
-def _signature(piece: OutputPiece, known: dict[torch.fx.Node, str]) -> str:
-    """Return what a piece computes of the output of the nearest layer, and of which layer."""
-    if piece.source is not None:
-        return f"{piece.node.name} {piece.cut} of {_signature(piece.source, known)}"
-    return _function(piece.root, known)
-
-
-def _function(node: torch.fx.Node, known: dict[torch.fx.Node, str], depth: int = 0) -> str:
-    if node.op == "placeholder" or depth > _DEPTH:
-        return node.name
-    if node not in known:
-        before = node.all_input_nodes
-        is_layer = any(map(_is_weight, before))
-        texts = {
-            n: "x" if is_layer and n.op != "placeholder" else _function(n, known, depth + 1)
-            for n in before
-        }
-        args = torch.fx.map_arg((node.args, node.kwargs), lambda n: texts[n])
-        known[node] = hashlib.sha256(f"{op_of(node)}{args}".encode()).hexdigest()
-    return known[node]
+    calls = (node for node in lasts[0].graph.nodes if node.op == "call_function")
+    return [node.name for node in calls if node in seen]
 
 
 def _is_weight(node: torch.fx.Node) -> bool:
     return node.op == "placeholder" and node.name.startswith("p_")
-
-
-_DEPTH = 64
 
 
 def _slice(regions: Sequence[Region], shape: tuple[int, ...]) -> str:
@@ -184,15 +157,11 @@ class _TooManyRegionsError(Exception):
     """The elements of a part are no few nested loops."""
 
 
-def _regions(origin: OutputOrigin, pieces: Sequence[OutputPiece]) -> tuple[Region, ...]:
-    """Return where the elements of pieces are in the output."""
-    regions: list[Region] = []
-    for piece in pieces:
-        mine = (origin.owners == origin.pieces.index(piece)).nonzero().reshape(-1)
-        pairs = torch.stack([origin.places[mine], mine], 1)
-        order = np.lexsort((pairs[:, 1].numpy(), pairs[:, 0].numpy()))
-        regions += _loops(pairs.numpy()[order])
-    return tuple(regions)
+def _regions(origin: OutputOrigin, piece: OutputPiece) -> tuple[Region, ...]:
+    """Return where the elements of a piece are in the output."""
+    mine = (origin.owners == origin.pieces.index(piece)).nonzero().reshape(-1)
+    pairs = torch.stack([origin.places[mine], mine], 1).numpy()
+    return tuple(_loops(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]))
 
 
 def _loops(pairs: NDArray[Any]) -> Iterator[Region]:
