@@ -106,6 +106,13 @@ def test_that_rules_still_reach_what_a_module_became(engine):
     assert rows[STRIDES].places == ()
 
 
+def test_that_biases_are_corrected_by_the_layers_as_they_are_written(engine):
+    made = network("padded_leads", "lead_data").model_copy(update={"improvers": ("bias",)})
+    assert quality(engine, made) >= quality(engine, without(made, *IDS)) - 1
+    (done,) = engine.result(made, "prepare").improvements
+    assert done.places == 5
+
+
 @pytest.mark.parametrize("config", ["a16w8", "a8w4"])
 def test_that_other_precisions_are_right_too(engine, config):
     for name, data in (("audio", "audio_data"), ("leads", "lead_data")):

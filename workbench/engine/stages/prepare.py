@@ -197,7 +197,7 @@ def improved(
     with torch.no_grad():
         done = improve(
             mine, project.improvers, samples,
-            lambda: toolchain.quantizer(project, context.folder), toolchain,
+            lambda: toolchain.trial_quantizer(project, context.folder), toolchain,
         )  # fmt: skip
     titles = {improver.id: improver.title for improver in IMPROVERS}
     for name in done:

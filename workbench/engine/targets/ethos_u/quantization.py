@@ -108,13 +108,23 @@ def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     return _made(project, folder, is_qat=False)
 
 
+def trial_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+    """Return a quantizer that leaves layers as they are written, for trials that name them.
+
+    Raises:
+        WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
+    """
+    return _made(project, folder, is_qat=False, is_rewriting=False)
+
+
 def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     """Return a quantizer with fake-quantizing observers.
 
     Raises:
         WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
     """
-    return _made(project, folder, is_qat=True)
+    # Training needs the norms behind their convolutions, and trains weights by their names.
+    return _made(project, folder, is_qat=True, is_rewriting=False)
 
 
 def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) -> QatModel:
@@ -122,17 +132,17 @@ def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) ->
     return QatModel(floating, training_quantizer(project, folder))
 
 
-def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
+def _made(
+    project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True
+) -> EthosUQuantizer:
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
     quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     functions, quantizer.states = correction_functions(project.target.options, "quantizer")
     quantizer.rewrites, quantizer.patches = functions["rewrites"], functions["patches"]
-    if not is_qat:
-        # Training needs the norms behind their convolutions, and trains weights by their names.
-        quantizer.rewrites = {
-            **quantizer.rewrites, **rewrite_functions(project.target.options)
-        }  # fmt: skip
+    if is_rewriting:
+        faster = rewrite_functions(project.target.options)
+        quantizer.rewrites = {**quantizer.rewrites, **faster}
     quantizer.refinements, quantizer.foldings = functions["refinements"], functions["module"]
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.

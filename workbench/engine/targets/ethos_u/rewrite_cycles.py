@@ -16,11 +16,10 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from workbench.engine.rewrites.strides import Axis
 from workbench.engine.rewrites.tails import axes_of
-from workbench.engine.targets.ethos_u.quantization import quantizer
+from workbench.engine.targets.ethos_u.quantization import trial_quantizer
 from workbench.engine.toolchain_patches.foldable_norms import made_foldable
 from workbench.engine.toolchain_patches.graph_writer import constant_of
-from workbench.project import edits
-from workbench.targets.ethos_u.rewrites import NORMS_FORWARD, REWRITES
+from workbench.targets.ethos_u.rewrites import NORMS_FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,9 +52,6 @@ def written_places(
     places = {place for rewrite in rewrites for place in rewrite.places}
     if not places:
         return None
-    project = context.project
-    options = {**project.target.options, **dict.fromkeys((row.id for row in REWRITES), False)}
-    plain = edits.set_target(project, project.target.model_copy(update={"options": options}))
     exported: torch.export.ExportedProgram = context.hot("export")
     module = cast("torch.fx.GraphModule", exported.module(check_guards=False))
     nodes = [node for node in module.graph.nodes if node.name in places]
@@ -66,7 +62,7 @@ def written_places(
         program = torch.export.export(side_by_side, inputs)
         names = [node.name for node in program.graph.nodes if node.op == "call_function"]
         graph = cast("torch.fx.GraphModule", program.module(check_guards=False))
-        rules = quantizer(plain, context.folder)
+        rules = trial_quantizer(context.project, context.folder)
         made_foldable(graph, rules.foldings)
         prepared = prepare_pt2e(graph, rules)
         prepared(*inputs)
