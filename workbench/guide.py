@@ -26,6 +26,7 @@ from workbench.project.model import (
 )
 from workbench.targets import TARGETS
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import REWRITES
 from workbench.targets.formats.operators import FUSED, OPERATORS
 from workbench.targets.formats.schemes import SPECS
 from workbench.targets.nnpa.products import why_never
@@ -91,6 +92,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": _exit_codes(),
         "project-file.md": _project_file(),
         "corrections.md": _corrections(),
+        "rewrites.md": _rewrites(),
         "operator-support.md": _operator_support(),
         "json-output.md": _json_output(),
     }
@@ -386,6 +388,25 @@ def _corrections() -> list[str]:
         ]  # fmt: skip
     return lines
 
+
+def _rewrites() -> list[str]:
+    """Return the lines of the page of the rewrites, in the order in which they are applied."""
+    lines = ["# Rewrites", "", NOTE.format("workbench.guide"), _ABOUT_REWRITES, ""]
+    for row in REWRITES:
+        lines += [
+            f"## {row.title}", "", f"Switch: `{row.id}`.", "",
+            f"- Slow: {row.fault}", f"- Smallest network: `{row.network}`",
+            f"- Instead: {row.instead}", f"- Why that is exact: {row.why_exact}", "",
+        ]  # fmt: skip
+    return lines
+
+
+_ABOUT_REWRITES = """\
+Networks for Ethos-U are rewritten before they are quantized where the same function takes fewer \
+cycles. [Faster programs](../user/faster.md) tells how. Each rewrite is on by default and has a \
+switch among the target's options (`workbench target PROJECT strides_to_channels=false`). It is \
+part of the key of *Prepare*, stands in the manifest, in `run --json` and in the summary of a run, \
+and generated scripts carry it along."""
 
 _ABOUT_CORRECTIONS = """\
 Where ExecuTorch or Vela refuse a program that the device can run, or make one that is not the \

@@ -34,6 +34,7 @@ NETWORKS = Path(__file__).parent / "networks.py"
 SHARED_STAGES = frozenset(("import_model", "export", "prepare", "calibrate", "convert", "evaluate"))
 SHARED_FOR_ETHOS_U = SHARED_STAGES | {"lower", "verify"}
 WIDE_NETWORKS = NETWORKS.with_name("wide_networks.py")
+JOINING_NETWORKS = NETWORKS.with_name("joining_networks.py")
 
 
 def project(model: str, config: str = "a8w8", target: str = "ethos-u55-128", **fields) -> Project:
@@ -83,7 +84,7 @@ class Engine:
     _asked: Project | None = None
 
     def __post_init__(self) -> None:
-        for path in (NETWORKS, WIDE_NETWORKS):
+        for path in (NETWORKS, WIDE_NETWORKS, JOINING_NETWORKS):
             shutil.copy(path, self.folder)
         self.cache = Cache(self.folder / "cache")
         read, self._write = os.pipe()

@@ -26,6 +26,7 @@ from workbench.pte import vela_stream
 from workbench.pte.program import decode
 from workbench.results import PROGRAM_FILE
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 pytestmark = pytest.mark.engine
 PROMPT = "The with"
@@ -144,7 +145,7 @@ def begun(tmp_path):
         (tmp_path / "mine_calibration.txt").write_text(PROMPT + ".")
         project = store.load(path)
         # Stock ExecuTorch corrects nothing.
-        stock = {row.id: False for row in CORRECTIONS}
+        stock = {row.id: False for row in (*CORRECTIONS, *REWRITES)}
         options = {**project.target.options, **stock, "optimise": "Size"}
         return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
 

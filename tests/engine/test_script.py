@@ -244,6 +244,18 @@ def write_script(engine, wanted):
     return path
 
 
+PARTS = DataSource(spec="joining_networks.py:samples")
+
+
+def parts_of_an_output(folder):
+    """Operators of single elements, and an offset of each channel, behind the join."""
+    return edits.split_outputs(project("joining_networks.py:behind", calibration=PARTS), (0,))
+
+
+def parts_by_factors(folder):
+    return edits.split_outputs(project("joining_networks.py:factors", calibration=PARTS), (0,))
+
+
 def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeypatch):
     """In this process, with the accelerated toolchain; the slow ones take the plain one."""
     wanted = project("small", **CALIBRATED)
@@ -269,6 +281,7 @@ def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeyp
                 shared_weights, odd_outputs,
                 linear_in_float, several_in_float, io_and_linear_in_float, type_in_float,
                 program_with_float, written_with_float, batch_with_float,
+                parts_of_an_output, parts_by_factors,
                 condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),

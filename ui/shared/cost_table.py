@@ -13,6 +13,7 @@ from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import Node
 from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
 from workbench.targets import macs_per_cycle
+from workbench.targets.ethos_u.efficiency import CAUSES
 
 UNMATCHED = "(no module)"
 
@@ -136,6 +137,11 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
            "Bottleneck: MACs, output write, command issue, weight decoding or a memory"),
     Column("Utilisation", lambda r: percent(r.use, 0), lambda r: r.use,
            "Fraction of the device's peak MACs, including memory stalls"),
+    Column("Efficiency", lambda r: percent(r.operation.efficiency, 0),
+           lambda r: r.operation.efficiency,
+           "Limit of the device for its products and bytes, as a part of the cycles"),
+    Column("Lost to", lambda r: CAUSES.get(r.operation.cause, DASH), None,
+           "Why the efficiency is below one half"),
     Column("Bandwidth", lambda r: DASH if r.bandwidth is None else f"{r.bandwidth / 1e9:.2f} GB/s",
            lambda r: r.bandwidth, "Traffic of all memories"),
     Column("Weights", lambda r: count(r.operation.weights) if r.operation.weights else DASH,

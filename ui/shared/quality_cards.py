@@ -18,6 +18,7 @@ from workbench.results import (
     FormatMemory,
     IntegerQuality,
     OutputQuality,
+    PartQuality,
     Reading,
     SampleQuality,
     TensorQuality,
@@ -38,9 +39,13 @@ def cosine_text(value: float | None) -> str:
 
 
 def _output_tip(row: OutputQuality) -> str:
-    return "\n".join((row.name, f"SQNR  {decibel(row.sqnr_db)}",
-                      f"cosine  {cosine_text(row.cosine)}",
-                      f"max error  {figure(row.max_abs_error)}"))  # fmt: skip
+    lines = [row.name, f"SQNR  {decibel(row.sqnr_db)}", f"cosine  {cosine_text(row.cosine)}",
+             f"max error  {figure(row.max_abs_error)}"]  # fmt: skip
+    if isinstance(row, PartQuality):
+        lines.append(f"float model  {figure(row.minimum)} to {figure(row.maximum)}")
+        lines += ["constant in the quantized model"] if row.constant else []
+        lines += ["shares its range with the other parts of the output"] if row.shared else []
+    return "\n".join(lines)
 
 
 def describe_quality(row: TensorQuality) -> str:
@@ -153,6 +158,18 @@ class SampleTableModel(FigureTableModel[SampleQuality]):
         super().__init__(SAMPLE_COLUMNS, _sample_tip, parent)
 
 
+def output_rows(value: EvaluateResult) -> list[OutputQuality]:
+    """Return the outputs, each followed by the parts that it joins."""
+    rows: list[OutputQuality] = []
+    for index, output in enumerate(value.outputs):
+        rows.append(output)
+        rows += [
+            part.model_copy(update={"name": f"\u2514 {part.name}"})
+            for part in value.parts if part.output == index
+        ]  # fmt: skip
+    return rows
+
+
 class OutputTableModel(FigureTableModel[OutputQuality]):
     """The outputs of the model."""
 
@@ -203,6 +220,10 @@ def quality_cards(
         if before is not None and after is not None:
             text = f"{100 * before:.2f} \u2192 {percent(after)}"
             cards.append(Card(name, text, source, "Float → quantized"))
+    if value.parts:
+        worst = min(value.parts, key=lambda part: part.decibels)
+        hint = f"{worst.name} of output {worst.output}: the lowest of {len(value.parts)} parts"
+        cards.append(Card("Worst part", decibel(worst.sqnr_db), source, hint))
     if value.metric_name:
         text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
         cards.append(Card(value.metric_name, text, source, "Float → quantized"))

@@ -253,6 +253,14 @@ class Runner(QObject):
             if (job.id, stage) not in self._finished and stage != job.stage
         }
 
+    def is_allowed(self, project: Project, folder: Path) -> bool:
+        """Return whether the code of a project may run without a question."""
+        try:
+            demand(project, folder, self._trust)
+        except WorkbenchError:
+            return False
+        return True
+
     def run_until(
         self, project: Project, folder: Path, stages: Sequence[StageId], done: Collection[StageId]
     ) -> list[str]:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from workbench.analysis.gate import Limit, checked, limit_words
 from workbench.project.accuracy import Accuracy
 from workbench.project.frozen import Frozen
 from workbench.project.gate import ACCURACY_FIGURES, Condition, condition_of
+from workbench.results import PartQuality
+from workbench.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workbench.results import Dependence, EvaluateResult, OutputQuality, VerifyResult
+    from workbench.results import (
+        AgainstFloat,
+        Dependence,
+        EvaluateResult,
+        OutputQuality,
+        VerifyResult,
+    )
 
 AccuracyVerdict = Literal["accurate enough", "low accuracy", "not accurate enough", "not measured"]
 # Differences of metrics are rounded: 0.95 - 0.94 is more than 0.01 in floating point.
@@ -23,6 +32,8 @@ _INTEGER, _QUANTIZED = "integer program", "quantized model"
 _CLOSE_DB = 20.0
 # The check that a program depends on its inputs, as a limit.
 DEPENDENCE = "inputs"
+# The limit of parts of outputs.
+PART = "part_sqnr"
 
 
 class AccuracyData(Frozen):
@@ -37,8 +48,11 @@ class AccuracyData(Frozen):
 
 
 class AccuracyPart(Frozen):
-    """One output of the program compared with that of the float model.
+    """An output of the model, or a tensor that it joins, compared with that of the float model.
 
+    ``output`` is the position of the output. ``constant`` is whether it is the same for all
+    samples, and is not in the float model; ``shared`` whether an output joins it with others on one
+    grid.
     ``sqnr_db`` is None if both are equal, or if there is a difference without an SQNR: ``held``
     tells. ``limit`` is what it must satisfy, "" where another limit applies: labels, a metric, or
     an output of whole numbers. ``agreement`` is the share of equal classes, None without any.
@@ -55,6 +69,9 @@ class AccuracyPart(Frozen):
     program: str = _QUANTIZED
     samples: int = 0
     not_finite: int = 0
+    output: int = 0
+    constant: bool = False
+    shared: bool = False
 
 
 class AccuracyResult(Frozen):
@@ -102,7 +119,8 @@ class AccuracyResult(Frozen):
         if self.verdict == "not measured":
             return f"not measured ({self.reason.rstrip('.')})"
         causes = [*self._dependence(), *self._not_finite()]
-        causes += [_cause(limit) for limit in self.broken if limit.name != DEPENDENCE]
+        causes += [self._cause(limit) for limit in self.broken if limit.name != DEPENDENCE]
+        causes = [cause for cause in causes if cause]
         if self.verdict == "low accuracy":
             causes = [_cause(mark).replace("limit", "better") for mark in self.marks]
         if self.verdict == "accurate enough":
@@ -110,8 +128,32 @@ class AccuracyResult(Frozen):
         where = f", on {self.measured_on}" if self.data is not None else ""
         return f"{self.verdict} ({'; '.join(causes)}{where})"
 
+    @property
+    def lost_parts(self) -> tuple[AccuracyPart, ...]:
+        """The parts that break their limit, or are constant, and share a grid with others."""
+        broken = {limit.name for limit in self.broken}
+        return tuple(
+            part for part in self.parts
+            if part.shared and (
+                (part.held is False and PART in broken) or (part.constant and DEPENDENCE in broken)
+            )
+        )  # fmt: skip
+
+    def _cause(self, limit: Limit) -> str:
+        """Return a broken limit in words; that of parts with their names."""
+        named = self.constant_outputs if self._is_dependent else ()
+        lost = [p for p in self.parts if p.held is False and _full_name(p) not in named]
+        if limit.name != PART:
+            return _cause(limit)
+        words = listed([_part_words(part) for part in lost])
+        return f"{words}, limit {limit.limit}" if words else ""
+
+    @property
+    def _is_dependent(self) -> bool:
+        return any(limit.name == DEPENDENCE for limit in self.broken)
+
     def _dependence(self) -> Iterator[str]:
-        if any(limit.name == DEPENDENCE for limit in self.broken):
+        if self._is_dependent:
             yield from (f"the program ignores the input {name}" for name in self.ignored_inputs)
             yield from (
                 f"{name} of the program is constant and that of the float model is not"
@@ -125,10 +167,22 @@ class AccuracyResult(Frozen):
 
 
 _TITLES = {
+    PART: "SQNR of a part against float [dB]",
     "top1_loss": "top-1 lost against float", "metric_loss": "metric lost against float",
     "metric_rise": "metric above float", "float_sqnr": "SQNR against float [dB]",
     "float_argmax": "same class as float",
 }  # fmt: skip
+
+
+def _part_words(part: AccuracyPart) -> str:
+    figure = "no SQNR" if part.sqnr_db is None else f"{part.sqnr_db:.1f} dB"
+    return f"{_full_name(part)}: SQNR {figure}"
+
+
+def _full_name(part: AccuracyPart) -> str:
+    """Return the name of a part with its output, such as ``score of output 0``."""
+    whole = f"output {part.output}"
+    return part.name if part.name == whole else f"{part.name} of {whole}"
 
 
 def _cause(limit: Limit) -> str:
@@ -175,18 +229,27 @@ def accuracy_of(
     alone = [r for r in rows if r.held is False and r.name in measured.lone and r.name not in own]
     rows = [row for row in rows if row not in alone]
     broken = {row.name for row in rows if row.held is False} | own.keys()
+    broken |= {"float_sqnr"} if PART in broken else set()
     marks = [*alone, *(mark for mark in measured.marks() if mark.name not in broken)]
     ignored, constant = measured.ignored, measured.constant
     if limits.inputs and measured.has_dependence:
         count = len(ignored) + len(constant)
         rows.append(Limit(name=DEPENDENCE, limit="<= 0", value=float(count), held=not count))
-    return AccuracyResult(
+    result = AccuracyResult(
         verdict=_verdict(rows, marks),
         reason="" if rows or marks else measured.why_none(reason),
         limits=tuple(rows), marks=tuple(marks), data=measured.data,
         parts=tuple(measured.parts()), ignored_inputs=ignored, constant_outputs=constant,
         notes=(*measured.notes(), *(f"{row.name}: one sample has another class." for row in alone)),
     )  # fmt: skip
+    advice = (_ADVICE,) if result.lost_parts else ()
+    return result.model_copy(update={"notes": (*result.notes, *advice)})
+
+
+_ADVICE = (
+    "Parts of an output that share one range lose the small ones: workbench suggest PROJECT "
+    "--apply split_output returns them one by one."
+)
 
 
 def _verdict(rows: Sequence[Limit], marks: Sequence[Limit]) -> AccuracyVerdict:
@@ -213,6 +276,7 @@ class _Measured:
         self._limits, self._evaluated = limits, evaluated
         self._against = verified.against_float if verified is not None else None
         self._rows = list(_rows(evaluated, verified))
+        self._part_rows = list(_part_rows(self._rows, evaluated, verified))
         self._labelled = self._is_labelled()
         self.figures: dict[str, float] = {}
         # Figures in which a single sample breaks the limit.
@@ -243,7 +307,13 @@ class _Measured:
     @property
     def constant(self) -> tuple[str, ...]:
         """The outputs that vary in the float model only."""
-        return tuple(dict.fromkeys(n for part in self._dependences() for n in part.constant))
+        whole = dict.fromkeys(n for part in self._dependences() for n in part.constant)
+        parts = (
+            f"{row.quality.name} of output {row.output}"
+            for row in self._part_rows
+            if row.constant and f"output {row.output}" not in whole
+        )
+        return tuple(dict.fromkeys([*whole, *parts]))
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the project's limits that concern what was measured."""
@@ -253,6 +323,8 @@ class _Measured:
                 yield Condition(name, ">", limits.loss)
         if "float_sqnr" in self.figures and limits.sqnr is not None and self._limited():
             yield Condition("float_sqnr", "<", limits.sqnr)
+        if PART in self.figures and limits.part_sqnr is not None:
+            yield Condition(PART, "<", limits.part_sqnr)
         if "float_argmax" in self.figures and limits.argmax is not None:
             yield Condition("float_argmax", "<", limits.argmax)
 
@@ -262,10 +334,10 @@ class _Measured:
         The output that labels or a metric judge is marked below the limit of the others only.
         """
         below = []
-        for index, (row, _, _) in enumerate(self._rows):
-            judged = index == 0 and self._labelled
+        for row in self._shown:
+            judged = row.output == self._judged and self._labelled and not row.is_part
             bound = self._limits.sqnr if judged else self._limits.low_sqnr
-            if bound is not None and row.decibels < bound and not row.whole:
+            if bound is not None and row.decibels < bound and not row.quality.whole:
                 below.append((row.decibels, bound))
         if below:
             value, bound = min(below)
@@ -275,19 +347,30 @@ class _Measured:
             yield checked(Condition("metric_rise", ">", self._limits.loss), {"metric_rise": rise})
 
     def parts(self) -> Iterator[AccuracyPart]:
-        """Yield each output with its limit."""
-        least = self._limits.sqnr
+        """Yield each part, and each output that joins nothing, with its limit."""
         limited = self._limited()
-        for index, (row, program, samples) in enumerate(self._rows):
-            is_limited = least is not None and index in limited
+        for row in self._shown:
+            least = self._limits.part_sqnr if row in self._part_rows else self._limits.sqnr
+            is_limited = least is not None and (row in self._part_rows or row in limited)
             finite = math.isfinite(row.decibels)
+            quality = row.quality
             yield AccuracyPart(
-                name=f"output {index}", sqnr_db=row.decibels if finite else None,
+                name=quality.name if row.is_part else f"output {row.output}",
+                sqnr_db=row.decibels if finite else None,
                 limit=f">= {least:g}" if is_limited else "",
                 held=row.decibels >= least if is_limited and least is not None else None,
-                agreement=row.decided_equal / row.decided if row.decided else None,
-                program=program, samples=samples, not_finite=row.not_finite,
+                agreement=quality.decided_equal / quality.decided
+                if quality.decided and not row.is_part else None,
+                program=row.program, samples=row.samples, not_finite=quality.not_finite,
+                output=row.output, constant=row.constant, shared=row.shared,
             )  # fmt: skip
+
+    @property
+    def _shown(self) -> list[_Row]:
+        """The parts of outputs that join something, and the other outputs, in order."""
+        known = {row.output for row in self._part_rows}
+        rows = [row for row in self._rows if row.output not in known]
+        return sorted([*rows, *self._part_rows], key=lambda row: row.output)
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence on each input that the network itself does not use."""
@@ -304,25 +387,32 @@ class _Measured:
         values = (self._evaluated, self._against)
         return [v.dependence for v in values if v is not None and v.dependence is not None]
 
+    @property
+    def _judged(self) -> int:
+        """The output that labels or a metric judge."""
+        return self._evaluated.class_output if self._evaluated is not None else 0
+
     def _is_labelled(self) -> bool:
-        """Return whether labels or a metric judge the first output.
+        """Return whether labels or a metric judge an output.
 
         Labels tell nothing of a map or a picture, nor where the float model never gives them.
         """
         value = self._evaluated
         if value is None or value.metric_quantized is not None:
             return value is not None
-        gives_classes = bool(value.outputs) and value.outputs[0].decided > 0
+        gives_classes = self._judged < len(value.outputs) and (
+            value.outputs[self._judged].decided > 0
+        )
         return bool(value.top1_float) and value.top1_quantized is not None and gives_classes
 
-    def _limited(self) -> list[int]:
+    def _limited(self) -> list[_Row]:
         """Return the outputs that the limit of the SQNR applies to.
 
-        Labels and metrics concern the first output. Whole numbers are limited by their agreement.
+        Labels and metrics concern one output. Whole numbers are limited by their agreement.
         """
         return [
-            index for index, (row, _, _) in enumerate(self._rows)
-            if not (index == 0 and self._labelled) and not row.whole
+            row for row in self._rows
+            if not (row.output == self._judged and self._labelled) and not row.quality.whole
         ]  # fmt: skip
 
     def _metric_loss(self) -> float | None:
@@ -344,16 +434,18 @@ class _Measured:
             lost = round((value.top1_float - (value.top1_quantized or 0.0)) * value.samples)
             self.figures["top1_loss"] = max(0, lost) / value.samples
             self._note_lone("top1_loss", lost)
-        limited = [row for index, (row, _, _) in enumerate(self._rows) if index in self._limited()]
-        if limited:
+        if limited := self._limited():
             self.figures["float_sqnr"] = min(row.decibels for row in limited)
+        if self._part_rows:
+            self.figures[PART] = min(row.decibels for row in self._part_rows)
+        joined = {row.output for row in self._part_rows if row.is_part}
         classes = [
-            row for index, (row, _, _) in enumerate(self._rows)
-            if row.decided and not (index == 0 and self._labelled)
-            and not (row.whole and row.decibels >= _CLOSE_DB)
+            row.quality for row in self._rows
+            if row.quality.decided and not (row.output == self._judged and self._labelled)
+            and not (row.quality.whole and row.decibels >= _CLOSE_DB) and row.output not in joined
         ]  # fmt: skip
         if classes:
-            worst = min(classes, key=lambda row: row.decided_equal / row.decided)
+            worst = min(classes, key=lambda quality: quality.decided_equal / quality.decided)
             self.figures["float_argmax"] = worst.decided_equal / worst.decided
             self._note_lone("float_argmax", worst.decided - worst.decided_equal)
 
@@ -362,20 +454,73 @@ class _Measured:
             self.lone.add(name)
 
 
-def _rows(
-    evaluated: EvaluateResult | None, verified: VerifyResult | None
-) -> Iterator[tuple[OutputQuality, str, int]]:
-    """Yield each output against the float model, what was measured, and on how many samples.
+@dataclass(frozen=True)
+class _Row:
+    """An output or a part against the float model: what was measured, on how many samples."""
+
+    quality: OutputQuality
+    program: str
+    samples: int
+    output: int
+
+    @property
+    def decibels(self) -> float:
+        """Its SQNR [dB]."""
+        return self.quality.decibels
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of an output."""
+        return isinstance(self.quality, PartQuality)
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is a part that is constant in the program only."""
+        return isinstance(self.quality, PartQuality) and self.quality.constant
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is a part that shares a grid with others."""
+        return isinstance(self.quality, PartQuality) and self.quality.shared
+
+
+def _rows(evaluated: EvaluateResult | None, verified: VerifyResult | None) -> Iterator[_Row]:
+    """Yield each output against the float model.
 
     It is the integer program's, unless the quantized model's over all evaluation samples is worse.
     """
     against = verified.against_float if verified is not None else None
-    integer = against.outputs if against is not None and against.samples else ()
+    integer = against.outputs if against is not None else ()
     quantized = evaluated.outputs if evaluated is not None else ()
+    yield from _worse(integer, quantized, evaluated, against)
+
+
+def _part_rows(
+    outputs: Sequence[_Row], evaluated: EvaluateResult | None, verified: VerifyResult | None
+) -> Iterator[_Row]:
+    """Yield each part of outputs that join several tensors, and the outputs beside them."""
+    against = verified.against_float if verified is not None else None
+    integer = against.parts if against is not None else ()
+    quantized = evaluated.parts if evaluated is not None else ()
+    rows = list(_worse(integer, quantized, evaluated, against))
+    joined = {row.output for row in rows}
+    yield from rows
+    if rows:
+        yield from (row for row in outputs if row.output not in joined and not row.quality.whole)
+
+
+def _worse(
+    integer: Sequence[OutputQuality], quantized: Sequence[OutputQuality],
+    evaluated: EvaluateResult | None, against: AgainstFloat | None,
+) -> Iterator[_Row]:  # fmt: skip
+    if against is None or not against.samples:
+        integer = ()
     for index in range(max(len(integer), len(quantized))):
-        sides: list[tuple[OutputQuality, str, int]] = []
-        if index < len(integer) and against is not None:
-            sides.append((integer[index], _INTEGER, against.samples))
-        if index < len(quantized) and evaluated is not None:
-            sides.append((quantized[index], _QUANTIZED, evaluated.samples))
-        yield min(sides, key=lambda side: side[0].decibels)
+        sides: list[_Row] = []
+        for values, program, result in ((integer, _INTEGER, against),
+                                        (quantized, _QUANTIZED, evaluated)):  # fmt: skip
+            if index < len(values) and result is not None:
+                quality = values[index]
+                output = quality.output if isinstance(quality, PartQuality) else index
+                sides.append(_Row(quality, program, result.samples, output))
+        yield min(sides, key=lambda side: side.decibels)

@@ -96,9 +96,11 @@ from workbench.api.studies import (
     train,
     use_trained_weights,
 )
+from workbench.api.suggestions import apply_suggestions, suggestions
 from workbench.deploy.simulators.discovery import BoardLink
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
 from workbench.history.outcomes import Outcome
+from workbench.suggestions import Suggestion
 
 # The version of every JSON document that the command line prints. Keys may be added within a
 # version, never renamed or removed.
@@ -132,12 +134,14 @@ __all__ = [
     "Setting",
     "Settings",
     "StageReport",
+    "Suggestion",
     "TrustRequiredError",
     "WorkbenchError",
     "add_plugin",
     "add_rule",
     "allowed_code",
     "apply_candidate",
+    "apply_suggestions",
     "blame",
     "channel_layers",
     "check",
@@ -190,6 +194,7 @@ __all__ = [
     "settings",
     "sram_budgets",
     "study",
+    "suggestions",
     "sweep",
     "train",
     "unpin_ranges",

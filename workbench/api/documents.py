@@ -98,6 +98,60 @@ class FormEntry(FormComparison):
     stage: StageId
 
 
+class SourceEntry(BaseModel):
+    """A line of the model's source, before and after; ``now`` is "" if the line is unknown."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    place: str
+    now: str
+    instead: str
+
+
+class GainEntry(BaseModel):
+    """What a suggestion saves or improves; null is unknown.
+
+    ``sqnr_db`` is that of the outputs where ``of_tensors`` is 1, else that of one of so many
+    tensors.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    cpu_operators: int | None
+    cycles: int | None
+    sqnr_db: float | None
+    bytes: int | None
+    of_tensors: int
+
+
+class SuggestionEntry(BaseModel):
+    """A suggestion. ``tried`` is whether ``gain`` was measured on the program with it.
+
+    ``in_project`` is whether it can be applied; else ``source`` are the lines to change.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    kind: str
+    title: str
+    evidence: str
+    expected: str
+    gain: GainEntry
+    tried: bool
+    nodes: list[str]
+    in_project: bool
+    source: list[SourceEntry]
+
+
+class SuggestDocument(Document):
+    """What ``suggest --json`` prints: the suggestions, or with ``--apply`` those applied."""
+
+    project: str
+    suggestions: list[SuggestionEntry] = []
+    applied: list[SuggestionEntry] = []
+
+
 class RunDocument(Document):
     """What ``run --json`` prints. The parts of stages that did not run are absent."""
 
@@ -113,8 +167,9 @@ class RunDocument(Document):
     verify: VerifyResult | None = None
     run: SimulationResult | None = None
     corrections: list[dict[str, Any]] = []
+    rewrites: list[dict[str, Any]] = []
     board: dict[str, Any] = {}
-    suggestions: list[dict[str, Any]] = []
+    suggestions: list[SuggestionEntry] = []
     package: PackageEntry | None = None
     gate: GateResult | None = None
     accuracy: AccuracyResult | None = None
@@ -167,6 +222,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "run": RunDocument,
     "compare": CompareDocument,
     "settings": SettingsDocument,
+    "suggest": SuggestDocument,
     "error": ErrorDocument,
 }
 

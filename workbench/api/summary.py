@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import HISTOGRAMS
+from workbench.api.documents import GainEntry, SourceEntry, SuggestionEntry
 from workbench.deploy import boards
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
@@ -14,6 +15,8 @@ from workbench.results import (
     RESULTS,
     CalibrateResult,
     ConvertResult,
+    EvaluateResult,
+    ExportResult,
     LowerResult,
     PackageResult,
     PrepareResult,
@@ -23,6 +26,7 @@ from workbench.results import (
 from workbench.suggestions import Measurements, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
+from workbench.targets.ethos_u.rewrites import described_rewrite
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from workbench.analysis.answers import Answers
     from workbench.project.model import Project
     from workbench.results import Deliverable
+    from workbench.suggestions import Spared, Suggestion
 
 
 @dataclass(frozen=True)
@@ -77,16 +82,16 @@ def summary(
     for stage, kind in RESULTS.items():
         if stage in _REPORTED and stage in folders:
             document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
-    if corrections := list(_corrections(folders)):
-        document["corrections"] = corrections
+    changes = {"corrections": list(_corrections(folders)), "rewrites": _rewrites(folders)}
+    document |= {name: rows for name, rows in changes.items() if rows}
     if "lower" in folders:
         board = boards.of_results(project, base, folders["lower"])
         if board is not None:
             document["board"] = boards.document(board)
         if document["lower"]["exported"] is None:
-            document["suggestions"] = _suggestions(
-                project, folders, board, departs=answers is not None and answers.gate.departs
-            )
+            departs = answers is not None and answers.gate.departs
+            offered = suggestions_of(project, folders, board, departs=departs)
+            document["suggestions"] = [entry_of(one).model_dump() for one in offered]
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -116,6 +121,16 @@ def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
             yield from map(described, getattr(result, "corrections", ()))
 
 
+def _rewrites(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Return what became of each rewrite, by the last stage that knows its cycles."""
+    for stage in ("lower", "prepare"):
+        if stage in folders:
+            applied = getattr(load_result(RESULTS[stage], folders[stage]), "rewrites", ())
+            if applied:
+                return list(map(described_rewrite, applied))
+    return []
+
+
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Return the note for figures without a device behind them; nothing where there is one."""
     target = target_of(project.target.id)
@@ -129,34 +144,55 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
     return document
 
 
-def _suggestions(
-    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, *, departs: bool
-) -> list[dict[str, Any]]:
-    """Return what would help, the largest gain first, without the edits themselves."""
-    calibrated = folders.get("calibrate")
-    suggestions = suggest(
+def suggestions_of(
+    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None,
+    spared: tuple[Spared, ...] = (), *, departs: bool,
+) -> tuple[Suggestion, ...]:  # fmt: skip
+    """Return the suggestions for a compiled project, the one with the largest gain first.
+
+    Args:
+        project: What was compiled.
+        folders: Where the results of the stages lie, up to lower at least.
+        fit: How the program fits the project's board; None without a board.
+        spared: What a sensitivity study measured.
+        departs: Whether the program was verified, and is not the quantized model.
+
+    Raises:
+        WorkbenchError: A stored result is damaged.
+    """
+    calibrated, evaluated = folders.get("calibrate"), folders.get("evaluate")
+    return suggest(
         project,
         load_result(LowerResult, folders["lower"]),
         GraphSnapshot.load(folders["export"] / GRAPH_FILE),
         GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
         Measurements(
+            exported=load_result(ExportResult, folders["export"]),
+            evaluated=load_result(EvaluateResult, evaluated) if evaluated else None,
             prepared=load_result(PrepareResult, folders["prepare"]),
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
             arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},
+            spared=spared,
             fit=fit,
             departs=departs,
         ),
     )
-    return [
-        {
-            "id": suggestion.id, "title": suggestion.title, "evidence": suggestion.evidence,
-            "expected": suggestion.expected, "gain": asdict(suggestion.gain),
-            "nodes": list(suggestion.nodes),
-            "in_project": suggestion.edit is not None,
-            "source": [asdict(line) for line in suggestion.written],
-        }
-        for suggestion in suggestions
-    ]  # fmt: skip
+
+
+def entry_of(suggestion: Suggestion) -> SuggestionEntry:
+    """Return a suggestion as the JSON documents hold it, without its edit."""
+    return SuggestionEntry(
+        id=suggestion.id,
+        kind=suggestion.kind,
+        title=suggestion.title,
+        evidence=suggestion.evidence,
+        expected=suggestion.expected,
+        gain=GainEntry(**asdict(suggestion.gain)),
+        tried=suggestion.tried,
+        nodes=list(suggestion.nodes),
+        in_project=suggestion.edit is not None,
+        source=[SourceEntry(**asdict(line)) for line in suggestion.written],
+    )
 
 
 def _package(folder: Path, out: Delivered | None) -> dict[str, Any]:

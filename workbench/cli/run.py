@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,13 @@ from workbench.pipeline.stages import STAGES, optional_stages
 from workbench.project.gate import FIGURES
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
+from workbench.text import listed
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from workbench.analysis.accuracy import AccuracyPart
 
 
 def add(verbs: Any) -> None:
@@ -89,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
             on_output=printer.output,
             on_warning=printer.warning,
         )
-        return _report(result, last, as_json=options.json)
+        return _report(result, last, options.project, as_json=options.json)
 
 
 _WITHHELD = ErrorInfo(
@@ -101,7 +106,18 @@ _WITHHELD = ErrorInfo(
 )
 
 
-def _report(result: api.RunResult, last: str, *, as_json: bool) -> int:
+def _lost(parts: Sequence[AccuracyPart], project: Path) -> ErrorInfo:
+    """Return what to do about parts of outputs that are lost in the range of other parts."""
+    names = listed([f"{part.name} of output {part.output}" for part in parts])
+    return ErrorInfo(
+        message=f"Lost in a range that is shared with larger values: {names}.",
+        hint=f"workbench suggest {shlex.quote(str(project))} --apply split_output",
+        where=Place(kind="stage", id="evaluate"),
+        code="output-parts-lost",
+    )
+
+
+def _report(result: api.RunResult, last: str, project: Path, *, as_json: bool) -> int:
     for stage in result.stages:
         print_infos(stage.errors, f"{stage.id} failed")
     if result.history_problem is not None:
@@ -112,6 +128,8 @@ def _report(result: api.RunResult, last: str, *, as_json: bool) -> int:
         print_summary(result.document)
     if result.document.get("package", {}).get("withheld"):
         print_infos([_WITHHELD], "not written")
+    if result.accuracy is not None and result.accuracy.lost_parts:
+        print_infos([_lost(result.accuracy.lost_parts, project)], "not accurate enough")
     if not result.succeeded or last not in {stage.id for stage in result.stages}:
         return EXIT_FAILED
     differs = result.gate is not None and result.gate.verdict == "differs"

@@ -6,6 +6,8 @@ from typing import Any
 
 from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit, limit_text
+from workbench.results import VelaReport
+from workbench.targets.ethos_u.efficiency import efficiency_text
 from workbench.text import plural
 
 _NAMED = 3
@@ -88,6 +90,19 @@ def _print_corrections(corrections: list[dict[str, Any]]) -> None:
             print(f"Correction   {correction['title']}: {words[correction['state']]}")
 
 
+def _print_rewrites(rewrites: list[dict[str, Any]]) -> None:
+    """Print each rewrite that changed something or is switched off, with the cycles it saves."""
+    for rewrite in rewrites:
+        if rewrite["state"] == "off":
+            print(f"Rewrite      {rewrite['title']}: switched off")
+        elif rewrite["places"]:
+            cycles = ""
+            if rewrite["cycles_before"] is not None:
+                cycles = f", {rewrite['cycles_before']:,} to {rewrite['cycles_after']:,} cycles"
+            count = plural(len(rewrite["places"]), "place")
+            print(f"Rewrite      {rewrite['title']}: {count}{cycles}")
+
+
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures of a run."""
     for name, write in (
@@ -95,6 +110,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
         ("corrections", _print_corrections),
+        ("rewrites", _print_rewrites),
         ("suggestions", _print_suggestions),
         ("board", _print_board),
         ("verify", _print_verify),
@@ -127,7 +143,10 @@ def _db(value: float | None) -> str:
 def _print_evaluate(part: dict[str, Any]) -> None:
     line = f"Quality      SQNR {_db(part['sqnr_db'])} over {plural(part['samples'], 'sample')}"
     if part["top1_float"] is not None:
-        line += f"; top-1 {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
+        where = f" of output {part['class_output']}" if part.get("class_output") else ""
+        line += (
+            f"; top-1{where} {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
+        )
     if part["metric_float"] is not None:
         values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
         line += f"; {part['metric_name']} {values}"
@@ -154,6 +173,8 @@ def _print_lower(part: dict[str, Any]) -> None:
             f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
             f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
         )
+        if vela["ideal_cycles"]:
+            print(f"             {efficiency_text(VelaReport.model_validate(vela))}")
 
 
 def _print_suggestions(part: list[dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from workbench.deploy.input_header import PictureInput
     from workbench.project.model import Project, TargetChoice
+    from workbench.results import ModelOutput
     from workbench.targets.ethos_u.devices import MemoryUse
 
 
@@ -29,7 +30,8 @@ class Facts:
     ``stem`` is the project's name as a C identifier; ``weights`` are the bytes of the .ptd, None if
     the program contains the weights; ``kernels`` are those the runtime must link. ``kept`` are
     buffers with state between inferences; the last ``handed_on`` outputs are the last inputs of the
-    next inference. ``pictures`` says how pictures become the input.
+    next inference. ``pictures`` says how pictures become the input, ``model_outputs`` how the
+    outputs become those of the model, where it returns others; regions are places in memory.
     """
 
     stem: str
@@ -48,6 +50,7 @@ class Facts:
     kept: tuple[str, ...] = ()
     handed_on: int = 0
     pictures: PictureInput | None = None
+    model_outputs: tuple[ModelOutput, ...] = ()
 
     @property
     def where(self) -> str:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from workbench.deploy import output_header
 from workbench.deploy.boards import sentence
 from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.escaping import in_markdown, in_markdown_code
+from workbench.targets.ethos_u.rewrites import REWRITES_BY_ID
 
 if TYPE_CHECKING:
     from workbench.deploy.firmware_files import Facts
@@ -124,6 +126,7 @@ def sections(
         Section("Program", tuple(_program(facts, lowered))),
         *([Section("Pictures", tuple(_pictures(facts.pictures, facts.stem)))]
           if facts.pictures else []),
+        *([Section("Outputs", tuple(_joins(facts)))] if facts.model_outputs else []),
         Section("Does it fit?", tuple(_fit(facts))),
         Section("Pools", (
             "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
@@ -162,6 +165,13 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms "
             "per inference on the NPU, without the CPU's part."
         )
+    rewritten = [row for row in lowered.rewrites if row.places]
+    if rewritten:
+        titles = "; ".join(REWRITES_BY_ID[row.id].title for row in rewritten)
+        yield (
+            f"Rewritten for fewer cycles, with the same function, inputs and outputs: {titles}. "
+            "The manifest has the modules."
+        )
     yield from _remembering(facts)
     yield from facts.departures
 
@@ -172,6 +182,15 @@ def _pictures(picture: PictureInput, stem: str) -> Iterator[Block]:
     if picture.codes:
         yield f"{stem}_input.h has the codes, and a function that fills the input:"
         yield Code(f"{stem}_fill_input(pixels, input);")
+
+
+def _joins(facts: Facts) -> Iterator[Block]:
+    """Yield how the outputs become those of the model."""
+    yield " ".join(output_header.sentences(facts.model_outputs, facts.stem))
+    yield Table(
+        ("output", "shape", "belongs to", "loops, from the outermost"),
+        tuple(output_header.rows(facts.model_outputs, facts.outputs)),
+    )
 
 
 def _remembering(facts: Facts) -> Iterator[Block]:

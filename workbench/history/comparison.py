@@ -156,6 +156,8 @@ def facts_of_rules(run: Run) -> dict[str, str]:
     facts |= {f"improver {name}": "on" for name in run.improvers}
     facts |= {f"size of {c.module or 'all'}": size_line(c) for c in run.compressions}
     facts |= {"weights": run.trained_weights} if run.trained_weights else {}
+    split = ", ".join(map(str, run.split_outputs))
+    facts |= {"split outputs": split} if split else {}
     facts |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 

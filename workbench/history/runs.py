@@ -101,6 +101,7 @@ class Run(Frozen):
     improvers: tuple[ImproverId, ...] = ()
     compressions: tuple[Compression, ...] = ()
     trained_weights: str | None = None
+    split_outputs: tuple[int, ...] = ()
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     quality: Quality
@@ -179,6 +180,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         improvers=project.improvers,
         compressions=project.compressions,
         trained_weights=project.trained_weights,
+        split_outputs=project.split_outputs,
         ranges=project.ranges,
         range_methods=project.range_methods,
         quality=quality_of(evaluated) if evaluated else Quality(samples=0, data="", sqnr_db=None),

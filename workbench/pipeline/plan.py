@@ -167,7 +167,12 @@ def _evaluation_data(reading: Reading) -> JsonValue:
 def _evaluation(reading: Reading) -> JsonValue:
     evaluation = reading.project.evaluation
     metric = reading.code(evaluation.metric, "evaluation.metric")
-    return {"data": _evaluation_data(reading), "metric": metric, "limit": evaluation.limit}
+    return {
+        "data": _evaluation_data(reading),
+        "metric": metric,
+        "limit": evaluation.limit,
+        "class_output": evaluation.class_output,
+    }
 
 
 def _facet(name: str) -> Callable[[Reading], JsonValue]:
@@ -230,6 +235,7 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "name": lambda r: r.project.name,
     "model": _model,
     "model.strict_export": lambda r: r.project.model.strict_export,
+    "model.split_outputs": lambda r: list(r.project.split_outputs),
     "rules": _rules,
     "improvers": _improvers,
     "training": _training_start,

@@ -45,8 +45,8 @@ def _entry(name: str) -> str:
 STAGES: tuple[Stage, ...] = (
     Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 2,
           _entry("import_model")),
-    Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
-          ("torch",), 7, _entry("export")),
+    Stage("export", "Export", "Exporting the graph", ("import_model",),
+          ("model.strict_export", "model.split_outputs"), ("torch",), 9, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
           ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 9,
           _entry("prepare")),
@@ -55,18 +55,18 @@ STAGES: tuple[Stage, ...] = (
     Stage("convert", "Convert", "Converting", ("calibrate",), ("ranges", "range_methods"),
           ("torchao",), 7,
           _entry("convert")),
-    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 7,
+    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 8,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 17, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 9,
+          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 10,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 8, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 8, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 10, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 

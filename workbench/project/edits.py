@@ -222,6 +222,11 @@ def use_trained(project: Project, weights: str | None) -> Project:
     return revise(project, trained_weights=weights)
 
 
+def split_outputs(project: Project, positions: Iterable[int]) -> Project:
+    """Return the project that returns what these outputs join one by one, in addition."""
+    return revise(project, split_outputs=tuple(sorted({*project.split_outputs, *positions})))
+
+
 def offer_plugin(project: Project, plugin: str) -> Project:
     """Return the project with a plug-in file added."""
     if plugin in project.plugins:
@@ -355,7 +360,10 @@ def set_notes(project: Project, notes: str) -> Project:
 
 
 # The fields that a run in the history restores.
-DECIDED = ("rules", "improvers", "compressions", "trained_weights", "ranges", "range_methods")
+DECIDED = (
+    "rules", "improvers", "compressions", "trained_weights", "split_outputs", "ranges",
+    "range_methods",
+)  # fmt: skip
 
 
 class Kept(Protocol):

@@ -30,6 +30,8 @@ FIGURES: Mapping[str, str] = {
     "top1_loss": "top-1 accuracy that the program loses against the float model, from 0 to 1",
     "metric_loss": "what the project's own metric loses against the float model",
     "float_sqnr": "SQNR of the program against the float model [dB], lowest output",
+    "part_sqnr": "SQNR of the program against the float model [dB], lowest part of the outputs, "
+    "where one joins several tensors",
     "float_argmax": "share of samples whose class is that of the float model, lowest output",
     "cycles": "NPU cycles (estimated by Vela)",
     "ms": "time of an inference [ms] (estimated by Vela)",
@@ -39,7 +41,9 @@ FIGURES: Mapping[str, str] = {
     "pte_bytes": "size of the program [bytes]",
 }
 # The figures that the second answer, the accuracy, follows from.
-ACCURACY_FIGURES = frozenset({"top1_loss", "metric_loss", "float_sqnr", "float_argmax"})
+ACCURACY_FIGURES = frozenset(
+    {"top1_loss", "metric_loss", "float_sqnr", "part_sqnr", "float_argmax"}
+)
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
@@ -159,7 +159,8 @@ class Tokenization(Finite):
 class DataSource(Finite):
     """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders.
 
-    ``labels`` is a file with one class per sample, or ``folders``: pictures lie in one folder for
+    ``labels`` is a file with a class, or any other value for a metric, for each sample, or
+    ``folders``: pictures lie in one folder for
     each class, numbered by name. ``limit`` takes the first samples only, ``dropped`` leaves some
     out.
     """
@@ -178,11 +179,14 @@ class Evaluation(Finite):
     Without data, every fourth sample of the calibration data is used, if there are at least 32, and
     calibration does not see it. ``hold_out`` switches that off: calibration and evaluation then use
     the same samples.
+    ``class_output`` is the position of the output that gives the class, for top-1; without it an
+    output that can be one.
     """
 
     data: DataSource | None = None
     metric: str | None = None
     limit: int = Field(default=256, ge=1)
+    class_output: int | None = Field(default=None, ge=0)
     hold_out: bool = True
 
     @property
@@ -287,6 +291,8 @@ class Project(Finite):
     narrow methods over wide ones. ``improvers`` change the float weights before quantization;
     ``trained_weights``, a .safetensors file written by training, replace the float weights and the
     improvers. ``compressions`` remove channels before, and make weights alike after that.
+    ``split_outputs`` are positions of outputs of the model that join tensors of different size: the
+    program returns those tensors one by one, each with its own range, and the firmware joins them.
     ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
     ``FILE.py``, that provide configs, observers, finders and quantizers. ``board`` is a board id or
     the path of a board file: it sets the target, and the program is checked against it.
@@ -307,6 +313,7 @@ class Project(Finite):
     compressions: tuple[Compression, ...] = ()
     training_function: str | None = None
     trained_weights: str | None = None
+    split_outputs: tuple[Annotated[int, Field(ge=0)], ...] = ()
     plugins: tuple[str, ...] = ()
     verification: Verification = Verification()
     gate: Gate = Gate()

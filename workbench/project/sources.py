@@ -121,6 +121,13 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
     )
 
 
+def labels_reference(spec: str, folder: Path, option: str) -> Reference:
+    """Return the reference for a file of labels: arrays, or a .json file."""
+    if spec.endswith(".json"):
+        return Reference("array", absolute(folder, spec))
+    return data_reference(spec, folder, option)
+
+
 def tokenizer_reference(spec: str, folder: Path, option: str) -> Reference:
     """Return the reference for a tokenizer: a ``tokenizer.json``, or a callable."""
     if spec.endswith(".json"):
@@ -228,7 +235,7 @@ def _parsers_of_data(data: DataSource, folder: Path, option: str) -> Iterator[tu
     yield name, partial(data_reference, data.spec, folder, name)
     if data.labels and data.labels != LABELS_OF_FOLDERS:
         name = f"{option}.labels"
-        yield name, partial(data_reference, data.labels, folder, name)
+        yield name, partial(labels_reference, data.labels, folder, name)
     if data.tokens and data.tokens.tokenizer:
         name = f"{option}.tokens.tokenizer"
         yield name, partial(tokenizer_reference, data.tokens.tokenizer, folder, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from workbench.project.frozen import Frozen
-from workbench.results.programs import AppliedCorrection
+from workbench.results.programs import AppliedCorrection, AppliedRewrite
 
 MODEL_FILE, CONFIG_FILE = "model.onnx", "model.json"
 
@@ -82,13 +82,24 @@ class CpuNode(Frozen):
     cause: CpuCause = "other"
 
 
+# What keeps an operation below half of the device's limits; "" where nothing does. The texts are
+# in ``workbench.targets.ethos_u.efficiency``.
+CycleCause = Literal[
+    "", "stride", "kernel", "few_channels", "depth", "shape", "depthwise", "elementwise", "copy",
+    "layout", "rescale", "table", "resize", "pool", "memory", "weights", "output",
+]  # fmt: skip
+
+
 class VelaOperation(Frozen):
     """One row of Vela's performance table; estimated.
 
     ``tosa`` is its TOSA operator, ``root`` the node of the float program. ``bound`` is its
     bottleneck: "MACs", "output", "commands", "weight decoding", "SRAM" or "external memory"; "" if
     unknown. ``weights`` counts weights before encoding, ``weight_bytes`` is their size after it;
-    traffic is the number of bytes transferred per memory.
+    traffic is the number of bytes transferred per memory. Shapes are height, width and channels;
+    ``moved_bytes`` are those of inputs and output once, ``moved_outside`` of them outside SRAM.
+    ``ideal_cycles`` is the device's limit for it, ``efficiency`` its part of the cycles, ``cause``
+    why that is below one half.
     """
 
     name: str
@@ -107,6 +118,14 @@ class VelaOperation(Frozen):
     sram_traffic: int = 0
     external_traffic: int = 0
     root: str = ""
+    input_shape: tuple[int, ...] = ()
+    output_shape: tuple[int, ...] = ()
+    kernel: tuple[int, ...] = ()
+    moved_bytes: int = 0
+    moved_outside: int = 0
+    ideal_cycles: int = 0
+    efficiency: float = 1.0
+    cause: CycleCause = ""
 
 
 class LiveRange(Frozen):
@@ -149,13 +168,20 @@ class VelaTotals(Frozen):
 
 
 class VelaReport(VelaTotals):
-    """Vela's estimate for one delegate."""
+    """Vela's estimate for one delegate.
+
+    ``ideal_cycles`` is the device's limit for its products and weights, ``efficiency`` its part of
+    ``cycles_total``, ``cause`` what most of the others are lost to.
+    """
 
     delegate: int
     weights_bytes: int
     encoded_weights_bytes: int
     command_stream_bytes: int
     scratch_bytes: int
+    ideal_cycles: int = 0
+    efficiency: float = 1.0
+    cause: CycleCause = ""
     operations: tuple[VelaOperation, ...] = ()
     commands: tuple[NpuCommand, ...] = ()
     tensors: tuple[LiveRange, ...] = ()
@@ -182,6 +208,7 @@ class LowerResult(Frozen):
     vela_version: str
     exported: ExportedModel | None = None
     corrections: tuple[AppliedCorrection, ...] = ()
+    rewrites: tuple[AppliedRewrite, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

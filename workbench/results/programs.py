@@ -82,16 +82,80 @@ class FormComparison(Frozen):
     sqnr_db: float | None
 
 
+class Region(Frozen):
+    """Elements of an output, and of the tensor that they come from, as nested loops.
+
+    Loop ``i`` of ``shape[i]`` steps moves by ``strides[i]`` elements in the output, which is
+    contiguous, from ``offset`` on, and by ``part_strides[i]`` in the tensor, from ``part_offset``.
+    """
+
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+    part_offset: int
+    part_strides: tuple[int, ...]
+
+
+class OutputPart(Frozen):
+    """A tensor that an output joins; ``name`` is that of the module that makes it.
+
+    ``source`` is the line of the model that makes it, "" if unknown. ``nodes`` are the operations
+    that make it, from the nearest layers on.
+    """
+
+    name: str
+    module: str
+    source: str
+    regions: tuple[Region, ...]
+    nodes: tuple[str, ...] = ()
+
+
+class OutputPort(Frozen):
+    """An output of the program that holds elements of an output of the model."""
+
+    position: int
+    regions: tuple[Region, ...]
+
+
+class OutputFill(Frozen):
+    """Elements of an output of the model that always have the same value."""
+
+    value: float
+    regions: tuple[Region, ...]
+
+
+class ModelOutput(Frozen):
+    """An output of the model, the tensors that it joins, and where the program returns it.
+
+    ``parts`` is empty for an output that joins nothing. A program returns the output as it is at
+    ``position``, or, where it is split and that is None, its elements in ``ports`` and ``fills``.
+    ``nodes`` are the operations that make an output that joins nothing, as those of a part.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    position: int | None
+    parts: tuple[OutputPart, ...] = ()
+    ports: tuple[OutputPort, ...] = ()
+    fills: tuple[OutputFill, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
 class ExportResult(Frozen):
     """Figures of the exported program; its graph is in graph.json.
 
     ``state`` are the buffers that it mutates, i.e. its state between runs; ``layers`` are its
     convolutions and linears; ``compared`` is its comparison with the model on the example inputs.
+    ``outputs`` are those of the program, ``model_outputs`` those of the model; ``structure`` is how
+    the model returns them, as torch writes a tree, "" where that is unknown.
     """
 
     nodes: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    model_outputs: tuple[ModelOutput, ...] = ()
+    structure: str = ""
     branches: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     layers: tuple[ChannelLayer, ...] = ()
@@ -159,6 +223,22 @@ class AppliedCorrection(Frozen):
     times: int = 0
 
 
+class AppliedRewrite(Frozen):
+    """What became of a rewrite of the float graph.
+
+    ``places`` are the nodes of the float program that it replaced, ``modules`` theirs.
+    ``cycles_before`` and ``cycles_after`` are the compiler's estimates of these operations as they
+    were written and as they are now; None where the program is not compiled or nothing changed.
+    """
+
+    id: str
+    state: Literal["on", "off"]
+    places: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    cycles_before: int | None = None
+    cycles_after: int | None = None
+
+
 class CompressedLayer(Frozen):
     """What compression did to a layer; None where it did nothing.
 
@@ -179,6 +259,7 @@ class PrepareResult(Frozen):
     improvements: tuple[Improvement, ...] = ()
     compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
+    rewrites: tuple[AppliedRewrite, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -129,6 +129,22 @@ class OutputQuality(Frozen):
         return self.sqnr_db if math.isfinite(self.sqnr_db) else -math.inf
 
 
+class PartQuality(OutputQuality):
+    """Two programs compared at a tensor that an output joins.
+
+    ``output`` is the position of the output among those of the model. ``minimum`` and ``maximum``
+    are those of the float model. ``constant`` is whether all samples give the same elements, while
+    they vary in the float model. ``shared`` is whether the program returns it joined, so that all
+    parts of the output have one grid.
+    """
+
+    output: int
+    minimum: float | None = None
+    maximum: float | None = None
+    constant: bool = False
+    shared: bool = False
+
+
 class Dependence(Frozen):
     """What the outputs of a program depend on, compared with the float model.
 
@@ -163,10 +179,12 @@ class EvaluateResult(Frozen):
     """The quality of the quantized model. Values that do not exist (no labels) are None.
 
     ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None if both are equal.
+    ``class_output`` is the output of the model that top-1 is counted on.
     ``readings`` are shown side by side if a target has several arithmetics. ``held_out`` is whether
     calibration did not see the samples. ``dependence`` is None if it could not be determined.
     ``compared`` is the exported program's comparison with the model on the first of these samples,
-    where calibration has others.
+    where calibration has others. ``parts`` are the tensors that outputs join; none of outputs that
+    join nothing.
     """
 
     samples: int
@@ -176,6 +194,7 @@ class EvaluateResult(Frozen):
     sqnr_db: float | None
     cosine: float | None
     max_abs_error: float | None
+    class_output: int = 0
     top1_float: float | None = None
     top1_quantized: float | None = None
     top5_float: float | None = None
@@ -184,6 +203,7 @@ class EvaluateResult(Frozen):
     metric_float: float | None = None
     metric_quantized: float | None = None
     outputs: tuple[OutputQuality, ...] = ()
+    parts: tuple[PartQuality, ...] = ()
     tensors: tuple[TensorQuality, ...] = ()
     worst: tuple[SampleQuality, ...] = ()
     readings: tuple[Reading, ...] = ()
@@ -258,9 +278,9 @@ class CompiledProgram(Frozen):
 class AgainstFloat(Frozen):
     """SQNR [dB] of both programs against the float model, over the verified samples.
 
-    None if they are equal to it. ``outputs`` are those of the integer program, over the first
-    ``samples``, which are evaluation samples; ``data`` is their name and ``held_out`` whether
-    calibration did not see them.
+    None if they are equal to it. ``outputs``, and ``parts`` that they join, are those of the
+    integer program, over the first ``samples``, which are evaluation samples; ``data`` is their
+    name and ``held_out`` whether calibration did not see them.
     """
 
     quantized_sqnr_db: float | None
@@ -269,6 +289,7 @@ class AgainstFloat(Frozen):
     data: str = ""
     held_out: bool = False
     outputs: tuple[OutputQuality, ...] = ()
+    parts: tuple[PartQuality, ...] = ()
     dependence: Dependence | None = None
 
 

@@ -19,6 +19,7 @@ from workbench.script.model_and_data import (
     functional_writes_part,
     model_part,
     remembering_parts,
+    split_outputs_part,
     steps_part,
     tensor_outputs_part,
     weights_lines,
@@ -36,6 +37,7 @@ from workbench.script.quantizer import (
     own_quantizer_part,
     partitioner_part,
     quantizer_part,
+    rewrites_part,
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import wanted_corrections
@@ -84,12 +86,14 @@ def script(
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
         tensor_outputs_part(),
         functional_writes_part(),
+        *split_outputs_part(project),
         model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
         partitioner_part(),
         *decomposition_tracking_part(project),
         *corrections_part(project),
+        *rewrites_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
         out_variants_part(),
@@ -202,7 +206,7 @@ def main():
     torch.set_num_threads(1)  # the last bits of ranges depend on it
     program, inputs = load_model()
 {buffers}
-    input_names = [str(name) for name in program.graph_signature.user_inputs]
+{split}    input_names = [str(name) for name in program.graph_signature.user_inputs]
     with torch.no_grad():
         quantized = torch.export.export(quantize(program, inputs), inputs)
 {lower}"""
@@ -257,9 +261,11 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
     changes += "".join(f"    {row.function}(module)\n" for row in before)
     template = QUANTIZE if reads_text else _QUANTIZE
     quantize = filled(template, {"fix": fix, "changes": changes})
+    split = project.split_outputs
     values = {
         "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
         "quantize": quantize.strip("\n"),
+        "split": f"    program = with_split_outputs(program, {split})\n" if split else "",
         "buffers": _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS,
         "lower": lower,
     }

@@ -134,6 +134,14 @@ _WRITES = tuple(
 )
 
 
+def split_outputs_part(project: Project) -> list[str]:
+    """Return the code that returns the parts of outputs one by one, if the project does."""
+    if not project.split_outputs:
+        return []
+    text = _OWN_IMPORT.sub("", _PROGRAM_OUTPUTS.with_name("output_parts.py").read_text())
+    return [text.partition('"""\n')[2].strip("\n")]
+
+
 def tensor_outputs_part() -> str:
     """Return the functions that leave out outputs that are no tensors."""
     text = _PROGRAM_OUTPUTS.read_text()

@@ -20,6 +20,7 @@ from workbench.targets.ethos_u.options import (
     given_passes,
     vela_flags,
 )
+from workbench.targets.ethos_u.rewrites import wanted_rewrites
 from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from workbench.project.configs import AnyConfig
     from workbench.project.model import Project
     from workbench.targets.ethos_u.correction import Correction
+    from workbench.targets.ethos_u.rewrites import Rewrite
 
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
@@ -49,6 +51,10 @@ _CORRECTIONS = tuple(
         "refined_tables",
         "rewritten_operators",
     )
+)
+_REWRITES = tuple(
+    Path(__file__).parents[1] / "engine" / "rewrites" / f"{name}.py"
+    for name in ("quantized_calls", "strides", "tails", "norms")
 )
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _TRACKING = _PATCHES / "decomposition_tracking.py"
@@ -173,9 +179,18 @@ def _follows(project: Project) -> bool:
     return bool(kinds - {"global", "io"} or project.kept_off())
 
 
+def rewrites_part(project: Project) -> list[str]:
+    """Return the rewrites of the float graph, where one is on."""
+    if not wanted_rewrites(project.target.options):
+        return []
+    texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _REWRITES)
+    return [text.partition('"""\n')[2].lstrip() for text in texts]
+
+
 def corrections_part(project: Project) -> list[str]:
     """Return the corrections of ExecuTorch's arithmetic, where one is on."""
-    if not wanted_corrections(project.target.options):
+    options = project.target.options
+    if not wanted_corrections(options) and not wanted_rewrites(options):
         return []
     # What a file imports from another of them is in the script already.
     texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _CORRECTIONS)
@@ -246,10 +261,10 @@ def quantizer_part(project: Project, folder: Path) -> str:
         )
     own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
     base = f"{'Following' if _follows(project) else 'EthosU'}Quantizer"
-    corrects = wanted_corrections(options, "quantizer")
+    corrects, faster = wanted_corrections(options, "quantizer"), wanted_rewrites(options)
     lines = [
         _WITH_OBSERVER,
-        *(_corrected(corrects, base) if corrects else ()),
+        *(_corrected(corrects, faster, base) if corrects or faster else ()),
         "",
         "def compile_spec():",
         "    # Always a new one: lowering changes the object it is given.",
@@ -262,19 +277,23 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "",
         "",
         "def quantizer():",
-        f"    made = {'CorrectedQuantizer' if corrects else base}(compile_spec())",
+        f"    made = {'CorrectedQuantizer' if corrects or faster else base}(compile_spec())",
         *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)
 
 
-def _corrected(rows: Sequence[Correction], base: str) -> Iterator[str]:
-    """Yield the lines of a quantizer with the corrections before calibration."""
+def _corrected(
+    rows: Sequence[Correction], faster: Sequence[Rewrite], base: str
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of a quantizer with the corrections and rewrites before calibration."""
     bases = "CorrectingQuantizer" + ("" if base == "EthosUQuantizer" else f", {base}")
     yield from ("", f"class CorrectedQuantizer({bases}):")
     for step in ("rewrites", "patches", "refinements"):
-        chosen = (f"{row.id!r}: {row.function}" for row in rows if row.step == step)
+        chosen = [f"{row.id!r}: {row.function}" for row in rows if row.step == step]
+        if step == "rewrites":
+            chosen += [f"{row.id!r}: {row.function}" for row in faster]
         yield f"    {step} = {{{', '.join(chosen)}}}"
     yield ""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project, RuleKind
     from workbench.results import CalibrateResult, PrepareResult, TensorRange
+    from workbench.studies.sensitivity import SensitivityResult
 
 _MODULES, _TENSORS = 3, 3
 # Less is within the noise of few samples.
@@ -53,6 +54,15 @@ class Spared:
     matches: tuple[str, ...]
     gain_db: float
     samples: int
+
+
+def spared_by(sensitivity: SensitivityResult) -> tuple[Spared, ...]:
+    """Return the modules and operators whose gain a sensitivity study knows."""
+    return tuple(
+        Spared(unit.unit.name, unit.unit.kind, unit.unit.matches, gain, sensitivity.samples)
+        for unit in sensitivity.units
+        if (gain := sensitivity.gain_db(unit)) is not None
+    )
 
 
 def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterator[Suggestion]:

@@ -79,15 +79,6 @@ _EIGHT_BIT = "a8w8"
 _INTEGER_IO = "integer_io"
 
 
-def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
-    """Yield suggestions of rules and target options for CPU operators."""
-    yield from _let_on(project, left)
-    yield from _correct(project, left)
-    yield from _quantize(project, left)
-    yield from _narrow(project, left)
-    yield from _integer_io(project, left)
-
-
 # The operators, as named in the float program, that a correction writes with others.
 _CORRECTED = {
     CELLS: ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
@@ -109,7 +100,7 @@ _CORRECTED = {
 }
 
 
-def _correct(project: Project, left: Left) -> Iterator[Suggestion]:
+def switch_on_corrections(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to switch on the corrections that write operators without a pattern."""
     for correction, operators in _CORRECTED.items():
         chosen = [
@@ -127,7 +118,7 @@ def _correct(project: Project, left: Left) -> Iterator[Suggestion]:
         )  # fmt: skip
 
 
-def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
+def run_on_npu(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to remove rules that keep something off the NPU."""
     for rule in project.rules:
         chosen = [operator for operator in left.operators if _keeps(rule, operator)]
@@ -143,7 +134,7 @@ def _keeps(rule: Rule, operator: Operator) -> bool:
     return operator.effective is not None and operator.effective.kept_off == rule.id
 
 
-def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
+def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to quantize operators that are in float by a rule, or without a rule."""
     groups: dict[str | None, list[Operator]] = defaultdict(list)
     for operator in left.operators:
@@ -178,7 +169,7 @@ def _loses_its_clamp(project: Project, operator: Operator) -> bool:
 _CLAMPS = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp")
 
 
-def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
+def narrow_to_8_bits(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions for operators that the device supports only in 8 bits."""
     groups: dict[str, list[Operator]] = defaultdict(list)
     for operator in left.operators:
@@ -198,7 +189,7 @@ def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
         )
 
 
-def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
+def integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield the suggestion of integer inputs and outputs if each has a single conversion."""
     choice = target_of(project.target.id).complete(project.target)
     if choice.options.get(_INTEGER_IO) is not False or not left.border or not _convertible(left):

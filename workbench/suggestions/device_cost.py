@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
+from workbench.targets.ethos_u.rewrites import KERNELS, REWRITES, STRIDES, TAILS
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot, Node
     from workbench.project.model import ModelSource, Project
     from workbench.results import LowerResult, VelaOperation
+    from workbench.results.cost import CycleCause
 
 
 _PICTURE_RANK = 4
@@ -78,6 +80,44 @@ def _place(model: ModelSource) -> str:
         return ""
     file, _, name = model.spec.rpartition(":")
     return f"{file}, {name}()"
+
+
+# What operations lose cycles to that a rewrite takes away.
+_LOST_TO: dict[str, frozenset[CycleCause]] = {
+    STRIDES: frozenset(("stride",)),
+    KERNELS: frozenset(("few_channels", "kernel", "shape", "depth", "output")),
+    TAILS: frozenset(("copy", "stride")),
+}
+_NORM = "aten.batch_norm.default"
+
+
+def switch_on_rewrites(
+    project: Project, lowered: LowerResult, program: GraphSnapshot
+) -> Iterator[Suggestion]:
+    """Yield suggestions to switch on rewrites that may save cycles; they are to be tried."""
+    norms = {node.id for node in program.nodes if node.op == _NORM}
+    total = sum(report.cycles_total for report in lowered.vela)
+    for row in REWRITES:
+        if project.target.options.get(row.id) is not False:
+            continue
+        lost = sum(
+            operation.cycles - operation.ideal_cycles
+            for report in lowered.vela
+            for operation in report.operations
+            if (operation.root in norms if row.id not in _LOST_TO else
+                operation.cause in _LOST_TO[row.id])
+        )  # fmt: skip
+        if lost:
+            yield Suggestion(
+                id=f"faster:{row.id}",
+                title=f"Switch on: {row.title}",
+                evidence=f"{row.fault} The rewrite is off.",
+                expected=f"The same function in fewer cycles: such operations take {lost:,} of "
+                f"{total:,} cycles more than the device's limit.",
+                gain=ExpectedGain(cycles=lost),
+                edit=partial(with_option, name=row.id, value=True),
+                improves="cycles",
+            )
 
 
 _CONVOLUTION = "Conv2D"

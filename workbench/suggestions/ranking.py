@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.resolution import resolve_graph
-from workbench.suggestions.accuracy import (
-    Spared,
-    clipped_outliers,
-    switched_off_corrections,
-    wider_modules,
-)
-from workbench.suggestions.cpu_operators import by_config, left_on_cpu, module_for_function
-from workbench.suggestions.device_cost import channels_last, compile_for_size, wasted_channels
+from workbench.suggestions import accuracy, cpu_operators, device_cost, outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from workbench.deploy.boards import Fit
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
-    from workbench.results import CalibrateResult, LowerResult, PrepareResult
+    from workbench.results import (
+        CalibrateResult,
+        EvaluateResult,
+        ExportResult,
+        LowerResult,
+        PrepareResult,
+    )
+    from workbench.suggestions.accuracy import Spared
+    from workbench.suggestions.cpu_operators import Left
     from workbench.suggestions.suggestion import Suggestion
 
 
@@ -33,6 +33,8 @@ class Measurements:
     """What other stages and studies know about a compiled program; all of it may be unknown.
 
     Attributes:
+        exported: The outputs of the model, and what they join.
+        evaluated: The quality of the quantized model.
         prepared: The quantizer's report; with it, operators that the quantizer created are known.
         calibrated: The calibrated ranges.
         arrays: The arrays of the calibrated ranges.
@@ -41,6 +43,8 @@ class Measurements:
         departs: Whether the program was compared with the quantized model, and is not the same.
     """
 
+    exported: ExportResult | None = None
+    evaluated: EvaluateResult | None = None
     prepared: PrepareResult | None = None
     calibrated: CalibrateResult | None = None
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -50,6 +54,102 @@ class Measurements:
 
 
 NOTHING = Measurements()
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """What suggestions are derived from.
+
+    Attributes:
+        project: The compiled project.
+        lowered: The compiled program.
+        program: The exported float program, whose operations rules name.
+        edge: The program at the level of partitioning.
+        known: What other stages and studies know.
+    """
+
+    project: Project
+    lowered: LowerResult
+    program: GraphSnapshot
+    edge: GraphSnapshot
+    known: Measurements = NOTHING
+
+    @cached_property
+    def left(self) -> Left:
+        """The CPU operators."""
+        return cpu_operators.left_on_cpu(
+            self.project, self.lowered, self.program, self.edge, self.known.prepared
+        )
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """The config of each module and operator, e.g. ``a8w8``."""
+        resolution = resolve_graph(self.project, self.program)
+        return {
+            name: effective.label
+            for name, effective in (*resolution.modules.items(), *resolution.nodes.items())
+        }
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of suggestion; the ids of its suggestions begin with ``id``.
+
+    Attributes:
+        id: The kind, as in ``workbench suggest PROJECT --apply ID``.
+        title: What suggestions of this kind do.
+        find: Returns the suggestions for a compiled model.
+        first: Whether they come before all that are ranked by their gain.
+    """
+
+    id: str
+    title: str
+    find: Callable[[CompiledModel], Iterable[Suggestion]]
+    first: bool = False
+
+
+def _mend(model: CompiledModel) -> Iterable[Suggestion]:
+    if not model.known.departs:
+        return ()
+    return accuracy.switched_off_corrections(model.project, model.program, model.known.prepared)
+
+
+def _clip(model: CompiledModel) -> Iterable[Suggestion]:
+    if model.known.calibrated is None:
+        return ()
+    return accuracy.clipped_outliers(model.project, model.known.calibrated, model.known.arrays)
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("mend", "Switch on corrections for a program that differs", _mend, first=True),
+    Kind("optimise_size", "Compile for size where the program does not fit the board",
+         lambda m: device_cost.compile_for_size(m.project, m.lowered, m.known.fit), first=True),
+    Kind("split_output", "Return what an output joins one by one, each with its own range",
+         lambda m: outputs.split_output(m.known.evaluated, m.known.exported), first=True),
+    Kind("wide_output", "Use 16 bits for the operations that make an output, or a part of it",
+         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported)),
+    Kind("off", "Remove a rule that keeps a part off the NPU",
+         lambda m: cpu_operators.run_on_npu(m.project, m.left)),
+    Kind("correction", "Switch on a correction that moves operators to the NPU",
+         lambda m: cpu_operators.switch_on_corrections(m.project, m.left)),
+    Kind("float", "Quantize what is left in float",
+         lambda m: cpu_operators.quantize_floats(m.project, m.left)),
+    Kind("int16", "Use 8 bits where the device has no 16-bit operator",
+         lambda m: cpu_operators.narrow_to_8_bits(m.project, m.left)),
+    Kind("integer_io", "Use integer inputs and outputs",
+         lambda m: cpu_operators.integer_io(m.project, m.left)),
+    Kind("relu6", "Use a module instead of a function that cannot be quantized (in the source)",
+         lambda m: cpu_operators.module_for_function(m.left)),
+    Kind("faster", "Write the network in an equal form that takes fewer cycles",
+         lambda m: device_cost.switch_on_rewrites(m.project, m.lowered, m.program)),
+    Kind("channels_last", "Use a channels-last example input (in the source)",
+         lambda m: device_cost.channels_last(m.project, m.lowered, m.program)),
+    Kind("channels", "Use a number of channels that fills the NPU's blocks (in the source)",
+         lambda m: device_cost.wasted_channels(m.lowered, m.program)),
+    Kind("wide", "Use 16-bit activations for the modules that lose most quality",
+         lambda m: accuracy.wider_modules(m.known.spared, m.labels)),
+    Kind("clip", "Clip the outliers of a tensor", _clip),
+)  # fmt: skip
 
 
 def suggest(
@@ -67,24 +167,7 @@ def suggest(
         edge: The program at the level of partitioning.
         known: What other stages and studies know.
     """
-    suggestions = _suggestions(project, lowered, program, edge, known)
-    ranked = sorted(suggestions, key=lambda suggestion: -suggestion.gain.share(lowered))
-    mending = switched_off_corrections(project, program, known.prepared) if known.departs else ()
-    return (*mending, *compile_for_size(project, lowered, known.fit), *ranked)
-
-
-def _suggestions(
-    project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
-    known: Measurements,
-) -> Iterator[Suggestion]:  # fmt: skip
-    left = left_on_cpu(project, lowered, program, edge, known.prepared)
-    yield from by_config(project, left)
-    yield from module_for_function(left)
-    yield from channels_last(project, lowered, program)
-    yield from wasted_channels(lowered, program)
-    resolution = resolve_graph(project, program)
-    labels = {name: effective.label for name, effective in resolution.modules.items()}
-    labels |= {name: effective.label for name, effective in resolution.nodes.items()}
-    yield from wider_modules(known.spared, labels)
-    if known.calibrated is not None:
-        yield from clipped_outliers(project, known.calibrated, known.arrays)
+    model = CompiledModel(project, lowered, program, edge, known)
+    first = [s for kind in KINDS if kind.first for s in kind.find(model)]
+    ranked = [s for kind in KINDS if not kind.first for s in kind.find(model)]
+    return (*first, *sorted(ranked, key=lambda suggestion: -suggestion.gain.share(lowered)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from workbench.project import edits
 from workbench.project.model import TargetChoice
@@ -36,6 +36,7 @@ class ExpectedGain:
         cpu_operators: Operators fewer on the CPU, including conversions.
         cycles: NPU cycles fewer.
         sqnr_db: Signal to quantization noise ratio gained [dB].
+        bytes: Bytes fewer in the program file.
         of_tensors: The number of tensors, if ``sqnr_db`` is that of one tensor alone; else 1, and
             it is that of the outputs.
     """
@@ -43,6 +44,7 @@ class ExpectedGain:
     cpu_operators: int | None = None
     cycles: int | None = None
     sqnr_db: float | None = None
+    bytes: int | None = None
     of_tensors: int = 1
 
     def share(self, lowered: LowerResult) -> float:
@@ -65,11 +67,23 @@ def _part(saved: int | None, total: int) -> float:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another edit that is tried where that of the suggestion is not enough.
+
+    ``title`` is what it does in addition.
+    """
+
+    title: str
+    edit: Edit
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """One suggestion.
 
     Attributes:
-        id: Equal for the same suggestion about another result.
+        id: Equal for the same suggestion about another result: its kind, and what it is about
+            behind a colon where a kind can have several.
         title: The action, and the name of its undo step.
         evidence: The reason, in one or two sentences.
         expected: The expected effect, and how it is known.
@@ -77,6 +91,12 @@ class Suggestion:
         nodes: The CPU operators concerned, as named in the compiled program.
         edit: The edit of the project; None if only the source can be changed.
         written: The source lines to change.
+        improves: The figure that must be better when the suggestion is tried: such a suggestion is
+            compiled and measured before it is offered. "" for those that are not tried.
+        alternatives: What is tried one after the other while a part stays below its limit.
+        output: The output of the model that it concerns; None for all of them.
+        tried: Whether ``gain`` was measured on the compiled program with the suggestion; else it is
+            counted, predicted or estimated, as ``expected`` says.
     """
 
     id: str
@@ -87,6 +107,15 @@ class Suggestion:
     nodes: tuple[str, ...] = ()
     edit: Edit | None = None
     written: tuple[Written, ...] = ()
+    improves: Literal["", "sqnr_db", "cycles"] = ""
+    alternatives: tuple[Alternative, ...] = ()
+    output: int | None = None
+    tried: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind: a row of ``ranking.KINDS``."""
+        return self.id.partition(":")[0]
 
 
 def with_option(project: Project, name: str, value: bool | str) -> Project:

@@ -12,7 +12,8 @@ from PIL import Image
 
 from tests.for_each import for_each
 from tests.problems import refused
-from workbench.engine.data.arrays import read_arrays, read_labels
+from workbench.engine.data.arrays import read_arrays
+from workbench.engine.data.labels import read_labels
 from workbench.engine.data.pictures import read_pictures
 from workbench.errors import WorkbenchError
 from workbench.project import sources
@@ -111,8 +112,8 @@ def test_that_a_pickle_in_an_array_file_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@for_each("labels", [np.array([1.5, 0.0]), np.array([np.nan]), np.array(["a"])])
-def test_that_labels_that_are_no_whole_numbers_are_refused(tmp_path, labels):
+@for_each("labels", [np.array([[1.5, np.inf]]), np.array([np.nan]), np.array(["a"])])
+def test_that_labels_that_are_no_finite_numbers_are_refused(tmp_path, labels):
     np.save(tmp_path / "labels.npy", labels)
     with refused("labels-unreadable"):
         read_labels(DataSource(spec="x.npz", labels="labels.npy"), tmp_path, "evaluation.data")
@@ -134,10 +135,10 @@ def test_that_a_device_or_a_pipe_has_no_digest(tmp_path, kind):
 
 @for_each(("dtype", "size"), [("<f2", 2), ("<f8", 8)])
 def test_that_labels_are_bounded_by_what_they_become(tmp_path, monkeypatch, dtype, size):
-    monkeypatch.setattr("workbench.engine.data.arrays._MAX_LABELS", 100)
+    monkeypatch.setattr("workbench.engine.data.labels._MAX_LABELS", 100)
     np.savez(tmp_path / "labels.npz", labels=np.zeros(100, dtype))
     source = DataSource(spec="x.npz", labels="labels.npz")
-    assert read_labels(source, tmp_path, "evaluation").shape == (100,)
+    assert read_labels(source, tmp_path, "evaluation").count == 100
     np.savez(tmp_path / "labels.npz", labels=np.zeros(101, dtype))
     with refused("labels-unreadable"):
         read_labels(source, tmp_path, "evaluation")

@@ -13,6 +13,7 @@ from tests.engine.test_script import caches_in_buffers
 from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -29,7 +30,7 @@ def u_net(folder: Path) -> Project:
 
 def u_net_uncorrected(folder: Path) -> Project:
     made = edits.assign(u_net(folder), "global", "", "a8w8")
-    off = dict.fromkeys((row.id for row in CORRECTIONS), False)
+    off = dict.fromkeys((row.id for row in (*CORRECTIONS, *REWRITES)), False)
     return edits.set_target(made, TargetChoice(id=made.target.id, options=off))
 
 

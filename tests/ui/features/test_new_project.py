@@ -194,7 +194,7 @@ def test_that_options_of_the_tools_stand_in_groups_and_take_real_numbers(parent,
     form = TargetForm(parent)
     form.render_choice(TargetChoice(id="ethos-u85-256"))
     assert [g.text() for g in form.findChildren(QLabel) if g.objectName() == "Subheading"] == [
-        "Vela", "Before compiling", "On the CPU", "Corrections",
+        "Vela", "Before compiling", "On the CPU", "Corrections", "Faster programs",
     ]  # fmt: skip
     line = form.fields["negative_infinity"]
     assert line.text() == "-256"

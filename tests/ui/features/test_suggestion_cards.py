@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
+from tests.fakes import engine as fake_engine
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
@@ -18,7 +19,7 @@ from ui.features.suggestions.suggestion_cards import (
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
 from ui.shared.labels import Label
 from workbench.project import edits
-from workbench.results import CpuNode
+from workbench.results import CpuNode, PartQuality, save_result
 from workbench.suggestions import Suggestion, Written
 
 
@@ -129,3 +130,36 @@ def test_that_nothing_to_suggest_is_said_and_no_gain_claimed_for_two_changes_at_
     opened.document.apply("", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Assign a8w8 to head. {UNKNOWN}"])
+
+
+def lossy(decibels, *, shared=True):
+    """Return an evaluation of an output that joins a box and a score of this SQNR [dB]."""
+    box, score = (
+        PartQuality(
+            name=name, sqnr_db=sqnr, cosine=None, max_abs_error=0.1, output=0, minimum=0.0,
+            maximum=peak, shared=shared,
+        )
+        for name, sqnr, peak in (("box", 40.0, 200.0), ("score", decibels, 0.5))
+    )  # fmt: skip
+    return result_of("evaluate").model_copy(update={"parts": (box, score)})
+
+
+@pytest.mark.parametrize(("after", "titles"), [(35.0, 1), (3.0, 0)])
+def test_that_a_split_is_tried_before_it_is_offered(opened, qtbot, monkeypatch, after, titles):
+    usual, left = fake_engine.write_result, [lossy(3.0), lossy(after, shared=False)]
+
+    def leave(stage, folder):
+        usual(stage, folder)
+        if stage == "evaluate":
+            save_result(left.pop(0), folder)
+        if stage == "lower":
+            save_result(program(), folder)
+
+    monkeypatch.setattr(fake_engine, "write_result", leave)
+    panel = suggestions(opened, qtbot)
+    qtbot.waitUntil(lambda: not left and not panel.suggesting.trials.is_trying)
+    qtbot.waitUntil(lambda: len(panel.cards.cards) == titles)
+    for text in panel.cards.texts():
+        assert text.startswith("Return the 2 parts of output 0 one by one.")
+        assert "Tried: lowest SQNR of a part of the outputs 3.0 → 35.0 dB" in text
+    assert opened.document.project.split_outputs == ()

@@ -71,6 +71,29 @@ def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
     ]
 
 
+def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):
+    (report,) = dumped("lower")["vela"]
+    near = report | {"ideal_cycles": 900, "efficiency": 0.9}
+    assert told(lower=dumped("lower", vela=[near]))[-1] == (
+        "90% of the device's limit of 900 cycles"
+    )
+
+
+def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):
+    def row(state, *places, before=None, after=None):
+        return {
+            "title": f"T{state}{len(places)}", "state": state, "places": places,
+            "cycles_before": before, "cycles_after": after,
+        }  # fmt: skip
+
+    rows = [row("on"), row("on", "conv", before=9000, after=100), row("on", "a", "b"), row("off")]
+    assert told(rewrites=rows) == [
+        "Rewrite Ton1: 1 place, 9,000 to 100 cycles",
+        "Rewrite Ton2: 2 places",
+        "Rewrite Toff0: switched off",
+    ]
+
+
 def test_that_an_exported_model_is_told_with_its_products_and_commands(told):
     product = {"quantized": True, "reason": "", "origin": "head", "node": "n"}
     left = [{"quantized": False, "reason": "too small", "origin": o, "node": f"n{i}"}

@@ -28,8 +28,9 @@ from workbench.project import edits
 from workbench.project.board_files import SHIPPED
 from workbench.project.model import TargetChoice
 from workbench.pte.description import describe
-from workbench.results import LowerResult
+from workbench.results import AppliedRewrite, LowerResult
 from workbench.targets.ethos_u.devices import MemoryUse
+from workbench.targets.ethos_u.rewrites import REWRITES_BY_ID, STRIDES, TAILS
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 COMPILER = shutil.which("cc")
@@ -46,14 +47,23 @@ def facts_of(name="u55.pte", folder=Path(), weights=None, board="", target=None)
     return gather(project, folder, (PROGRAMS / name).read_bytes(), weights)
 
 
-def note(facts):
+def note(facts, rewrites=()):
     lowered = LowerResult(
         target=facts.choice.id, system_config="x", memory_mode="y", delegates=facts.delegates,
         delegated_nodes=1, pte_bytes=1, accelerated=True,
         cpu_nodes=(), kernels=facts.kernels, vela=(),
-        vela_version="5.1.0",
+        vela_version="5.1.0", rewrites=rewrites,
     )  # fmt: skip
     return sections(facts, lowered, (), {"executorch": "1.5.1"}, [{"atol": 0.5, "rtol": 0.0}])
+
+
+def test_that_the_note_names_what_was_rewritten():
+    used = AppliedRewrite(id=STRIDES, state="on", places=("conv2d",))
+    idle = AppliedRewrite(id=TAILS, state="on")
+    program = markdown("net", note(facts_of(), (used, idle)))
+    assert REWRITES_BY_ID[STRIDES].title in program
+    assert REWRITES_BY_ID[TAILS].title not in program
+    assert "Rewritten" not in markdown("net", note(facts_of()))
 
 
 def built(folder, *sources):

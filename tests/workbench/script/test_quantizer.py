@@ -11,6 +11,7 @@ from workbench.project.model import Rule, TargetChoice
 from workbench.script import quantizer
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 STOCK = (
     "get_symmetric_quantization_config", "get_symmetric_a16w8_quantization_config",
@@ -74,7 +75,7 @@ def run(project, folder=None):
         "torch": SimpleNamespace(per_tensor_affine="affine", per_tensor_symmetric="symmetric"),
         "ethosu": SimpleNamespace(VelaExternalBlockPlacements=lambda **given: given),
     }  # fmt: skip
-    names |= {row.function: row.function for row in CORRECTIONS}
+    names |= {row.function: row.function for row in (*CORRECTIONS, *REWRITES)}
     exec(quantizer.quantizer_part(project, folder), names)
     return names
 
@@ -204,7 +205,7 @@ def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
 
 
 def test_that_rules_on_parts_need_a_quantizer_that_follows_them():
-    off = dict.fromkeys((row.id for row in CORRECTIONS), False)
+    off = dict.fromkeys((row.id for row in (*CORRECTIONS, *REWRITES)), False)
     project = with_options(**off)
 
     def bases(made):
@@ -225,17 +226,21 @@ def test_that_corrections_before_calibration_are_those_that_are_on():
     steps = {"rewrites": corrected.rewrites, "patches": corrected.patches,
              "refinements": corrected.refinements}  # fmt: skip
     for step, rows in steps.items():
-        assert rows == {row.id: row.function for row in CORRECTIONS if row.step == step}
+        expected = {row.id: row.function for row in CORRECTIONS if row.step == step}
+        faster = {row.id: row.function for row in REWRITES} if step == "rewrites" else {}
+        assert list(rows.items()) == [*expected.items(), *faster.items()]
     assert [base.__name__ for base in corrected.__bases__] == ["CorrectingQuantizer"]
     fewer = run(with_options(fine_steps=False))["CorrectedQuantizer"]
     assert "fine_steps" not in fewer.refinements
+    slower = run(with_options(strides_to_channels=False))["CorrectedQuantizer"]
+    assert names["CorrectedQuantizer"].rewrites.keys() - slower.rewrites == {"strides_to_channels"}
     followed = run(edits.assign(make_project(), "module_name", "head", "a16w8"))
     assert [base.__name__ for base in followed["CorrectedQuantizer"].__bases__] == [
         "CorrectingQuantizer", "FollowingQuantizer"
     ]  # fmt: skip
     assert len(quantizer.corrections_part(make_project())) == 11
     assert not any(text.startswith('"""') for text in quantizer.corrections_part(make_project()))
-    off = dict.fromkeys((row.id for row in CORRECTIONS), False)
+    off = dict.fromkeys((row.id for row in (*CORRECTIONS, *REWRITES)), False)
     assert quantizer.corrections_part(with_options(**off)) == []
 
 

@@ -13,6 +13,7 @@ from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, TargetChoice
 from workbench.script import quantizer, script
 from workbench.targets.ethos_u.corrections import CORRECTIONS, wanted_corrections
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 
 def observed(kind, **fields):
@@ -46,7 +47,7 @@ def test_that_the_parts_that_a_script_carries_have_no_name_in_common():
     files = [
         value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix
     ]
-    files += quantizer._CORRECTIONS
+    files += [*quantizer._CORRECTIONS, *quantizer._REWRITES]
     names = Counter(
         node.name
         for path in set(files)
@@ -233,7 +234,7 @@ def test_that_corrections_run_around_the_compiler_or_before_calibration(plain, t
     assert compiling
     for row in compiling:
         assert f"            {row.function},\n" in plain
-    off = text_of(with_options(**{row.id: False for row in CORRECTIONS}), tmp_path)
+    off = text_of(with_options(**{row.id: False for row in (*CORRECTIONS, *REWRITES)}), tmp_path)
     assert "contextlib.ExitStack() as stack" in plain
     assert "contextlib.ExitStack() as stack" not in off
     for row in CORRECTIONS:
@@ -252,7 +253,12 @@ def test_that_parts_begin_behind_what_they_say_of_themselves(plain):
         first = next(line for line in code.splitlines() if line.startswith(("import", "from")))
         assert first in part
         assert "\n".join(code.splitlines()[-9:]) in part
-    assert quantizer.corrections_part(with_options(**{row.id: False for row in CORRECTIONS})) == []
+    assert (
+        quantizer.corrections_part(
+            with_options(**{row.id: False for row in (*CORRECTIONS, *REWRITES)})
+        )
+        == []
+    )
 
 
 def test_that_branches_are_named_only_where_a_program_has_some(tmp_path):

@@ -13,6 +13,8 @@ from workbench.project import edits
 from workbench.project.model import ModelSource, Rule
 from workbench.results import CalibrateResult, CpuNode, TensorRange
 from workbench.suggestions import Gain, Measurements, Spared, suggest
+from workbench.suggestions.suggestion import with_option
+from workbench.targets.ethos_u.rewrites import KERNELS, NORMS_AS_ONE, NORMS_FORWARD, STRIDES
 
 PICTURE = (TensorInfo((1, 3, 8, 8), "float32"),)
 
@@ -113,6 +115,38 @@ def test_that_channels_last_needs_transposes_and_a_line_to_change(spec, inputs, 
     if expected:
         assert "300 of 1,000 cycles, estimated (Vela 5.1.0)" in made["channels_last"].expected
     assert found(project, program=program) == {}
+
+
+@for_each(
+    ("rewrite", "changes", "expected"),
+    [
+        (STRIDES, {"cause": "stride"}, True),
+        (STRIDES, {"cause": "copy"}, False),
+        (KERNELS, {"cause": "few_channels"}, True),
+        (NORMS_AS_ONE, {"root": "norm"}, True),
+        (NORMS_FORWARD, {"root": "conv"}, False),
+    ],
+)
+def test_that_rewrites_that_are_off_are_tried_where_cycles_are_lost_to_what_they_change(
+    rewrite, changes, expected
+):
+    report = result_of("lower").vela[0]
+    operation = report.operations[0].model_copy(update={"cycles": 300, **changes})
+    reports = (report.model_copy(update={"operations": (operation,)}),)
+    plain = snapshot()
+    norm = Node("norm", "aten.batch_norm.default", "compute", "body")
+    program = GraphSnapshot("float", (*plain.nodes, norm), plain.edges, plain.modules)
+    project = make_project()
+    off = with_option(project, rewrite, False)
+    made = found(off, program=program, vela=reports)
+    assert (f"faster:{rewrite}" in made) is expected
+    if expected:
+        suggestion = made[f"faster:{rewrite}"]
+        assert (suggestion.kind, suggestion.improves) == ("faster", "cycles")
+        assert suggestion.gain.cycles == 300
+        assert suggestion.edit(off).target.options[rewrite] is True
+    on = found(project, program=program, vela=reports)
+    assert not any(suggestion.kind == "faster" for suggestion in on.values())
 
 
 def test_that_a_gain_counts_and_estimates_and_names_both_versions():

@@ -20,7 +20,7 @@ from workbench.project.configs import (
     Weight,
 )
 from workbench.project.model import TargetChoice
-from workbench.results import AppliedCorrection
+from workbench.results import AppliedCorrection, AppliedRewrite
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import (
     CORRECTIONS,
@@ -39,6 +39,11 @@ from workbench.targets.ethos_u.devices import (
     memory_use,
 )
 from workbench.targets.ethos_u.options import given_extras, given_passes, vela_flags
+from workbench.targets.ethos_u.rewrites import (
+    REWRITES,
+    described_rewrite,
+    wanted_rewrites,
+)
 from workbench.targets.ethos_u.vela_ini import load
 
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-512", "ethos-u85-256"
@@ -206,6 +211,17 @@ def test_that_each_stage_depends_on_its_own_options():
             assert switched_off({row.id: True}, facet) == []
         told = described(AppliedCorrection(id=row.id, state="off"))
         assert (told["id"], told["title"], told["link"]) == (row.id, row.title, row.link)
+
+
+def test_that_preparing_depends_on_the_rewrites_that_are_off():
+    target, row = target_of(U55), REWRITES[0]
+    assert "rewrites_off" not in target.facet(choice(U55), "quantizer")
+    slow = target.facet(choice(U55, **{row.id: False}), "quantizer")
+    assert slow["rewrites_off"] == [row.id]
+    assert wanted_rewrites({row.id: False}) == REWRITES[1:]
+    assert wanted_rewrites({row.id: True}) == REWRITES
+    told = described_rewrite(AppliedRewrite(id=row.id, state="off"))
+    assert (told["id"], told["title"], told["cycles_before"]) == (row.id, row.title, None)
 
 
 WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weight=Weight(bits=4))

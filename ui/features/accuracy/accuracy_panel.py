@@ -27,6 +27,7 @@ from ui.shared.quality_cards import (
     ReadingTableModel,
     SampleTableModel,
     describe_quality,
+    output_rows,
     quality_cards,
     quality_origin,
 )
@@ -239,9 +240,10 @@ class AccuracyPanel(ResultPanel):
         self.readings.set_rows(value.readings)
         self.reading_table.setVisible(bool(value.readings))
         self.reading_table.set_look(theme, stale=not shown.current)
-        self.outputs.set_rows(value.outputs)
+        rows = output_rows(value)
+        self.outputs.set_rows(rows)
         # The cards have the figures of a single output.
-        self.output_table.setVisible(len(value.outputs) > 1)
+        self.output_table.setVisible(len(rows) > 1)
         self.model.set_rows(value.tensors)
         self.samples.set_rows(value.worst)
         self.tokens.set_rows(value.text.steps if value.text else ())

@@ -42,6 +42,7 @@ from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.ids import StageId
 from workbench.results import ExportedModel, ExportedProduct, LowerResult
+from workbench.targets.ethos_u.efficiency import efficiency_text
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
     Column("Product", lambda r: r.origin or r.node),
@@ -411,7 +412,8 @@ def cost_cards(value: LowerResult) -> list[Card]:
     most = " of the largest delegate" if len(vela) > 1 else ""
     where = f"{count(value.delegated_nodes)} NPU, {count(len(value.cpu_nodes))} CPU"
     return [
-        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates"),
+        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin,
+             "\n".join(["All delegates", *(efficiency_text(r) for r in vela if r.ideal_cycles)])),
         Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "Per inference"),
         Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
         Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,

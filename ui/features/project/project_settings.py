@@ -92,7 +92,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
     ("Evaluation", (
         ("evaluation.data.spec", "Data"), ("evaluation.metric", "Metric"),
-        ("evaluation.limit", "Evaluated samples"),
+        ("evaluation.limit", "Evaluated samples"), ("evaluation.class_output", "Class output"),
         ("evaluation.hold_out", "Hold out calibration data"), *_data_rows("evaluation.data"),
     )),
     ("Compiled right: limits", (
@@ -104,6 +104,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Accurate enough: limits", (
         ("accuracy.loss", "Lost top-1 or metric, share"),
         ("accuracy.sqnr", "Lowest SQNR to float [dB]"),
+        ("accuracy.part_sqnr", "Lowest SQNR of a part [dB]"),
         ("accuracy.low_sqnr", "Low accuracy below [dB]"),
         ("accuracy.argmax", "Same class as float, share"),
         ("accuracy.inputs", "Depends on its inputs"),
@@ -111,6 +112,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Training", (
         ("training_function", "Custom function"), ("trained_weights", "Trained weights"),
     )),
+    ("Outputs", (("split_outputs", "Outputs returned in parts"),)),
     ("Notes", (("notes", "Notes"),)),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.features.suggestions.suggestion_trials import SuggestionTrials
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.flow_row import FlowRow
 from ui.shared.labels import ElidedLabel, Label, literal
@@ -30,6 +31,8 @@ from workbench.project.model import Project
 from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
+    EvaluateResult,
+    ExportResult,
     LowerResult,
     PrepareResult,
     load_arrays,
@@ -37,11 +40,13 @@ from workbench.results import (
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
 from workbench.suggestions import (
     ExpectedGain,
+    Figures,
     Gain,
     Measurements,
     Spared,
     Suggestion,
     Written,
+    spared_by,
     suggest,
 )
 
@@ -129,14 +134,15 @@ class SuggestionCards(QScrollArea):
         for line in suggestion.written:
             column.addLayout(_line(line, card))
         column.addWidget(GainFigures(suggestion.gain, card))
-        expected = _text(f"Expected: {suggestion.expected}", card)
+        effect = suggestion.expected if suggestion.tried else f"Expected: {suggestion.expected}"
+        expected = _text(effect, card)
         expected.setObjectName("Hint")
         column.addWidget(expected)
         measured = self._previews[suggestion.title] = _text("", card)
         measured.hide()
         column.addWidget(measured)
         column.addWidget(_foot(buttons, card))
-        text = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
+        text = f"{suggestion.title}. {suggestion.evidence} {effect}"
         card.setAccessibleName(text)
         return card
 
@@ -240,7 +246,9 @@ def _text(text: str, parent: QWidget) -> Label:
 UNKNOWN = "Gain unknown: the project changed again before it was compiled."
 WAITING = "Run Lower to see the gain."
 # Project fields that change the compiled program.
-_DECISIVE = ("model", "rules", "improvers", "ranges", "range_methods", "target")
+_DECISIVE = (
+    "model", "rules", "improvers", "split_outputs", "ranges", "range_methods", "target",
+)  # fmt: skip
 
 
 @dataclass
@@ -288,6 +296,8 @@ class SuggestionController(QObject):
         )  # fmt: skip
         self.study.options = {"samples": DEFAULT_SAMPLES}
         self.study.changed.connect(self._on_studied)
+        self.trials = SuggestionTrials(context, self)
+        self.trials.changed.connect(self._on_tried)
         self._seen: _CompiledState | None = None
         self._applied: list[Applied] = []
         context.document.opened.connect(self._forget)
@@ -308,6 +318,14 @@ class SuggestionController(QObject):
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
+
+    def _on_tried(self) -> None:
+        """Compute the suggestions anew when one was tried."""
+        seen = self._seen
+        if seen is not None:
+            suggestions = self._found(seen.project, seen.program, seen.folder)
+            self._seen = replace(seen, suggestions=suggestions)
+            self.changed.emit()
 
     def _on_studied(self) -> None:
         """Compute the suggestions anew when the study has other figures."""
@@ -354,7 +372,10 @@ class SuggestionController(QObject):
             edge = self._context.session.parsed.graph(folder / GRAPH_FILE)
         except WorkbenchError:
             return ()
-        return suggest(project, program, exported, edge, self._measurements())
+        known = self._measurements()
+        suggestions = suggest(project, program, exported, edge, known)
+        before = Figures(known.evaluated, program) if known.evaluated is not None else None
+        return self.trials.offered(suggestions, project, before)
 
     def _measurements(self) -> Measurements:
         context = self._context
@@ -365,6 +386,8 @@ class SuggestionController(QObject):
         except WorkbenchError:
             calibrated, arrays = None, {}
         return Measurements(
+            exported=context.load(ExportResult, "export"),
+            evaluated=context.load(EvaluateResult, "evaluate"),
             prepared=context.load(PrepareResult, "prepare"),
             calibrated=calibrated,
             arrays=arrays,
@@ -381,13 +404,7 @@ class SuggestionController(QObject):
     def _spared(self) -> tuple[Spared, ...]:
         """Return what the sensitivity study of the present configuration measured."""
         sensitivity = self.study.found if self.study.is_current else None
-        if sensitivity is None:
-            return ()
-        return tuple(
-            Spared(unit.unit.name, unit.unit.kind, unit.unit.matches, gain, sensitivity.samples)
-            for unit in sensitivity.units
-            if (gain := sensitivity.gain_db(unit)) is not None
-        )
+        return () if sensitivity is None else spared_by(sensitivity)
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""

@@ -13,6 +13,7 @@ from workbench.suggestions import Suggestion
 
 NOTHING = "Run Lower to get suggestions for less work on the CPU, better accuracy and less memory."
 NO_SUGGESTION = "No suggestions for the present configuration."
+TRYING = "Compiling the project with a suggestion, to measure it before it is offered."
 
 
 class SuggestionsPanel(ResultPanel):
@@ -45,7 +46,8 @@ class SuggestionsPanel(ResultPanel):
         if shown.current:
             suggestions = self.suggesting.look_at(shown.value, shown.folder)
         gains = self.suggesting.gains()
-        self.cards.render_cards(suggestions, gains, NO_SUGGESTION if shown.current else "")
+        nothing = TRYING if self.suggesting.trials.is_trying else NO_SUGGESTION
+        self.cards.render_cards(suggestions, gains, nothing if shown.current else "")
         self._show_preview()
 
     def _make(self, content: QWidget) -> None:

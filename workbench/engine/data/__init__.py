@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
-from workbench.engine.data.arrays import read_arrays, read_labels
+from workbench.engine.data.arrays import read_arrays
 from workbench.engine.data.callables import read_callable
+from workbench.engine.data.labels import Labels, read_labels
 from workbench.engine.data.pictures import read_pictures
 from workbench.engine.data.sample import Sample, Samples, wrong
 from workbench.engine.data.text import read_text
@@ -47,9 +47,10 @@ def open_samples(
         raw = _READERS[reference.kind](reference, source, inputs, option)
     labels = read_labels(source, folder, option)
     total = raw.count
-    if total is not None and labels is not None and len(labels) != total:
+    count = labels.count if labels is not None else None
+    if total is not None and count is not None and count != total:
         raise failure(
-            f"{total} samples but {len(labels)} labels.",
+            f"{total} samples but {count} labels.",
             where=Place(kind="option", id=f"{option}.labels"),
             code="labels-count-mismatch",
         )
@@ -77,7 +78,7 @@ def _kept_count(total: int | None, source: DataSource) -> int | None:
 
 
 def _stream(
-    raw: Samples, source: DataSource, labels: np.ndarray[Any, Any] | None, option: str
+    raw: Samples, source: DataSource, labels: Labels | None, option: str
 ) -> Iterator[Sample]:
     dropped, given = set(source.dropped), 0
     iterator = iter(raw)
@@ -86,8 +87,11 @@ def _stream(
             continue
         if not _finite(sample):
             raise _not_finite(sample, iterator, option)
-        label = int(labels[sample.index]) if labels is not None else sample.label
-        yield replace(sample, label=label)
+        if labels is None:
+            yield sample
+        else:
+            label, truth = labels.of(sample, option)
+            yield replace(sample, label=label, truth=truth)
         given += 1
         if source.limit and given >= source.limit:
             return

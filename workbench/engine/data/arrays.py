@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from workbench.engine.data.labels import LABEL_NAMES
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.engine.toolchain_patches.plain_pickles import load_plain
 from workbench.errors import Place, WorkbenchError, failure
@@ -26,76 +27,8 @@ if TYPE_CHECKING:
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
 
-_LABEL_NAMES = ("labels", "label", "y", "targets", "target")
-# The most labels: they become whole numbers of 8 bytes, and some copies of them.
-_MAX_LABELS = 8_000_000
 # What a tensor may take in any case [bytes], and as a multiple of what the file holds of it.
 _FREE_BYTES, _MOST_TIMES = 256 << 20, 50
-
-
-def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
-    """Return one class per sample.
-
-    It comes from the labels file, from the samples' .npz, or from the folders of pictures.
-    """
-    if source.labels == sources.LABELS_OF_FOLDERS:
-        return _folder_labels(source, folder, option)
-    spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
-    if spec is None:
-        return None
-    path = sources.absolute(folder, spec)
-    try:
-        return _labels_in(path, is_own=bool(source.labels))
-    except Exception as error:
-        raise failure(
-            f"The labels in {path.name} cannot be read.",
-            "Save them with numpy.save, without Python objects: one whole number per sample.",
-            Place(kind="option", id=f"{option}.labels"),
-            code="labels-unreadable",
-        ) from error
-
-
-def _labels_in(path: Path, *, is_own: bool) -> np.ndarray[Any, Any] | None:
-    with open_npz(path) as loaded:
-        if isinstance(loaded, np.ndarray):
-            return _whole(loaded)
-        names = [n for n in loaded.files if n.lower() in _LABEL_NAMES]
-        if not names and is_own and len(loaded.files) == 1:
-            names = loaded.files
-        return _whole(loaded[names[0]]) if names else None
-
-
-def _whole(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return labels as whole numbers [N].
-
-    Raises:
-        ValueError: one of them is none, such as NaN, or they are too many.
-    """
-    if np.size(labels) > _MAX_LABELS:
-        raise ValueError("there are too many labels")
-    flat = np.asarray(labels).reshape(-1)
-    if flat.dtype.kind == "f":
-        if not np.array_equal(flat, np.round(flat)):
-            raise ValueError("a label is not a whole number")
-        flat = flat.astype(np.int64)
-    if flat.dtype.kind not in "iub":
-        raise ValueError("the labels are not numbers")
-    return flat
-
-
-def _folder_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any]:
-    """Return the class of each picture: the number of its folder among the sorted names."""
-    root = sources.absolute(folder, source.spec)
-    names = [path.relative_to(root).parts[:-1] for path in sources.pictures(root)]
-    classes = sorted({name[0] for name in names if name})
-    if not all(names) or len(classes) < 2:
-        raise failure(
-            f"{root.name} does not have one folder for each class.",
-            "Put every picture into the folder of its class, or give a file of labels.",
-            Place(kind="option", id=f"{option}.labels"),
-            code="labels-folders-missing",
-        )
-    return np.asarray([classes.index(name[0]) for name in names])
 
 
 def row_blanks(source: DataSource, folder: Path) -> list[torch.Tensor]:
@@ -215,7 +148,7 @@ def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]
         names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
     wanted = [spec.name for spec in inputs]
     if not wanted or not set(wanted) <= set(names):
-        wanted = [name for name in names if name.lower() not in _LABEL_NAMES]
+        wanted = [name for name in names if name.lower() not in LABEL_NAMES]
     return [_npz_member(path, name) for name in wanted]
 
 

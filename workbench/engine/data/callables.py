@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 def read_callable(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return the samples that the callable yields: inputs, or (inputs, label)."""
+    """Return the samples that the callable yields: inputs, or (inputs, label).
+
+    A label may be any value; a whole number is a class.
+    """
     del source
     function = user_code.load_callable(reference, f"{option}.spec")
     name = reference.attribute
@@ -30,7 +34,7 @@ def read_callable(
         samples = user_code.call(function, reference, f"{option}.spec")
         try:
             for index, item in enumerate(samples):
-                values, label = _item(item, len(inputs))
+                values, truth = _item(item, len(inputs))
                 if len(values) != len(inputs):
                     raise wrong(
                         option,
@@ -39,7 +43,7 @@ def read_callable(
                         code="data-inputs-mismatch",
                     )
                 fitted = (fit(v, s, name, option) for v, s in zip(values, inputs, strict=True))
-                yield Sample(index, tuple(fitted), label)
+                yield Sample(index, tuple(fitted), _class(truth), truth=truth)
         except (TypeError, ValueError, RuntimeError, KeyError, IndexError) as error:
             where = Place(kind="option", id=f"{option}.spec")
             raise user_code.user_failure(
@@ -50,15 +54,23 @@ def read_callable(
     return Samples(f"{home}:{name}", None, read)
 
 
-def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], int | None]:
+def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], Any]:
     """Parse an item of the user's generator: inputs, or (inputs, label)."""
     if isinstance(item, tuple | list) and len(item) == 2:
         first, second = item
-        scalar = isinstance(second, int | np.integer) or (
-            getattr(second, "ndim", None) == 0 or getattr(second, "numel", lambda: 0)() == 1
-        )
-        if scalar and (inputs == 1 or isinstance(first, tuple | list)):
-            return _item(first, inputs)[0], int(second)
+        if inputs == 1 or isinstance(first, tuple | list):
+            return tuple(first) if isinstance(first, tuple | list) else (first,), second
     if isinstance(item, tuple | list):
         return tuple(item), None
     return (item,), None
+
+
+def _class(truth: Any) -> int | None:
+    """Return the class that a label is: a whole number, also in an array of one element."""
+    if isinstance(truth, bool | str | bytes) or truth is None:
+        return int(truth) if isinstance(truth, bool) else None
+    size = truth.numel() if isinstance(truth, torch.Tensor) else np.size(truth)
+    if size != 1 or isinstance(truth, list | tuple | dict):
+        return None
+    number = float(truth)
+    return int(number) if number.is_integer() else None

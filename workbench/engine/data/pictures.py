@@ -55,7 +55,8 @@ def read_pictures(
     def read() -> Iterator[Sample]:
         for index, file in enumerate(files):
             values = picture(file, settings, spec.shape)
-            yield Sample(index, (fit(values, spec, file.name, option),), None)
+            inputs = (fit(values, spec, file.name, option),)
+            yield Sample(index, inputs, None, file=file.relative_to(folder).as_posix())
 
     if files:
         _require_fit(files[0], settings, spec, option)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Sample:
     """One set of inputs in the model's shapes, and its class if known.
 
+    ``truth`` is the label as it was given, which need not be a class; None without one. ``file`` is
+    the path of a picture in its folder, "" for other samples.
     ``begins`` marks the first sample of a sequence: the program's state is reset. Except for that
     sample, the last ``carried`` inputs are the last outputs for the previous sample.
     """
@@ -28,6 +30,8 @@ class Sample:
     label: int | None
     begins: bool = False
     carried: int = 0
+    truth: Any = None
+    file: str = ""
 
 
 @dataclass(frozen=True)

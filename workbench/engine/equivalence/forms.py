@@ -26,12 +26,13 @@ from workbench.engine.equivalence.first_difference import (
     first_unknown,
     place_of,
 )
+from workbench.engine.quality.model_outputs import model_outputs
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.quality.tensors import watched
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Samples
@@ -58,7 +59,7 @@ def compare_exported(
     _refuse_random(first, again)
     sample = Sample(0, loaded.inputs, None)
     request = replace(loaded.example, runs=loaded.example.runs[:1])
-    return _compare_exported(context, _Reference([sample], request, [first]), program)
+    return _compare_exported(context, _Reference([sample], request, [first]), program, list)
 
 
 def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
@@ -68,7 +69,8 @@ def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
         WorkbenchError: they differ.
     """
     program: torch.export.ExportedProgram = context.hot("export")
-    return _compare_exported(context, _reference(context, samples), program)
+    joined = model_outputs(context).joined
+    return _compare_exported(context, _reference(context, samples), program, joined)
 
 
 def compare_prepared(
@@ -83,14 +85,15 @@ def compare_prepared(
     """
     program: torch.export.ExportedProgram = context.hot("export")
     reference = _reference(context, samples)
-    exported = _compare_exported(context, reference, program)
+    joined = model_outputs(context).joined
+    exported = _compare_exported(context, reference, program, joined)
     project = context.project
     if project.trained_weights or project.compressions or project.improvers:
         return (exported,)
     comparison = Comparison("prepared", REWRITTEN)
     steps = Steps(prepared)
     try:
-        outputs = [watched(steps, sample)[0] for sample in reference.samples]
+        outputs = [joined(watched(steps, sample)[0]) for sample in reference.samples]
     finally:
         steps.close()
     if problem := _problem(context, reference, comparison, outputs):
@@ -136,12 +139,14 @@ def _runs(samples: Sequence[Sample], *, continues: bool) -> Iterable[tuple[Step,
 
 
 def _compare_exported(
-    context: StageContext, reference: _Reference, program: torch.export.ExportedProgram
-) -> FormComparison:
+    context: StageContext, reference: _Reference, program: torch.export.ExportedProgram,
+    joined: Callable[[Outputs], Outputs],
+) -> FormComparison:  # fmt: skip
+    """Compare a program, whose outputs ``joined`` turns into those of the model."""
     comparison = Comparison("exported", EXPORTED)
     module = cast("torch.fx.GraphModule", program.module(check_guards=False))
     with torch.no_grad(), stepping(module) as steps:
-        outputs = [steps(copied(sample)) for sample in reference.samples]
+        outputs = [joined(steps(copied(sample))) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
         _refuse_other_weights(context.hot("import_model"), program)
         raise _exported_differs(context, reference, module, problem)

@@ -43,15 +43,19 @@ class Variation:
         for index, (before, now) in enumerate(zip(self._first[1], outputs, strict=True)):
             self._program_moves[index] = self._program_moves[index] or not torch.equal(before, now)
 
+    def constant_positions(self) -> list[int]:
+        """Return the positions of the outputs that vary in the float model only."""
+        pairs = zip(self._moves, self._program_moves, strict=True)
+        return [i for i, (floats, program) in enumerate(pairs) if floats and not program]
+
     def result(self, inputs: Sequence[str]) -> Dependence:
         """Return the outputs that are constant, and the input that a program of one ignores.
 
         Args:
             inputs: The names of the inputs that samples give.
         """
-        pairs = list(zip(self._moves, self._program_moves, strict=True))
-        constant = tuple(f"output {i}" for i, (f, p) in enumerate(pairs) if f and not p)
-        ignores = bool(constant) and len(inputs) == 1 and not any(p for _, p in pairs)
+        constant = tuple(f"output {i}" for i in self.constant_positions())
+        ignores = bool(constant) and len(inputs) == 1 and not any(self._program_moves)
         return Dependence(constant=constant, ignored=tuple(inputs) if ignores else ())
 
 

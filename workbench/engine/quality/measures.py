@@ -130,6 +130,23 @@ def top_k_hit(logits: torch.Tensor, label: int, k: int) -> bool | None:
     return label in flat.topk(k).indices.tolist()
 
 
+def class_output(outputs: Sequence[torch.Tensor], label: int, asked: int | None) -> int:
+    """Return the output that gives the class: the one asked for, else one that can.
+
+    That is the first vector with an element for the label; the first output where there is none.
+    """
+    if asked is not None:
+        return min(asked, len(outputs) - 1)
+    fitting = (i for i, output in enumerate(outputs) if classes_of(output) > max(1, label))
+    return next(fitting, 0)
+
+
+def classes_of(output: torch.Tensor) -> int:
+    """Return the number of classes that an output may give: its size, if it is a vector; else 0."""
+    is_vector = output.is_floating_point() and output.numel() == max(output.shape, default=0)
+    return output.numel() if is_vector else 0
+
+
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """Return the tensors in a model's return value, in order."""
     leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name

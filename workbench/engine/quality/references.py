@@ -102,6 +102,7 @@ class WorstSamples:
     """Comparison per sample, over all outputs."""
 
     found: list[SampleQuality] = field(default_factory=list)
+    _classes: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
 
     def add(
         self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]
@@ -110,16 +111,28 @@ class WorstSamples:
         sums = Accumulator()
         for a, b in zip(floats, quantized, strict=True):
             sums.add(a, b)
-        is_labelled = sample.label is not None
         self.found.append(SampleQuality(
             sample=sample.index, sqnr_db=sums.sqnr_db, max_abs_error=sums.worst,
             label=sample.label,
-            float_class=int(floats[0].double().argmax()) if is_labelled else None,
-            quantized_class=int(quantized[0].double().argmax()) if is_labelled else None,
         ))  # fmt: skip
+        if sample.label is not None:
+            sides = zip(floats, quantized, strict=True)
+            self._classes[sample.index] = [
+                tuple(int(side.double().argmax()) if side.numel() else 0 for side in pair)
+                for pair in sides
+            ]
 
-    def result(self) -> tuple[SampleQuality, ...]:
-        """Return the worst samples: those with another class first, then by SQNR."""
+    def result(self, class_output: int) -> tuple[SampleQuality, ...]:
+        """Return the worst samples: those with another class first, then by SQNR.
+
+        Args:
+            class_output: The output that gives the class.
+        """
+        for index, sample in enumerate(self.found):
+            if classes := self._classes.get(sample.sample):
+                floating, quantized = classes[class_output]
+                update = {"float_class": floating, "quantized_class": quantized}
+                self.found[index] = sample.model_copy(update=update)
 
         def badness(sample: SampleQuality) -> tuple[bool, float]:
             same = sample.float_class == sample.quantized_class

@@ -204,7 +204,8 @@ def _passed_on(
     if node.target is _NORM and mine[0] == 1:
         return _of_norm(channels, node, mine)
     if kind in _SPATIAL:
-        return mine if mine[0] < _example(node).dim() - _SPATIAL[kind] else None
+        is_kept = _example(node).shape[mine[0]] == len(mine[1])
+        return mine if is_kept and mine[0] < _example(node).dim() - _SPATIAL[kind] else None
     return _of_reduction(node, mine) if kind in _REDUCING else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,12 +15,19 @@ from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
-from workbench.engine.quality.measures import OutputAccumulator, merged, tensors_of, top_k_hit
+from workbench.engine.quality.measures import (
+    OutputAccumulator,
+    classes_of,
+    merged,
+    tensors_of,
+    top_k_hit,
+)
+from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, model_outputs
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.references import WorstSamples, pairs
 from workbench.engine.targets.base import toolchain_of
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources
 from workbench.results import (
     CalibrateResult,
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workbench.engine.context import StageContext
-    from workbench.engine.data import Samples
+    from workbench.engine.data import Sample, Samples
     from workbench.engine.quality.references import FloatReference
     from workbench.results import FormComparison
 
@@ -48,8 +56,7 @@ def run(context: StageContext) -> None:
     compared = _compared(context, samples, reference)
     tensors = tensor_comparison(context, reference)
     quantized: torch.fx.GraphModule | None = None
-    worst = WorstSamples()
-    tally = _Tally(keep=context.project.evaluation.metric is not None)
+    tally = _Tally(model_outputs(context), keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
     readings = toolchain_of(context).readings(context)
     limit = context.project.evaluation.limit
@@ -64,20 +71,23 @@ def run(context: StageContext) -> None:
             else:
                 quantized = quantized or quantized_module(context)
                 quantizeds = tensors_of(quantized(*sample.inputs))
-            tally.add(floats, quantizeds, sample.label)
+            tally.add(floats, quantizeds, sample)
             if text is not None:
                 text.add(sample, floats[0], quantizeds[0])
-            worst.add(sample, floats, quantizeds)
             for reading in readings:
                 reading.add(sample, floats, quantizeds)
     metric = _metric(context, tally)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)
+    if samples.spell is None:
+        result = result.model_copy(update=tally.classes(context))
     update = {
         "held_out": samples.held_out,
+        "parts": tally.parts.result(),
         "dependence": _dependence(context, samples, tally.variation),
-        "tensors": with_origins(context, tensors.result()), "worst": worst.result(),
-        "readings": tuple(reading.result for reading in readings),
+        "tensors": with_origins(context, tensors.result()),
+        "worst": tally.worst.result(result.class_output),
+        "readings": tuple(reading.result(result.class_output) for reading in readings),
         "text": text.result() if text is not None else None, "compared": compared,
     }  # fmt: skip
     save_result(result.model_copy(update=update), context.out)
@@ -120,6 +130,8 @@ def _dependence(context: StageContext, samples: Samples, variation: Variation) -
 
 @dataclass
 class _Hits:
+    """Samples whose label is the largest element of an output, or among its five largest."""
+
     top1: int = 0
     top5: int = 0
     top5_known: bool = True
@@ -133,68 +145,150 @@ class _Hits:
 
 @dataclass
 class _Tally:
+    """Figures over all samples, of the outputs as the model returns them."""
+
+    returned: ModelOutputs
     keep: bool = False
     count: int = 0
     labelled: int = 0
+    labels: tuple[int, int] = (0, 0)
+    sizes: list[int] = field(default_factory=list)
+    worst: WorstSamples = field(default_factory=WorstSamples)
     sums: list[OutputAccumulator] = field(default_factory=list)
     variation: Variation = field(default_factory=Variation)
-    float_hits: _Hits = field(default_factory=_Hits)
-    quantized_hits: _Hits = field(default_factory=_Hits)
-    collected: list[tuple[list[torch.Tensor], list[torch.Tensor], int | None]] = field(
+    hits: list[tuple[_Hits, _Hits]] = field(default_factory=list)
+    collected: list[tuple[list[torch.Tensor], list[torch.Tensor], Any]] = field(
         default_factory=list
     )
 
+    def __post_init__(self) -> None:
+        self.parts = PartTally(self.returned)
+
     def add(
-        self, floats: list[torch.Tensor], quantized: list[torch.Tensor], label: int | None
+        self, floats: list[torch.Tensor], quantized: list[torch.Tensor], sample: Sample
     ) -> None:
+        """Add the outputs of both programs for a sample."""
+        floats, quantized = self.returned.joined(floats), self.returned.joined(quantized)
+        self.parts.add(floats, quantized)
+        self.worst.add(sample, floats, quantized)
         if not self.sums:
             self.sums = [OutputAccumulator() for _ in floats]
+            self.hits = [(_Hits(), _Hits()) for _ in floats]
+            self.sizes = [classes_of(tensor) for tensor in floats]
         for sums, a, b in zip(self.sums, floats, quantized, strict=True):
             sums.add(a, b)
         self.variation.add(floats, quantized)
         self.count += 1
+        label = sample.label
         if label is not None:
             self.labelled += 1
-            self.float_hits.add(floats[0], label)
-            self.quantized_hits.add(quantized[0], label)
+            self.labels = min(self.labels[0], label), max(self.labels[1], label)
+            for hits, a, b in zip(self.hits, floats, quantized, strict=True):
+                hits[0].add(a, label)
+                hits[1].add(b, label)
         if self.keep:
-            self.collected.append((floats, quantized, label))
+            truth = label if sample.truth is None else sample.truth
+            self.collected.append((floats, quantized, truth))
+
+    def classes(self, context: StageContext) -> dict[str, Any]:
+        """Return the figures of the output that gives the class, as fields of the result.
+
+        Raises:
+            WorkbenchError: The project names no output, or a label is no class of it.
+        """
+        asked = context.project.evaluation.class_output
+        if asked is not None and not 0 <= asked < len(self.sums):
+            raise _no_output(asked, len(self.sums))
+        if not self.count or self.labelled != self.count:
+            return {"class_output": asked or 0}
+        chosen = self._class_output() if asked is None else asked
+        if chosen is None:
+            return {"warnings": (_NO_CLASSES.format(self.labels[1]),)}
+        size = self.sizes[chosen]
+        outside = self.labels[0] < 0 or self.labels[1] >= size > 0
+        if outside and context.project.evaluation.metric is None:
+            raise _outside(self.labels, chosen, size)
+        if outside:
+            return {"class_output": chosen}
+        floats, quantized = self.hits[chosen]
+        known = floats.top5_known
+        warnings = (_COUNTED.format(chosen),) if asked is None and len(self.sums) > 1 else ()
+        return {
+            "class_output": chosen,
+            "top1_float": floats.top1 / self.count, "top1_quantized": quantized.top1 / self.count,
+            "top5_float": floats.top5 / self.count if known else None,
+            "top5_quantized": quantized.top5 / self.count if known else None,
+            "warnings": warnings,
+        }  # fmt: skip
+
+    def _class_output(self) -> int | None:
+        """Return the output that can be a class: a vector with an element for every label.
+
+        Of several the one that gives the label most often in the float model, and of those the
+        smallest. The only output is taken in any case.
+        """
+        if len(self.sums) == 1:
+            return 0
+        fitting = [i for i, size in enumerate(self.sizes) if size > max(1, self.labels[1])]
+        return max(fitting, key=lambda i: (self.hits[i][0].top1, -self.sizes[i], -i), default=None)
 
     def result(
         self, data: str, calibrated_on: str, metric: tuple[str, float | None, float | None]
     ) -> EvaluateResult:
         overall = merged(self.sums)
-        labelled = self.labelled == self.count and self.count > 0
         name, metric_float, metric_quantized = metric
-
-        def share(hits: int, *, known: bool = True) -> float | None:
-            return hits / self.count if labelled and known else None
-
-        a, b = self.float_hits, self.quantized_hits
         return EvaluateResult(
             samples=self.count, data=data, calibrated_on=calibrated_on,
             sqnr_db=overall.sqnr_db, cosine=overall.cosine, max_abs_error=overall.worst,
-            top1_float=share(a.top1), top1_quantized=share(b.top1),
-            top5_float=share(a.top5, known=a.top5_known),
-            top5_quantized=share(b.top5, known=b.top5_known),
             metric_name=name, metric_float=metric_float, metric_quantized=metric_quantized,
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self.sums)),
         )  # fmt: skip
 
 
+_COUNTED = (
+    "Top-1 is counted on output {}, which gives the labels most often; evaluation.class_output "
+    "names another one."
+)
+_NO_CLASSES = (
+    "Top-1 is not counted: no output is a vector with an element for the label {}. "
+    "evaluation.class_output names one."
+)
+
+
+def _no_output(asked: int, count: int) -> WorkbenchError:
+    return failure(
+        f"The model has no output {asked}: it has {count}, from 0 on.",
+        "Set evaluation.class_output to the output that gives the class.",
+        Place(kind="option", id="evaluation.class_output"),
+        code="class-output-unknown",
+    )
+
+
+def _outside(labels: tuple[int, int], output: int, size: int) -> WorkbenchError:
+    wrong = labels[0] if labels[0] < 0 else labels[1]
+    return failure(
+        f"The label {wrong} is no class: output {output} has {size} elements, for the classes 0 to "
+        f"{size - 1}.",
+        "Correct the labels. Labels that are no classes need a metric of your own.",
+        Place(kind="option", id="evaluation.data.labels"),
+        code="label-outside",
+    )
+
+
 def _metric(context: StageContext, tally: _Tally) -> tuple[str, float | None, float | None]:
-    """Apply the user's metric(outputs, labels) to both sides."""
+    """Apply the user's metric(outputs, labels) to both sides, as the model returns its outputs."""
     spec = context.project.evaluation.metric
     if not spec:
         return "", None, None
     reference = sources.callable_reference(spec, context.folder, "evaluation.metric")
     function = user_code.load_callable(reference, "evaluation.metric")
-    labels = [label for _, _, label in tally.collected]
     values = []
-    sides = [[a[0] for a, _, _ in tally.collected], [b[0] for _, b, _ in tally.collected]]
-    for outputs in sides:
+    for side in (0, 1):
+        outputs = [tally.returned.as_returned(given[side]) for given in tally.collected]
+        labels = [copy.deepcopy(label) for _, _, label in tally.collected]
         bound = _bound(function, outputs, labels)
-        values.append(_number(user_code.call(bound, reference, "evaluation.metric")))
+        value = user_code.call(bound, reference, "evaluation.metric")
+        values.append(_number(value, function))
     return reference.attribute, values[0], values[1]
 
 
@@ -202,13 +296,16 @@ def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
     return lambda: function(*arguments)
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, function: Callable[..., Any]) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
+        where = user_code.line_of_definition(function)
         raise failure(
-            f"The metric returned {type(value).__name__}, not a number.",
-            "metric(outputs, labels) receives a list of tensors and a list of classes or None.",
+            f"The metric{f' at {where}' if where else ''} returned {type(value).__name__}, not a "
+            "number.",
+            "metric(outputs, labels) receives a list with what the model returns for each sample, "
+            "and a list of the labels.",
             Place(kind="option", id="evaluation.metric"),
             code="metric-not-number",
         ) from error

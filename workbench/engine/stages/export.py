@@ -15,17 +15,20 @@ from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
 from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
 from workbench.engine.fx.modules import source_line
+from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.model_forms import refuse_values
+from workbench.engine.quality.model_outputs import can_be_described, described
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code, line_of_definition
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
     GRAPH_FILE,
     ChannelLayer,
     ExportResult,
     ImportResult,
+    ModelOutput,
     TensorSpec,
     save_result,
 )
@@ -56,6 +59,8 @@ def run(context: StageContext) -> None:
     program = with_tensor_outputs(_without_writes(program))
     compared = compare_exported(context, loaded, program)
     context.check_cancelled()
+    structure = _structure(program)
+    program, returned = _with_parts(context, program)
     unnamed = name_modules(program, loaded.module)
     graph = snapshot(program, LEVEL, loaded.module)
     graph.save(context.out / GRAPH_FILE)
@@ -65,6 +70,8 @@ def run(context: StageContext) -> None:
         nodes=len(graph.nodes),
         inputs=inputs,
         outputs=tuple(_outputs(program)),
+        model_outputs=returned,
+        structure=structure,
         branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
         state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
         layers=tuple(_layers(program)),
@@ -76,6 +83,44 @@ def run(context: StageContext) -> None:
     )
     save_result(result, context.out)
     context.keep(program)
+
+
+def _with_parts(
+    context: StageContext, program: torch.export.ExportedProgram
+) -> tuple[torch.export.ExportedProgram, tuple[ModelOutput, ...]]:
+    """Return the program with the outputs that the project splits, and the model's outputs.
+
+    Raises:
+        WorkbenchError: An output to split joins nothing, or in a way that firmware cannot.
+    """
+    values = [node.meta["val"] for node in user_outputs(program)]
+    known = origins(program)
+    positions = context.project.split_outputs
+    for position in positions:
+        if position >= len(known) or not known[position].is_joined:
+            raise _not_split(position, "it joins no tensors that depend on the inputs")
+        if not can_be_described(known[position]):
+            raise _not_split(position, "its parts are not joined in a regular way")
+    program, ports = split_outputs(program, known, positions)
+    return program, described(known, ports, values)
+
+
+def _not_split(position: int, why: str) -> WorkbenchError:
+    return failure(
+        f"Output {position} cannot be split: {why}.",
+        "Remove it: workbench settings PROJECT split_outputs=",
+        Place(kind="option", id="split_outputs"),
+        code="output-not-split",
+    )
+
+
+def _structure(program: torch.export.ExportedProgram) -> str:
+    """Return how the model returns its outputs, as torch writes a tree; "" if it cannot."""
+    signature = program.module_call_graph[0].signature
+    try:
+        return str(torch.utils._pytree.treespec_dumps(signature.out_spec))  # noqa: SLF001
+    except (NotImplementedError, AttributeError, TypeError):
+        return ""
 
 
 def _layers(program: torch.export.ExportedProgram) -> Iterator[ChannelLayer]:

@@ -23,11 +23,13 @@ from workbench.deploy.firmware_files import (
 )
 from workbench.deploy.firmware_note import html, markdown, sections, title
 from workbench.deploy.input_header import PictureInput, input_header, is_channels_last
+from workbench.deploy.output_header import output_header
 from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.data.pictures import normalized
 from workbench.engine.onnx_package import hand_on
 from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.model_outputs import model_outputs
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.targets.base import device_of
@@ -40,12 +42,14 @@ from workbench.results import (
     Deliverable,
     ExportResult,
     LowerResult,
+    ModelOutput,
     PackageResult,
     PrepareResult,
     save_result,
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
+from workbench.targets.ethos_u.rewrites import described_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +73,7 @@ def run(context: StageContext) -> None:
         weights.read_bytes() if weights.exists() else None,
     )  # fmt: skip
     facts = _with_pictures(context, _with_memory(context, _with_borders(context, facts)))
+    facts = replace(facts, model_outputs=_model_outputs(context, facts))
     context.progress(0, None, "bundling test vectors")
     written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
     note = sections(facts, lowered, written, tool_versions(), _tolerances(context))
@@ -129,6 +134,12 @@ def _with_memory(context: StageContext, facts: Facts) -> Facts:
     return replace(facts, kept=kept, handed_on=first.carried if first else 0)
 
 
+def _model_outputs(context: StageContext, facts: Facts) -> tuple[ModelOutput, ...]:
+    """Return how the outputs become those of the model; empty where they are the same."""
+    outputs = model_outputs(context)
+    return outputs.in_memory(facts.outputs) if outputs.is_split else ()
+
+
 def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
     stem = facts.stem
     yield f"{stem}.pte", facts.program, "the program for the ExecuTorch runtime"
@@ -143,6 +154,9 @@ def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
     if facts.pictures is not None and facts.pictures.codes:
         text = input_header(facts.pictures, stem)
         yield f"{stem}_input.h", text.encode(), "the codes of a camera's bytes"
+    if facts.model_outputs:
+        text = output_header(facts.model_outputs, facts.outputs, stem)
+        yield f"{stem}_outputs.h", text.encode(), "joins the outputs into those of the model"
     kernels = "".join(f"{kernel}\n" for kernel in facts.kernels)
     yield f"{stem}.kernels.txt", kernels.encode(), "the kernels the runtime must link"
 
@@ -205,9 +219,11 @@ def _manifest(
             for result in (context.result("prepare", PrepareResult), lowered)
             for correction in result.corrections
         ],
+        "rewrites": [described_rewrite(rewrite) for rewrite in lowered.rewrites],
         "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
         "inputs": list(facts.inputs),
         "outputs": list(facts.outputs),
+        "model_outputs": [output.model_dump(mode="json") for output in facts.model_outputs],
         "kernels": list(lowered.kernels),
         "memory": {
             "method_pool_bytes": facts.needs.method_pool_bytes,

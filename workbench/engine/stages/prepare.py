@@ -31,6 +31,7 @@ from workbench.project.sources import absolute
 from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
+    AppliedRewrite,
     CompressedLayer,
     Improvement,
     NodeAnnotation,
@@ -62,6 +63,7 @@ class Prepared:
     improvements: tuple[Improvement, ...] = ()
     compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
+    rewrites: tuple[AppliedRewrite, ...] = ()
 
 
 def run(context: StageContext) -> None:
@@ -86,7 +88,7 @@ def run(context: StageContext) -> None:
     result = PrepareResult(
         observers=len(observers), annotations=with_origins(context, prepared.annotations),
         improvements=prepared.improvements, compressed=prepared.compressed,
-        corrections=prepared.corrections,
+        corrections=prepared.corrections, rewrites=prepared.rewrites,
         warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
@@ -115,11 +117,12 @@ def _prepare(context: StageContext) -> Prepared:
             report = toolchain.report(quantizer, part, project)
             annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in report]
     corrections = tuple(getattr(quantizer, "corrections", ()))
+    rewritten = tuple(getattr(quantizer, "rewritten", ()))
     layers = tuple(
         CompressedLayer(module=name, channels=channels.get(name), clusters=clusters.get(name))
         for name in sorted({*channels, *clusters})
     )
-    return Prepared(prepared, tuple(annotations), tuple(done), layers, corrections)
+    return Prepared(prepared, tuple(annotations), tuple(done), layers, corrections, rewritten)
 
 
 def pruned(
@@ -194,7 +197,7 @@ def improved(
     with torch.no_grad():
         done = improve(
             mine, project.improvers, samples,
-            lambda: toolchain.quantizer(project, context.folder), toolchain,
+            lambda: toolchain.trial_quantizer(project, context.folder), toolchain,
         )  # fmt: skip
     titles = {improver.id: improver.title for improver in IMPROVERS}
     for name in done:

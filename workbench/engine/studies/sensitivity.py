@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.engine.data.evaluation import evaluation_samples
-from workbench.engine.quality.measures import top_k_hit
+from workbench.engine.quality.measures import class_output, top_k_hit
+from workbench.engine.quality.model_outputs import model_outputs
 from workbench.engine.quality.passes import searching_ranges
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.observers import fix_ranges
@@ -108,7 +109,7 @@ class _Measured:
             }
             units.append(unit.model_copy(update=update))
         whole = self._noise(steps.outputs(self._quantized))
-        hits = Noise(hits=self._hit(self._reference[0]))
+        hits = Noise(hits=self._hit(self._reference))
         return result.model_copy(
             update={
                 "samples": result.samples + 1,
@@ -126,8 +127,12 @@ class _Measured:
             wide = a.to(torch.float64)
             signal += float((wide * wide).sum())
             noise += float(((wide - b.to(torch.float64)) ** 2).sum())
-        return Noise(signal=signal, noise=noise, hits=self._hit(outputs[0]))
+        return Noise(signal=signal, noise=noise, hits=self._hit(outputs))
 
-    def _hit(self, output: torch.Tensor) -> int:
+    def _hit(self, outputs: list[torch.Tensor]) -> int:
         label = self._sample.label
-        return int(bool(top_k_hit(output, label, 1))) if label is not None else 0
+        if label is None:
+            return 0
+        joined = model_outputs(self._study.stage).joined(outputs)
+        asked = self._study.stage.project.evaluation.class_output
+        return int(bool(top_k_hit(joined[class_output(joined, label, asked)], label, 1)))

@@ -57,6 +57,10 @@ class Toolchain(Protocol):
         """Return a quantizer with the rules of a project in ``folder``, for ``prepare``."""
         ...
 
+    def trial_quantizer(self, project: Project, folder: Path, /) -> Any:
+        """Return a quantizer with the rules of a project that leaves layers as they are written."""
+        ...
+
     def qat_model(
         self, floating: torch.fx.GraphModule, project: Project, folder: Path, /
     ) -> QatModel:

@@ -1,9 +1,10 @@
-"""The functions of the corrections that a project's options leave on."""
+"""The functions of the corrections and rewrites that a project's options leave on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
+from workbench.engine.rewrites import norms, strides, tails
 from workbench.engine.toolchain_patches import (
     bounded_masks,
     corrections,
@@ -19,6 +20,7 @@ from workbench.engine.toolchain_patches.gate import correction_state
 from workbench.results import AppliedCorrection
 from workbench.targets.ethos_u.correction import Facet, Step
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import wanted_rewrites
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +52,15 @@ def correction_functions(
     return functions, states
 
 
+def rewrite_functions(options: Mapping[str, JsonValue]) -> dict[str, Any]:
+    """Return the functions of the rewrites by id, in the order of the table.
+
+    Args:
+        options: The options of the project's target.
+    """
+    return {row.id: _FUNCTIONS[row.function] for row in wanted_rewrites(options)}
+
+
 _FUNCTIONS = {
     name: value
     for module in (
@@ -57,11 +68,14 @@ _FUNCTIONS = {
         corrections,
         delegate_graphs,
         foldable_norms,
+        norms,
         pass_corrections,
         plain_operators,
         refined_grids,
         refined_tables,
         rewritten_operators,
+        strides,
+        tails,
     )
     for name, value in vars(module).items()
 }

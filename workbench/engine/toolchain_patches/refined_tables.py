@@ -70,6 +70,21 @@ class _Curve(NamedTuple):
         return errors / energy if energy > 0 else 0.0
 
 
+def _stock(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
+    """Return stock's table with its shift; zeros where the grid holds none of the values.
+
+    Stock takes the logarithm of the largest entry to find the shift, which fails if all are zero.
+    """
+    try:
+        return _STOCK(function, into, out)
+    except OverflowError:
+        return torch.zeros(_ENTRIES, dtype=torch.int16), _NO_SHIFT
+
+
+# The entries of a table of 16 bits, and the shift of one whose entries fit: 7 fractional bits.
+_ENTRIES, _NO_SHIFT = 513, -7
+
+
 def first_table(
     function: Any, into: Any, out: Any, noise: float = NOISE_OF_WEIGHTS
 ) -> tuple[torch.Tensor, int]:
@@ -79,11 +94,11 @@ def first_table(
     value beyond is too flat. With half the precision they reach twice as far, which costs an
     operation: it is taken only where it gains.
     """
-    table, shift = _STOCK(function, into, out)
+    table, shift = _stock(function, into, out)
     if out.dtype is not torch.int16:
         return table, shift
     room = {"qmin": 2 * out.qmin, "qmax": 2 * out.qmax, "dtype": torch.int32}
-    wide, more = _STOCK(function, into, out._replace(**room))
+    wide, more = _stock(function, into, out._replace(**room))
     curve = _curve(function, into, out)
     flat, reaching = (
         curve.noise(_read(given, curve.codes, 2.0**by).clamp(out.qmin, out.qmax))
@@ -251,7 +266,7 @@ def _noise_of(graph: fx.Graph) -> float:
 def _reaches(tables: Any, node: fx.Node, noise: float) -> bool:
     """Return whether the first table of a node reaches beyond the grid of its output."""
     given = _function_of(tables, node)
-    return given is not None and first_table(*given, noise)[1] != _STOCK(*given)[1]
+    return given is not None and first_table(*given, noise)[1] != _stock(*given)[1]
 
 
 def _function_of(tables: Any, node: fx.Node) -> tuple[Any, Any, Any] | None:

@@ -49,6 +49,7 @@ from workbench.targets.ethos_u.forecast import (
     product_refusals,
 )
 from workbench.targets.ethos_u.options import EXTRAS, given_extras, given_passes
+from workbench.targets.ethos_u.rewrites import rewrites_off
 from workbench.targets.ethos_u.uncorrected import faults_without_corrections
 from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.ethos_u.vela_ini import VelaIni, ini_of, ini_path
@@ -186,6 +187,8 @@ class EthosU:
                 spec["passes"] = passes
             if off := switched_off(choice.options, "quantizer"):
                 spec["corrections_off"] = off
+            if slow := rewrites_off(choice.options):
+                spec["rewrites_off"] = slow
             return spec
         complete = self.complete(choice)
         return {"id": complete.id, **complete.options}

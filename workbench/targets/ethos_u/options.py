@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.targets.base import Choice, OptionSpec
 from workbench.targets.ethos_u.correction import GROUP
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import GROUP as FASTER
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -126,6 +128,10 @@ EXTRAS: tuple[OptionSpec, ...] = (
     *(
         OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=GROUP)
         for row in CORRECTIONS
+    ),
+    *(
+        OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=FASTER)
+        for row in REWRITES
     ),
 )
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}

@@ -9,15 +9,17 @@ from workbench.npu.inputs import drawn_inputs
 from workbench.npu.program import load
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
+from workbench.targets.ethos_u.rewrites import STRIDES
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 WIDE = {"calibration": DataSource(spec="wide_networks.py:samples")}
 
 
 def with_kernels(model, kernels, config="a8w8", target="ethos-u55-128", **options):
+    """Return a project whose stride of 4 is left to the CPU, as it is written."""
     made = project(f"wide_networks.py:{model}", config, target, **WIDE)
     return edits.set_target(made, TargetChoice(id=target, options={
-        **({"cpu_kernels": kernels} if kernels else {}), **options
+        **({"cpu_kernels": kernels} if kernels else {}), STRIDES: False, **options
     }))  # fmt: skip
 
 

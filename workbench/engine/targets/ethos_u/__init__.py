@@ -14,6 +14,7 @@ from workbench.engine.targets.ethos_u.quantization import (
     quantizer,
     report,
     training_quantizer,
+    trial_quantizer,
 )
 from workbench.engine.targets.ethos_u.reference_model import integers, verify
 from workbench.engine.targets.ethos_u.simulation import simulate
@@ -37,5 +38,6 @@ __all__ = [
     "simulate",
     "tolerance",
     "training_quantizer",
+    "trial_quantizer",
     "verify",
 ]

@@ -31,6 +31,7 @@ from workbench.engine.targets.ethos_u.refusals import (
     vela_left,
     vela_refused,
 )
+from workbench.engine.targets.ethos_u.rewrite_cycles import with_cycles, written_places
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
 from workbench.engine.toolchain_patches.applied_corrections import correction_functions
 from workbench.engine.toolchain_patches.gate import accelerated
@@ -49,6 +50,7 @@ from workbench.project.model import Tokenization
 from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
+    AppliedRewrite,
     ExportResult,
     LowerResult,
     PrepareResult,
@@ -57,6 +59,7 @@ from workbench.targets import target_of
 from workbench.targets.ethos_u.correction import CLAMPS
 from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
+from workbench.targets.ethos_u.efficiency import with_limits
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
 
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
     from workbench.project.model import TargetChoice
+    from workbench.results import VelaReport
 
 
 def methods_for_runners(context: StageContext) -> dict[str, int | bool]:
@@ -165,6 +169,45 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     result = _result(context, lowered, compiled, edge, runtime)
     warnings = (*result.warnings, *(f"{info.message} {info.hint}" for info in forecasts))
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
+
+
+def _rewrites_with_cycles(
+    context: StageContext, choice: TargetChoice, reports: Sequence[VelaReport]
+) -> tuple[AppliedRewrite, ...]:  # fmt: skip
+    """Return the rewrites with Vela's estimates of what they replaced and of what is there now.
+
+    Without estimates where the operations as they were written cannot be compiled.
+    """
+    rewrites = context.result("prepare", PrepareResult).rewrites
+    progress = _Progress(lambda *_: context.check_cancelled())
+    try:
+        written = written_places(context, rewrites)
+        if written is None:
+            return rewrites
+        with _compiling(context, choice) as compiled:
+            _lowered(written.program, choice, compiled, (None, progress))
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the tools raise for what is not delivered
+        context.check_cancelled()
+        context.log(f"The cycles before rewriting are unknown: {error}")
+        return rewrites
+    clock = clock_of(choice, context.folder)
+    before = _vela_reports(compiled, compiled.origins, clock)
+    operations = (
+        [operation for report in given for operation in report.operations]
+        for given in (before, reports)
+    )
+    return tuple(with_cycles(rewrites, written, *operations))
+
+
+def _vela_reports(
+    compiled: vela.Recording, origins: Sequence[vela.Origins], clock: float
+) -> tuple[VelaReport, ...]:  # fmt: skip
+    return tuple(
+        vela.report(index, model, clock, origins[index])
+        for index, model in enumerate(compiled.models)
+    )
 
 
 def _forecasts(context: StageContext, choice: TargetChoice) -> list[ErrorInfo]:
@@ -359,6 +402,9 @@ def _result(
     graphs = [module.original_module.graph for module in delegates.values()]
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
     clock = clock_of(choice, context.folder)
+    reports = tuple(
+        with_limits(report, choice.id) for report in _vela_reports(compiled, edge.origins, clock)
+    )
     return LowerResult(
         target=choice.id,
         system_config=str(choice.options["system_config"]),
@@ -367,9 +413,8 @@ def _result(
         delegated_nodes=inside,
         cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context))),
         kernels=tuple(_kernels(runtime)),
-        vela=tuple(
-            vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)
-        ),
+        vela=reports,
+        rewrites=_rewrites_with_cycles(context, choice, reports),
         pte_bytes=len(lowered.pte),
         accelerated=context.accelerate,
         corrections=tuple(

@@ -16,7 +16,10 @@ from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
 from workbench.engine.targets.ethos_u.refusals import modules_by_operator, preparing_failed
-from workbench.engine.toolchain_patches.applied_corrections import correction_functions
+from workbench.engine.toolchain_patches.applied_corrections import (
+    correction_functions,
+    rewrite_functions,
+)
 from workbench.engine.toolchain_patches.corrections import weights_replaced
 from workbench.engine.toolchain_patches.decomposition_tracking import (
     FollowingQuantizer,
@@ -30,7 +33,8 @@ from workbench.engine.training.model import QatModel
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
-from workbench.results import AppliedCorrection, NodeAnnotation
+from workbench.results import AppliedCorrection, AppliedRewrite, NodeAnnotation
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,12 +60,26 @@ class ReportingQuantizer(CorrectingQuantizer, FollowingQuantizer):
 
     states: tuple[AppliedCorrection, ...] = ()
     foldings: Mapping[str, Any] = MappingProxyType({})
+    modules: Mapping[str, str] = MappingProxyType({})
 
     @property
     def corrections(self) -> tuple[AppliedCorrection, ...]:
         """What became of the corrections before calibration."""
         return tuple(
             row.model_copy(update={"places": self.corrected.get(row.id, ())}) for row in self.states
+        )
+
+    @property
+    def rewritten(self) -> tuple[AppliedRewrite, ...]:
+        """What became of the rewrites of the float graph."""
+        return tuple(
+            AppliedRewrite(
+                id=row.id,
+                state="on" if row.id in self.rewrites else "off",
+                places=(places := self.corrected.get(row.id, ())),
+                modules=tuple(dict.fromkeys(filter(None, map(self.modules.get, places)))),
+            )
+            for row in REWRITES
         )
 
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -90,13 +108,23 @@ def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     return _made(project, folder, is_qat=False)
 
 
+def trial_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+    """Return a quantizer that leaves layers as they are written, for trials that name them.
+
+    Raises:
+        WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
+    """
+    return _made(project, folder, is_qat=False, is_rewriting=False)
+
+
 def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     """Return a quantizer with fake-quantizing observers.
 
     Raises:
         WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
     """
-    return _made(project, folder, is_qat=True)
+    # Training needs the norms behind their convolutions, and trains weights by their names.
+    return _made(project, folder, is_qat=True, is_rewriting=False)
 
 
 def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) -> QatModel:
@@ -104,12 +132,17 @@ def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) ->
     return QatModel(floating, training_quantizer(project, folder))
 
 
-def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
+def _made(
+    project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True
+) -> EthosUQuantizer:
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
     quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     functions, quantizer.states = correction_functions(project.target.options, "quantizer")
     quantizer.rewrites, quantizer.patches = functions["rewrites"], functions["patches"]
+    if is_rewriting:
+        faster = rewrite_functions(project.target.options)
+        quantizer.rewrites = {**quantizer.rewrites, **faster}
     quantizer.refinements, quantizer.foldings = functions["refinements"], functions["module"]
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.
@@ -183,6 +216,7 @@ def operator(name: str) -> Any:
 def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
     """Return the module with the quantizer's observers."""
     if isinstance(quantizer, ReportingQuantizer):
+        quantizer.modules = {n.name: programs.module_of(n) for n in module.graph.nodes}
         changed = made_foldable(module, quantizer.foldings)
         corrected = {name: tuple(nodes) for name, nodes in changed.items()}
         quantizer.corrected = {**quantizer.corrected, **corrected}

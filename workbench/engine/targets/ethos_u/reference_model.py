@@ -20,6 +20,7 @@ from workbench.engine.data.evaluation import evaluation_samples, verification_sa
 from workbench.engine.fx import programs
 from workbench.engine.quality.dependence import Variation
 from workbench.engine.quality.measures import Accumulator, OutputAccumulator, tensors_of
+from workbench.engine.quality.model_outputs import PartTally, model_outputs
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.stateful_execution import Steps, stepping
@@ -303,6 +304,8 @@ class _FloatModel:
         self._data, self._held_out = samples.name, samples.held_out
         self._quantized, self._integer = Accumulator(), Accumulator()
         self._outputs: list[OutputAccumulator] = []
+        self._returned = model_outputs(context)
+        self._parts = PartTally(self._returned)
         self._variation, self._evaluated = Variation(), 0
         self.text = TextTally(samples.spell) if samples.spell else None
 
@@ -319,7 +322,12 @@ class _FloatModel:
 
         ``counts`` is whether it is an evaluation sample, which the accuracy follows from.
         """
-        outputs = self._steps(sample)
+        joined = self._returned.joined
+        outputs, quantized, integer = (
+            joined(self._steps(sample)),
+            joined(quantized),
+            joined(integer),
+        )
         self._outputs = self._outputs or [OutputAccumulator() for _ in outputs]
         for reference, a, b in zip(outputs, quantized, integer, strict=True):
             self._quantized.add(reference, a)
@@ -327,6 +335,7 @@ class _FloatModel:
         self._variation.add(outputs, integer)
         if counts:
             self._evaluated += 1
+            self._parts.add(outputs, integer)
             for sums, reference, b in zip(self._outputs, outputs, integer, strict=True):
                 sums.add(reference, b)
         if self.text is not None:
@@ -340,6 +349,7 @@ class _FloatModel:
             quantized_sqnr_db=self._quantized.sqnr_db, integer_sqnr_db=self._integer.sqnr_db,
             samples=self._evaluated, data=self._data, held_out=self._held_out,
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._outputs)),
+            parts=self._parts.result(),
             dependence=known.model_copy(update={"ignored": names}),
         )  # fmt: skip
 

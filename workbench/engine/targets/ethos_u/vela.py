@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.compilers.vela import totals
@@ -184,7 +185,36 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
             sram_traffic=_traffic(shapes, outside=False),
             external_traffic=_traffic(shapes, outside=True),
             root=origin.root,
+            **_geometry(shapes),
         )
+
+
+def _geometry(shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return shapes and sizes of an operation, as far as Vela's tables have them."""
+
+    def dimensions(tensor: str) -> tuple[int, ...]:
+        return tuple(_number(shapes.get(f"{tensor}_shape_{axis}")) for axis in "hwc")
+
+    sizes = {
+        tensor: prod(dimensions(tensor))
+        * max(1, _number(shapes.get(f"{tensor}_shape_n")))
+        * _BYTES.get(str(shapes.get(f"{tensor}_dtype")), 1)
+        for tensor in ("ifm", "ifm2", "ofm")
+    }
+    return {
+        "input_shape": dimensions("ifm"),
+        "output_shape": dimensions("ofm"),
+        "kernel": tuple(_number(shapes.get(f"kernel_size_{axis}")) for axis in "yx"),
+        "moved_bytes": sum(sizes.values()),
+        "moved_outside": sum(
+            size for tensor, size in sizes.items()
+            if not str(shapes.get(f"{tensor}_memory", "Sram")).startswith("Sram")
+        ),
+    }  # fmt: skip
+
+
+# Sizes of the elements that Vela names; all others have one byte.
+_BYTES = {"Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4, "Int48": 6, "Int64": 8}
 
 
 def _by_id(model: Any, table: str) -> dict[Any, dict[str, Any]]:

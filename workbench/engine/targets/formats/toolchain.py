@@ -1,6 +1,7 @@
 """The torch side of emulated number formats: rules on a graph, without a compiler."""
 
 from workbench.engine.fx.rules import rules_of as quantizer
+from workbench.engine.fx.rules import rules_of as trial_quantizer
 from workbench.engine.targets.base import departures, readings
 from workbench.engine.targets.formats.quantization import (
     convert,
@@ -21,4 +22,5 @@ __all__ = [
     "quantizer",
     "readings",
     "report",
+    "trial_quantizer",
 ]

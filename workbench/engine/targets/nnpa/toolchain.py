@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.engine.fx.rules import rules_of as quantizer
+from workbench.engine.fx.rules import rules_of as trial_quantizer
 from workbench.engine.targets.base import departures
 from workbench.engine.targets.nnpa.quantization import (
     convert,
@@ -32,6 +33,7 @@ __all__ = [
     "quantizer",
     "readings",
     "report",
+    "trial_quantizer",
     "verify",
 ]
 

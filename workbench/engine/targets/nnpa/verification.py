@@ -96,8 +96,9 @@ def verify(context: StageContext) -> VerifyResult:
             Place(kind="stage", id="verify"),
             code="onnx-differs",
         )
+    class_output = context.project.evaluation.class_output or 0
     return tally.result.model_copy(
-        update={"readings": tuple(reading.result for reading in readings)}
+        update={"readings": tuple(reading.result(class_output) for reading in readings)}
     )
 
 

@@ -1,0 +1,138 @@
+"""Networks that Vela compiles to many times the cycles that they need, as people write them."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def _made(build, *shape):
+    torch.manual_seed(0)
+    net = build()
+    for part in net.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            part.running_mean.normal_(0, 0.3)
+            part.running_var.uniform_(0.4, 1.5)
+            nn.init.uniform_(part.weight, 0.5, 1.5)
+            nn.init.normal_(part.bias, 0, 0.2)
+    return net.eval(), (torch.randn(shape),)
+
+
+class _Audio(nn.Module):
+    """A keyword network over the samples of a second."""
+
+    def __init__(self, padding=0):
+        super().__init__()
+        self.first, self.norm = nn.Conv1d(1, 32, 80, 4, padding), nn.BatchNorm1d(32)
+        self.second, self.third = nn.Conv1d(32, 32, 3), nn.Conv1d(32, 64, 3)
+        self.head = nn.Linear(64, 12)
+
+    def forward(self, x):
+        x = functional.max_pool1d(functional.relu(self.norm(self.first(x))), 4)
+        x = functional.max_pool1d(functional.relu(self.second(x)), 4)
+        return self.head(functional.relu(self.third(x)).mean(-1))
+
+
+def audio():
+    return _made(_Audio, 1, 1, 16000)
+
+
+def padded_audio():
+    return _made(lambda: _Audio(38), 1, 1, 16000)
+
+
+class _Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            [nn.Conv1d(1, 32, 10, 5), nn.Conv1d(32, 32, 8, 4), nn.Conv1d(32, 64, 4, 2)]
+        )
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = functional.gelu(layer(x))
+        return self.head(x.mean(-1))
+
+
+def encoder():
+    return _made(_Encoder, 1, 1, 16000)
+
+
+def long_kernel():
+    layers = nn.Conv1d(1, 32, 251), nn.ReLU(), nn.MaxPool1d(3), nn.Conv1d(32, 32, 5, 2), nn.ReLU()
+    head = nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(32, 10)
+    return _made(lambda: nn.Sequential(*layers, *head), 1, 1, 4000)
+
+
+def _leads(padded):
+    def block(inputs, outputs, kernel):
+        padding = kernel // 2 if padded else 0
+        return (
+            nn.Conv1d(inputs, outputs, kernel, 2, padding), nn.ReLU(), nn.BatchNorm1d(outputs)
+        )  # fmt: skip
+
+    layers = *block(12, 32, 7), *block(32, 64, 5), *block(64, 64, 5), *block(64, 128, 3)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(128, 5))
+
+
+def leads():
+    return _made(lambda: _leads(padded=False), 1, 12, 1000)
+
+
+def padded_leads():
+    return _made(lambda: _leads(padded=True), 1, 12, 1000)
+
+
+class _Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj, self.head = nn.Conv2d(3, 96, 16, 16), nn.Linear(96, 10)
+
+    def forward(self, x):
+        return self.head(self.proj(x).flatten(2).transpose(1, 2).mean(1))
+
+
+def patches():
+    return _made(_Patches, 1, 3, 224, 224)
+
+
+def stem():
+    layers = nn.Conv2d(3, 32, 4, 4, bias=False), nn.BatchNorm2d(32), nn.ReLU()
+    head = nn.Conv2d(32, 32, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)
+    return _made(lambda: nn.Sequential(*layers, *head), 1, 3, 224, 224)
+
+
+def grouped():
+    """A depthwise convolution with a stride of 4 within a network."""
+    layers = nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 8, 4, 2, groups=16)
+    return _made(
+        lambda: nn.Sequential(*layers, nn.Conv2d(16, 8, 1), nn.Flatten(), nn.Linear(512, 5)),
+        1, 3, 32, 32,
+    )  # fmt: skip
+
+
+def _samples(make):
+    generator = torch.Generator().manual_seed(1)
+    ((example,),) = make()[1:]
+    for number in range(20):
+        yield (torch.randn(example.shape, generator=generator) * (0.4 + 0.05 * number),)
+
+
+def audio_data():
+    yield from _samples(audio)
+
+
+def lead_data():
+    yield from _samples(leads)
+
+
+def picture_data():
+    yield from _samples(patches)
+
+
+def small_picture_data():
+    yield from _samples(grouped)
+
+
+def long_data():
+    yield from _samples(long_kernel)

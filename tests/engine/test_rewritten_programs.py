@@ -1,0 +1,121 @@
+"""Programs of rewritten networks: few cycles, right, accurate as without, named as before."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.engine.in_process import Engine, project, without
+from workbench.project import edits
+from workbench.project.model import DataSource
+from workbench.targets.ethos_u.rewrites import NORMS_AS_ONE, NORMS_FORWARD, REWRITES, STRIDES
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+NETWORKS = Path(__file__).with_name("rewritten_networks.py")
+U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
+IDS = [row.id for row in REWRITES]
+# Cycles by Vela 5.1.0 as the networks are written are 17.2, 9.8, 2.0, 0.36 and 38.8 million on U55,
+# and 14.7 million for the stem on U85.
+LIMITS = [
+    ("audio", "audio_data", U55, 400_000),
+    ("padded_audio", "audio_data", U55, 450_000),
+    ("encoder", "audio_data", U55, 400_000),
+    ("long_kernel", "long_data", U55, 600_000),
+    ("leads", "lead_data", U55, 150_000),
+    ("padded_leads", "lead_data", U55, 200_000),
+    ("patches", "picture_data", U55, 800_000),
+    ("stem", "picture_data", U85, 2_000_000),
+    ("grouped", "small_picture_data", U55, 250_000),
+    ("audio", "audio_data", U85, 800_000),
+    ("patches", "picture_data", U65, 900_000),
+    ("patches", "picture_data", U85, 900_000),
+]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = Engine(tmp_path_factory.mktemp("rewrites"))
+    shutil.copy(NETWORKS, made.folder)
+    yield made
+    made.close()
+
+
+def network(name, data, device=U55, config="a8w8"):
+    source = DataSource(spec=f"{NETWORKS.name}:{data}")
+    return project(f"{NETWORKS.name}:{name}", config, device, calibration=source)
+
+
+def cycles(result):
+    return sum(report.cycles_total for report in result.vela)
+
+
+def quality(engine, made):
+    assert engine.run(made, "evaluate") == "done", engine.failure
+    return engine.result(made, "evaluate").sqnr_db
+
+
+@pytest.mark.parametrize(("name", "data", "device", "most"), LIMITS)
+def test_that_a_network_takes_few_cycles_and_is_right(engine, name, data, device, most):
+    made = network(name, data, device)
+    verified = engine.verified(made)
+    assert verified.max_lsb <= 1
+    assert verified.compiled.equal == verified.compiled.elements > 0
+    assert cycles(engine.result(made, "lower")) <= most
+    assert quality(engine, made) >= max(24, quality(engine, without(made, *IDS)) - 1)
+
+
+def test_that_cycles_before_and_after_are_those_of_vela(engine):
+    made = network("stem", "picture_data")
+    rows = {row.id: row for row in engine.lowered(made).rewrites}
+    assert rows.keys() == set(IDS)
+    row = rows[STRIDES]
+    assert (row.state, row.places, row.modules) == ("on", ("conv2d",), ("0",))
+    slow = without(made, *IDS)
+    as_written = sum(
+        operation.cycles
+        for report in engine.lowered(slow).vela
+        for operation in report.operations
+        if operation.module == "0" and operation.operator == "Conv2D"
+    )
+    assert row.cycles_before == pytest.approx(as_written, rel=0.05)
+    assert row.cycles_after < row.cycles_before / 10
+    assert {row.state for row in engine.result(slow, "lower").rewrites} == {"off"}
+    assert engine.result(slow, "lower").vela[0].cause == "stride"
+
+
+def test_that_norms_go_into_the_next_layer_or_become_one_operation(engine):
+    rows = {row.id: row for row in engine.lowered(network("leads", "lead_data")).rewrites}
+    assert rows[NORMS_FORWARD].modules == ("2", "5", "8", "11")
+    assert rows[NORMS_FORWARD].cycles_after == 0 < rows[NORMS_FORWARD].cycles_before
+    rows = {row.id: row for row in engine.lowered(network("padded_leads", "lead_data")).rewrites}
+    assert rows[NORMS_FORWARD].modules == ("11",)
+    assert rows[NORMS_AS_ONE].modules == ("2", "5", "8")
+    assert rows[NORMS_AS_ONE].cycles_after < rows[NORMS_AS_ONE].cycles_before
+
+
+def test_that_rules_still_reach_what_a_module_became(engine):
+    made = network("stem", "picture_data")
+    wide = edits.assign(made, "module_name", "0", "a16w8")
+    assert engine.run(wide, "prepare") == "done", engine.failure
+    prepared = engine.result(wide, "prepare")
+    rewritten = [note for note in prepared.annotations if note.module == "0"]
+    assert {note.config for note in rewritten if "linear" in note.op} == {"a16w8"}
+    left = edits.assign(made, "module_name", "0", "float")
+    assert engine.run(left, "prepare") == "done", engine.failure
+    rows = {row.id: row for row in engine.result(left, "prepare").rewrites}
+    assert rows[STRIDES].places == ()
+
+
+def test_that_biases_are_corrected_by_the_layers_as_they_are_written(engine):
+    made = network("padded_leads", "lead_data").model_copy(update={"improvers": ("bias",)})
+    assert quality(engine, made) >= quality(engine, without(made, *IDS)) - 1
+    (done,) = engine.result(made, "prepare").improvements
+    assert done.places == 5
+
+
+@pytest.mark.parametrize("config", ["a16w8", "a8w4"])
+def test_that_other_precisions_are_right_too(engine, config):
+    for name, data in (("audio", "audio_data"), ("leads", "lead_data")):
+        made = network(name, data, config=config)
+        assert engine.verified(made).max_lsb <= (1 if config == "a8w4" else 40)
+        assert quality(engine, made) >= quality(engine, without(made, *IDS)) - 1

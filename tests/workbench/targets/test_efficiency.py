@@ -1,0 +1,89 @@
+"""Limits of the device for each operation, and what keeps it from them."""
+
+import pytest
+
+from workbench.results import VelaOperation, VelaReport
+from workbench.targets.ethos_u.efficiency import CAUSES, efficiency_text, lost_cycles, with_limits
+
+U55 = "ethos-u55-128"
+
+
+def operation(**given):
+    fields = {
+        "name": "conv", "operator": "Conv2D", "module": "body", "tosa": "", "cycles": 1000,
+        "npu_cycles": 1000, "macs": 12_800, "sram_cycles": 0, "external_cycles": 0,
+        "staging_bytes": 0, "weight_bytes": 64, "input_shape": (8, 8, 16),
+        "output_shape": (8, 8, 16), "kernel": (3, 3), "moved_bytes": 2048,
+    }  # fmt: skip
+    return VelaOperation(**fields | given)
+
+
+def report(*operations, cycles=None):
+    total = sum(o.cycles for o in operations) if cycles is None else cycles
+    return VelaReport(
+        cycles_total=total, cycles_npu=total, inference_ms=1.0, sram_bytes=0, flash_bytes=0,
+        macs=sum(o.macs for o in operations), delegate=0, weights_bytes=0,
+        encoded_weights_bytes=0, command_stream_bytes=0, scratch_bytes=0, operations=operations,
+    )  # fmt: skip
+
+
+def judged(*operations, device=U55):
+    return with_limits(report(*operations), device)
+
+
+def test_that_the_limit_of_an_operation_is_its_products_or_its_bytes():
+    (one,) = judged(operation(moved_bytes=80)).operations
+    assert (one.ideal_cycles, one.efficiency) == (100, 0.1)
+    (one,) = judged(operation(moved_bytes=4800)).operations
+    assert (one.ideal_cycles, one.efficiency, one.cause) == (600, 0.6, "")
+    (one,) = judged(operation(moved_bytes=4800, moved_outside=4800)).operations
+    assert one.ideal_cycles == 608
+    # Twice the products of a cycle, and four times the bytes of SRAM.
+    (one,) = judged(operation(moved_bytes=4800), device="ethos-u85-256").operations
+    assert one.ideal_cycles == 150
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({"operator": "Transpose", "weight_bytes": 0}, "layout"),
+        ({"operator": "MemoryCopy", "weight_bytes": 0}, "copy"),
+        ({"operator": "Mul", "weight_bytes": 0}, "elementwise"),
+        ({"operator": "DepthwiseConv2D"}, "depthwise"),
+        ({"external_cycles": 1000}, "memory"),
+        ({"bound": "weight decoding"}, "weights"),
+        ({"bound": "output"}, "output"),
+        ({"input_shape": (8, 8, 1)}, "few_channels"),
+        ({"output_shape": (8, 8, 9)}, "depth"),
+        ({"output_shape": (1, 8, 16)}, "shape"),
+        ({"kernel": (512, 1)}, "kernel"),
+    ],
+)
+def test_that_each_cause_is_told(given, cause):
+    judgement = judged(operation(**given))
+    assert judgement.operations[0].cause == judgement.cause == cause
+    assert CAUSES[cause] in efficiency_text(judgement)
+
+
+def test_that_a_convolution_compiled_column_by_column_is_lost_to_its_stride():
+    columns = [operation(macs=128, moved_bytes=2048) for _ in range(20)]
+    judgement = judged(*columns)
+    assert {one.cause for one in judgement.operations} == {"stride"}
+    # Each column has the shapes of the whole, whose bytes are moved once.
+    assert [one.ideal_cycles for one in judgement.operations] == [13] * 20
+    assert (judgement.ideal_cycles, judgement.efficiency) == (20, 0.001)
+    assert dict(lost_cycles([judgement])) == {"stride": 20 * (1000 - 13)}
+
+
+def test_that_copies_are_no_part_of_the_limit_of_a_program():
+    copy = operation(operator="MemoryCopy", weight_bytes=0, cycles=300, moved_bytes=2400)
+    judgement = judged(operation(cycles=100, moved_bytes=80), copy)
+    assert judgement.operations[1].efficiency == 1.0
+    assert (judgement.ideal_cycles, judgement.efficiency) == (100, 0.25)
+
+
+def test_that_no_efficiency_is_above_one():
+    judgement = judged(operation(cycles=10), operation(cycles=0))
+    assert [one.efficiency for one in judgement.operations] == [1.0, 1.0]
+    assert judgement.efficiency == 1.0
+    assert judgement.cause == ""

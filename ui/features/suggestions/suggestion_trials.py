@@ -1,0 +1,132 @@
+"""Tries suggestions in the engines before they are offered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from ui.shared.panel import PanelContext
+from workbench.errors import WorkbenchError
+from workbench.ids import StageId
+from workbench.pipeline.plan import plan
+from workbench.project.model import Project
+from workbench.protocol import Event, StageFailed
+from workbench.results import EvaluateResult, LowerResult, load_result
+from workbench.suggestions import Figures, Suggestion, candidates, enough_db, is_better, tried
+
+if TYPE_CHECKING:
+    from workbench.pipeline.cache import Cache
+
+_STAGES: list[StageId] = ["evaluate", "lower"]
+
+
+class SuggestionTrials(QObject):
+    """Compiles the project with each suggestion that is to be tried, one after the other.
+
+    Nothing is tried while the project's code is not allowed to run: opening a project asks nothing.
+
+    Signals:
+        changed: a trial ended.
+    """
+
+    changed = Signal()
+
+    def __init__(self, context: PanelContext, parent: QObject) -> None:
+        super().__init__(parent)
+        self._context = context
+        self._started: list[Project] = []
+        self._failed: list[Project] = []
+        self._pending: list[Project] = []
+        context.runner.received.connect(self._on_event)
+        context.runner.job_changed.connect(lambda _job: self._on_job_changed())
+        context.document.opened.connect(self._forget)
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether a trial is running."""
+        return bool(self._pending)
+
+    def offered(
+        self, suggestions: Sequence[Suggestion], project: Project, before: Figures | None
+    ) -> tuple[Suggestion, ...]:
+        """Return the suggestions, those to be tried with their figures; without the others.
+
+        Args:
+            suggestions: What is suggested.
+            project: The compiled project.
+            before: Its figures; None if they are not known.
+        """
+        self._pending = []
+        shown = [
+            one if not one.improves else self._tried(one, project, before) for one in suggestions
+        ]
+        return tuple(one for one in shown if one is not None)
+
+    def _tried(
+        self, suggestion: Suggestion, project: Project, before: Figures | None
+    ) -> Suggestion | None:
+        """Return a suggestion with its figures; None while it is tried, or if it gains nothing.
+
+        It has none yet where the project's code must not run.
+        """
+        best: Suggestion | None = None
+        limit = enough_db(project)
+        for candidate in candidates(suggestion) if before is not None else ():
+            assert candidate.edit is not None
+            assert before is not None
+            after = candidate.edit(project)
+            figures = self._figures(after)
+            if figures is None:
+                if after in self._failed:
+                    continue
+                folder = self._context.document.folder
+                if not self._context.runner.is_allowed(after, folder):
+                    return suggestion
+                self._start(after, folder)
+                return None
+            measured = tried(candidate, before, figures)
+            if measured is not None and (best is None or is_better(measured, best)):
+                best = measured
+            if figures.worst_db(suggestion.output) >= limit:
+                break
+        return best
+
+    def _figures(self, project: Project) -> Figures | None:
+        """Return the figures of a project from the cache; None if it was not compiled."""
+        cache: Cache = self._context.session.cache
+        try:
+            planned = plan(project, self._context.document.folder, cache)
+            stages = [planned.of(stage) for stage in _STAGES]
+            if any(stage.state != "cached" for stage in stages):
+                return None
+            evaluated, lowered = (cache.folder(stage.key) for stage in stages)
+            return Figures(
+                load_result(EvaluateResult, evaluated), load_result(LowerResult, lowered)
+            )
+        except (OSError, WorkbenchError):
+            return None
+
+    def _start(self, project: Project, folder: Path) -> None:
+        """Compile a project in the background, once."""
+        self._pending.append(project)
+        if project not in self._started:
+            self._started.append(project)
+            self._context.runner.run_until(project, folder, _STAGES, set())
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, StageFailed):
+            job = self._context.runner.job(event.job)
+            if job is not None and job.project in self._pending:
+                self._failed.append(job.project)
+
+    def _on_job_changed(self) -> None:
+        running = [job.project for job in self._context.runner.running]
+        if self._pending and not any(project in running for project in self._pending):
+            self._pending = []
+            self.changed.emit()
+
+    def _forget(self) -> None:
+        self._started, self._failed, self._pending = [], [], []

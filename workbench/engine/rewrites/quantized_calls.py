@@ -1,0 +1,66 @@
+"""The operators of a float graph that the quantizer's rules quantize."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import fx
+
+from workbench.engine.toolchain_patches.graph_writer import floating_calls
+
+
+def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> Iterator[fx.Node]:
+    """Yield the calls of operators that are quantized: others run on the CPU as they are written.
+
+    Args:
+        module: A float program's graph.
+        quantizer: Ethos-U's quantizer, with its rules.
+        targets: Operators.
+    """
+    if not any(node.target in targets for node in module.graph.nodes):
+        return
+    quantized = _quantized(module, quantizer)
+    for node in floating_calls(module, *targets):
+        if node in quantized:
+            yield node
+
+
+def _quantized(module: fx.GraphModule, quantizer: Any) -> set[fx.Node]:
+    """Return the nodes whose strongest rule is that of a configuration.
+
+    Those that a plug-in's quantizer may take are left out: it knows operators as they are written.
+    """
+    decided, quantized = set[fx.Node](), set[fx.Node]()
+    for one in quantizer.quantizer.quantizers:
+        finder = getattr(one, "node_finder", None)
+        if finder is None:
+            if hasattr(one, "own"):
+                return set()
+            continue
+        nodes = set(finder.find_nodes(module)) - decided
+        decided |= nodes
+        if one.quantization_config is not None:
+            quantized |= nodes
+    return quantized
+
+
+def written_name(node: fx.Node) -> str:
+    """Return the name that a node, or the one that it was made of, has in the float program."""
+    name, sources = node.name, node.meta.get("from_node")
+    while sources:
+        name, sources = sources[0].name, sources[0].from_node
+    return str(name)
+
+
+def is_8_bits(quantizer: Any) -> bool:
+    """Return whether all rules quantize activations and weights with 8 bits, or not at all."""
+    for one in quantizer.quantizer.quantizers:
+        config = getattr(one, "quantization_config", None)
+        for spec in (getattr(config, "input_activation", None), getattr(config, "weight", None)):
+            span = None if spec is None else (spec.quant_max or 0) - (spec.quant_min or 0)
+            if span is not None and not _NARROW_STEPS <= span <= _FULL_STEPS:
+                return False
+    return True
+
+
+# Weights of 8 bits have 254 or 255 steps, activations 255.
+_NARROW_STEPS, _FULL_STEPS = 254, 255

@@ -1,0 +1,154 @@
+"""Suggestions for outputs that join tensors of different size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from workbench.project import edits
+from workbench.results import PartQuality
+from workbench.suggestions.suggestion import Alternative, ExpectedGain, Suggestion
+from workbench.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from workbench.project.model import Project
+    from workbench.results import EvaluateResult, ExportResult, OutputPart, OutputQuality
+
+# A part below this SQNR is worth an output of its own [dB].
+_LOW_DB = 20.0
+_NAMED = 6
+_WIDE = "a16w8"
+
+
+def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]:
+    """Return the parts of each output that the program returns joined, and that loses a part."""
+    parts: dict[int, list[PartQuality]] = defaultdict(list)
+    for part in evaluated.parts if evaluated is not None else ():
+        if part.shared:
+            parts[part.output].append(part)
+    return {
+        output: rows for output, rows in parts.items()
+        if any(map(_is_low, rows))
+    }  # fmt: skip
+
+
+def split_output(
+    evaluated: EvaluateResult | None, exported: ExportResult | None
+) -> Iterator[Suggestion]:
+    """Yield the suggestions to return what an output joins one by one.
+
+    Args:
+        evaluated: The quality of the quantized model.
+        exported: The outputs of the model, with the operations that make their parts.
+    """
+    joins = lossy_joins(evaluated)
+    for output, parts in joins.items():
+        lost = [part for part in parts if _is_low(part)]
+        names = listed([part.name for part in parts[:_NAMED]])
+        more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+        yield Suggestion(
+            id="split_output" if len(joins) == 1 else f"split_output:{output}",
+            title=f"Return the {len(parts)} parts of output {output} one by one",
+            evidence=f"{names}{more} share the range of output {output}, "
+            f"{_range(parts)}. {listed([_loss(part) for part in lost[:_NAMED]])}.",
+            expected="Each part gets a range of its own; the firmware joins them as the note and "
+            "the header say.",
+            gain=ExpectedGain(),
+            edit=partial(edits.split_outputs, positions=(output,)),
+            alternatives=tuple(_in_16_bits(output, lost, exported)),
+            improves="sqnr_db",
+            output=output,
+        )
+
+
+def wide_output(
+    evaluated: EvaluateResult | None, exported: ExportResult | None
+) -> Iterator[Suggestion]:
+    """Yield the suggestions of 16 bits for the operations that make an output, or a part of one.
+
+    Parts that are returned joined are left to ``split_output``.
+
+    Args:
+        evaluated: The quality of the quantized model.
+        exported: The outputs of the model, with the operations that make them and their parts.
+    """
+    if evaluated is None or exported is None:
+        return
+    for index, output in enumerate(exported.model_outputs[: len(evaluated.outputs)]):
+        rows = {p.name: p for p in evaluated.parts if p.output == index and not p.shared}
+        low = [part for part in output.parts if part.name in rows and _is_low(rows[part.name])]
+        nodes = [node for part in low for node in part.nodes]
+        if not output.parts and _is_low(evaluated.outputs[index]):
+            nodes = list(output.nodes)
+        if nodes:
+            named = listed([part.name for part in low]) or f"output {index}"
+            yield Suggestion(
+                id=f"wide_output:{index}",
+                title=f"Assign {_WIDE} to what makes {named}",
+                evidence=f"{_figures(low, rows, evaluated.outputs[index])}. 8 bits of its last "
+                "operations do not hold its values.",
+                expected="The network before them stays in 8 bits.",
+                edit=partial(
+                    edits.assign_many, kind="node_name", matches=list(dict.fromkeys(nodes)),
+                    config=_WIDE,
+                ),
+                improves="sqnr_db",
+                output=index,
+            )  # fmt: skip
+
+
+def _is_low(row: OutputQuality) -> bool:
+    is_constant = isinstance(row, PartQuality) and row.constant
+    return not row.whole and (is_constant or row.decibels < _LOW_DB)
+
+
+def _figures(
+    parts: Sequence[OutputPart], rows: Mapping[str, PartQuality], output: OutputQuality
+) -> str:
+    if parts:
+        return listed([_loss(rows[part.name]) for part in parts[:_NAMED]])
+    figure = "no SQNR" if output.sqnr_db is None else f"{output.sqnr_db:.1f} dB"
+    return f"{output.name} has {figure}"
+
+
+def _in_16_bits(
+    output: int, lost: Sequence[PartQuality], exported: ExportResult | None
+) -> Iterator[Alternative]:
+    """Yield the split with 16 bits for what makes the lost parts, then for the whole model."""
+    known = exported.model_outputs[output : output + 1] if exported is not None else ()
+    parts = [part for model_output in known for part in model_output.parts]
+    names = {part.name for part in lost}
+    nodes = list(dict.fromkeys(n for part in parts if part.name in names for n in part.nodes))
+    if nodes:
+        yield Alternative(
+            title=f"with {_WIDE} for {listed(sorted(names))}",
+            edit=partial(_split_wide, output=output, nodes=nodes),
+        )
+    yield Alternative(
+        title=f"with {_WIDE} for the whole model",
+        edit=partial(_split_wide, output=output, nodes=()),
+    )
+
+
+def _split_wide(project: Project, output: int, nodes: Sequence[str]) -> Project:
+    project = edits.split_outputs(project, (output,))
+    if not nodes:
+        return edits.assign(project, "global", "", _WIDE)
+    return edits.assign_many(project, "node_name", list(nodes), _WIDE)
+
+
+def _loss(part: PartQuality) -> str:
+    figure = "no SQNR" if part.sqnr_db is None else f"{part.sqnr_db:.1f} dB"
+    state = f"is constant ({figure})" if part.constant else f"has {figure}"
+    return f"{part.name} ({_range([part])}) {state}"
+
+
+def _range(parts: Sequence[PartQuality]) -> str:
+    known = [p for p in parts if p.minimum is not None and p.maximum is not None]
+    if not known:
+        return "of unknown range"
+    low, high = min(p.minimum or 0.0 for p in known), max(p.maximum or 0.0 for p in known)
+    return f"{low:.4g} to {high:.4g}"

@@ -1,0 +1,96 @@
+"""What a suggestion gains on the compiled program with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from workbench.suggestions.suggestion import ExpectedGain, Suggestion
+from workbench.text import plural
+
+if TYPE_CHECKING:
+    from workbench.project.model import Project
+    from workbench.results import EvaluateResult, LowerResult
+
+# Less is within the noise of few samples [dB].
+_LEAST_DB = 1.0
+# What a change that saves cycles may cost [dB].
+_MOST_LOST_DB = 0.5
+# Higher ones count as this much [dB].
+_ENOUGH_DB = 100.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a compiled program."""
+
+    evaluated: EvaluateResult
+    lowered: LowerResult
+
+    def worst_db(self, output: int | None) -> float:
+        """Return the lowest SQNR of a part, or of an output that joins nothing [dB].
+
+        Args:
+            output: The output of the model that is looked at; None for all.
+        """
+        joined = {part.output for part in self.evaluated.parts}
+        rows = [(i, row) for i, row in enumerate(self.evaluated.outputs) if i not in joined]
+        rows += [(part.output, part) for part in self.evaluated.parts]
+        values = [row.decibels for index, row in rows if output in (None, index)]
+        return max(-_ENOUGH_DB, min(_ENOUGH_DB, *values)) if values else _ENOUGH_DB
+
+    @property
+    def cycles(self) -> int:
+        """The NPU cycles that Vela estimates."""
+        return sum(report.cycles_total for report in self.lowered.vela)
+
+
+def enough_db(project: Project) -> float:
+    """Return the SQNR from which on no alternative is tried [dB].
+
+    The mark of a low accuracy where there is one: the limit itself leaves no room for samples that
+    were not measured.
+    """
+    limits = project.accuracy
+    return max(limits.low_sqnr or 0.0, limits.part_sqnr or 0.0)
+
+
+def candidates(suggestion: Suggestion) -> list[Suggestion]:
+    """Return a suggestion to be tried, and those with its alternatives."""
+    return [suggestion] + [
+        replace(suggestion, title=f"{suggestion.title}, {other.title}", edit=other.edit)
+        for other in suggestion.alternatives
+    ]
+
+
+def is_better(one: Suggestion, other: Suggestion) -> bool:
+    """Return whether a tried suggestion gains more of what it is to improve."""
+    first, second = (getattr(side.gain, one.improves) or 0.0 for side in (one, other))
+    return bool(first > second + (_LEAST_DB if one.improves == "sqnr_db" else 0.0))
+
+
+def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion | None:
+    """Return a suggestion with the figures that it was tried with; None if it gains nothing."""
+    now, then = before.worst_db(suggestion.output), after.worst_db(suggestion.output)
+    gain = ExpectedGain(
+        cpu_operators=len(before.lowered.cpu_nodes) - len(after.lowered.cpu_nodes),
+        cycles=before.cycles - after.cycles,
+        sqnr_db=round(then - now, 3),
+        bytes=before.lowered.pte_bytes - after.lowered.pte_bytes,
+    )
+    assert gain.sqnr_db is not None
+    is_better = gain.sqnr_db >= _LEAST_DB
+    if suggestion.improves == "cycles":
+        is_better = before.cycles > after.cycles and gain.sqnr_db >= -_MOST_LOST_DB
+    if not is_better or not math.isfinite(gain.sqnr_db):
+        return None
+    parts = "part of the outputs" if after.evaluated.parts else "output"
+    expected = (
+        f"Tried: lowest SQNR of a{'' if parts[0] == 'p' else 'n'} {parts} {now:.1f} "
+        f"\u2192 {then:.1f} dB over {plural(after.evaluated.samples, 'sample')}; NPU "
+        f"cycles {before.cycles:,} \u2192 {after.cycles:,}, estimated (Vela "
+        f"{after.lowered.vela_version}); program {before.lowered.pte_bytes:,} \u2192 "
+        f"{after.lowered.pte_bytes:,} bytes. {suggestion.expected}"
+    )
+    return replace(suggestion, gain=gain, expected=expected, tried=True)

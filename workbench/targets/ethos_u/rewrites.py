@@ -1,0 +1,125 @@
+"""REWRITES: the same network with fewer cycles on the NPU.
+
+Each row is on by default, has a switch among the target's options, and is part of the key of the
+stage *Prepare*. A rewrite computes the same function in real numbers, with the same grids for
+activations; the functions are in ``workbench.engine.rewrites``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import JsonValue
+
+    from workbench.results import AppliedRewrite
+
+GROUP = "Faster programs"
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One form of a network that costs cycles for nothing, and the one that is written instead.
+
+    Attributes:
+        id: The name of the option that switches it.
+        title: What it does, in a few words.
+        fault: Why the network as it was written is slow.
+        network: The smallest network that shows it.
+        instead: What is written instead, and where it is not.
+        why_exact: Why both compute the same function.
+        function: The name of its function in ``workbench.engine.rewrites``.
+    """
+
+    id: str
+    title: str
+    fault: str
+    network: str
+    instead: str
+    why_exact: str
+    function: str
+
+
+STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread_tails"
+NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
+
+# In the order in which they are applied.
+REWRITES: tuple[Rewrite, ...] = (
+    Rewrite(
+        id=TAILS,
+        title="Do not compute places that nothing reads",
+        fault="Where the places of a tensor do not divide by the stride of the layer that reads "
+        "it, the last ones are computed, and the tensor is copied without them.",
+        network="max_pool1d(relu(Conv1d(1, 32, 80, 4)(x)), 4) for x of [1, 1, 16000]",
+        instead="The tensor is cut at an earlier layer or at the input, where that copies at most "
+        "half as many elements. Layers with padding in between prevent it.",
+        why_exact="What is cut contributes to no output.",
+        function="cut_unread_tails",
+    ),
+    Rewrite(
+        id=NORMS_FORWARD,
+        title="Take norms behind activations into the next layer",
+        fault="A batch norm that follows no convolution costs four operations over the whole "
+        "tensor: a difference, two products and a sum.",
+        network="Conv1d(8, 8, 3)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
+        instead="The convolutions without padding and linears that read it, also behind pools and "
+        "means, take its factor and summand into their weights and biases. Not where a reader "
+        "cannot, or where the weights would lose more than 3 dB on their 8-bit grids.",
+        why_exact="W (a x + b) + c = (W a) x + (W b + c). Padding would be zeros behind the norm.",
+        function="fold_norms_forward",
+    ),
+    Rewrite(
+        id=NORMS_AS_ONE,
+        title="Compute other norms with one operation",
+        fault="A batch norm that can be taken into no layer costs four operations over the whole "
+        "tensor.",
+        network="Conv1d(8, 8, 3, padding=1)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
+        instead="It is a convolution with one weight for each channel.",
+        why_exact="An evaluated batch norm is a factor and a summand for each channel.",
+        function="write_norms_as_one",
+    ),
+    Rewrite(
+        id=STRIDES,
+        title="Write strides above 3 as channels",
+        fault="Strides of the NPU end at 3. Vela compiles a larger one as one operation for each "
+        "column of the result, which multiplies one value where 128 or more fit.",
+        network="Conv2d(3, 96, 4, stride=4)(x) for x of [1, 3, 224, 224]",
+        instead="Positions along the axis become channels, and the taps of the kernel with them: "
+        "a convolution with the stride 1, or a linear where the patches do not overlap. Patches "
+        "are gathered by copies of whole rows, on U85 of each of up to 16 channels of an input.",
+        why_exact="Every product is one of the convolution as it was written, or has the weight "
+        "zero. The weights of an output are the same numbers, so that their grid is the same.",
+        function="write_strides",
+    ),
+    Rewrite(
+        id=KERNELS,
+        title="Write large kernels over few channels as channels",
+        fault="The NPU multiplies 8 channels at once. With one channel, seven of eight products "
+        "are with nothing.",
+        network="Conv1d(1, 32, 251)(x) for x of [1, 1, 4000]",
+        instead="Several positions become channels, and as many results at once the outputs, for "
+        "kernels of 16 taps or more where that takes at most half the products.",
+        why_exact="Every product is one of the convolution as it was written, or has the weight "
+        "zero. The weights of an output are the same numbers, so that their grid is the same.",
+        function="write_large_kernels",
+    ),
+)
+REWRITES_BY_ID = {rewrite.id: rewrite for rewrite in REWRITES}
+
+
+def wanted_rewrites(options: Mapping[str, JsonValue]) -> tuple[Rewrite, ...]:
+    """Return the rewrites that the options of a target leave on."""
+    return tuple(row for row in REWRITES if options.get(row.id) is not False)
+
+
+def rewrites_off(options: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return the ids of the rewrites that the options of a target switch off."""
+    return [row.id for row in REWRITES if options.get(row.id) is False]
+
+
+def described_rewrite(applied: AppliedRewrite) -> dict[str, Any]:
+    """Return what became of a rewrite, with its title, for manifests and documents."""
+    return {**applied.model_dump(mode="json"), "title": REWRITES_BY_ID[applied.id].title}
