@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from workbench.results import PartQuality
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion
 from workbench.text import plural
 
@@ -31,13 +32,18 @@ class Figures:
     def worst_db(self, output: int | None) -> float:
         """Return the lowest SQNR of a part, or of an output that joins nothing [dB].
 
+        A part that is constant in the program only tells nothing: it counts as 0 dB at most.
+
         Args:
             output: The output of the model that is looked at; None for all.
         """
         joined = {part.output for part in self.evaluated.parts}
         rows = [(i, row) for i, row in enumerate(self.evaluated.outputs) if i not in joined]
         rows += [(part.output, part) for part in self.evaluated.parts]
-        values = [row.decibels for index, row in rows if output in (None, index)]
+        values = [
+            min(row.decibels, 0.0) if isinstance(row, PartQuality) and row.constant
+            else row.decibels for index, row in rows if output in (None, index)
+        ]  # fmt: skip
         return max(-_ENOUGH_DB, min(_ENOUGH_DB, *values)) if values else _ENOUGH_DB
 
     @property
