@@ -23,6 +23,7 @@ from workbench.results import (
 from workbench.suggestions import Measurements, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
+from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def summary(
         board = boards.of_results(project, base, folders["lower"])
         if board is not None:
             document["board"] = boards.document(board)
+        document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])
         if document["lower"]["exported"] is None:
             document["suggestions"] = _suggestions(
                 project, folders, board, departs=answers is not None and answers.gate.departs
@@ -114,6 +116,15 @@ def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
         if stage in folders:
             result = load_result(RESULTS[stage], folders[stage])
             yield from map(described, getattr(result, "corrections", ()))
+
+
+def _cycle_corrections(folder: Path) -> list[dict[str, Any]]:
+    """Return what each correction of Vela's estimate takes off."""
+    saved = load_result(LowerResult, folder).cycle_corrections()
+    return [
+        {"id": id_, "title": CYCLE_CORRECTIONS_BY_ID[id_].title, "cycles": cycles}
+        for id_, cycles in saved.items()
+    ]
 
 
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:

@@ -154,6 +154,10 @@ def _print_lower(part: dict[str, Any]) -> None:
             f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
             f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
         )
+    if corrections := part["cycle_corrections"]:
+        stated = sum(vela["cycles_vela"] for vela in part["vela"])
+        titles = ", ".join(f"{c['title'].lower()} -{c['cycles']:,}" for c in corrections)
+        print(f"             Vela says {stated:,} cycles; corrected: {titles}")
 
 
 def _print_suggestions(part: list[dict[str, Any]]) -> None:

@@ -156,10 +156,12 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
     ]
     yield Table(("", "type", "shape", "real number"), tuple(rows))
     if lowered.vela:
-        cycles = sum(report.cycles_total for report in lowered.vela)
+        stated = lowered.cycles_vela
+        as_stated = f" (Vela says {stated:,})" if stated != lowered.cycles else ""
         spent = sum(report.inference_ms for report in lowered.vela)
         yield (
-            f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms "
+            f"Estimated (Vela {lowered.vela_version}): {lowered.cycles:,} cycles{as_stated}, "
+            f"{spent:.3f} ms "
             "per inference on the NPU, without the CPU's part."
         )
     yield from _remembering(facts)

@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 15, _entry("lower")),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 16, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 9,
           _entry("verify")),

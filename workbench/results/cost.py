@@ -88,7 +88,8 @@ class VelaOperation(Frozen):
     ``tosa`` is its TOSA operator, ``root`` the node of the float program. ``bound`` is its
     bottleneck: "MACs", "output", "commands", "weight decoding", "SRAM" or "external memory"; "" if
     unknown. ``weights`` counts weights before encoding, ``weight_bytes`` is their size after it;
-    traffic is the number of bytes transferred per memory.
+    traffic is the number of bytes transferred per memory. ``cycles`` and ``npu_cycles`` are
+    corrected, ``cycles_vela`` is what Vela says; ``corrections`` are ids of ``cycle_corrections``.
     """
 
     name: str
@@ -96,6 +97,7 @@ class VelaOperation(Frozen):
     module: str
     tosa: str
     cycles: int
+    cycles_vela: int
     npu_cycles: int
     macs: int
     sram_cycles: int
@@ -107,6 +109,7 @@ class VelaOperation(Frozen):
     sram_traffic: int = 0
     external_traffic: int = 0
     root: str = ""
+    corrections: tuple[str, ...] = ()
 
 
 class LiveRange(Frozen):
@@ -138,9 +141,13 @@ class NpuCommand(Frozen):
 
 
 class VelaTotals(Frozen):
-    """Vela's estimated totals: cycles, time, memory [bytes], multiply-accumulates."""
+    """Estimated totals: cycles, time, memory [bytes], multiply-accumulates.
+
+    ``cycles_total``, ``cycles_npu`` and the time are corrected, ``cycles_vela`` is Vela's total.
+    """
 
     cycles_total: int
+    cycles_vela: int
     cycles_npu: int
     inference_ms: float
     sram_bytes: int
@@ -183,6 +190,28 @@ class LowerResult(Frozen):
     exported: ExportedModel | None = None
     corrections: tuple[AppliedCorrection, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """The estimated cycles of all delegates, corrected."""
+        return sum(report.cycles_total for report in self.vela)
+
+    @property
+    def cycles_vela(self) -> int:
+        """The cycles of all delegates as Vela says."""
+        return sum(report.cycles_vela for report in self.vela)
+
+    def cycle_corrections(self) -> dict[str, int]:
+        """Return the cycles that each correction of the estimate takes off, by its id.
+
+        What an operation with several corrections loses counts for the first of them.
+        """
+        saved: dict[str, int] = {}
+        for operation in (o for report in self.vela for o in report.operations):
+            if operation.corrections:
+                first = operation.corrections[0]
+                saved[first] = saved.get(first, 0) + operation.cycles_vela - operation.cycles
+        return saved
 
 
 class Deliverable(Frozen):

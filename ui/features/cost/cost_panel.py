@@ -42,6 +42,7 @@ from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.ids import StageId
 from workbench.results import ExportedModel, ExportedProduct, LowerResult
+from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
     Column("Product", lambda r: r.origin or r.node),
@@ -352,7 +353,11 @@ class CostPanel(ResultPanel):
             self._show_export(value.exported, value.warnings, stale=not shown.current)
             return
         for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
-        notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
+        notes = [f"Estimated by Vela {value.vela_version} for {for_what}."]
+        if value.cycle_corrections():
+            notes.append(f"Vela says {count(value.cycles_vela)} cycles, corrected "
+                         f"{count(value.cycles)}.")  # fmt: skip
+        notes += value.warnings
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
         snapshot = self.context.model_index.snapshot
@@ -404,14 +409,15 @@ class CostPanel(ResultPanel):
 
 def cost_cards(value: LowerResult) -> list[Card]:
     """Return the cards of a compiled program."""
-    vela, origin = value.vela, f"estimated (Vela {value.vela_version})"
+    corrected = ", corrected" if value.cycle_corrections() else ""
+    vela, origin = value.vela, f"estimated (Vela {value.vela_version}{corrected})"
     if not vela:
         return [Card("On the NPU", "nothing", "counted", "No delegated operators"),
                 Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
     most = " of the largest delegate" if len(vela) > 1 else ""
     where = f"{count(value.delegated_nodes)} NPU, {count(len(value.cpu_nodes))} CPU"
     return [
-        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates"),
+        Card("Cycles", count(value.cycles), origin, _cycles_text(value)),
         Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "Per inference"),
         Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
         Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
@@ -421,6 +427,18 @@ def cost_cards(value: LowerResult) -> list[Card]:
         Card("Delegates", str(value.delegates), "counted", "Subgraphs that run on the NPU"),
         Card("Program", size(value.pte_bytes), "measured: the file", "Size of the .pte file"),
     ]  # fmt: skip
+
+
+def _cycles_text(value: LowerResult) -> str:
+    """Return what the cycles are, with Vela's own figure and why it is corrected."""
+    reasons = value.cycle_corrections()
+    lines = ["All delegates"]
+    if reasons:
+        lines.append(f"Vela says {count(value.cycles_vela)}")
+    for id_, cycles in reasons.items():
+        row = CYCLE_CORRECTIONS_BY_ID[id_]
+        lines.append(f"{row.title}: {count(cycles)} cycles too many. {row.fault}")
+    return "\n".join(lines)
 
 
 def _module_text(cost: ModuleCost) -> str:

@@ -368,7 +368,8 @@ def _result(
         cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context))),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(
-            vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)
+            vela.report(i, model, clock, edge.origins[i], choice.id)
+            for i, model in enumerate(compiled.models)
         ),
         pte_bytes=len(lowered.pte),
         accelerated=context.accelerate,
