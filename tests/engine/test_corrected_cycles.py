@@ -8,6 +8,7 @@ import pytest
 from tests.engine.in_process import Engine
 from workbench.engine.compilers.corrected_cycles import (
     PERFORMANCE,
+    SHAPES,
     UNITS,
     by_id,
     corrected,
@@ -22,6 +23,7 @@ from workbench.targets.ethos_u.cycle_corrections import (
     CYCLE_CORRECTIONS_BY_ID,
     NO_ACTIVATION,
     POOLING,
+    TRANSPOSED_READS,
     WEIGHTS_LOADED,
 )
 
@@ -31,6 +33,16 @@ MOBILENET = RESOURCES / "samples" / "mobilenet_v2" / "mobilenet_v2.qwb"
 # Arm's figures for MobileNetV2 on the FVP of Corstone-300, U55-128, Sram_Only [million cycles]:
 # pytorch/executorch, pull request 9830.
 ON_FVP = 5.5
+# As Renesas' AI compiler writes it.
+_MEMORY = ["clock_scale=0.5", "burst_length=128", "read_latency=8", "write_latency=8"]
+RENESAS = "\n".join(
+    [
+        "[System_Config.RA8P1]", "core_clock=500e6", "axi0_port=Sram", "axi1_port=OffChipFlash",
+        *(f"{name}_{figure}" for name in ("Sram", "OffChipFlash") for figure in _MEMORY),
+        "[Memory_Mode.Shared_Sram]", "const_mem_area=Axi1", "arena_mem_area=Axi0",
+        "cache_mem_area=Axi0",
+    ]
+)  # fmt: skip
 
 
 def compile_tosa(name, device, system="Ethos_U55_High_End_Embedded", mode="Shared_Sram",
@@ -48,12 +60,13 @@ def of_kind(model, cycles, kind):
             if row["operator"] == kind]  # fmt: skip
 
 
-def test_that_an_operation_without_activation_is_not_charged_a_table_look_up():
+def test_that_an_operation_without_activation_is_not_charged_a_table_look_up(tmp_path):
     # Of Renesas' configuration: with a fused activation, from TFLite, Vela 5.1.0 says 4,111 cycles
     # for this convolution, 10,241 without one from TOSA, for the same registers and blocks. With
     # a plain output the memory takes longer here.
-    model = compile_tosa("keyword_u55.tosa", "ethos-u55-256", "RA8P1", "Shared_Sram",
-                         RESOURCES / "boards" / "renesas-ra8p1.ini")  # fmt: skip
+    ini = tmp_path / "own.ini"
+    ini.write_text(RENESAS)
+    model = compile_tosa("keyword_u55.tosa", "ethos-u55-256", "RA8P1", "Shared_Sram", ini)
     (convolution,) = of_kind(model, corrected(model, "ethos-u55-256"), "Conv2D")
     assert convolution.corrections == (NO_ACTIVATION,)
     assert (convolution.vela_npu, convolution.npu) == (10_775, 4_645)
@@ -92,6 +105,18 @@ def test_that_weights_are_charged_once_where_the_stream_loads_them_once(name, de
     assert (len(parts), len(charged)) == (64, 2)
     assert all(part.cycles < part.vela * 0.6 for part in parts if part not in charged)
     assert all(part.cycles == part.vela for part in charged)
+
+
+def test_that_a_transpose_of_u85_reads_its_input_once():
+    model = compile_tosa("mean_u85.tosa", "ethos-u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
+    cycles, shapes = corrected(model, "ethos-u85-256"), by_id(model, SHAPES)
+    # The mean of 672 maps of 14 x 14: a transpose of 14 columns with a depth of 9,408 bytes.
+    key = max(cycles, key=lambda key: cycles[key].vela)
+    assert number(shapes[key]["SramFeatureMap_read"]) > 500 * 14 * 9408
+    assert cycles[key].corrections == (TRANSPOSED_READS,)
+    assert cycles[key].cycles == cycles[key].npu == cycles[key].vela_npu
+    # 16 bytes from two ports in each cycle: no less than one read and one write of the tensor.
+    assert 2 * 14 * 9408 / 32 <= cycles[key].cycles < cycles[key].vela / 20
 
 
 def test_that_operations_of_u85_keep_their_cycles_where_no_weights_are_loaded_twice():

@@ -184,11 +184,11 @@ class Scores(QObject):
             return None
         key = (folder, project.board)
         if self._fitted[0] != key:
-            from workbench.deploy import boards
+            from workbench.deploy import fitting
 
             limit: int | None = None
             try:
-                fit = boards.of_results(project, self._document.folder, folder)
+                fit = fitting.of_results(project, self._document.folder, folder)
             except (OSError, WorkbenchError):
                 fit = None
             for filling in fit.fillings if fit else ():

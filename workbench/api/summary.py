@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import HISTOGRAMS
-from workbench.deploy import boards
+from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
@@ -81,9 +81,9 @@ def summary(
     if corrections := list(_corrections(folders)):
         document["corrections"] = corrections
     if "lower" in folders:
-        board = boards.of_results(project, base, folders["lower"])
+        board = fitting.of_results(project, base, folders["lower"])
         if board is not None:
-            document["board"] = boards.document(board)
+            document["board"] = fitting.document(board)
         document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])
         if document["lower"]["exported"] is None:
             document["suggestions"] = _suggestions(
@@ -141,7 +141,7 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _suggestions(
-    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None, *, departs: bool
+    project: Project, folders: Mapping[str, Path], fit: fitting.Fit | None, *, departs: bool
 ) -> list[dict[str, Any]]:
     """Return what would help, the largest gain first, without the edits themselves."""
     calibrated = folders.get("calibrate")

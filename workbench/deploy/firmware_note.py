@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from workbench.deploy.boards import sentence
 from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
+from workbench.deploy.fitting import sentence
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.escaping import in_markdown, in_markdown_code
 
@@ -144,6 +144,8 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         f"{facts.delegates} delegate{'s' if facts.delegates != 1 else ''} on the NPU, "
         f"{len(facts.kernels)} kernel{'s' if len(facts.kernels) != 1 else ''} on the CPU."
     )
+    if lowered.placement:
+        yield f"Compiled for this placement: {lowered.placement}."
     if facts.weights is not None:
         yield (
             f"Its weights are in the separate file {facts.stem}.ptd: load it as named "

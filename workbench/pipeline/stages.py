@@ -58,7 +58,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 7,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
-          ("target.compile", "rules.placing"),
+          ("target.compile", "rules.placing", "board.placements"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 16, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 9,

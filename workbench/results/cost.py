@@ -185,6 +185,7 @@ class LowerResult(Frozen):
     vela: tuple[VelaReport, ...]
     pte_bytes: int
     accelerated: bool
+    placement: str = ""
     retargeted: bool = False
     vela_version: str
     exported: ExportedModel | None = None

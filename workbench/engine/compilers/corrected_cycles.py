@@ -23,7 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import WorkbenchError
 from workbench.pte import npu_commands
-from workbench.targets.ethos_u.cycle_corrections import NO_ACTIVATION, POOLING, WEIGHTS_LOADED
+from workbench.targets.ethos_u.cycle_corrections import (
+    NO_ACTIVATION,
+    POOLING,
+    TRANSPOSED_READS,
+    WEIGHTS_LOADED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,6 +75,8 @@ _OTHER_MAC_OPERATIONS = {*_CONVOLUTIONS, "DepthwiseConv2D", "ReduceSum"}
 _BITS = {"Int8": 8, "UInt8": 8, "Int16": 16, "UInt16": 16, "Int32": 32, "UInt32": 32}
 # A kernel is worked off in parts of this size; a step of a pool takes at least four cycles.
 _KERNEL_PART, _LEAST_STEP = 8, 4
+# Channels of a brick of the format NHCWB16.
+_BRICK = 16
 
 
 @dataclass(frozen=True)
@@ -230,6 +237,9 @@ def _corrected(
         if computing < corrected_npu:
             corrected_npu, reasons = computing, [*reasons, WEIGHTS_LOADED]
         memory = {name: _without_weights(operation, name, n) for name, n in memory.items()}
+    if device.startswith("ethos-u85-") and operation.kind == "Transpose":
+        read_once = _read_once(operation, memory)
+        memory, reasons = read_once, reasons + [TRANSPOSED_READS] * (read_once != memory)
     cycles = min(vela, max(round(corrected_npu), *memory.values(), 0)) if npu else vela
     if cycles == vela and round(corrected_npu) == npu:
         reasons = []
@@ -254,6 +264,22 @@ def _without_weights(operation: _Operation, memory: str, cycles: int) -> int:
         return cycles
     rest = (f"{memory}FeatureMap_ac", f"{memory}Scales_ac")
     return min(cycles, sum(number(operation.shapes.get(name)) for name in rest))
+
+
+def _read_once(operation: _Operation, memory: dict[str, int]) -> dict[str, int]:
+    """Return the access cycles of memories with one read of a transposed input."""
+    shapes, name = operation.shapes, str(operation.shapes.get("ifm_memory"))
+    bits = _BITS.get(str(shapes.get("ifm_dtype")))
+    read = number(shapes.get(f"{name}FeatureMap_read"))
+    moved = read + number(shapes.get(f"{name}FeatureMap_write"))
+    if name not in memory or bits is None or not read:
+        return memory
+    sizes = [number(shapes.get(f"ifm_shape_{axis}")) or 1 for axis in "nhwc"]
+    if shapes.get("ifm_format") == "NHCWB16":
+        sizes[3] = -(-sizes[3] // _BRICK) * _BRICK
+    efficiency = float(shapes.get(f"{name}_read_efficiency") or 1.0) or 1.0
+    needed = min(read, round(math.prod(sizes) * bits / 8 / efficiency))
+    return {**memory, name: round(memory[name] * (moved - read + needed) / moved)}
 
 
 def _transfer_exposed(
@@ -404,7 +430,7 @@ def _elementwise(operation: _Operation, device: _Device, bits: int) -> _Change |
         return None
     sizes = [number(operation.shapes.get(f"ofm_shape_{axis}")) or 1 for axis in "nhwc"]
     if operation.shapes.get("ofm_format") == "NHCWB16":
-        sizes[3] = -(-sizes[3] // 16) * 16
+        sizes[3] = -(-sizes[3] // _BRICK) * _BRICK
     elements = math.prod(sizes)
     output, command = (number(operation.units.get(n)) for n in ("ao_cycles", "cmd_cycles"))
     if math.ceil(charged * elements) != output:

@@ -14,7 +14,13 @@ from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz
 from workbench.targets.ethos_u.options import vela_flags
-from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, parse
+from workbench.targets.ethos_u.vela_ini import (
+    OPTION,
+    OWN_INI,
+    parse,
+    section_for_vela,
+    text_for_vela,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -83,13 +89,15 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
     with tempfile.TemporaryDirectory(prefix="vela-") as folder:
         network = Path(folder) / "network.tosa"
         network.write_bytes(tosa)
-        config = "Arm/vela.ini"
+        config, system = "Arm/vela.ini", str(options["system_config"])
         if ini is not None:
             config = str(Path(folder) / OWN_INI)
-            Path(config).write_text(ini, encoding="utf-8")
+            text = text_for_vela(parse(ini, OWN_INI), system, device)
+            Path(config).write_text(text, encoding="utf-8")
+            system = section_for_vela(system, device)
         arguments = [
             f"--accelerator-config={device}", f"--config={config}", "--output-format=raw",
-            f"--system-config={options['system_config']}",
+            f"--system-config={system}",
             f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
             *vela_flags(options), str(network),
         ]  # fmt: skip

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
+from workbench.deploy.boards import candidates
+from workbench.deploy.fitting import of_program, sentence
 from workbench.engine.fx import programs
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
@@ -118,15 +120,32 @@ class _Edge:
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
-    """Compile the quantized program for the project's device.
-
-    A program that was compiled for another device of the same TOSA specification is not lowered
-    again: only Vela runs.
+    """Compile the quantized program for the project's device, and for a placement that it fits.
 
     Raises:
         WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
-    choice = target_of(context.project.target.id).complete(context.project.target)
+    projects = candidates(context.project, context.folder) or [("", context.project)]
+    attempts: list[tuple[Lowered, LowerResult]] = []
+    for name, project in projects:
+        lowered, result = _lower(context, target_of(project.target.id).complete(project.target))
+        attempts.append((lowered, result.model_copy(update={"placement": name})))
+        beside = len(lowered.weights or b"")
+        placed = of_program(project, context.folder, lowered.pte, beside) if name else None
+        if placed is None or placed.fits:
+            return attempts[-1]
+        context.log(f"{sentence(placed)} Placement: {name}.")
+    # The program fits none: that of the project's choice, without a placement and without a time.
+    lowered, result = attempts[0]
+    return lowered, result.model_copy(update={"placement": ""})
+
+
+def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerResult]:
+    """Compile the quantized program for a complete choice.
+
+    A program that was compiled for another device of the same TOSA specification is not lowered
+    again: only Vela runs.
+    """
     refuse_control_flow(context, choice)
     refuse_custom(context.hot("convert").module)
     forecasts = _forecasts(context, choice)
@@ -162,7 +181,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
             raise error_info from error
         failed = lowering_failed(error, foretold=bool(forecasts))
         raise WorkbenchError([*forecasts, failed]) from error
-    result = _result(context, lowered, compiled, edge, runtime)
+    result = _result(context, choice, lowered, compiled, edge, runtime)
     warnings = (*result.warnings, *(f"{info.message} {info.hint}" for info in forecasts))
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
 
@@ -349,12 +368,12 @@ def _weights(runtime: Any) -> bytes | None:
 
 def _result(
     context: StageContext,
+    choice: TargetChoice,
     lowered: Lowered,
     compiled: vela.Recording,
     edge: _Edge,
     runtime: Any,
 ) -> LowerResult:
-    choice = target_of(context.project.target.id).complete(context.project.target)
     delegates = programs.delegates(lowered.edge)
     graphs = [module.original_module.graph for module in delegates.values()]
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")

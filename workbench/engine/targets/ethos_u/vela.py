@@ -164,7 +164,7 @@ def _operations(
         macs = number(row.get("mac_count"))
         waits = {
             **counted.waits,
-            "SRAM": number(row.get("Sram_ac")),
+            "SRAM": counted.memory.get("Sram", 0),
             "external memory": external,
         }
         encoded = number(shapes.get("weight_total_bytes"))
