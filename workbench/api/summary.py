@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import HISTOGRAMS
+from workbench.analysis.silicon import time_of
 from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
@@ -85,6 +86,8 @@ def summary(
         if board is not None:
             document["board"] = fitting.document(board)
         document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])
+        time = time_of(load_result(LowerResult, folders["lower"]))
+        document["lower"]["time"] = time.model_dump(mode="json")
         if document["lower"]["exported"] is None:
             document["suggestions"] = _suggestions(
                 project, folders, board, departs=answers is not None and answers.gate.departs
@@ -120,7 +123,7 @@ def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
 
 def _cycle_corrections(folder: Path) -> list[dict[str, Any]]:
     """Return what each correction of Vela's estimate takes off."""
-    saved = load_result(LowerResult, folder).cycle_corrections()
+    saved = load_result(LowerResult, folder).saved_cycles()
     return [
         {"id": id_, "title": CYCLE_CORRECTIONS_BY_ID[id_].title, "cycles": cycles}
         for id_, cycles in saved.items()

@@ -422,6 +422,23 @@ def candidates(project: Project, folder: Path) -> list[tuple[str, Project]]:
     return projects
 
 
+def undescribed(project: Project, folder: Path) -> str:
+    """Return why the project's choice has no time on its board; "" without a board.
+
+    Raises:
+        WorkbenchError: as for ``candidates``.
+    """
+    placement = placed(project, folder)
+    if placement is None:
+        return ""
+    board, choice = placement
+    npu = board.npu_of(choice.id)
+    system, mode = _section_and_mode(choice)
+    known = "; ".join(row.name for row in npu.placement) if npu else ""
+    described = f"Described: {known}." if known else "Its file describes no placement."
+    return f"No time: {system} with {mode} is no placement of {board.title}. {described}"
+
+
 def placed_as(project: Project, folder: Path, name: str) -> Project:
     """Return the project for the placement that its program was compiled for; "" changes nothing.
 

@@ -160,11 +160,11 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
     if lowered.vela:
         stated = lowered.cycles_vela
         as_stated = f" (Vela says {stated:,})" if stated != lowered.cycles else ""
-        spent = sum(report.inference_ms for report in lowered.vela)
+        spent = lowered.inference_ms
+        time = "no time is known" if spent is None else f"{spent:.3f} ms"
         yield (
             f"Estimated (Vela {lowered.vela_version}): {lowered.cycles:,} cycles{as_stated}, "
-            f"{spent:.3f} ms "
-            "per inference on the NPU, without the CPU's part."
+            f"{time} per inference on the NPU, without the CPU's part."
         )
     yield from _remembering(facts)
     yield from facts.departures

@@ -57,7 +57,7 @@ class Cost(Frozen):
     """Cost on the device, estimated by Vela: cycles of delegates add up, SRAM [bytes] is shared."""
 
     cycles: int
-    inference_ms: float
+    inference_ms: float | None
     sram_bytes: int
     flash_bytes: int
     cpu_nodes: int
@@ -217,7 +217,7 @@ def cost_of(lowered: LowerResult) -> Cost | None:
     vela = lowered.vela
     return Cost(
         cycles=lowered.cycles,
-        inference_ms=sum(report.inference_ms for report in vela),
+        inference_ms=lowered.inference_ms,
         sram_bytes=max((report.sram_bytes for report in vela), default=0),
         flash_bytes=sum(report.flash_bytes for report in vela),
         cpu_nodes=len(lowered.cpu_nodes),

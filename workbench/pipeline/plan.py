@@ -196,7 +196,10 @@ def _board(reading: Reading) -> JsonValue:
 
 
 def _placements(reading: Reading) -> JsonValue:
-    """Return the placements that a program may be compiled for, and the memories they name."""
+    """Return the placements that a program may be compiled for, and the board's memories.
+
+    None without a board; no placements if the project's choice is not described.
+    """
     if not reading.project.board:
         return None
     # Imported late to keep the window's start fast.
@@ -204,11 +207,12 @@ def _placements(reading: Reading) -> JsonValue:
 
     names = [name for name, _ in candidates(reading.project, reading.folder)]
     if not names:
-        return None
+        return {"board": reading.project.board, "placements": []}
     board = load(reading.project.board, reading.folder)
     npu = board.npu_of(reading.project.target.id)
     placements = npu.placement if npu else ()
     return {
+        "board": reading.project.board,
         "placements": [p.model_dump(mode="json") for p in placements if p.name in names],
         "memories": [[m.name, m.kind, m.bytes] for m in board.memory],
     }

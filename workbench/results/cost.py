@@ -171,6 +171,9 @@ class VelaReport(VelaTotals):
 class LowerResult(Frozen):
     """The compiled program: placement, and Vela's estimates.
 
+    ``board`` is the project's, ``placement`` the one of it that the program was compiled for, ""
+    without a board or if none is described; ``untimed`` says why its cycles are not shown as time,
+    "" if they are. ``border_elements`` are the floats that are converted at the program's ends.
     ``exported`` replaces the program if the compiler runs elsewhere; delegates, kernels and costs
     are then unknown.
     """
@@ -186,6 +189,9 @@ class LowerResult(Frozen):
     pte_bytes: int
     accelerated: bool
     placement: str = ""
+    board: str = ""
+    untimed: str = ""
+    border_elements: int = 0
     retargeted: bool = False
     vela_version: str
     exported: ExportedModel | None = None
@@ -198,11 +204,18 @@ class LowerResult(Frozen):
         return sum(report.cycles_total for report in self.vela)
 
     @property
+    def inference_ms(self) -> float | None:
+        """The time of all delegates [ms] from cycles and clock; None if it may not be shown."""
+        if self.untimed or self.exported is not None:
+            return None
+        return sum(report.inference_ms for report in self.vela)
+
+    @property
     def cycles_vela(self) -> int:
         """The cycles of all delegates as Vela says."""
         return sum(report.cycles_vela for report in self.vela)
 
-    def cycle_corrections(self) -> dict[str, int]:
+    def saved_cycles(self) -> dict[str, int]:
         """Return the cycles that each correction of the estimate takes off, by its id.
 
         What an operation with several corrections loses counts for the first of them.

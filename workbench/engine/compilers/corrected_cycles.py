@@ -71,7 +71,7 @@ _UNARY, _BINARY, _PRODUCT_32, _PRODUCT, _SUM, _MAXIMUM, _OTHER = 0, 1, 2, 3, 5, 
 _TABLES = {"LUT", "Sigmoid", "Tanh"}
 _RELUS = {"Relu", "Relu6", "Relu0To1", "ReluN1To1"}
 _CONVOLUTIONS = {"Conv2D", "FullyConnected"}
-_OTHER_MAC_OPERATIONS = {*_CONVOLUTIONS, "DepthwiseConv2D", "ReduceSum"}
+_OTHER_MAC_OPERATIONS = {*_CONVOLUTIONS, "DepthwiseConv2D", "ReduceSum", "MatMul", "Resize"}
 _BITS = {"Int8": 8, "UInt8": 8, "Int16": 16, "UInt16": 16, "Int32": 32, "UInt32": 32}
 # A kernel is worked off in parts of this size; a step of a pool takes at least four cycles.
 _KERNEL_PART, _LEAST_STEP = 8, 4
@@ -226,7 +226,7 @@ def _corrected(
 ) -> OperationCycles:
     vela, npu = number(operation.row.get("op_cycles")), number(operation.row.get("npu_cycles"))
     memory, reasons = operation.memory_cycles, list[str]()
-    change = _unit_cycles(operation, _DEVICES.get(device)) if npu else None
+    change = _unit_cycles(operation, device) if npu else None
     waits = _waits(operation)
     corrected_npu = float(npu)
     if change is not None:
@@ -309,16 +309,44 @@ class _Change:
     waits: Mapping[str, int]
 
 
-def _unit_cycles(operation: _Operation, device: _Device | None) -> _Change | None:
+def _unit_cycles(operation: _Operation, name: str) -> _Change | None:
     """Return the change of an operation's own cycles; None if there is none or it is unknown."""
-    if device is None or not operation.units.get("ao_cycles"):
-        return None
+    device = _DEVICES.get(name)
     bits = _BITS.get(str(operation.shapes.get("ifm_dtype")))
-    if bits is None or operation.kind in {"Transpose", "MatMul"}:
+    if not operation.units.get("ao_cycles") or bits is None:
         return None
-    if operation.units.get("mac_cycles") in {"", None}:
-        return _elementwise(operation, device, bits)
-    return _with_macs(operation, device, bits)
+    has_macs = operation.units.get("mac_cycles") not in {"", None}
+    if device is None:
+        is_pool = has_macs and operation.kind not in _OTHER_MAC_OPERATIONS
+        return _pooling_of_u85(operation, bits) if is_pool else None
+    if operation.kind in {"Transpose", "MatMul"}:
+        return None
+    return (_with_macs if has_macs else _elementwise)(operation, device, bits)
+
+
+def _pooling_of_u85(operation: _Operation, bits: int) -> _Change | None:
+    """Return the change of pools, reductions, copies and transposes, which U85 computes alike."""
+    micro = tuple(number(operation.units.get(f"ofm_ublock_{axis}")) or 1 for axis in "hwc")
+    blocks, _, inside = _blocks(operation, micro)
+    total, output_total = (number(operation.units.get(n)) for n in ("mac_cycles", "ao_cycles"))
+    steps = _pool_steps(operation) * inside
+    macs, command = steps * bits / 2, number(operation.units.get("cmd_cycles"))
+    output = total - macs * blocks
+    # The figures are those of whole cycles for each block.
+    if output < -1 or abs(output * blocks + macs - output_total) > blocks + 2:
+        return None
+    less = macs - steps * (bits / 2 - bits / 8)
+    transfer = max(0.0, 4 * command - macs - output)
+    new_command = (transfer + less + output) / 4
+    saved = _total(macs, output, command, blocks) - _total(less, output, new_command, blocks)
+    if saved <= 0:
+        return None
+    waits = {
+        "MACs": round(less * blocks + output),
+        "output": round(output * blocks + less),
+        "commands": round(new_command),
+    }
+    return _Change(saved, (POOLING,), waits)
 
 
 def _rates(operation: _Operation, device: _Device, output: int) -> tuple[float, float]:
@@ -343,7 +371,7 @@ def _with_macs(operation: _Operation, device: _Device, bits: int) -> _Change | N
     if bits == 16 and not is_pool and operation.shapes.get("ofm_dtype") in {"Int8", "Int16"}:
         output = _PRODUCT
     charged, rate = _rates(operation, device, output)
-    blocks, elements, micro_blocks = _blocks(operation, device)
+    blocks, elements, micro_blocks = _blocks(operation, device.block)
     if not elements:
         return None
     solved = _solved(operation.units, blocks, math.ceil(charged * elements))
@@ -373,15 +401,19 @@ def _with_macs(operation: _Operation, device: _Device, bits: int) -> _Change | N
     return _Change(saved, tuple(reasons), waits)
 
 
-def _blocks(operation: _Operation, device: _Device) -> tuple[float, int, int]:
-    """Return the blocks of the output (a fraction), and a block's elements and micro-blocks."""
+def _blocks(operation: _Operation, micro: tuple[int, ...]) -> tuple[float, int, int]:
+    """Return the blocks of the output (a fraction), and a block's elements and micro-blocks.
+
+    Args:
+        operation: The operation.
+        micro: The size of a micro-block (h, w, c).
+    """
     part = "ofm_slice" if number(operation.shapes.get("ofm_slice_h")) else "ofm_shape"
     shape = [number(operation.shapes.get(f"{part}_{axis}")) or 1 for axis in "hwc"]
     block = [
         min(size, number(operation.units.get(f"ofm_block_{axis}")))
         for size, axis in zip(shape, "hwc", strict=True)
     ]
-    micro = device.block
     is_flat = shape[0] == 1 and shape[1] % 2 == 0 and number(
         operation.shapes.get("kernel_size_y")
     ) <= 1  # fmt: skip

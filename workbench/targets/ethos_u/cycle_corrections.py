@@ -45,11 +45,12 @@ CYCLE_CORRECTIONS: tuple[CycleCorrection, ...] = (
     CycleCorrection(
         POOLING,
         "Pooling of 8 and 16 bits",
-        "On U55 and U65 (except U55-32) pooling is charged half a cycle per bit of the input "
-        "instead of an eighth: four times too much.",
+        "Except on U55-32, pooling is charged half a cycle per bit of the input instead of an "
+        "eighth: four times too much. On U85 so are maxima over dimensions, copies and transposes.",
         "The steps of the kernel for 8 bits, twice as many for 16.",
         "Vela 5.1.0, regor/architecture/ethosu55/ethos_u55_performance.cpp, "
-        "EstimateMacCyclesPerBlock, against vela/npu_performance.py of the same release.",
+        "EstimateMacCyclesPerBlock, against vela/npu_performance.py of the same release; the "
+        "estimate for U85 has the same factor.",
         "An average over 25 x 5 pixels of 64 channels, RA8P1: 5,629 cycles as Vela says, "
         "2,197 corrected.",
     ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
-from workbench.deploy.boards import candidates
+from workbench.deploy.boards import candidates, undescribed
 from workbench.deploy.fitting import of_program, sentence
 from workbench.engine.fx import programs
 from workbench.engine.targets.base import Lowered
@@ -51,6 +51,7 @@ from workbench.project.model import Tokenization
 from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
+    CpuNode,
     ExportResult,
     LowerResult,
     PrepareResult,
@@ -125,11 +126,14 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     Raises:
         WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
-    projects = candidates(context.project, context.folder) or [("", context.project)]
+    described = candidates(context.project, context.folder)
+    projects = described or [("", context.project)]
+    untimed = "" if described else undescribed(context.project, context.folder)
     attempts: list[tuple[Lowered, LowerResult]] = []
     for name, project in projects:
         lowered, result = _lower(context, target_of(project.target.id).complete(project.target))
-        attempts.append((lowered, result.model_copy(update={"placement": name})))
+        update = {"board": project.board, "placement": name, "untimed": untimed}
+        attempts.append((lowered, result.model_copy(update=update)))
         beside = len(lowered.weights or b"")
         placed = of_program(project, context.folder, lowered.pte, beside) if name else None
         if placed is None or placed.fits:
@@ -137,7 +141,8 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         context.log(f"{sentence(placed)} Placement: {name}.")
     # The program fits none: that of the project's choice, without a placement and without a time.
     lowered, result = attempts[0]
-    return lowered, result.model_copy(update={"placement": ""})
+    untimed = "No time: the program fits no placement that the board's file describes."
+    return lowered, result.model_copy(update={"placement": "", "untimed": untimed})
 
 
 def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerResult]:
@@ -376,6 +381,7 @@ def _result(
 ) -> LowerResult:
     delegates = programs.delegates(lowered.edge)
     graphs = [module.original_module.graph for module in delegates.values()]
+    on_cpu = tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context)))
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
     clock = clock_of(choice, context.folder)
     return LowerResult(
@@ -384,7 +390,8 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context))),
+        cpu_nodes=on_cpu,
+        border_elements=_border_elements(lowered.edge, on_cpu),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(
             vela.report(i, model, clock, edge.origins[i], choice.id)
@@ -401,6 +408,13 @@ def _result(
         vela_version=tool_version("ethos-u-vela"),
         warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
     )
+
+
+def _border_elements(program: Any, on_cpu: Sequence[CpuNode]) -> int:
+    """Return the number of floats that are converted at the ends of a program."""
+    names = {node.node for node in on_cpu if node.cause == "border"}
+    values = (n.meta.get("val") for n in program.graph.nodes if n.name in names)
+    return sum(int(value.numel()) for value in values if hasattr(value, "numel"))
 
 
 def _kernels(runtime: Any) -> list[str]:
