@@ -43,7 +43,7 @@ def _entry(name: str) -> str:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 2,
+    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 3,
           _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
           ("torch",), 7, _entry("export")),

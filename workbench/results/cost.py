@@ -173,7 +173,9 @@ class LowerResult(Frozen):
 
     ``board`` is the project's, ``placement`` the one of it that the program was compiled for, ""
     without a board or if none is described; ``untimed`` says why its cycles are not shown as time,
-    "" if they are. ``border_elements`` are the floats that are converted at the program's ends.
+    "" if they are. ``border_elements`` are the floats that are converted at the program's ends,
+    ``random_weights`` is whether the model looks as if it was never trained: sizes, and times with
+    weights in flash, are then not those of the trained one.
     ``exported`` replaces the program if the compiler runs elsewhere; delegates, kernels and costs
     are then unknown.
     """
@@ -192,6 +194,7 @@ class LowerResult(Frozen):
     board: str = ""
     untimed: str = ""
     border_elements: int = 0
+    random_weights: bool = False
     retargeted: bool = False
     vela_version: str
     exported: ExportedModel | None = None

@@ -40,7 +40,7 @@ from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
-from workbench.analysis.silicon import time_of
+from workbench.analysis.silicon import RANDOM_WEIGHTS, time_of
 from workbench.ids import StageId
 from workbench.results import ExportedModel, ExportedProduct, LowerResult
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
@@ -361,7 +361,8 @@ class CostPanel(ResultPanel):
         time = time_of(value)
         if value.placement:
             notes.append(f"Placement: {value.placement}.")
-        notes += [time.sentence, *value.warnings]
+        notes += [time.sentence, *([RANDOM_WEIGHTS] if value.random_weights else ())]
+        notes += value.warnings
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
         snapshot = self.context.model_index.snapshot

@@ -53,6 +53,7 @@ from workbench.results import (
     AppliedCorrection,
     CpuNode,
     ExportResult,
+    ImportResult,
     LowerResult,
     PrepareResult,
 )
@@ -391,6 +392,7 @@ def _result(
         delegates=len(delegates),
         delegated_nodes=inside,
         cpu_nodes=on_cpu,
+        random_weights=context.result("import_model", ImportResult).random_weights,
         border_elements=_border_elements(lowered.edge, on_cpu),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(
