@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.answers import Answers, answers_of
 from workbench.analysis.gate import GateResult
+from workbench.analysis.silicon import time_of
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
@@ -217,7 +218,7 @@ def cost_of(lowered: LowerResult) -> Cost | None:
     vela = lowered.vela
     return Cost(
         cycles=lowered.cycles,
-        inference_ms=lowered.inference_ms,
+        inference_ms=time_of(lowered).ms,
         sram_bytes=max((report.sram_bytes for report in vela), default=0),
         flash_bytes=sum(report.flash_bytes for report in vela),
         cpu_nodes=len(lowered.cpu_nodes),

@@ -1,18 +1,22 @@
 """The verb ``silicon``: published rows, the user's own, and what they give estimates."""
 
+import hashlib
 import json
 
 import pytest
 
 from tests.fakes.projects import make_project, write_project
 from tests.fakes.results import write_result
+from workbench import api
 from workbench.analysis import silicon
 from workbench.cli import main
 from workbench.deploy import boards
+from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.results import PROGRAM_FILE
+from workbench.results.simulation import Counter, Measurement, SimulationReport
 
 
 def printed(capsys, *words, code=0):
@@ -101,3 +105,30 @@ def test_that_a_damaged_file_of_the_user_fails_the_check(capsys):
     (silicon.own_folder() / "mine.toml").write_text("board = 'b'\n[[row]]\nid = 'x'\n")
     found = printed(capsys, "silicon", "check", code=2)
     assert [info["code"] for info in found["problems"]] == ["silicon-invalid"] * 2
+
+
+def test_that_a_run_is_remembered_with_its_cycles_beats_and_program(compiled):
+    beats = Counter(event="AXI0_RD_DATA_BEAT_RECEIVED", total=800)
+    measured = Measurement(inferences=2, npu_cycles=3000, counters=(beats,))
+    report = SimulationReport.model_construct(
+        measurements=(measured,), simulator="FVP", version="11.27"
+    )
+    opened = api.open(compiled)
+    path = api.remember_run(opened, report, kind="fvp")
+    (row,) = silicon.read(path).row
+    assert (row.kind, row.measured_cycles, row.estimate_cycles) == ("fvp", 1500.0, 1000.0)
+    assert row.axi_beats == {"AXI0_RD_DATA_BEAT_RECEIVED": 400.0}
+    assert row.program_sha256 == hashlib.sha256(b"a program").hexdigest()
+    assert row.clock_hz == 500_000_000
+    # Again: the same program replaces its row.
+    api.remember_run(opened, report)
+    assert len(silicon.read(path).row) == 1
+
+
+def test_that_a_run_without_counted_cycles_is_not_remembered(compiled):
+    report = SimulationReport.model_construct(
+        measurements=(Measurement(inferences=1),), simulator="FVP", version=""
+    )
+    with pytest.raises(WorkbenchError) as caught:
+        api.remember_run(api.open(compiled), report)
+    assert caught.value.codes == ("silicon-not-measured",)
