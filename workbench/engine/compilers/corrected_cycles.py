@@ -85,7 +85,7 @@ class OperationCycles:
 
     ``waits`` are the cycles of the NPU's units, by the names of ``VelaOperation.bound``, and
     ``memory`` those of each memory, by Vela's name of it.
-    ``corrections`` are ids of ``CYCLE_CORRECTIONS``.
+    ``corrections`` are ids of ``CYCLE_CORRECTIONS``, the one that takes off most first.
     """
 
     vela: int
@@ -235,11 +235,11 @@ def _corrected(
     if is_loaded:
         computing = max(waits["MACs"], waits["output"])
         if computing < corrected_npu:
-            corrected_npu, reasons = computing, [*reasons, WEIGHTS_LOADED]
+            corrected_npu, reasons = computing, [WEIGHTS_LOADED, *reasons]
         memory = {name: _without_weights(operation, name, n) for name, n in memory.items()}
     if device.startswith("ethos-u85-") and operation.kind == "Transpose":
         read_once = _read_once(operation, memory)
-        memory, reasons = read_once, reasons + [TRANSPOSED_READS] * (read_once != memory)
+        memory, reasons = read_once, [TRANSPOSED_READS] * (read_once != memory) + reasons
     cycles = min(vela, max(round(corrected_npu), *memory.values(), 0)) if npu else vela
     if cycles == vela and round(corrected_npu) == npu:
         reasons = []
