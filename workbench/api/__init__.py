@@ -83,7 +83,7 @@ from workbench.api.settings import (
     set_settings,
     settings,
 )
-from workbench.api.silicon import checked_row, measured_row, remember_run
+from workbench.api.silicon import checked_row, measured_row, remember_program, remember_run
 from workbench.api.studies import (
     JobOptions,
     apply_candidate,
@@ -165,6 +165,7 @@ __all__ = [
     "plan",
     "ranges",
     "record_run",
+    "remember_program",
     "remember_run",
     "remove_plugin",
     "remove_rule",

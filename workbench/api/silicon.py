@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.api.projects import OpenProject
     from workbench.results.simulation import SimulationReport
 
-__all__ = ["checked_row", "measured_row", "remember_run"]
+__all__ = ["checked_row", "measured_row", "remember_program", "remember_run"]
 
 
 def measured_row(
@@ -77,6 +77,29 @@ def remember_run(
     source = f"{where}, {datetime.now(UTC):%Y-%m-%d}"
     board, row = measured_row(opened, source, cycles=cycles, beats=beats)
     return add_row(board, row.model_copy(update={"kind": kind}))
+
+
+def remember_program(program: bytes, name: str, report: SimulationReport) -> Path:
+    """Write the cycles that a simulator counted for a program; return the user's file.
+
+    The estimate is that of the cached result with the same bytes.
+
+    Raises:
+        WorkbenchError: There is no such result, it has no board, or nothing was counted.
+    """
+    cycles, beats = _counted(report)
+    for path in sorted((default_root() / "results").glob(f"*/*/{PROGRAM_FILE}")):
+        if path.stat().st_size == len(program) and path.read_bytes() == program:
+            lowered = load_result(LowerResult, path.parent)
+            if lowered.board:
+                source = f"{report.simulator} {report.version}, {datetime.now(UTC):%Y-%m-%d}"
+                row = row_of_run(lowered, program, name, source, (None, cycles), beats)
+                return add_row(lowered.board, row.model_copy(update={"kind": "fvp"}))
+    raise failure(
+        "No compiled result with a board has these bytes.",
+        "Name the project: --remember PROJECT. It needs a board (workbench boards BOARD --put).",
+        code="silicon-program-unknown",
+    )
 
 
 def _counted(report: SimulationReport) -> tuple[float, dict[str, float]]:

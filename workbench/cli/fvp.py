@@ -205,8 +205,9 @@ def _add_run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for outputs and the log")
     verb.add_argument("--verbose", action="store_true", help="print the log while running")
     verb.add_argument(
-        "--remember", type=Path, metavar="PROJECT",
-        help="keep the counted cycles for the board of this project, whose program FILE.pte is",
+        "--remember", type=Path, nargs="?", const=Path(), metavar="PROJECT",
+        help="keep the counted cycles for the board of this project, whose program FILE.pte is; "
+        "without PROJECT for the board that the cached result of FILE.pte names",
     )  # fmt: skip
     add_json(verb)
     verb.set_defaults(perform=_run)
@@ -222,7 +223,7 @@ def _run(options: argparse.Namespace) -> int:
         log = (options.out or Path(folder)) / "uart.log"
         outcome = run(job, log, live=_show if options.verbose else lambda _: None)
     files = _write_outputs(outcome, options.out) if options.out else []
-    kept = _remembered(options, outcome.report) if options.remember else None
+    kept = _remembered(options, outcome.report) if options.remember is not None else None
     notes = [*notes, *outcome.report.notes, *_keep_events(outcome, options.out)]
     if options.json:
         document = outcome.report.model_dump(mode="json")
@@ -243,9 +244,11 @@ def _remembered(options: argparse.Namespace, report: SimulationReport) -> Path:
     """
     from workbench import api
 
+    program = options.program.read_bytes()
+    if options.remember == Path():
+        return api.remember_program(program, options.program.stem, report)
     opened = api.open(options.remember)
     _, row = api.measured_row(opened, "this program")
-    program = options.program.read_bytes()
     if row.program_sha256 != hashlib.sha256(program).hexdigest():
         raise failure(
             f"{options.program.name} is not the compiled program of {options.remember.name}.",

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.fakes.projects import make_project, write_project
-from tests.fakes.results import write_result
+from tests.fakes.results import result_of, write_result
 from workbench import api
 from workbench.analysis import silicon
 from workbench.cli import main
@@ -15,7 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import store
-from workbench.results import PROGRAM_FILE
+from workbench.results import PROGRAM_FILE, save_result
 from workbench.results.simulation import Counter, Measurement, SimulationReport
 
 
@@ -132,3 +132,19 @@ def test_that_a_run_without_counted_cycles_is_not_remembered(compiled):
     with pytest.raises(WorkbenchError) as caught:
         api.remember_run(api.open(compiled), report)
     assert caught.value.codes == ("silicon-not-measured",)
+
+
+def test_that_a_program_alone_is_remembered_for_the_board_of_its_result(compiled):
+    report = SimulationReport.model_construct(
+        measurements=(Measurement(inferences=1, npu_cycles=1200),), simulator="FVP", version="1"
+    )
+    with pytest.raises(WorkbenchError) as caught:
+        api.remember_program(b"a program", "net", report)
+    # The result of the fake has no board.
+    assert caught.value.codes == ("silicon-program-unknown",)
+    folder = default_root() / "results" / "ff" / "other"
+    folder.mkdir(parents=True)
+    (folder / PROGRAM_FILE).write_bytes(b"a program")
+    save_result(result_of("lower").model_copy(update={"board": "corstone-300"}), folder)
+    (row,) = silicon.read(api.remember_program(b"a program", "net", report)).row
+    assert (row.kind, row.ratio) == ("fvp", 1.2)
