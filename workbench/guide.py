@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.analysis.silicon import LEAST_ROWS, groups, in_figures, shipped
 from workbench.errors import ErrorInfo, Place, PlaceKind
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.installation import resources
@@ -26,6 +27,7 @@ from workbench.project.model import (
 )
 from workbench.targets import TARGETS
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS
 from workbench.targets.ethos_u.rewrites import REWRITES
 from workbench.targets.formats.operators import FUSED, OPERATORS
 from workbench.targets.formats.schemes import SPECS
@@ -95,6 +97,7 @@ def pages() -> dict[str, str]:
         "rewrites.md": _rewrites(),
         "operator-support.md": _operator_support(),
         "json-output.md": _json_output(),
+        "silicon.md": _silicon(),
     }
     text = {name: "\n".join(lines).rstrip() + "\n" for name, lines in texts.items()}
     return text | schemas()
@@ -373,6 +376,44 @@ def _operator_support() -> list[str]:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+def _silicon() -> list[str]:
+    """Return the lines of the page of measured times, board by board."""
+    lines = [
+        "# Measured times", "", NOTE.format("workbench.guide"),
+        "How far estimates are from what boards measure. The rows are published times "
+        "(`resources/silicon`); `workbench silicon list` has all of them with your own, "
+        "`workbench silicon check` the intervals. No program of this workbench was run on a board "
+        "by its makers.", "",
+        "*Before* is the estimate without corrected cycles and placements, *estimate* the present "
+        "one for the network as it was rebuilt, *ratio* what was measured divided by the estimate. "
+        f"With {LEAST_ROWS} rows or more of a board, device and placement a time is *anchored*: "
+        "the estimate times the geometric mean of the ratios, from the smallest to the largest "
+        "error of a mean that was made without the row that it predicts (*the others*). With "
+        "fewer rows it stays *estimated*, and the ratios are shown.", "",
+    ]  # fmt: skip
+    for name, file in shipped().items():
+        rows = [row for row in file.row if row.ratio]
+        if not rows:
+            continue
+        others = {r.id: r.others for g in groups(shipped_only=True) for r in g.rows}
+        lines += [f"## {name}", ""]
+        lines += table(
+            ("network", "placement", "measured", "before", "estimate", "ratio", "the others", ""),
+            ((r.network, r.placement or "not known", in_figures(r.measured_ms, r.measured_cycles),
+              in_figures(r.uncorrected_ms, None), in_figures(r.estimate_ms, r.estimate_cycles),
+              f"{r.ratio:.2f}", "" if others.get(r.id) is None else f"{others[r.id]:.2f}",
+              "" if r.used else f"not used: {r.doubt}") for r in rows),
+        )  # fmt: skip
+        lines += [f"{len(file.row) - len(rows)} further rows were not rebuilt.", ""]
+    lines += ["## Corrections of the estimate", ""]
+    lines += table(
+        ("id", "Vela 5.1 counts", "counted instead", "example", "source"),
+        ((f"`{row.id}`", row.fault, row.instead, row.example, row.source)
+         for row in CYCLE_CORRECTIONS),
+    )  # fmt: skip
+    return lines
 
 
 def _corrections() -> list[str]:

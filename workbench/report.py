@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from workbench.analysis.answers import Answers, answers_of
-from workbench.deploy.boards import Fit, of_results, sentence
+from workbench.deploy.fitting import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.history.comparison import front_of, newest_accuracy, point_of, rules_line

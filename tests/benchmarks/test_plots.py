@@ -200,7 +200,8 @@ def operations(number: int) -> Timeline:
         npu, sram, external = (int(c) for c in rng.integers(100, 20_000, 3))
         operation = VelaOperation(
             name=f"conv2d_{place}", operator="Conv2D", module=f"features.{place}.conv",
-            tosa="CONV2D", cycles=max(npu, sram, external), npu_cycles=npu, macs=1000,
+            tosa="CONV2D", cycles=max(npu, sram, external), cycles_vela=0,
+            npu_cycles=npu, macs=1000,
             sram_cycles=sram, external_cycles=external, staging_bytes=512,
         )  # fmt: skip
         spans.append(Span(place, 0, operation, now, now + operation.cycles))

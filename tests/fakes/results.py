@@ -60,10 +60,12 @@ def _range(index, node, module):
 
 _OPERATION = VelaOperation(
     name="conv2d", operator="Conv2D", module="stem.conv", tosa="CONV2D", cycles=900,
+    cycles_vela=900,
     npu_cycles=800, macs=9216, sram_cycles=100, external_cycles=50, staging_bytes=512,
 )  # fmt: skip
 _VELA = VelaReport(
-    delegate=0, cycles_total=1000, cycles_npu=900, inference_ms=0.002, sram_bytes=4096,
+    delegate=0, cycles_total=1000, cycles_vela=1000, cycles_npu=900, inference_ms=0.002,
+    sram_bytes=4096,
     flash_bytes=2048, macs=9216, weights_bytes=420, encoded_weights_bytes=300,
     command_stream_bytes=200, scratch_bytes=4096, operations=(_OPERATION,),
     tensors=(

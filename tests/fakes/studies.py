@@ -77,7 +77,8 @@ def _play_sweep(command, key, folder):
         macs = int(point.target.id.rsplit("-", 1)[1])
         sram = 4096 if point.target.options["memory_mode"] == "Shared_Sram" else 65536
         totals = VelaTotals(
-            cycles_total=10**6 // macs, cycles_npu=1, inference_ms=1000 / macs,
+            cycles_total=10**6 // macs, cycles_vela=10**6 // macs, cycles_npu=1,
+            inference_ms=1000 / macs,
             sram_bytes=sram, flash_bytes=1024, macs=7,
         )  # fmt: skip
         done.append(point if point.problem else point.model_copy(update={"totals": totals}))
@@ -95,7 +96,8 @@ def _play_budget(command, key, folder):
     costs = [(fast, 8192, 1000), (small, 2048, 1200), (between(base, 2048, 8192)[0], 4096, 1100)]
     done = [
         point.model_copy(update={"totals": VelaTotals(
-            cycles_total=cycles, cycles_npu=1, inference_ms=cycles / 1000, sram_bytes=sram,
+            cycles_total=cycles, cycles_vela=cycles, cycles_npu=1, inference_ms=cycles / 1000,
+            sram_bytes=sram,
             flash_bytes=1024, macs=7,
         )})
         for point, sram, cycles in costs

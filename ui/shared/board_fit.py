@@ -12,7 +12,7 @@ from ui.shared.figures import size
 from ui.shared.labels import Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.theme import Theme
-from workbench.deploy.boards import Filling, Fit, of_results, sentence
+from workbench.deploy.fitting import Filling, Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
 

@@ -13,6 +13,7 @@ from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import Node
 from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
 from workbench.targets import macs_per_cycle
+from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.efficiency import CAUSES
 
 UNMATCHED = "(no module)"
@@ -110,6 +111,7 @@ def describe_operation(row: OperationRow) -> str:
         f"{operation.operator}  {operation.name}",
         operation.module or "not matched to a module",
         f"{count(operation.cycles)} cycles, {percent(row.share)} of all",
+        *corrected_cycles(operation),
         f"NPU {count(operation.npu_cycles)}, SRAM {count(operation.sram_cycles)}, "
         f"external memory {count(operation.external_cycles)} cycles",
         f"bound by {operation.bound}" if operation.bound else "",
@@ -118,9 +120,17 @@ def describe_operation(row: OperationRow) -> str:
         f"external memory",
         row.line,
         f"{operation.tosa}, delegate {row.delegate}".removeprefix(", "),
-        "estimated by Vela",
+        "estimated by Vela" + (", corrected" if operation.corrections else ""),
     )
     return "\n".join(line for line in lines if line)
+
+
+def corrected_cycles(operation: VelaOperation) -> list[str]:
+    """Return what Vela says of an operation's cycles, and why another figure is shown."""
+    if not operation.corrections:
+        return []
+    titles = (CYCLE_CORRECTIONS_BY_ID[id_].title.lower() for id_ in operation.corrections)
+    return [f"Vela says {count(operation.cycles_vela)} cycles; corrected: {', '.join(titles)}"]
 
 
 OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
@@ -128,7 +138,7 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
     Column("Operator", lambda r: r.operation.operator),
     Column("Module", lambda r: r.operation.module or DASH),
     Column("Cycles", lambda r: count(r.operation.cycles), lambda r: r.operation.cycles,
-           "Estimated cycles, memory included"),
+           "Estimated cycles, memory included; corrected where Vela is known to be wrong"),
     Column("Share", lambda r: percent(r.share), lambda r: r.share, "Fraction of all cycles",
            share=lambda r: r.share),
     Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs,
@@ -148,6 +158,8 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
            lambda r: r.operation.weights, "Number of weights before encoding"),
     Column("Encoded [B]", lambda r: count(r.operation.weight_bytes) if r.operation.weight_bytes
            else DASH, lambda r: r.operation.weight_bytes, "Size of the encoded weights"),
+    Column("Vela says", lambda r: count(r.operation.cycles_vela),
+           lambda r: r.operation.cycles_vela, "Cycles of Vela's own estimate"),
     Column("NPU cycles", lambda r: count(r.operation.npu_cycles),
            lambda r: r.operation.npu_cycles, "Without memory stalls"),
     Column("SRAM cycles", lambda r: count(r.operation.sram_cycles),

@@ -18,7 +18,7 @@ from ui.shared.problem_list import (
     warnings_of,
 )
 from ui.state.session import Planned
-from workbench.deploy import boards
+from workbench.deploy import fitting
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.resolution import lost_ranges
@@ -107,13 +107,13 @@ class Checker(QObject):
         if project is None or results is None:
             return
         try:
-            placement = boards.of_results(project, self._context.document.folder, results)
+            placement = fitting.of_results(project, self._context.document.folder, results)
         except (OSError, WorkbenchError):
             return
         if placement is not None and not placement.fits:
             where = Place(kind="option", id="board")
             hint = "See Memory for the allocation and for the cost of less SRAM."
-            text = boards.sentence(placement)
+            text = fitting.sentence(placement)
             yield Problem("error", text, hint, where, "Board", code="board-too-small")
 
     def _on_stage_changed(self, stage_id: StageId) -> None:

@@ -184,11 +184,11 @@ class Scores(QObject):
             return None
         key = (folder, project.board)
         if self._fitted[0] != key:
-            from workbench.deploy import boards
+            from workbench.deploy import fitting
 
             limit: int | None = None
             try:
-                fit = boards.of_results(project, self._document.folder, folder)
+                fit = fitting.of_results(project, self._document.folder, folder)
             except (OSError, WorkbenchError):
                 fit = None
             for filling in fit.fillings if fit else ():
@@ -342,7 +342,7 @@ def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     origin = f"Estimated by Vela {lowered.vela_version} for {lowered.target}"
     cycles = replace(
         cycles,
-        value=f"{cost.cycles:,} \u00b7 {_time(cost.inference_ms)}",
+        value=_cycles(cost.cycles, cost.inference_ms),
         origin=f"{origin}, {lowered.system_config}; NPU only",
     )
     limit = figures.sram_limit
@@ -400,6 +400,10 @@ def _compared(score: Score, change: float, form: str, *, grows: bool | None = Tr
     sign = "+" if change > 0 else _MINUS
     is_better = None if grows is None else (change > 0) == grows
     return replace(score, delta=f"{sign}{text}", is_better=is_better)
+
+
+def _cycles(cycles: int, milliseconds: float | None) -> str:
+    return f"{cycles:,}" if milliseconds is None else f"{cycles:,} \u00b7 {_time(milliseconds)}"
 
 
 def _time(milliseconds: float) -> str:

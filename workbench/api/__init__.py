@@ -83,6 +83,7 @@ from workbench.api.settings import (
     set_settings,
     settings,
 )
+from workbench.api.silicon import checked_row, measured_row, remember_program, remember_run
 from workbench.api.studies import (
     JobOptions,
     apply_candidate,
@@ -145,6 +146,7 @@ __all__ = [
     "blame",
     "channel_layers",
     "check",
+    "checked_row",
     "choose_method",
     "clear_compression",
     "compare",
@@ -158,6 +160,7 @@ __all__ = [
     "import_pass_args",
     "include_samples",
     "inspect",
+    "measured_row",
     "move_rule",
     "new",
     "open",
@@ -166,6 +169,8 @@ __all__ = [
     "plan",
     "ranges",
     "record_run",
+    "remember_program",
+    "remember_run",
     "remove_plugin",
     "remove_rule",
     "report",

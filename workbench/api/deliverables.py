@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from workbench.analysis.ranges import MethodRanges, needs_calibration, read_chosen
 from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
+from workbench.deploy.boards import placed_as
 from workbench.errors import Place, failure
 from workbench.pipeline.cache import Cache, default_root
-from workbench.results import ExportResult, ImportResult, load_result
+from workbench.results import ExportResult, ImportResult, LowerResult, load_result
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
 
@@ -81,10 +82,12 @@ def script(
         branches = bool(load_result(ExportResult, results.folder(exported.key)).branches)
     if imported.state == "cached":
         weights = load_result(ImportResult, results.folder(imported.key)).weights
+    project, lowered = opened.project, planned.of("lower")
+    if lowered.state == "cached":
+        placement = load_result(LowerResult, results.folder(lowered.key)).placement
+        project = placed_as(project, opened.folder, placement)
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
-    text = script_text(
-        opened.project, opened.folder, path, ranges, branches=branches, weights=weights
-    )
+    text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights)
     return Script(text, [f"python {path}"])
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit
+from workbench.analysis.silicon import DeviceTime
 from workbench.errors import ErrorInfo
 from workbench.history.outcomes import Outcome
 from workbench.ids import StageId
@@ -40,6 +41,23 @@ class ErrorDocument(Document):
     error: ErrorInfo | None
     errors: list[ErrorInfo]
     exit_code: int
+
+
+class CycleCorrectionEntry(BaseModel):
+    """A correction of Vela's estimate, and the cycles that it takes off."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    title: str
+    cycles: int
+
+
+class LoweredEntry(LowerResult):
+    """The compiled program, with its time and with what was corrected in Vela's estimate."""
+
+    time: DeviceTime
+    cycle_corrections: list[CycleCorrectionEntry]
 
 
 class StageError(ErrorInfo):
@@ -163,7 +181,7 @@ class RunDocument(Document):
     checked: list[ErrorInfo] = []
     emulated: dict[str, Any] = {}
     evaluate: EvaluateResult | None = None
-    lower: LowerResult | None = None
+    lower: LoweredEntry | None = None
     verify: VerifyResult | None = None
     run: SimulationResult | None = None
     corrections: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from workbench.analysis.answers import answers_of
 from workbench.api.jobs import JobFailedError
 from workbench.api.runs import RunResult, run
 from workbench.api.summary import suggestions_of
-from workbench.deploy import boards
+from workbench.deploy import fitting
 from workbench.errors import Place, failure
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan, plan
@@ -61,7 +61,7 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     if load_result(LowerResult, folders["lower"]).exported is not None:
         return ()
     planned = plan(opened.project, opened.folder, cache)
-    fit = boards.of_results(opened.project, opened.folder, folders["lower"])
+    fit = fitting.of_results(opened.project, opened.folder, folders["lower"])
     spared, departs = _spared(opened, cache, planned), _departs(opened, cache, planned)
     offered = suggestions_of(opened.project, folders, fit, spared, departs=departs)
     until: StageId = "verify" if departs else "lower"

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import HISTOGRAMS
+from workbench.analysis.silicon import time_of
 from workbench.api.documents import GainEntry, SourceEntry, SuggestionEntry
-from workbench.deploy import boards
+from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
@@ -26,6 +27,7 @@ from workbench.results import (
 from workbench.suggestions import Measurements, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
+from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.rewrites import described_rewrite
 from workbench.toolchain_versions import status
 
@@ -85,9 +87,12 @@ def summary(
     changes = {"corrections": list(_corrections(folders)), "rewrites": _rewrites(folders)}
     document |= {name: rows for name, rows in changes.items() if rows}
     if "lower" in folders:
-        board = boards.of_results(project, base, folders["lower"])
+        board = fitting.of_results(project, base, folders["lower"])
         if board is not None:
-            document["board"] = boards.document(board)
+            document["board"] = fitting.document(board)
+        document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])
+        time = time_of(load_result(LowerResult, folders["lower"]))
+        document["lower"]["time"] = time.model_dump(mode="json")
         if document["lower"]["exported"] is None:
             departs = answers is not None and answers.gate.departs
             offered = suggestions_of(project, folders, board, departs=departs)
@@ -131,6 +136,15 @@ def _rewrites(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
     return []
 
 
+def _cycle_corrections(folder: Path) -> list[dict[str, Any]]:
+    """Return what each correction of Vela's estimate takes off."""
+    saved = load_result(LowerResult, folder).saved_cycles()
+    return [
+        {"id": id_, "title": CYCLE_CORRECTIONS_BY_ID[id_].title, "cycles": cycles}
+        for id_, cycles in saved.items()
+    ]
+
+
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Return the note for figures without a device behind them; nothing where there is one."""
     target = target_of(project.target.id)
@@ -145,7 +159,7 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def suggestions_of(
-    project: Project, folders: Mapping[str, Path], fit: boards.Fit | None,
+    project: Project, folders: Mapping[str, Path], fit: fitting.Fit | None,
     spared: tuple[Spared, ...] = (), *, departs: bool,
 ) -> tuple[Suggestion, ...]:  # fmt: skip
     """Return the suggestions for a compiled project, the one with the largest gain first.

@@ -41,6 +41,11 @@ def add(verbs: Any) -> None:
     _add_link(run)
     run.add_argument("--log", type=Path, metavar="FILE", help="keep the log of the serial port")
     run.add_argument("--verbose", action="store_true", help="print the log while running")
+    run.add_argument(
+        "--remember",
+        action="store_true",
+        help="keep the measured cycles: later estimates of this board are anchored in them",
+    )
     run.set_defaults(perform=_run)
     put = actions.add_parser("set", help="remember the board of this machine")
     _add_link(put)
@@ -112,8 +117,9 @@ def _run(options: argparse.Namespace) -> int:
         outcome = api.run_on_board(opened, _link(options), log=options.log, live=show)
     if outcome.history_problem is not None:
         print_infos([outcome.history_problem], "warning")
+    kept = api.remember_run(opened, outcome.report) if options.remember else None
     if options.json:
-        print_json(outcome.document())
+        print_json({**outcome.document(), "remembered": str(kept) if kept else None})
         return EXIT_DONE
     print_report(outcome.report, list(outcome.report.notes), [])
     for difference in outcome.differences:
@@ -129,4 +135,6 @@ def _run(options: argparse.Namespace) -> int:
         print(
             f"Cycles       {outcome.cycles:,.0f} measured, {outcome.estimated_cycles:,} estimated"
         )
+    if kept is not None:
+        print(f"Remembered   {kept}")
     return EXIT_DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import signal
 import sys
@@ -203,6 +204,11 @@ def _add_run(verb: argparse.ArgumentParser) -> None:
                       help="load address of the program, for a runner built with one")  # fmt: skip
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for outputs and the log")
     verb.add_argument("--verbose", action="store_true", help="print the log while running")
+    verb.add_argument(
+        "--remember", type=Path, nargs="?", const=Path(), metavar="PROJECT",
+        help="keep the counted cycles for the board of this project, whose program FILE.pte is; "
+        "without PROJECT for the board that the cached result of FILE.pte names",
+    )  # fmt: skip
     add_json(verb)
     verb.set_defaults(perform=_run)
 
@@ -217,13 +223,39 @@ def _run(options: argparse.Namespace) -> int:
         log = (options.out or Path(folder)) / "uart.log"
         outcome = run(job, log, live=_show if options.verbose else lambda _: None)
     files = _write_outputs(outcome, options.out) if options.out else []
+    kept = _remembered(options, outcome.report) if options.remember is not None else None
     notes = [*notes, *outcome.report.notes, *_keep_events(outcome, options.out)]
     if options.json:
         document = outcome.report.model_dump(mode="json")
-        print_json({**document, "notes": notes, "outputs": files})
+        remembered = str(kept) if kept else None
+        print_json({**document, "notes": notes, "outputs": files, "remembered": remembered})
     else:
         print_report(outcome.report, notes, files)
+        if kept is not None:
+            print(f"Remembered   {kept}")
     return EXIT_DONE if outcome.report.succeeded else EXIT_FAILED
+
+
+def _remembered(options: argparse.Namespace, report: SimulationReport) -> Path:
+    """Keep the counted cycles; return the user's file.
+
+    Raises:
+        WorkbenchError: the file is not the project's compiled program, or nothing was counted.
+    """
+    from workbench import api
+
+    program = options.program.read_bytes()
+    if options.remember == Path():
+        return api.remember_program(program, options.program.stem, report)
+    opened = api.open(options.remember)
+    _, row = api.measured_row(opened, "this program")
+    if row.program_sha256 != hashlib.sha256(program).hexdigest():
+        raise failure(
+            f"{options.program.name} is not the compiled program of {options.remember.name}.",
+            "Run the project first, and run the .pte that it delivers.",
+            code="silicon-other-program",
+        )
+    return api.remember_run(opened, report, kind="fvp")
 
 
 def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:

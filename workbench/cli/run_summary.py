@@ -169,12 +169,30 @@ def _print_lower(part: dict[str, Any]) -> None:
         print(f"             CPU: {node['op']}  {node['reason']}")
     for vela in part["vela"]:
         print(
-            f"Estimated    {vela['cycles_total']:,} cycles, {vela['inference_ms']:.3f} ms, "
+            f"Estimated    {vela['cycles_total']:,} cycles, "
             f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
             f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
         )
         if vela["ideal_cycles"]:
             print(f"             {efficiency_text(VelaReport.model_validate(vela))}")
+    _print_time(part["time"])
+    if corrections := part["cycle_corrections"]:
+        stated = sum(vela["cycles_vela"] for vela in part["vela"])
+        titles = ", ".join(f"{c['title'].lower()} -{c['cycles']:,}" for c in corrections)
+        print(f"             Vela says {stated:,} cycles; corrected: {titles}")
+
+
+def _print_time(time: dict[str, Any]) -> None:
+    if time["ms"] is None:
+        print(f"Time         {time['sentence']}")
+    else:
+        ends = ""
+        if time["low_ms"] is not None:
+            ends = f" ({time['low_ms']:.3f} to {time['high_ms']:.3f})"
+        print(f"Time         {time['ms']:.3f} ms on the NPU{ends}, {time['origin']}")
+        print(f"             {time['placement']}. {time['sentence']}")
+    for line in time["beside"]:
+        print(f"             {line}")
 
 
 def _print_suggestions(part: list[dict[str, Any]]) -> None:

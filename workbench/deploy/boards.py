@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
+from workbench.deploy.placements import Placement, following
 from workbench.errors import (
     ErrorInfo,
     InvalidValue,
@@ -21,9 +21,8 @@ from workbench.errors import (
 from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.board_files import board_file, listed
-from workbench.project.frozen import Finite, Frozen
+from workbench.project.frozen import Finite
 from workbench.project.model import Project, TargetChoice
-from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import clock_of, memory_use
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from workbench.project.model import Project
-    from workbench.pte.description import Memory as Needs
 
 
 MemoryKind = Literal["sram", "flash", "dram"]
@@ -45,7 +43,8 @@ class Npu(Finite):
     """One NPU of a board, its available sizes, and its Vela options.
 
     ``clock_hz`` is the NPU clock; None if unknown. ``ini`` is a file beside the board's file; empty
-    selects Vela's own. The first of ``memory_modes`` is the default.
+    selects Vela's own. The first of ``memory_modes`` is the default. ``placement`` lists where
+    weights and tensors can be, in order of preference; without it no placement is described.
     """
 
     devices: tuple[str, ...] = Field(min_length=1)
@@ -56,6 +55,12 @@ class Npu(Finite):
     source: str = Field(min_length=1)
     confirmed: bool = False
     note: str = ""
+    placement: tuple[Placement, ...] = ()
+
+    def placement_of(self, choice: TargetChoice) -> Placement | None:
+        """Return the placement of a complete choice; None if it is not described."""
+        listed = following(self.placement, *_section_and_mode(choice))
+        return listed[0] if listed else None
 
 
 class Memory(Finite):
@@ -92,6 +97,10 @@ class Board(Finite):
     def of_kind(self, kind: MemoryKind) -> list[Memory]:
         """Return the memories of a kind."""
         return [memory for memory in self.memory if memory.kind == kind]
+
+
+def _section_and_mode(choice: TargetChoice) -> tuple[str, str]:
+    return str(choice.options.get("system_config")), str(choice.options.get("memory_mode"))
 
 
 def load(name: str, folder: Path) -> Board:
@@ -385,180 +394,55 @@ def why_not_on(board: Board, choice: TargetChoice, sram_bytes: int) -> str:
     return ""
 
 
-class Demand(Frozen):
-    """Data that must be contiguous in a memory of one of these kinds.
+def candidates(project: Project, folder: Path) -> list[tuple[str, Project]]:
+    """Return the placements to compile for, by name, in order: the project's and those after it.
 
-    ``origin`` is the source of the number of bytes.
-    """
-
-    what: str
-    bytes: int
-    kinds: tuple[MemoryKind, ...]
-    origin: str
-
-
-class Filling(Frozen):
-    """One memory of the board with its contents; ``bytes`` None is an unknown size."""
-
-    name: str
-    kind: MemoryKind
-    bytes: int | None
-    confirmed: bool
-    demands: tuple[Demand, ...] = ()
-
-    @property
-    def used(self) -> int:
-        """The used bytes."""
-        return sum(demand.bytes for demand in self.demands)
-
-    @property
-    def free(self) -> int | None:
-        """The free bytes; None if the size is unknown."""
-        return None if self.bytes is None else self.bytes - self.used
-
-
-class Fit(Frozen):
-    """A program on a board, memory by memory; ``homeless`` items fit no memory."""
-
-    board: str
-    fillings: tuple[Filling, ...]
-    homeless: tuple[Demand, ...] = ()
-
-    @property
-    def fits(self) -> bool:
-        """Whether everything fits."""
-        return not self.homeless
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """The names of used memories with an unknown or unconfirmed size."""
-        return tuple(f.name for f in self.fillings if f.demands and not f.confirmed)
-
-
-def of_results(project: Project, folder: Path, results: Path) -> Fit | None:
-    """Return how the program of a lower result fits the project's board.
+    Empty without a board, or if its file does not describe the project's choice.
 
     Raises:
-        OSError: there is no program.
-        WorkbenchError: as for ``of_program``.
+        WorkbenchError: the board's file or an own .ini is missing or invalid.
     """
-    if not project.board:
-        return None
-    weights = results / WEIGHTS_FILE
-    beside = weights.stat().st_size if weights.exists() else 0
-    return of_program(project, folder, (results / PROGRAM_FILE).read_bytes(), beside)
+    placement = placed(project, folder)
+    npu = placement[0].npu_of(project.target.id) if placement else None
+    if placement is None or npu is None:
+        return []
+    board, choice = placement
+    limited = choice.options.get("arena_cache_bytes") == sram_limit(board, choice, folder)
+    projects = []
+    for row in following(npu.placement, *_section_and_mode(choice)):
+        options = {**project.target.options, "system_config": row.system_config,
+                   "memory_mode": row.memory_mode}  # fmt: skip
+        other = target_of(choice.id).complete(TargetChoice(id=choice.id, options=options), folder)
+        if limited:
+            options["arena_cache_bytes"] = sram_limit(board, other, folder)
+        target = project.target.model_copy(update={"options": options})
+        same = row.system_config == choice.options["system_config"]
+        same = same and row.memory_mode == choice.options["memory_mode"]
+        projects.append((row.name, project if same else edits.set_target(project, target)))
+    return projects
 
 
-def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) -> Fit | None:
-    """Return how a program fits the project's board; None without a board.
-
-    Args:
-        project: Provides board and target.
-        folder: Base of the project's relative paths.
-        program: The .pte.
-        beside: Size of the separate weights file [bytes], 0 for none.
+def undescribed(project: Project, folder: Path) -> str:
+    """Return why the project's choice has no time on its board; "" without a board.
 
     Raises:
-        WorkbenchError: the board is unreadable, or the bytes are not a program.
+        WorkbenchError: as for ``candidates``.
     """
-    # Imported late to keep the window's start fast.
-    from workbench.pte.description import memory
-
     placement = placed(project, folder)
     if placement is None:
-        return None
+        return ""
     board, choice = placement
-    return fit(board, demands(choice, (len(program), beside), memory(program), folder))
+    npu = board.npu_of(choice.id)
+    system, mode = _section_and_mode(choice)
+    known = "; ".join(row.name for row in npu.placement) if npu else ""
+    described = f"Described: {known}." if known else "Its file describes no placement."
+    return f"No time: {system} with {mode} is no placement of {board.title}. {described}"
 
 
-def demands(
-    choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path
-) -> list[Demand]:
-    """Return the memory demands of a program, largest first.
-
-    Pools are those of ``pte.description.memory``; the memory mode determines the allowed memories.
-    A program with constants in SRAM must be in SRAM while it runs.
-
-    Args:
-        choice: A complete target.
-        stored: Sizes of the program and of the separate weights file [bytes], 0 for none.
-        needs: The pools.
-        folder: Base of the project's relative paths.
+def placed_as(project: Project, folder: Path, name: str) -> Project:
+    """Return the project for the placement that its program was compiled for; "" changes nothing.
 
     Raises:
-        WorkbenchError: the choice's own .ini is missing or invalid.
+        WorkbenchError: as for ``candidates``.
     """
-    use = memory_use(choice, folder)
-    sram: tuple[MemoryKind, ...] = ("sram",)
-    ram: tuple[MemoryKind, ...] = ("sram", "dram") if use.arena_in_sram else ("dram", "sram")
-    lasting: tuple[MemoryKind, ...] = sram if use.constants_in_sram else ("flash", "dram")
-    demanded = [
-        Demand(what="program", bytes=stored[0], origin="measured: the file", kinds=lasting),
-        Demand(what="weights", bytes=stored[1], origin="measured: the file", kinds=lasting),
-        Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
-               origin="computed from the program",
-               kinds=sram if use.arena_in_sram else ("dram",)),
-        Demand(what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode",
-               kinds=sram),
-        Demand(what="method pool", bytes=needs.method_pool_bytes, kinds=ram,
-               origin="computed from the program"),
-    ]  # fmt: skip
-    return sorted((d for d in demanded if d.bytes), key=lambda d: -d.bytes)
-
-
-def fit(board: Board, wanted: list[Demand]) -> Fit:
-    """Return the memory of each demand: largest first, in the fullest memory with room.
-
-    A memory of unknown size has room for anything, and is used last.
-    """
-    lying: dict[str, list[Demand]] = {memory.name: [] for memory in board.memory}
-    homeless: list[Demand] = []
-    for demand in wanted:
-        home = _home(board, demand, lying)
-        (homeless if home is None else lying[home]).append(demand)
-    fillings = tuple(
-        Filling(name=m.name, kind=m.kind, bytes=m.bytes, demands=tuple(lying[m.name]),
-                confirmed=m.confirmed and m.bytes is not None)
-        for m in board.memory
-    )  # fmt: skip
-    return Fit(board=board.title, fillings=fillings, homeless=tuple(homeless))
-
-
-def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str | None:
-    for kind in demand.kinds:
-        room: list[tuple[float, str]] = []
-        for memory in board.of_kind(kind):
-            if memory.bytes is None:
-                room.append((math.inf, memory.name))
-                continue
-            free = memory.bytes - sum(other.bytes for other in lying[memory.name])
-            if free >= demand.bytes:
-                room.append((free, memory.name))
-        if room:
-            return min(room)[1]
-    return None
-
-
-def document(fit: Fit) -> dict[str, Any]:
-    """Return a verdict with its figures as JSON."""
-    return {"fits": fit.fits, "sentence": sentence(fit), **fit.model_dump(mode="json")}
-
-
-def sentence(fit: Fit) -> str:
-    """Return the verdict as a sentence, including unconfirmed sizes."""
-    if not fit.fits:
-        lost = "; ".join(_lost(fit, demand) for demand in fit.homeless)
-        return f"Does not fit {fit.board}: {lost}."
-    doubts = ", ".join(fit.doubts)
-    if doubts:
-        return f"Fits {fit.board}, if the unconfirmed sizes are correct ({doubts})."
-    return f"Fits {fit.board}."
-
-
-def _lost(fit: Fit, demand: Demand) -> str:
-    frees = [f.free for f in fit.fillings if f.kind in demand.kinds and f.free is not None]
-    kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
-    return (
-        f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB, and no "
-        f"{kinds} has more than {max(frees, default=0) / 1024:,.1f} KiB free"
-    )
+    return dict(candidates(project, folder)).get(name, project) if name else project

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.deploy.boards import Board, Fit, departures, of_program, placed
+from workbench.deploy.boards import Board, departures, placed
+from workbench.deploy.fitting import Fit, of_program
 from workbench.escaping import in_cmake, in_comment, in_yaml
 from workbench.pte.description import Memory, describe, memory
 from workbench.targets import target_of

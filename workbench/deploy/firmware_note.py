@@ -8,8 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from workbench.deploy import output_header
-from workbench.deploy.boards import sentence
 from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
+from workbench.deploy.fitting import sentence
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.escaping import in_markdown, in_markdown_code
 from workbench.targets.ethos_u.rewrites import REWRITES_BY_ID
@@ -147,6 +147,8 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         f"{facts.delegates} delegate{'s' if facts.delegates != 1 else ''} on the NPU, "
         f"{len(facts.kernels)} kernel{'s' if len(facts.kernels) != 1 else ''} on the CPU."
     )
+    if lowered.placement:
+        yield f"Compiled for this placement: {lowered.placement}."
     if facts.weights is not None:
         yield (
             f"Its weights are in the separate file {facts.stem}.ptd: load it as named "
@@ -159,11 +161,13 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
     ]
     yield Table(("", "type", "shape", "real number"), tuple(rows))
     if lowered.vela:
-        cycles = sum(report.cycles_total for report in lowered.vela)
-        spent = sum(report.inference_ms for report in lowered.vela)
+        stated = lowered.cycles_vela
+        as_stated = f" (Vela says {stated:,})" if stated != lowered.cycles else ""
+        spent = lowered.inference_ms
+        time = "no time is known" if spent is None else f"{spent:.3f} ms"
         yield (
-            f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms "
-            "per inference on the NPU, without the CPU's part."
+            f"Estimated (Vela {lowered.vela_version}): {lowered.cycles:,} cycles{as_stated}, "
+            f"{time} per inference on the NPU, without the CPU's part."
         )
     rewritten = [row for row in lowered.rewrites if row.places]
     if rewritten:

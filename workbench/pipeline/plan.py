@@ -200,6 +200,29 @@ def _board(reading: Reading) -> JsonValue:
     return reading.digest(board_file(name, reading.folder)) if name else ""
 
 
+def _placements(reading: Reading) -> JsonValue:
+    """Return the placements that a program may be compiled for, and the board's memories.
+
+    None without a board; no placements if the project's choice is not described.
+    """
+    if not reading.project.board:
+        return None
+    # Imported late to keep the window's start fast.
+    from workbench.deploy.boards import candidates, load
+
+    names = [name for name, _ in candidates(reading.project, reading.folder)]
+    if not names:
+        return {"board": reading.project.board, "placements": []}
+    board = load(reading.project.board, reading.folder)
+    npu = board.npu_of(reading.project.target.id)
+    placements = npu.placement if npu else ()
+    return {
+        "board": reading.project.board,
+        "placements": [p.model_dump(mode="json") for p in placements if p.name in names],
+        "memories": [[m.name, m.kind, m.bytes] for m in board.memory],
+    }
+
+
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
     """Return the simulator setup for the project's program, or the reason why there is none."""
     choice = target_of(project.target.id).complete(project.target)
@@ -253,6 +276,7 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "target.compile": _facet("compile"),
     "target.files": _target_files,
     "board": _board,
+    "board.placements": _placements,
     "machine": _machine,
 }
 

@@ -43,7 +43,7 @@ def _entry(name: str) -> str:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 2,
+    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 3,
           _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",),
           ("model.strict_export", "model.split_outputs"), ("torch",), 9, _entry("export")),
@@ -58,8 +58,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 8,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
-          ("target.compile", "rules.placing"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 17, _entry("lower")),
+          ("target.compile", "rules.placing", "board.placements"),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 18, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 10,
           _entry("verify")),

@@ -99,7 +99,8 @@ class VelaOperation(Frozen):
     traffic is the number of bytes transferred per memory. Shapes are height, width and channels;
     ``moved_bytes`` are those of inputs and output once, ``moved_outside`` of them outside SRAM.
     ``ideal_cycles`` is the device's limit for it, ``efficiency`` its part of the cycles, ``cause``
-    why that is below one half.
+    why that is below one half. ``cycles`` and ``npu_cycles`` are corrected, ``cycles_vela`` is what
+    Vela says; ``corrections`` are ids of ``cycle_corrections``.
     """
 
     name: str
@@ -107,6 +108,7 @@ class VelaOperation(Frozen):
     module: str
     tosa: str
     cycles: int
+    cycles_vela: int
     npu_cycles: int
     macs: int
     sram_cycles: int
@@ -126,6 +128,7 @@ class VelaOperation(Frozen):
     ideal_cycles: int = 0
     efficiency: float = 1.0
     cause: CycleCause = ""
+    corrections: tuple[str, ...] = ()
 
 
 class LiveRange(Frozen):
@@ -157,9 +160,13 @@ class NpuCommand(Frozen):
 
 
 class VelaTotals(Frozen):
-    """Vela's estimated totals: cycles, time, memory [bytes], multiply-accumulates."""
+    """Estimated totals: cycles, time, memory [bytes], multiply-accumulates.
+
+    ``cycles_total``, ``cycles_npu`` and the time are corrected, ``cycles_vela`` is Vela's total.
+    """
 
     cycles_total: int
+    cycles_vela: int
     cycles_npu: int
     inference_ms: float
     sram_bytes: int
@@ -190,6 +197,11 @@ class VelaReport(VelaTotals):
 class LowerResult(Frozen):
     """The compiled program: placement, and Vela's estimates.
 
+    ``board`` is the project's, ``placement`` the one of it that the program was compiled for, ""
+    without a board or if none is described; ``untimed`` says why its cycles are not shown as time,
+    "" if they are. ``border_elements`` are the floats that are converted at the program's ends,
+    ``random_weights`` is whether the model looks as if it was never trained: sizes, and times with
+    weights in flash, are then not those of the trained one.
     ``exported`` replaces the program if the compiler runs elsewhere; delegates, kernels and costs
     are then unknown.
     """
@@ -204,12 +216,46 @@ class LowerResult(Frozen):
     vela: tuple[VelaReport, ...]
     pte_bytes: int
     accelerated: bool
+    placement: str = ""
+    board: str = ""
+    untimed: str = ""
+    border_elements: int = 0
+    random_weights: bool = False
     retargeted: bool = False
     vela_version: str
     exported: ExportedModel | None = None
     corrections: tuple[AppliedCorrection, ...] = ()
     rewrites: tuple[AppliedRewrite, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """The estimated cycles of all delegates, corrected."""
+        return sum(report.cycles_total for report in self.vela)
+
+    @property
+    def inference_ms(self) -> float | None:
+        """The time of all delegates [ms] from cycles and clock; None if it may not be shown."""
+        if self.untimed or self.exported is not None:
+            return None
+        return sum(report.inference_ms for report in self.vela)
+
+    @property
+    def cycles_vela(self) -> int:
+        """The cycles of all delegates as Vela says."""
+        return sum(report.cycles_vela for report in self.vela)
+
+    def saved_cycles(self) -> dict[str, int]:
+        """Return the cycles that each correction of the estimate takes off, by its id.
+
+        What an operation with several corrections loses counts for the first of them.
+        """
+        saved: dict[str, int] = {}
+        for operation in (o for report in self.vela for o in report.operations):
+            if operation.corrections:
+                first = operation.corrections[0]
+                saved[first] = saved.get(first, 0) + operation.cycles_vela - operation.cycles
+        return saved
 
 
 class Deliverable(Frozen):

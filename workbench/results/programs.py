@@ -43,13 +43,17 @@ class WeightsTaken(Frozen):
 
 
 class ImportResult(Frozen):
-    """The loaded float model; ``weights`` is None if they came with the model."""
+    """The loaded float model; ``weights`` is None if they came with the model.
+
+    ``random_weights`` is whether it looks as if it was never trained.
+    """
 
     model_class: str
     parameters: int
     parameter_bytes: int
     inputs: tuple[TensorSpec, ...]
     weights: WeightsTaken | None = None
+    random_weights: bool = False
     warnings: tuple[str, ...] = ()
 
 

@@ -21,7 +21,12 @@ from workbench.targets.ethos_u.options import (
     vela_flags,
 )
 from workbench.targets.ethos_u.rewrites import wanted_rewrites
-from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of
+from workbench.targets.ethos_u.vela_ini import (
+    OWN_INI,
+    ini_of,
+    section_for_vela,
+    text_for_vela,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,7 +167,9 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     ini = ini_of(project.target, folder)
     if ini is None:
         return []
-    return [filled(_AT_HAND, {"text": repr(ini.text), "name": repr(OWN_INI)})]
+    choice = target_of(project.target.id).complete(project.target, folder)
+    text = text_for_vela(ini, str(choice.options["system_config"]), choice.id)
+    return [filled(_AT_HAND, {"text": repr(text), "name": repr(OWN_INI)})]
 
 
 def decomposition_tracking_part(project: Project) -> list[str]:
@@ -259,7 +266,10 @@ def quantizer_part(project: Project, folder: Path) -> str:
             ",\n        external_block_placements="
             'ethosu.VelaExternalBlockPlacements(weight_data="weights")'
         )
-    own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
+    own, system = "", str(options["system_config"])
+    if options.get("config_ini"):
+        own = f",\n        config_ini={OWN_INI!r}"
+        system = section_for_vela(system, complete.id)
     base = f"{'Following' if _follows(project) else 'EthosU'}Quantizer"
     corrects, faster = wanted_corrections(options, "quantizer"), wanted_rewrites(options)
     lines = [
@@ -269,7 +279,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "def compile_spec():",
         "    # Always a new one: lowering changes the object it is given.",
         f"    made = EthosUCompileSpec({complete.id!r},",
-        f"        system_config={options['system_config']!r},",
+        f"        system_config={system!r},",
         f"        memory_mode={options['memory_mode']!r},",
         f"        extra_flags={flags or None!r}{own}{apart})",
         *_transformations(options),

@@ -14,7 +14,7 @@ from workbench.text import listed, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workbench.deploy.boards import Fit
+    from workbench.deploy.fitting import Fit
     from workbench.graph.snapshot import GraphSnapshot, Node
     from workbench.project.model import ModelSource, Project
     from workbench.results import LowerResult, VelaOperation

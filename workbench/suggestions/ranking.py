@@ -13,7 +13,7 @@ from workbench.suggestions import accuracy, cpu_operators, device_cost, outputs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workbench.deploy.boards import Fit
+    from workbench.deploy.fitting import Fit
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
     from workbench.results import (

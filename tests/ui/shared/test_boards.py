@@ -6,7 +6,7 @@ from ui.features.memory.memory_panel import BoardFit
 from ui.features.memory.sram_budget import SramBudget
 from ui.shared.target_form import BoardBox
 from ui.shared.theme import DARK
-from workbench.deploy.boards import of_program
+from workbench.deploy.fitting import of_program
 from workbench.project.board_files import own_folder
 
 PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"

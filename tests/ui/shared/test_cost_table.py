@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.results import result_of
 from ui.shared.cost_table import (
+    OPERATION_COLUMNS,
     CpuTableModel,
     FileTableModel,
     OperationTableModel,
@@ -96,3 +99,21 @@ def test_that_a_cpu_node_says_why(qtbot):
     model = CpuTableModel()
     model.set_rows(result_of("lower").cpu_nodes)
     assert model.index(0, 1).data() == "float32 is not taken"
+
+
+def test_that_a_corrected_operation_says_what_vela_says_and_why():
+    kept, changed = operation_rows(lowered())[:2]
+    changed = replace(
+        changed,
+        operation=changed.operation.model_copy(
+            update={"cycles": 40, "cycles_vela": 90, "corrections": ("no_activation",)}
+        ),
+    )
+    model = OperationTableModel()
+    model.set_rows([kept, changed])
+    column = next(i for i, c in enumerate(OPERATION_COLUMNS) if c.title == "Vela says")
+    assert model.index(1, column).data() == "90"
+    assert "Vela says 90 cycles; corrected: output without activation" in describe_operation(
+        changed
+    )
+    assert "Vela says" not in describe_operation(kept)

@@ -63,12 +63,29 @@ def test_that_quality_has_only_the_figures_that_were_measured(told):
 
 
 def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
-    assert told(lower=dumped("lower")) == [
+    time = {"ms": 0.002, "low_ms": None, "high_ms": None, "origin": "estimated",
+            "placement": "weights in flash", "sentence": "No measured data.",
+            "beside": ["1 call of the driver: not measured."]}  # fmt: skip
+    document = {**dumped("lower"), "time": time, "cycle_corrections": []}
+    start = [
         "Program 1 delegate, 3 operators on the NPU, 1 on the CPU",
         "CPU: aten.linear.default float32 is not taken",
-        "Estimated 1,000 cycles, 0.002 ms, SRAM 4.0 KiB, constants 2.0 KiB "
+        "Estimated 1,000 cycles, SRAM 4.0 KiB, constants 2.0 KiB "
         "(Vela 5.1.0, ethos-u55-128, Shared_Sram)",
     ]
+    assert told(lower=document) == [
+        *start,
+        "Time 0.002 ms on the NPU, estimated",
+        "weights in flash. No measured data.",
+        "1 call of the driver: not measured.",
+    ]
+    document["time"] = {**time, "low_ms": 0.001, "high_ms": 0.003, "origin": "anchored"}
+    assert "Time 0.002 ms on the NPU (0.001 to 0.003), anchored" in told(lower=document)
+    document["time"] = {**time, "ms": None, "sentence": "No time: not described.", "beside": []}
+    assert told(lower=document) == [*start, "Time No time: not described."]
+    document["cycle_corrections"] = [{"id": "pooling", "title": "Pooling", "cycles": 500}]
+    document["vela"] = [{**document["vela"][0], "cycles_vela": 1500}]
+    assert told(lower=document)[-1] == "Vela says 1,500 cycles; corrected: pooling -500"
 
 
 def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):

@@ -178,7 +178,13 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
         return SweepPoint(target=TargetChoice(id="ethos-u55-128", options=options), **fields)
 
     totals = VelaTotals(
-        cycles_total=1, cycles_npu=1, inference_ms=1.0, sram_bytes=4096, flash_bytes=1, macs=1
+        cycles_total=1,
+        cycles_vela=1,
+        cycles_npu=1,
+        inference_ms=1.0,
+        sram_bytes=4096,
+        flash_bytes=1,
+        macs=1,
     )
     points = (point(4096, totals=totals), point(2048, totals=totals), point(1, problem="No."))
     result = SweepResult(tool="Vela", total=3, points=points)

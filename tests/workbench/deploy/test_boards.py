@@ -10,8 +10,9 @@ from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from tests.problems import refused
 from workbench.cli import main
-from workbench.deploy import boards
-from workbench.deploy.boards import Board, all_boards, fit, load, of_program, read, sentence
+from workbench.deploy import boards, fitting
+from workbench.deploy.boards import Board, all_boards, load, read
+from workbench.deploy.fitting import fit, of_program, sentence
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.board_files import SHIPPED, own_folder
@@ -198,9 +199,85 @@ def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_pat
 
 
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
-    project = boards.put(make_project(), "nuvoton-m55m1", tmp_path)
-    (oddity,) = boards.oddities(project, tmp_path)
-    assert all(clock in oddity.message for clock in ("200 MHz", "220 MHz"))
+    text = SMALL.replace('source = "made up"', 'clock_hz = 220_000_000\nsource = "made up"', 1)
+    write(tmp_path, text=text.format(ram=1 << 20, flash=1 << 20))
+    (oddity,) = boards.oddities(boards.put(make_project(), "mine.toml", tmp_path), tmp_path)
+    assert all(clock in oddity.message for clock in ("500 MHz", "220 MHz"))
+
+
+PLACED = """
+[[npu.placement]]
+name = "flash"
+system_config = "Ethos_U55_High_End_Embedded"
+memory_mode = "Shared_Sram"
+weights = ["flash"]
+tensors = ["RAM"]
+reserved_bytes = 1000
+source = "made up"
+[[npu.placement]]
+name = "slow flash"
+system_config = "Ethos_U55_Deep_Embedded"
+memory_mode = "Shared_Sram"
+weights = ["big flash"]
+tensors = ["RAM"]
+source = "made up"
+[[memory]]
+name = "big flash"
+kind = "flash"
+source = "made up"
+"""
+
+
+def write_placed(folder, flash):
+    """Write a board with two placements; the second has a flash of unknown size."""
+    text = SMALL.format(ram=1 << 20, flash=flash)
+    at = text.index("[[memory]]")
+    return write(folder, text=text[:at] + PLACED + text[at:])
+
+
+def test_that_a_program_is_fitted_to_the_memories_of_its_placement(tmp_path):
+    write_placed(tmp_path, len(PROGRAM) + 1000)
+    project = boards.put(make_project(), "mine.toml", tmp_path)
+    found = of_program(project, tmp_path, PROGRAM)
+    assert found.fits
+    (flash,) = [f for f in found.fillings if f.name == "flash"]
+    assert {demand.what: demand.bytes for demand in flash.demands} == {
+        "program": len(PROGRAM), "firmware": 1000,
+    }  # fmt: skip
+    # A byte less does not fit, although the other flash has room: its placement is another one.
+    write_placed(tmp_path, len(PROGRAM) + 999)
+    assert [d.what for d in of_program(project, tmp_path, PROGRAM).homeless] == ["firmware"]
+
+
+def test_that_the_placements_of_a_project_begin_with_its_own(tmp_path):
+    write_placed(tmp_path, 1 << 20)
+    project = boards.put(make_project(), "mine.toml", tmp_path)
+    (first, same), (second, other) = boards.candidates(project, tmp_path)
+    assert (first, second) == ("flash", "slow flash")
+    assert same == project
+    assert other.target.options["system_config"] == "Ethos_U55_Deep_Embedded"
+    assert boards.placed_as(project, tmp_path, "slow flash") == other
+    assert [name for name, _ in boards.candidates(other, tmp_path)] == ["slow flash"]
+    options = {**project.target.options, "memory_mode": "Sram_Only"}
+    undescribed = project.model_copy(
+        update={"target": TargetChoice(id="ethos-u55-128", options=options)}
+    )
+    assert boards.candidates(undescribed, tmp_path) == []
+
+
+def test_that_placements_of_the_shipped_boards_name_memories_and_configurations_that_are_there(
+    tmp_path,
+):
+    for name in SHIPPED_IDS:
+        board = load(name, tmp_path)
+        memories = {memory.name for memory in board.memory}
+        for npu in board.npu:
+            for placement in npu.placement:
+                assert memories >= {*placement.weights, *placement.tensors}, placement
+                assert placement.memory_mode in npu.memory_modes, placement
+            project = boards.put(make_project(), name, tmp_path, npu.devices[0])
+            for _, other in boards.candidates(project, tmp_path):
+                assert not target_of(other.target.id).check(other.target, tmp_path)
 
 
 def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path):
@@ -212,9 +289,9 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     assert found.fits
     assert {f.name: f.free for f in found.fillings} == {"RAM": 0, "flash": 0}
     assert sentence(found) == "Fits Small."
-    assert boards.document(found)["sentence"] == "Fits Small."
-    assert boards.document(found)["fits"] is True
-    assert [each["name"] for each in boards.document(found)["fillings"]] == ["RAM", "flash"]
+    assert fitting.document(found)["sentence"] == "Fits Small."
+    assert fitting.document(found)["fits"] is True
+    assert [each["name"] for each in fitting.document(found)["fillings"]] == ["RAM", "flash"]
     write(tmp_path, ram=pools - 1, flash=len(PROGRAM) - 1)
     found = of_program(project, tmp_path, PROGRAM)
     assert not found.fits

@@ -9,15 +9,16 @@ from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.workbench.deploy.test_boards import PROGRAM, SMALL, write
 from tests.workbench.deploy.test_handover import facts_of
-from workbench.deploy import boards
-from workbench.deploy.boards import Demand, fit, load, sentence, why_not_on
+from workbench.deploy import boards, fitting
+from workbench.deploy.boards import load, why_not_on
 from workbench.deploy.firmware_files import components, region_settings
 from workbench.deploy.firmware_note import Code, Table, sections
+from workbench.deploy.fitting import Demand, fit, sentence
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.project import edits
 from workbench.project.model import Preprocess, TargetChoice
 from workbench.pte.description import memory
-from workbench.results import Deliverable
+from workbench.results import PROGRAM_FILE, WEIGHTS_FILE, Deliverable, save_result
 from workbench.targets.ethos_u.devices import MemoryUse
 
 BOARD = (
@@ -113,15 +114,16 @@ def test_that_a_result_is_fitted_with_the_weights_beside_it(tmp_path):
     write(tmp_path)
     results = tmp_path / "results"
     results.mkdir()
-    (results / boards.PROGRAM_FILE).write_bytes(PROGRAM)
+    save_result(result_of("lower"), results)
+    (results / PROGRAM_FILE).write_bytes(PROGRAM)
     project = make_project()
-    assert boards.of_results(project, tmp_path, results) is None
+    assert fitting.of_results(project, tmp_path, results) is None
     project = boards.put(project, "mine.toml", tmp_path)
-    plain = boards.of_results(project, tmp_path, results)
+    plain = fitting.of_results(project, tmp_path, results)
     assert plain.fits
     assert sum(f.used for f in plain.fillings if f.kind == "flash") == len(PROGRAM)
-    (results / boards.WEIGHTS_FILE).write_bytes(bytes(5000))
-    apart = boards.of_results(project, tmp_path, results)
+    (results / WEIGHTS_FILE).write_bytes(bytes(5000))
+    apart = fitting.of_results(project, tmp_path, results)
     assert sum(f.used for f in apart.fillings if f.kind == "flash") == len(PROGRAM) + 5000
 
 
@@ -202,7 +204,7 @@ def test_that_the_note_says_how_a_picture_becomes_the_input():
 def test_that_each_memory_mode_allows_its_kinds_in_order(tmp_path, mode, kinds):
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": mode}
     target = TargetChoice(id="ethos-u65-256", options=options)
-    found = boards.demands(target, (1000, 0), memory(PROGRAM), tmp_path)
+    found = fitting.demands(target, (1000, 0), memory(PROGRAM), tmp_path)
     assert {demand.what: demand.kinds for demand in found} == kinds
     assert [d.bytes for d in found] == sorted((d.bytes for d in found), reverse=True)
 
@@ -265,7 +267,7 @@ def test_that_one_component_holds_all_kinds_of_quantizing():
 
 def test_that_a_target_elsewhere_has_no_board(tmp_path):
     project = edits.set_target(make_project(), choice())
-    assert boards.of_results(project, tmp_path, tmp_path) is None
+    assert fitting.of_results(project, tmp_path, tmp_path) is None
 
 
 MEMORIES = {

@@ -236,7 +236,7 @@ def test_that_estimates_of_two_versions_are_warned_of(evaluated):
         update={"cost": run.cost.model_copy(update={"vela_version": "5.0.0"})}
     )  # fmt: skip
     assert estimate_warning(run, run) == ""
-    assert "Vela 5.1.0 and 5.0.0" in estimate_warning(run, other)
+    assert "Vela 5.1.0 (corrected) and 5.0.0" in estimate_warning(run, other)
 
 
 def test_that_a_rule_for_place_is_told_beside_one_for_precision(evaluated):

@@ -66,7 +66,8 @@ def test_that_too_many_points_are_refused(monkeypatch):
 def test_that_the_front_leaves_out_what_another_point_beats():
     def point(ms, sram):
         totals = {
-            "cycles_total": 1, "cycles_npu": 1, "inference_ms": ms, "sram_bytes": sram,
+            "cycles_total": 1, "cycles_vela": 1, "cycles_npu": 1, "inference_ms": ms,
+            "sram_bytes": sram,
             "flash_bytes": 7, "macs": 1,
         }  # fmt: skip
         return SweepPoint(target=BASE, totals=totals)
@@ -80,7 +81,8 @@ def test_that_a_limit_below_what_vela_needs_is_remarked():
     limited = TargetChoice(id=BASE.id, options=options)
 
     def said(sram):
-        totals = VelaTotals(cycles_total=1, cycles_npu=1, inference_ms=1.0, sram_bytes=sram,
+        totals = VelaTotals(cycles_total=1, cycles_vela=1, cycles_npu=1, inference_ms=1.0,
+                            sram_bytes=sram,
                             flash_bytes=1, macs=1)  # fmt: skip
         return remark(SweepPoint(target=limited, totals=totals))
 
@@ -113,7 +115,8 @@ def test_that_an_option_without_a_list_of_values_has_no_all(name):
 
 
 def test_that_a_point_without_a_limit_or_without_figures_has_no_remark():
-    totals = VelaTotals(cycles_total=1, cycles_npu=1, inference_ms=1.0, sram_bytes=6000,
+    totals = VelaTotals(cycles_total=1, cycles_vela=1, cycles_npu=1, inference_ms=1.0,
+                        sram_bytes=6000,
                         flash_bytes=1, macs=1)  # fmt: skip
     assert remark(SweepPoint(target=BASE, totals=totals)) == ""
     limited = TargetChoice(id=BASE.id, options={**BASE.options, "arena_cache_bytes": 4096})

@@ -11,7 +11,7 @@ from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.workbench.suggestions.test_suggestions import CHAIN, cpu, edge_of, found, spared
-from workbench.deploy.boards import Demand, Fit
+from workbench.deploy.fitting import Demand, Fit
 from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 from workbench.project import edits

@@ -7,7 +7,7 @@ import numpy as np
 from tests.fakes.projects import make_project, snapshot
 from tests.fakes.results import result_of
 from tests.for_each import for_each
-from workbench.deploy.boards import Demand, Fit
+from workbench.deploy.fitting import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import ModelSource, Rule

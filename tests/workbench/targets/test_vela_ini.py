@@ -1,5 +1,7 @@
 """An own .ini for Vela: what it holds decides, not where it lies; what it lacks is said."""
 
+import configparser
+
 import pytest
 
 from tests.fakes.projects import write_project
@@ -13,7 +15,13 @@ from workbench.project.board_files import board_file
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import memory_use
-from workbench.targets.ethos_u.vela_ini import ini_path, load, parse
+from workbench.targets.ethos_u.vela_ini import (
+    ini_path,
+    load,
+    parse,
+    section_for_vela,
+    text_for_vela,
+)
 
 SYSTEM = """[System_Config.Mine]
 core_clock=400e6
@@ -192,3 +200,37 @@ def test_that_ports_of_an_own_file_tell_what_lies_in_sram(folder):
     other = SYSTEM.replace("axi1_port=OffChipFlash", "axi1_port=Sram").replace("Mine", "Both")
     (folder / "own.ini").write_text(SYSTEM + other + MODES)
     assert use("Flash", "Both") == (True, True, 0)
+
+
+NARROW = """[System_Config.Base]
+core_clock=400e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=0.5
+OffChipFlash_clock_scale=0.25
+[System_Config.Mine]
+inherit=System_Config.Base
+OffChipFlash_clock_scale=0.125
+[Memory_Mode.Shared_Sram]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+"""
+
+
+def test_that_a_section_has_the_name_that_vela_takes_for_the_device():
+    ini = parse(NARROW, "own.ini")
+    assert section_for_vela("Mine", "ethos-u55-128") == "Ethos_U55_Mine"
+    assert section_for_vela("Ethos_U55_Mine", "ethos-u55-128") == "Ethos_U55_Mine"
+    assert section_for_vela("Mine", "ethos-u85-256") == "Mine"
+    assert section_for_vela("Ethos_U55_Mine", "ethos-u65-256") == "Own_Ethos_U55_Mine"
+    assert text_for_vela(ini, "Mine", "ethos-u65-256") == NARROW
+    written = configparser.ConfigParser()
+    written.optionxform = str
+    written.read_string(text_for_vela(ini, "Mine", "ethos-u55-128"))
+    # With what it inherits, and nothing else changed.
+    assert dict(written["System_Config.Ethos_U55_Mine"]) == {
+        "core_clock": "400e6", "axi0_port": "Sram", "axi1_port": "OffChipFlash",
+        "Sram_clock_scale": "0.5", "OffChipFlash_clock_scale": "0.125",
+    }  # fmt: skip
+    assert text_for_vela(ini, "Mine", "ethos-u55-128").startswith(NARROW.rstrip())

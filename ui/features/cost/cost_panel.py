@@ -40,8 +40,10 @@ from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
+from workbench.analysis.silicon import RANDOM_WEIGHTS, time_of
 from workbench.ids import StageId
 from workbench.results import ExportedModel, ExportedProduct, LowerResult
+from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
@@ -353,7 +355,15 @@ class CostPanel(ResultPanel):
             self._show_export(value.exported, value.warnings, stale=not shown.current)
             return
         for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
-        notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
+        notes = [f"Estimated by Vela {value.vela_version} for {for_what}."]
+        if value.saved_cycles():
+            notes.append(f"Vela says {count(value.cycles_vela)} cycles, corrected "
+                         f"{count(value.cycles)}.")  # fmt: skip
+        time = time_of(value)
+        if value.placement:
+            notes.append(f"Placement: {value.placement}.")
+        notes += [time.sentence, *([RANDOM_WEIGHTS] if value.random_weights else ())]
+        notes += value.warnings
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
         snapshot = self.context.model_index.snapshot
@@ -405,16 +415,16 @@ class CostPanel(ResultPanel):
 
 def cost_cards(value: LowerResult) -> list[Card]:
     """Return the cards of a compiled program."""
-    vela, origin = value.vela, f"estimated (Vela {value.vela_version})"
+    corrected = ", corrected" if value.saved_cycles() else ""
+    vela, origin = value.vela, f"estimated (Vela {value.vela_version}{corrected})"
     if not vela:
         return [Card("On the NPU", "nothing", "counted", "No delegated operators"),
                 Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
     most = " of the largest delegate" if len(vela) > 1 else ""
     where = f"{count(value.delegated_nodes)} NPU, {count(len(value.cpu_nodes))} CPU"
     return [
-        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin,
-             "\n".join(["All delegates", *(efficiency_text(r) for r in vela if r.ideal_cycles)])),
-        Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "Per inference"),
+        Card("Cycles", count(value.cycles), origin, _cycles_text(value)),
+        _time_card(value, origin),
         Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
         Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
              "Weights and commands in flash or DRAM"),
@@ -423,6 +433,36 @@ def cost_cards(value: LowerResult) -> list[Card]:
         Card("Delegates", str(value.delegates), "counted", "Subgraphs that run on the NPU"),
         Card("Program", size(value.pte_bytes), "measured: the file", "Size of the .pte file"),
     ]  # fmt: skip
+
+
+def _time_card(value: LowerResult, origin: str) -> Card:
+    """Return the time with its interval, placement and what it is anchored in."""
+    time = time_of(value)
+    text = [f"Per inference. {time.placement}. {time.sentence}", *time.beside]
+    text += [
+        f"{row.network}: {row.ratio:.2f} times the estimate"
+        + ("" if row.others is None else f" (the others: {row.others:.2f})")
+        for row in time.rows
+    ]
+    if time.ms is None:
+        return Card("Time", DASH, "not described", "\n".join(text))
+    if time.low_ms is not None and time.high_ms is not None:
+        span = f"{milliseconds(time.low_ms)} to {milliseconds(time.high_ms)}"
+        return Card("Time", milliseconds(time.ms), f"anchored, {span}", "\n".join(text))
+    return Card("Time", milliseconds(time.ms), origin, "\n".join(text))
+
+
+def _cycles_text(value: LowerResult) -> str:
+    """Return what the cycles are, with Vela's own figure and why it is corrected."""
+    reasons = value.saved_cycles()
+    lines = ["All delegates"]
+    if reasons:
+        lines.append(f"Vela says {count(value.cycles_vela)}")
+    for id_, cycles in reasons.items():
+        row = CYCLE_CORRECTIONS_BY_ID[id_]
+        lines.append(f"{row.title}: {count(cycles)} cycles too many. {row.fault}")
+    lines += [efficiency_text(report) for report in value.vela if report.ideal_cycles]
+    return "\n".join(lines)
 
 
 def _module_text(cost: ModuleCost) -> str:

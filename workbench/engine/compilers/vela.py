@@ -8,25 +8,44 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.engine.compilers.corrected_cycles import corrected
 from workbench.engine.toolchain_patches.vela_models import compiled_model
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz
 from workbench.targets.ethos_u.options import vela_flags
-from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, parse
+from workbench.targets.ethos_u.vela_ini import (
+    OPTION,
+    OWN_INI,
+    parse,
+    section_for_vela,
+    text_for_vela,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from workbench.engine.compilers.corrected_cycles import OperationCycles
 
 
-def totals(model: Any, clock: float) -> VelaTotals:
-    """Return the estimate for one compiled delegate; cycles / ``clock`` [Hz] is the time."""
+def totals(model: Any, clock: float, operations: Iterable[OperationCycles]) -> VelaTotals:
+    """Return the estimate for one compiled delegate.
+
+    Args:
+        model: regor's compiled model.
+        clock: Clock of the NPU [Hz]; cycles / clock is the time.
+        operations: The cycles of its operations, of ``corrected_cycles.corrected``.
+    """
     figures = model.perf_report
     memories = {name.lower(): memory for name, memory in figures.memories.items()}
-    cycles = int(figures.totalCycles)
+    counted = list(operations)
+    stated = int(figures.totalCycles)
+    cycles = stated - sum(operation.vela - operation.cycles for operation in counted)
     return VelaTotals(
         cycles_total=cycles,
-        cycles_npu=int(figures.npuCycles),
+        cycles_vela=stated,
+        cycles_npu=int(figures.npuCycles)
+        - sum(operation.vela_npu - operation.npu for operation in counted),
         inference_ms=cycles / clock * 1e3,
         sram_bytes=int(memories["sram"].peakUsage) if "sram" in memories else 0,
         flash_bytes=int(figures.readOnlyPeakUsage),
@@ -52,9 +71,11 @@ def estimate(
     """
     name, ini = str(options["system_config"]), files.get(OPTION)
     clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)
-    totals_of_all = [totals(_model(tosa, device, options, ini), clock) for tosa in programs]
+    models = [_model(tosa, device, options, ini) for tosa in programs]
+    totals_of_all = [totals(m, clock, corrected(m, device).values()) for m in models]
     return VelaTotals(
         cycles_total=sum(t.cycles_total for t in totals_of_all),
+        cycles_vela=sum(t.cycles_vela for t in totals_of_all),
         cycles_npu=sum(t.cycles_npu for t in totals_of_all),
         inference_ms=sum(t.inference_ms for t in totals_of_all),
         sram_bytes=max((t.sram_bytes for t in totals_of_all), default=0),
@@ -68,13 +89,15 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
     with tempfile.TemporaryDirectory(prefix="vela-") as folder:
         network = Path(folder) / "network.tosa"
         network.write_bytes(tosa)
-        config = "Arm/vela.ini"
+        config, system = "Arm/vela.ini", str(options["system_config"])
         if ini is not None:
             config = str(Path(folder) / OWN_INI)
-            Path(config).write_text(ini, encoding="utf-8")
+            text = text_for_vela(parse(ini, OWN_INI), system, device)
+            Path(config).write_text(text, encoding="utf-8")
+            system = section_for_vela(system, device)
         arguments = [
             f"--accelerator-config={device}", f"--config={config}", "--output-format=raw",
-            f"--system-config={options['system_config']}",
+            f"--system-config={system}",
             f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
             *vela_flags(options), str(network),
         ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ def run(context: StageContext) -> None:
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
         inputs=tuple(tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)),
         weights=loaded.weights,
+        random_weights=has_random_weights(state),
         warnings=tuple(_notes(loaded.weights)) if loaded.weights else (),
     )
     _refuse_unstorable(loaded.inputs)
@@ -38,6 +40,52 @@ def run(context: StageContext) -> None:
     np.savez(context.out / ARRAYS_FILE, **arrays)
     save_result(result, context.out)
     context.keep(loaded)
+
+
+# Weights and values for each channel below which nothing can be said of a layer; weights of a model
+# without norms below which nothing can be said of it; the part of the weights that must agree.
+_LEAST_CHANNELS, _LEAST_VALUES, _LEAST_WEIGHTS, _MOST = 8, 16, 100_000, 0.95
+
+
+def has_random_weights(model: torch.nn.Module | torch.export.ExportedProgram) -> bool:
+    """Return whether a model looks as if it was never trained.
+
+    Its norms have the values that they begin with, and the channels of its weights spread no more
+    than samples of one distribution do: for n values with kurtosis k the standard deviation of a
+    channel varies by sqrt((k - 1) / 4n). Channels of trained weights differ by far more.
+    """
+    if any(not _is_constant(value) for value in _norms(model)):
+        return False
+    weights = [p.detach() for p in model.parameters() if p.is_floating_point() and p.dim() > 1]
+    judged = [w for w in weights if w.shape[0] >= _LEAST_CHANNELS
+              and w[0].numel() >= _LEAST_VALUES]  # fmt: skip
+    total = sum(weight.numel() for weight in judged)
+    if not total or (total < _LEAST_WEIGHTS and not any(True for _ in _norms(model))):
+        return False
+    return sum(w.numel() for w in judged if _is_even(w)) >= _MOST * total
+
+
+def _norms(model: torch.nn.Module | torch.export.ExportedProgram) -> Iterator[torch.Tensor]:
+    """Yield the scales and the running variances of norms."""
+    names = [*model.named_parameters(), *model.named_buffers()]
+    for name, value in names:
+        if value.dim() == 1 and name.rpartition(".")[2] in {"weight", "running_var"}:
+            yield value.detach()
+
+
+def _is_constant(value: torch.Tensor) -> bool:
+    return value.numel() == 0 or bool((value == value[0]).all())
+
+
+def _is_even(weight: torch.Tensor) -> bool:
+    values = weight.reshape(weight.shape[0], -1).double()
+    spread = values.std(1)
+    power = (values**2).mean()
+    if not power > 0:
+        return True
+    kurtosis = float((values**4).mean() / power**2)
+    expected = math.sqrt(max(kurtosis - 1, 0.1) / (4 * values.shape[1]))
+    return float(spread.std() / spread.mean()) < 1.5 * expected + 0.01
 
 
 def _refuse_unstorable(inputs: Sequence[torch.Tensor]) -> None:

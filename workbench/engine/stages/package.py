@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.deploy.boards import document
+from workbench.deploy.boards import placed_as
 from workbench.deploy.firmware_files import (
     Facts,
     assembly,
@@ -22,6 +22,7 @@ from workbench.deploy.firmware_files import (
     kconfig,
 )
 from workbench.deploy.firmware_note import html, markdown, sections, title
+from workbench.deploy.fitting import document
 from workbench.deploy.input_header import PictureInput, input_header, is_channels_last
 from workbench.deploy.output_header import output_header
 from workbench.engine.bundling import bundle
@@ -69,9 +70,11 @@ def run(context: StageContext) -> None:
     source = context.path("lower")
     weights = source / WEIGHTS_FILE
     facts = gather(
-        context.project, context.folder, (source / PROGRAM_FILE).read_bytes(),
+        placed_as(context.project, context.folder, lowered.placement),
+        context.folder,
+        (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
-    )  # fmt: skip
+    )
     facts = _with_pictures(context, _with_memory(context, _with_borders(context, facts)))
     facts = replace(facts, model_outputs=_model_outputs(context, facts))
     context.progress(0, None, "bundling test vectors")
@@ -186,9 +189,9 @@ def _tolerances(context: StageContext) -> list[dict[str, float]]:
     return device_of(context).tolerance(context.hot("convert").module)
 
 
-def _options(context: StageContext) -> dict[str, Any]:
+def _options(context: StageContext, lowered: LowerResult) -> dict[str, Any]:
     """Return the target's options, with the digests of files instead of their paths."""
-    choice = context.project.target
+    choice = placed_as(context.project, context.folder, lowered.placement).target
     files = target_of(choice.id).files(choice, context.folder)
     return choice.options | {
         name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()
@@ -201,8 +204,9 @@ def _manifest(
     project = context.project
     return {
         "project": project.name,
-        "target": {"id": lowered.target, "options": _options(context)},
+        "target": {"id": lowered.target, "options": _options(context, lowered)},
         "board": document(facts.fit) if facts.fit else None,
+        "placement": lowered.placement,
         "tools": tool_versions(),
         "rules": [
             {"call": kind, "match": match, "config": config.model_dump() if config else None}

@@ -40,12 +40,16 @@ class _WatchedRegor:
 
     def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
         """Compile with the debug database on."""
-        wanted = options
-        if "enable_db=true" not in options:
-            wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
-        model = self._stock.compile(*arguments, options=wanted, **rest)
+        model = self._stock.compile(*arguments, options=_with_database(options), **rest)
         self._compiled(model)
         return model
+
+
+def _with_database(options: str) -> str:
+    """Return regor's options with the debug database on."""
+    if "enable_db=true" in options:
+        return options
+    return options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
 
 
 class _Compiled(Exception):
@@ -62,9 +66,9 @@ class _CompilingRegor:
     def __getattr__(self, name: str) -> Any:
         return getattr(regor, name)
 
-    def compile(self, *arguments: Any, **rest: Any) -> Any:
-        """Compile, and leave Vela."""
-        raise _Compiled(regor.compile(*arguments, **rest))
+    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
+        """Compile with the debug database on, and leave Vela."""
+        raise _Compiled(regor.compile(*arguments, options=_with_database(options), **rest))
 
 
 def compiled_model(arguments: list[str]) -> Any | None:

@@ -31,6 +31,9 @@ _AREAS = ("const_mem_area", "arena_mem_area", "cache_mem_area")
 _MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
 _MOST_BYTES = 1 << 20
 _MOST_INHERITED = 20
+# Vela 5.1 takes an AXI port as 8 bytes wide if the name of the section begins so, else as 16:
+# regor.cpp, ParseConfig. The ports of U55 have 8 bytes, those of U65 and U85 16 (Arm's TRMs).
+_NARROW, _WIDE = "Ethos_U55_", "Own_"
 _HINT = "Vela's documentation (OPTIONS.md) shows the sections and their keys."
 
 
@@ -72,6 +75,43 @@ class VelaIni:
             for mode in self.modes.values()
             if ports[mode.arena] in {"Sram", "Dram"} and ports[mode.cache] == "Sram"
         ]
+
+
+def section_for_vela(name: str, device: str) -> str:
+    """Return the name under which Vela takes a section of an own .ini as one of the device.
+
+    Args:
+        name: The section's name without ``System_Config.``.
+        device: E.g. ``ethos-u55-128``.
+    """
+    is_narrow = device.startswith("ethos-u55-")
+    if is_narrow == name.startswith("Ethos_U55"):
+        return name
+    return f"{_NARROW if is_narrow else _WIDE}{name}"
+
+
+def text_for_vela(ini: VelaIni, name: str, device: str) -> str:
+    """Return the text of an own .ini with the section under its name for Vela, if that differs.
+
+    Args:
+        ini: The file.
+        name: A system configuration in it.
+        device: E.g. ``ethos-u55-128``.
+    """
+    wanted = section_for_vela(name, device)
+    if wanted == name or wanted in ini.systems:
+        return ini.text
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(ini.text)
+    section, keys = f"{_SYSTEM}{name}", dict[str, str]()
+    while parser.has_section(section):
+        keys = {**parser[section], **keys}
+        parent = keys.pop("inherit", "")
+        parser.remove_section(section)
+        section = parent
+    lines = [f"{key}={value}" for key, value in keys.items()]
+    return "\n".join((ini.text.rstrip(), "", f"[{_SYSTEM}{wanted}]", *lines, ""))
 
 
 def ini_path(reference: str, folder: Path) -> Path:

@@ -27,11 +27,13 @@ def written(path, *readings, more=()):
 
 def report(delegate, *commands, rows=2):
     figures = dict.fromkeys(
-        ("cycles_total", "cycles_npu", "inference_ms", "sram_bytes", "flash_bytes", "macs",
+        ("cycles_total", "cycles_vela", "cycles_npu", "inference_ms", "sram_bytes",
+         "flash_bytes", "macs",
          "weights_bytes", "encoded_weights_bytes", "command_stream_bytes", "scratch_bytes"), 0,
     )  # fmt: skip
     row = VelaOperation(
-        name="", operator="", module="", tosa="", cycles=10, npu_cycles=0, macs=0, sram_cycles=0,
+        name="", operator="", module="", tosa="", cycles=10, cycles_vela=10, npu_cycles=0,
+        macs=0, sram_cycles=0,
         external_cycles=0, staging_bytes=0,
     )  # fmt: skip
     made = [NpuCommand(offset=offset, operation=operation) for offset, operation in commands]

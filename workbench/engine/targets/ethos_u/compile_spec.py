@@ -19,7 +19,13 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec, VelaExternalBlockP
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import given_passes, vela_flags
-from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, ini_of
+from workbench.targets.ethos_u.vela_ini import (
+    OPTION,
+    OWN_INI,
+    ini_of,
+    section_for_vela,
+    text_for_vela,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,9 +41,10 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
     """Return a new compile spec with explicit system configuration and memory mode."""
     complete = target_of(choice.id).complete(choice)
     options: dict[str, Any] = dict(complete.options)
+    name = str(options["system_config"])
     spec = EthosUCompileSpec(
         complete.id,
-        system_config=options["system_config"],
+        system_config=section_for_vela(name, complete.id) if options.get(OPTION) else name,
         memory_mode=options["memory_mode"],
         extra_flags=vela_flags(options) or None,
         config_ini=OWN_INI if options.get(OPTION) else None,
@@ -85,6 +92,7 @@ def own_ini_at_hand(choice: TargetChoice, folder: Path) -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory() as place:
-        (Path(place) / OWN_INI).write_text(ini.text, encoding="utf-8")
+        text = text_for_vela(ini, str(choice.options["system_config"]), choice.id)
+        (Path(place) / OWN_INI).write_text(text, encoding="utf-8")
         with contextlib.chdir(place):
             yield

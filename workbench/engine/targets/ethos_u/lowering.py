@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
+from workbench.deploy.boards import candidates, undescribed
+from workbench.deploy.fitting import of_program, sentence
 from workbench.engine.fx import programs
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
@@ -51,7 +53,9 @@ from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
     AppliedRewrite,
+    CpuNode,
     ExportResult,
+    ImportResult,
     LowerResult,
     PrepareResult,
 )
@@ -122,15 +126,36 @@ class _Edge:
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
-    """Compile the quantized program for the project's device.
-
-    A program that was compiled for another device of the same TOSA specification is not lowered
-    again: only Vela runs.
+    """Compile the quantized program for the project's device, and for a placement that it fits.
 
     Raises:
         WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
-    choice = target_of(context.project.target.id).complete(context.project.target)
+    described = candidates(context.project, context.folder)
+    projects = described or [("", context.project)]
+    untimed = "" if described else undescribed(context.project, context.folder)
+    attempts: list[tuple[Lowered, LowerResult]] = []
+    for name, project in projects:
+        lowered, result = _lower(context, target_of(project.target.id).complete(project.target))
+        update = {"board": project.board, "placement": name, "untimed": untimed}
+        attempts.append((lowered, result.model_copy(update=update)))
+        beside = len(lowered.weights or b"")
+        placed = of_program(project, context.folder, lowered.pte, beside) if name else None
+        if placed is None or placed.fits:
+            return attempts[-1]
+        context.log(f"{sentence(placed)} Placement: {name}.")
+    # The program fits none: that of the project's choice, without a placement and without a time.
+    lowered, result = attempts[0]
+    untimed = "No time: the program fits no placement that the board's file describes."
+    return lowered, result.model_copy(update={"placement": "", "untimed": untimed})
+
+
+def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerResult]:
+    """Compile the quantized program for a complete choice.
+
+    A program that was compiled for another device of the same TOSA specification is not lowered
+    again: only Vela runs.
+    """
     refuse_control_flow(context, choice)
     refuse_custom(context.hot("convert").module)
     forecasts = _forecasts(context, choice)
@@ -166,7 +191,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
             raise error_info from error
         failed = lowering_failed(error, foretold=bool(forecasts))
         raise WorkbenchError([*forecasts, failed]) from error
-    result = _result(context, lowered, compiled, edge, runtime)
+    result = _result(context, choice, lowered, compiled, edge, runtime)
     warnings = (*result.warnings, *(f"{info.message} {info.hint}" for info in forecasts))
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
 
@@ -193,7 +218,7 @@ def _rewrites_with_cycles(
         context.log(f"The cycles before rewriting are unknown: {error}")
         return rewrites
     clock = clock_of(choice, context.folder)
-    before = _vela_reports(compiled, compiled.origins, clock)
+    before = _vela_reports(compiled, compiled.origins, clock, choice.id)
     operations = (
         [operation for report in given for operation in report.operations]
         for given in (before, reports)
@@ -202,10 +227,10 @@ def _rewrites_with_cycles(
 
 
 def _vela_reports(
-    compiled: vela.Recording, origins: Sequence[vela.Origins], clock: float
+    compiled: vela.Recording, origins: Sequence[vela.Origins], clock: float, device: str
 ) -> tuple[VelaReport, ...]:  # fmt: skip
     return tuple(
-        vela.report(index, model, clock, origins[index])
+        vela.report(index, model, clock, origins[index], device)
         for index, model in enumerate(compiled.models)
     )
 
@@ -392,18 +417,20 @@ def _weights(runtime: Any) -> bytes | None:
 
 def _result(
     context: StageContext,
+    choice: TargetChoice,
     lowered: Lowered,
     compiled: vela.Recording,
     edge: _Edge,
     runtime: Any,
 ) -> LowerResult:
-    choice = target_of(context.project.target.id).complete(context.project.target)
     delegates = programs.delegates(lowered.edge)
     graphs = [module.original_module.graph for module in delegates.values()]
+    on_cpu = tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context)))
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
     clock = clock_of(choice, context.folder)
     reports = tuple(
-        with_limits(report, choice.id) for report in _vela_reports(compiled, edge.origins, clock)
+        with_limits(report, choice.id)
+        for report in _vela_reports(compiled, edge.origins, clock, choice.id)
     )
     return LowerResult(
         target=choice.id,
@@ -411,7 +438,9 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context))),
+        cpu_nodes=on_cpu,
+        random_weights=context.result("import_model", ImportResult).random_weights,
+        border_elements=_border_elements(lowered.edge, on_cpu),
         kernels=tuple(_kernels(runtime)),
         vela=reports,
         rewrites=_rewrites_with_cycles(context, choice, reports),
@@ -426,6 +455,13 @@ def _result(
         vela_version=tool_version("ethos-u-vela"),
         warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
     )
+
+
+def _border_elements(program: Any, on_cpu: Sequence[CpuNode]) -> int:
+    """Return the number of floats that are converted at the ends of a program."""
+    names = {node.node for node in on_cpu if node.cause == "border"}
+    values = (n.meta.get("val") for n in program.graph.nodes if n.name in names)
+    return sum(int(value.numel()) for value in values if hasattr(value, "numel"))
 
 
 def _kernels(runtime: Any) -> list[str]:

@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from workbench.engine.compilers.corrected_cycles import (
+    GROUPS,
+    PERFORMANCE,
+    QUEUE,
+    SHAPES,
+    OperationCycles,
+    by_id,
+    corrected,
+    number,
+    rows,
+)
 from workbench.engine.compilers.vela import totals
 from workbench.engine.fx import modules, programs
 from workbench.engine.fx.modules import Location
@@ -18,12 +29,10 @@ if TYPE_CHECKING:
 
     import torch
 
-# Tables of Vela 5.1's debug database; columns are found by header.
-_DETAILS = ("perf_debug", "perf_debug_main", "perf_debug_wd")
 # Memories inside the NPU, whose columns are next to those of the system memories.
 _BUFFERS = ("shram", "lutram")
 _INSIDE = ("sram", *_BUFFERS)
-_PERFORMANCE, _TENSORS, _QUEUE, _GROUPS = "perf", "tensors", "queue", "group"
+_TENSORS = "tensors"
 # Tensors added by Vela (layout changes) are named #1234, with a new number at every run.
 _INTERNAL = "(added by Vela)"
 
@@ -82,24 +91,26 @@ def _origin_of(node: torch.fx.Node) -> Origin:
     return Origin(programs.op_of(node), location, programs.origin_of(node))
 
 
-def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> VelaReport:
-    """Return Vela's estimate for one delegate.
+def report(delegate: int, model: Any, clock_hz: float, origins: Origins, device: str) -> VelaReport:
+    """Return the estimate for one delegate.
 
     Args:
         delegate: Its index in program order.
-        model: regor's compiled model.
+        model: regor's compiled model, with its debug database.
         clock_hz: Clock of the system configuration; cycles / clock is the time.
         origins: The origins of its TOSA tensors, by name.
+        device: E.g. ``ethos-u55-128``.
     """
     figures = model.perf_report
+    cycles = corrected(model, device)
     return VelaReport(
-        **totals(model, clock_hz).model_dump(),
+        **totals(model, clock_hz, cycles.values()).model_dump(),
         delegate=delegate,
         weights_bytes=int(figures.originalWeights),
         encoded_weights_bytes=int(figures.encodedWeights),
         command_stream_bytes=len(bytes(model.command_stream)) if model.command_stream else 0,
         scratch_bytes=int(model.scratch.size),
-        operations=tuple(_operations(model, origins)),
+        operations=tuple(_operations(model, origins, cycles)),
         commands=tuple(_commands(model)),
         tensors=tuple(_live_ranges(model, origins)),
     )
@@ -107,16 +118,16 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
 
 def _commands(model: Any) -> Iterator[NpuCommand]:
     """Yield the commands that compute, in order; chained commands are part of their first."""
-    rows = {row["id"]: index for index, row in enumerate(_rows(model, _PERFORMANCE))}
-    chained = {row["id"] for row in _rows(model, _GROUPS) if row["id"] != row["group_id"]}
-    queue = [row for row in _rows(model, _QUEUE) if row["scheduled_id"] not in chained]
-    for row in sorted(queue, key=lambda row: _number(row["offset"])):
-        yield NpuCommand(offset=_number(row["offset"]), operation=rows.get(row["scheduled_id"]))
+    indices = {row["id"]: index for index, row in enumerate(rows(model, PERFORMANCE))}
+    chained = {row["id"] for row in rows(model, GROUPS) if row["id"] != row["group_id"]}
+    queue = [row for row in rows(model, QUEUE) if row["scheduled_id"] not in chained]
+    for row in sorted(queue, key=lambda row: number(row["offset"])):
+        yield NpuCommand(offset=number(row["offset"]), operation=indices.get(row["scheduled_id"]))
 
 
 def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:
     """Yield the addresses and live ranges of tensors; tensors without an address are skipped."""
-    for row in _rows(model, _TENSORS):
+    for row in rows(model, _TENSORS):
         address, end = (_address(row.get(n)) for n in ("start_address", "end_address"))
         if address is None or end is None or end <= address:
             continue
@@ -126,20 +137,11 @@ def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:
             module=origin_named(name, origins).module,
             memory=str(row.get("memory", "")),
             usage=str(row.get("usage", "")),
-            start=_number(row.get("start_time")),
-            end=_number(row.get("end_time")),
+            start=number(row.get("start_time")),
+            end=number(row.get("end_time")),
             address=address,
             bytes=end - address,
         )
-
-
-def _rows(model: Any, name: str) -> Iterator[dict[str, Any]]:
-    table = model.opt_database.tables.get(name)
-    if table is None:
-        return
-    header = [str(title).strip() for title in table.header]
-    for cells in table.data:
-        yield dict(zip(header, cells, strict=False))
 
 
 def _address(value: Any) -> int | None:
@@ -149,35 +151,37 @@ def _address(value: Any) -> int | None:
         return None
 
 
-def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
-    details = {name: _by_id(model, name) for name in _DETAILS}
-    for row in _rows(model, _PERFORMANCE):
+def _operations(
+    model: Any, origins: Origins, cycles: Mapping[Any, OperationCycles]
+) -> Iterator[VelaOperation]:
+    details = by_id(model, SHAPES)
+    for row in rows(model, PERFORMANCE):
         name = str(row.get("name", ""))
         origin = origin_named(name, origins)
-        details_of_row = [details[table].get(row.get("id"), {}) for table in _DETAILS]
-        shapes, units, decoding = details_of_row
-        outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith(_INSIDE)]
-        external = sum(_number(row.get(k)) for k in outside)
-        macs = _number(row.get("mac_count"))
+        shapes, counted = details.get(row.get("id"), {}), cycles[row.get("id")]
+        external = sum(
+            n for memory, n in counted.memory.items() if not memory.lower().startswith(_INSIDE)
+        )
+        macs = number(row.get("mac_count"))
         waits = {
-            "MACs": _number(units.get("mac_cycles")), "output": _number(units.get("ao_cycles")),
-            "commands": _number(units.get("cmd_cycles")),
-            "weight decoding": _number(decoding.get("wd_cycles")),
-            "SRAM": _number(row.get("Sram_ac")), "external memory": external,
-        }  # fmt: skip
-        encoded = _number(shapes.get("weight_total_bytes"))
-        pixels = _number(shapes.get("ofm_shape_h")) * _number(shapes.get("ofm_shape_w"))
+            **counted.waits,
+            "SRAM": counted.memory.get("Sram", 0),
+            "external memory": external,
+        }
+        encoded = number(shapes.get("weight_total_bytes"))
+        pixels = number(shapes.get("ofm_shape_h")) * number(shapes.get("ofm_shape_w"))
         yield VelaOperation(
             name=_INTERNAL if name.startswith("#") else name,
             operator=str(row.get("operator", "")),
             module=origin.module,
             tosa=origin.op,
-            cycles=_number(row.get("op_cycles")),
-            npu_cycles=_number(row.get("npu_cycles")),
+            cycles=counted.cycles,
+            cycles_vela=counted.vela,
+            npu_cycles=counted.npu,
             macs=macs,
             sram_cycles=waits["SRAM"],
             external_cycles=external,
-            staging_bytes=_number(row.get("staging_usage")),
+            staging_bytes=number(row.get("staging_usage")),
             bound=max(waits, key=lambda name: waits[name]) if any(waits.values()) else "",
             # Every weight is multiplied once per element of an output channel.
             weights=macs // pixels if encoded and pixels else 0,
@@ -185,6 +189,7 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
             sram_traffic=_traffic(shapes, outside=False),
             external_traffic=_traffic(shapes, outside=True),
             root=origin.root,
+            corrections=counted.corrections,
             **_geometry(shapes),
         )
 
@@ -193,18 +198,18 @@ def _geometry(shapes: Mapping[str, Any]) -> dict[str, Any]:
     """Return shapes and sizes of an operation, as far as Vela's tables have them."""
 
     def dimensions(tensor: str) -> tuple[int, ...]:
-        return tuple(_number(shapes.get(f"{tensor}_shape_{axis}")) for axis in "hwc")
+        return tuple(number(shapes.get(f"{tensor}_shape_{axis}")) for axis in "hwc")
 
     sizes = {
         tensor: prod(dimensions(tensor))
-        * max(1, _number(shapes.get(f"{tensor}_shape_n")))
+        * max(1, number(shapes.get(f"{tensor}_shape_n")))
         * _BYTES.get(str(shapes.get(f"{tensor}_dtype")), 1)
         for tensor in ("ifm", "ifm2", "ofm")
     }
     return {
         "input_shape": dimensions("ifm"),
         "output_shape": dimensions("ofm"),
-        "kernel": tuple(_number(shapes.get(f"kernel_size_{axis}")) for axis in "yx"),
+        "kernel": tuple(number(shapes.get(f"kernel_size_{axis}")) for axis in "yx"),
         "moved_bytes": sum(sizes.values()),
         "moved_outside": sum(
             size for tensor, size in sizes.items()
@@ -217,14 +222,10 @@ def _geometry(shapes: Mapping[str, Any]) -> dict[str, Any]:
 _BYTES = {"Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4, "Int48": 6, "Int64": 8}
 
 
-def _by_id(model: Any, table: str) -> dict[Any, dict[str, Any]]:
-    return {row["id"]: row for row in _rows(model, table) if "id" in row}
-
-
 def _traffic(shapes: Mapping[str, Any], *, outside: bool) -> int:
     """Return the bytes that an operation reads and writes, inside or outside SRAM."""
     return sum(
-        _number(value) for name, value in shapes.items()
+        number(value) for name, value in shapes.items()
         if name.endswith(("_read", "_write"))
         and not name.lower().startswith(_BUFFERS)
         and (not name.startswith("Sram")) == outside
@@ -238,10 +239,3 @@ def origin_named(name: str, origins: Origins) -> Origin:
             return origins[name]
         name = name.rpartition("_")[0]
     return Origin()
-
-
-def _number(value: Any) -> int:
-    try:
-        return int(float(value))
-    except (TypeError, ValueError):
-        return 0

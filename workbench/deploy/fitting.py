@@ -1,0 +1,226 @@
+"""How a program fits the memories of a board."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from workbench.deploy.boards import Board, MemoryKind, placed, placed_as
+from workbench.project.frozen import Frozen
+from workbench.results import PROGRAM_FILE, WEIGHTS_FILE, LowerResult, load_result
+from workbench.targets.ethos_u.devices import memory_use
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.deploy.placements import Placement
+    from workbench.project.model import Project, TargetChoice
+    from workbench.pte.description import Memory as Needs
+
+
+class Demand(Frozen):
+    """Data that must be contiguous in a memory of one of these kinds.
+
+    ``origin`` is the source of the number of bytes. ``memories`` names those that the placement
+    allows; empty allows all of the kinds.
+    """
+
+    what: str
+    bytes: int
+    kinds: tuple[MemoryKind, ...]
+    origin: str
+    memories: tuple[str, ...] = ()
+
+
+class Filling(Frozen):
+    """One memory of the board with its contents; ``bytes`` None is an unknown size."""
+
+    name: str
+    kind: MemoryKind
+    bytes: int | None
+    confirmed: bool
+    demands: tuple[Demand, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """The used bytes."""
+        return sum(demand.bytes for demand in self.demands)
+
+    @property
+    def free(self) -> int | None:
+        """The free bytes; None if the size is unknown."""
+        return None if self.bytes is None else self.bytes - self.used
+
+
+class Fit(Frozen):
+    """A program on a board, memory by memory; ``homeless`` items fit no memory."""
+
+    board: str
+    fillings: tuple[Filling, ...]
+    homeless: tuple[Demand, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything fits."""
+        return not self.homeless
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The names of used memories with an unknown or unconfirmed size."""
+        return tuple(f.name for f in self.fillings if f.demands and not f.confirmed)
+
+
+def of_results(project: Project, folder: Path, results: Path) -> Fit | None:
+    """Return how the program of a lower result fits the project's board.
+
+    Raises:
+        OSError: there is no program.
+        WorkbenchError: as for ``of_program``.
+    """
+    if not project.board:
+        return None
+    weights = results / WEIGHTS_FILE
+    beside = weights.stat().st_size if weights.exists() else 0
+    program = (results / PROGRAM_FILE).read_bytes()
+    lowered = load_result(LowerResult, results)
+    return of_program(placed_as(project, folder, lowered.placement), folder, program, beside)
+
+
+def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) -> Fit | None:
+    """Return how a program fits the project's board; None without a board.
+
+    Args:
+        project: Provides board and target.
+        folder: Base of the project's relative paths.
+        program: The .pte.
+        beside: Size of the separate weights file [bytes], 0 for none.
+
+    Raises:
+        WorkbenchError: the board is unreadable, or the bytes are not a program.
+    """
+    # Imported late to keep the window's start fast.
+    from workbench.pte.description import memory
+
+    placement = placed(project, folder)
+    if placement is None:
+        return None
+    board, choice = placement
+    wanted = demands(choice, (len(program), beside), memory(program), folder)
+    npu = board.npu_of(choice.id)
+    return fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
+
+
+def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[Demand]:
+    """Return the demands with the memories that a placement names, and what is kept for firmware.
+
+    The cache of the NPU is in SRAM in every placement.
+    """
+    if placement is None:
+        return wanted
+    places = {"program": placement.weights, "weights": placement.weights, "NPU cache": ()}
+    allowed = [
+        demand.model_copy(update={"memories": places.get(demand.what, placement.tensors)})
+        for demand in wanted
+    ]
+    if not placement.reserved_bytes:
+        return allowed
+    firmware = Demand(
+        what="firmware", bytes=placement.reserved_bytes, kinds=("flash", "dram", "sram"),
+        origin="kept free, as the board's file says", memories=placement.weights[:1],
+    )  # fmt: skip
+    return sorted([*allowed, firmware], key=lambda d: -d.bytes)
+
+
+def demands(
+    choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path
+) -> list[Demand]:
+    """Return the memory demands of a program, largest first.
+
+    Pools are those of ``pte.description.memory``; the memory mode determines the allowed memories.
+    A program with constants in SRAM must be in SRAM while it runs.
+
+    Args:
+        choice: A complete target.
+        stored: Sizes of the program and of the separate weights file [bytes], 0 for none.
+        needs: The pools.
+        folder: Base of the project's relative paths.
+
+    Raises:
+        WorkbenchError: the choice's own .ini is missing or invalid.
+    """
+    use = memory_use(choice, folder)
+    sram: tuple[MemoryKind, ...] = ("sram",)
+    ram: tuple[MemoryKind, ...] = ("sram", "dram") if use.arena_in_sram else ("dram", "sram")
+    lasting: tuple[MemoryKind, ...] = sram if use.constants_in_sram else ("flash", "dram")
+    demanded = [
+        Demand(what="program", bytes=stored[0], origin="measured: the file", kinds=lasting),
+        Demand(what="weights", bytes=stored[1], origin="measured: the file", kinds=lasting),
+        Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
+               origin="computed from the program",
+               kinds=sram if use.arena_in_sram else ("dram",)),
+        Demand(what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode",
+               kinds=sram),
+        Demand(what="method pool", bytes=needs.method_pool_bytes, kinds=ram,
+               origin="computed from the program"),
+    ]  # fmt: skip
+    return sorted((d for d in demanded if d.bytes), key=lambda d: -d.bytes)
+
+
+def fit(board: Board, wanted: list[Demand]) -> Fit:
+    """Return the memory of each demand: largest first, in the fullest memory with room.
+
+    A memory of unknown size has room for anything, and is used last.
+    """
+    lying: dict[str, list[Demand]] = {memory.name: [] for memory in board.memory}
+    homeless: list[Demand] = []
+    for demand in wanted:
+        home = _home(board, demand, lying)
+        (homeless if home is None else lying[home]).append(demand)
+    fillings = tuple(
+        Filling(name=m.name, kind=m.kind, bytes=m.bytes, demands=tuple(lying[m.name]),
+                confirmed=m.confirmed and m.bytes is not None)
+        for m in board.memory
+    )  # fmt: skip
+    return Fit(board=board.title, fillings=fillings, homeless=tuple(homeless))
+
+
+def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str | None:
+    for kind in demand.kinds:
+        room: list[tuple[float, str]] = []
+        for memory in board.of_kind(kind):
+            if demand.memories and memory.name not in demand.memories:
+                continue
+            if memory.bytes is None:
+                room.append((math.inf, memory.name))
+                continue
+            free = memory.bytes - sum(other.bytes for other in lying[memory.name])
+            if free >= demand.bytes:
+                room.append((free, memory.name))
+        if room:
+            return min(room)[1]
+    return None
+
+
+def document(fit: Fit) -> dict[str, Any]:
+    """Return a verdict with its figures as JSON."""
+    return {"fits": fit.fits, "sentence": sentence(fit), **fit.model_dump(mode="json")}
+
+
+def sentence(fit: Fit) -> str:
+    """Return the verdict as a sentence, including unconfirmed sizes."""
+    if not fit.fits:
+        lost = "; ".join(_lost(fit, demand) for demand in fit.homeless)
+        return f"Does not fit {fit.board}: {lost}."
+    doubts = ", ".join(fit.doubts)
+    if doubts:
+        return f"Fits {fit.board}, if the unconfirmed sizes are correct ({doubts})."
+    return f"Fits {fit.board}."
+
+
+def _lost(fit: Fit, demand: Demand) -> str:
+    frees = [f.free for f in fit.fillings if f.kind in demand.kinds and f.free is not None]
+    kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
+    return (
+        f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB, and no "
+        f"{kinds} has more than {max(frees, default=0) / 1024:,.1f} KiB free"
+    )
