@@ -126,7 +126,7 @@ class VelaOperation(Frozen):
     moved_bytes: int = 0
     moved_outside: int = 0
     ideal_cycles: int = 0
-    efficiency: float = 1.0
+    efficiency: float = 0.0
     cause: CycleCause = ""
     corrections: tuple[str, ...] = ()
 
@@ -187,7 +187,7 @@ class VelaReport(VelaTotals):
     command_stream_bytes: int
     scratch_bytes: int
     ideal_cycles: int = 0
-    efficiency: float = 1.0
+    efficiency: float = 0.0
     cause: CycleCause = ""
     operations: tuple[VelaOperation, ...] = ()
     commands: tuple[NpuCommand, ...] = ()

@@ -35,14 +35,14 @@ def _frames(write: Writer, x: fx.Node, dim: int, size: int, step: int) -> fx.Nod
     elif whole < length:
         x = write(_ATEN.slice.Tensor, x, -1, 0, whole)
     steps = write(_ATEN.reshape.default, x, [*batch, count + pieces - 1, step])
-    parts = [_part(write, steps, -2, at, count) for at in range(pieces)]
+    parts = [_some_places(write, steps, -2, at, count) for at in range(pieces)]
     if size % step:
         parts[-1] = write(_ATEN.slice.Tensor, parts[-1], -1, 0, size % step)
     windows = write(_ATEN.cat.default, parts, -1) if pieces > 1 else parts[0]
     return windows if dim == rank - 1 else write(_ATEN.transpose.int, windows, dim, -2)
 
 
-def _part(write: Writer, x: fx.Node, dim: int, first: int, count: int) -> fx.Node:
+def _some_places(write: Writer, x: fx.Node, dim: int, first: int, count: int) -> fx.Node:
     """Return some places of a dimension; the value itself where they are all."""
     if x.meta["val"].shape[dim] == count:
         return x
@@ -68,9 +68,9 @@ def _columns(
     elif max(stride) == 1:
         parts = []
         for row in range(kernel[0]):
-            rows = _part(write, x, 2, row * dilation[0], counts[0])
+            rows = _some_places(write, x, 2, row * dilation[0], counts[0])
             for column in range(kernel[1]):
-                part = _part(write, rows, 3, column * dilation[1], counts[1])
+                part = _some_places(write, rows, 3, column * dilation[1], counts[1])
                 parts.append(write(_ATEN.unsqueeze.default, part, 2))
         tiles = write(_ATEN.cat.default, parts, 2)
     else:
@@ -139,7 +139,7 @@ def _short_time(
     names = ("hop_length", "win_length", "window", "normalized", "onesided")
     given = dict(zip(names, rest, strict=False)) | named
     window, hop, width = (given.get(name) for name in ("window", "hop_length", "win_length"))
-    held = _window(write, width or size, window)
+    held = _window_values(write, width or size, window)
     if held is None or given.get("onesided") is False:
         return None
     before = (size - held.numel()) // 2
@@ -161,7 +161,7 @@ def _whole(
     return _transformed(write, x, torch.full((size,), factor))
 
 
-def _window(write: Writer, size: int, window: Any) -> Any:
+def _window_values(write: Writer, size: int, window: Any) -> Any:
     """Return the values of a window: none is ones; None where they are not known."""
     if window is None:
         return torch.ones(size)
