@@ -228,7 +228,7 @@ class Navigation(QObject):
 # The parts of the project that the dialog Project settings edits.
 SETTINGS = frozenset({
     "name", "model", "calibration", "evaluation", "verification", "gate", "accuracy", "target",
-    "board", "training_function", "trained_weights", "notes",
+    "board", "training_function", "trained_weights", "split_outputs", "notes",
 })  # fmt: skip
 # Where the options are set that are no settings, by the first part of their key.
 _OF_RULES = (

@@ -29,7 +29,8 @@ def quantizer(device=U55, finds=lambda module: module.graph.nodes):
         node_finder=SimpleNamespace(find_nodes=finds),
         quantization_config=SimpleNamespace(input_activation=byte, weight=byte),
     )
-    return SimpleNamespace(tosa_spec=device, quantizer=SimpleNamespace(quantizers=[rule]))
+    inner = SimpleNamespace(quantizers=[rule])
+    return SimpleNamespace(tosa_spec=device, quantizer=inner, global_config=None)
 
 
 def exported(net, x):
