@@ -22,7 +22,8 @@ def operation(**given):
 def report(*operations, cycles=None):
     total = sum(o.cycles for o in operations) if cycles is None else cycles
     return VelaReport(
-        cycles_total=total, cycles_vela=total, cycles_npu=total, inference_ms=1.0, sram_bytes=0, flash_bytes=0,
+        cycles_total=total, cycles_vela=total, cycles_npu=total, inference_ms=1.0, sram_bytes=0,
+        flash_bytes=0,
         macs=sum(o.macs for o in operations), delegate=0, weights_bytes=0,
         encoded_weights_bytes=0, command_stream_bytes=0, scratch_bytes=0, operations=operations,
     )  # fmt: skip
