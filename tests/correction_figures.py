@@ -118,6 +118,7 @@ ROWS: tuple[Row, ...] = (
     *_rows(ids.ROWS, f"{_DELEGATE}clamped_batch", device=U65),
     *_rows(ids.ROWS, f"{_DELEGATE}summed_rows", device=U85),
     *_rows(ids.LAYOUTS, f"{_DELEGATE}function_of_flipped", device=U85),
+    *_rows(ids.LAYOUTS, f"{_DELEGATE}detector_rows"),
     *_rows(ids.NEGATED, f"{_DELEGATE}negated_largest"),
     *_rows(ids.MOVED, f"{_DELEGATE}number_minus_value"),
     *_rows(ids.PIXELS, f"{_DELEGATE}single_mean_spread", **_WIDE),

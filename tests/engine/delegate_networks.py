@@ -282,6 +282,16 @@ def modulated_rows():
     return _made(run, (1, 6, 32), second=(1, 1, 192))
 
 
+def detector_rows():
+    """Rows of eight values for each of three anchors, as YOLOv5 has them."""
+
+    def run(x, conv):
+        rows = conv(x).view(1, 3, 8, 4, 4).permute(0, 1, 3, 4, 2)
+        return rows.sigmoid()
+
+    return _made(run, (1, 3, 4, 4), nn.Conv2d(3, 24, 1))
+
+
 def padded_and_folded():
     """A padded row of values, read as an image."""
 

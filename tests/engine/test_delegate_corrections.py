@@ -105,6 +105,8 @@ SLOW = [
     ("function_of_flipped", "a16w8", U85, LAYOUTS),
     ("function_of_flipped_clamp", "a8w8", U85, LAYOUTS),
     ("detected_and_joined", "a8w8", U85, LAYOUTS),
+    ("detector_rows", "a8w8", U55, LAYOUTS),
+    ("detector_rows", "a8w8", U85, LAYOUTS),
     ("detected_and_joined", "a8w8", "ethos-u85-128", LAYOUTS),
     ("negated_largest", "a16w8", U85, NEGATED),
     ("wide_strides", "a8w8", U85, SLICES),

@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 18, _entry("lower")),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 19, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 10,
           _entry("verify")),

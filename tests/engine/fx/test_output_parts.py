@@ -1,6 +1,7 @@
 """The tensors that outputs join: found, described as loops, returned one by one, joined again."""
 
 import copy
+import shutil
 import subprocess
 
 import numpy as np
@@ -17,6 +18,7 @@ from workbench.engine.quality.model_outputs import ModelOutputs, described
 from workbench.results import ExportResult
 
 pytestmark = pytest.mark.engine
+COMPILER = shutil.which("cc")
 
 
 def exported(model, example):
@@ -98,6 +100,7 @@ def test_that_what_an_operation_after_the_parts_does_is_kept_in_the_split_progra
     assert not any("cat" in target for target in targets)
 
 
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 @for_each("kind", [networks.Written, networks.Scales, networks.Decoded])
 def test_that_the_c_function_joins_the_codes_to_the_models_output(kind, tmp_path):
     model, example = networks.made(kind)

@@ -264,7 +264,10 @@ def flips_of_copies() -> Iterator[list[str]]:
 
 @contextmanager
 def activations_before_layouts() -> Iterator[list[str]]:
-    """Compute activations before changes of layout, on U85, while the block runs.
+    """Compute activations before changes of layout or behind a copy, while the block runs.
+
+    Vela joins an 8-bit activation with a transpose of five dimensions, which it computes in steps,
+    and writes to wrong places; a copy between them is joined with neither. For U85 more is lost.
 
     Vela joins an operator, its activation, a change of layout and the activation behind it, and
     computes the first activation alone. Where the result is a part of a joined tensor, it joins a
@@ -278,18 +281,13 @@ def activations_before_layouts() -> Iterator[list[str]]:
     def change(graph: fx.Graph, is_u55: bool, program: Any) -> Iterator[str]:
         del program
         for node in list(graph.nodes):
-            if is_u55 or node.target not in _ACTIVATIONS:
+            if node.target not in _ACTIVATIONS:
                 continue
-            layouts = 0
-            while (layout := _layout_behind_activation(node)) is not None:
-                swap_with_layout(graph, layout, node)
-                layouts += 1
-                # The 32 bits of a table of 16-bit values are taken back before the layout.
-                for reader in list(node.users):
-                    for rescale in list(reader.users):
-                        if rescale.target == TOSA.RESCALE.default:
-                            swap_with_layout(graph, reader, rescale)
-            if layouts:
+            value: Any = node.args[0]
+            if _is_behind_deep_layout(value) and (copied := copied_before(graph, value, node)):
+                node.replace_input_with(value, copied)
+                yield node.name
+            elif not is_u55 and _moved_before_layouts(graph, node):
                 yield node.name
 
     with _after_stock(change) as changed:
@@ -502,6 +500,27 @@ def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
 def _has_several_outputs(node: fx.Node) -> bool:
     """Return whether a depthwise convolution has several outputs a channel."""
     return bool(node.args[0].meta["val"].shape[-1] != node.meta["val"].shape[-1])
+
+
+def _is_behind_deep_layout(value: fx.Node) -> bool:
+    """Return whether a value of 8 bits comes from a transpose of five dimensions or more."""
+    layout = source_of(value, _IN_PLACE[1:])
+    is_deep = layout.meta["val"].dim() > IMAGE_RANK if _is_transpose(layout) else False
+    return bool(is_deep and value.meta["val"].dtype == torch.int8)
+
+
+def _moved_before_layouts(graph: fx.Graph, node: fx.Node) -> bool:
+    """Compute an activation before the changes of layout that it reads; return if there are any."""
+    is_moved = False
+    while (layout := _layout_behind_activation(node)) is not None:
+        swap_with_layout(graph, layout, node)
+        is_moved = True
+        # The 32 bits of a table of 16-bit values are taken back before the layout.
+        for reader in list(node.users):
+            for rescale in list(reader.users):
+                if rescale.target == TOSA.RESCALE.default:
+                    swap_with_layout(graph, reader, rescale)
+    return is_moved
 
 
 def _layout_behind_activation(node: fx.Node) -> fx.Node | None:

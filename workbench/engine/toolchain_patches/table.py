@@ -379,7 +379,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     _after_passes(
         "activations_before_layouts", "Compute activations before changes of layout",
-        "After stock's passes, an activation that reads a change of layout comes before it.",
+        "After stock's passes, an activation behind a change of layout moves or reads a copy.",
         "An activation works on each element alone.",
     ),
     _after_passes(

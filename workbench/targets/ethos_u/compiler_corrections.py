@@ -205,14 +205,19 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         fault="For U85 Vela joins an operator, its activation, a transpose or flip, and the "
         "activation behind it, and computes the first activation alone. Where the result is a part "
         "of a joined tensor, it joins a convolution, a transpose and the activation too: it splits "
-        "the channels, computes the first of them twice, and reads weights beyond their end.",
+        "the channels, computes the first of them twice, and reads weights beyond their end. "
+        "On all devices an 8-bit activation is joined with a transpose of five dimensions, which Vela "
+        "computes in steps, and is written to wrong places.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85; "
         "torch.cat([torch.sigmoid(Conv2d(4, 1, 1)(x)), torch.sigmoid(Conv2d(4, 4, 1)(x))], 1), as "
-        "in the heads of YOLOX",
-        instead="The second activation comes before the change of layout.",
-        why_right="An activation works on each element alone.",
+        "in the heads of YOLOX; Conv2d(3, 24, 1)(x).view(1, 3, 8, 4, 4).permute(0, 1, 3, 4, 2)"
+        ".sigmoid() in a8w8, as in the rows of YOLOv5",
+        instead="The second activation comes before the change of layout. Behind a transpose of "
+        "five dimensions the result is copied first, which costs the cycles of the copy.",
+        why_right="An activation works on each element alone. The copy is a maximum over windows "
+        "of one element, which is the element.",
         step="lowering",
         function="activations_before_layouts",
     ),

@@ -329,6 +329,14 @@ def _follows_layout(reading: _Reading, node: Node) -> bool:
     )
 
 
+def _follows_deep_layout(reading: _Reading, node: Node) -> bool:
+    """Return whether an 8-bit function reads an exchange of five dimensions."""
+    if reading.name(node) not in _FUNCTIONS or node.id in reading.wide:
+        return False
+    turned = reading.made_by(node, ("permute", "transpose"), ("clone", "contiguous", "alias"))
+    return any(source.outputs and len(source.outputs[0].shape) > _IMAGE_RANK for source in turned)
+
+
 def _joins_function_of_one_channel(reading: _Reading, node: Node) -> bool:
     """Return whether functions of convolutions are joined, one of them with a single channel.
 
@@ -463,6 +471,8 @@ FORECASTS: tuple[Forecast, ...] = (
              _flips_product),
     Forecast(LAYOUTS, "{} follows a change of layout of another function, and is not computed.",
              _LARGE, _follows_layout),
+    Forecast(LAYOUTS, "{} follows an exchange of five dimensions, and may be written to wrong "
+             "places.", _ALL, _follows_deep_layout),
     Forecast(LAYOUTS, "{} joins functions of convolutions, one with a single channel, and some "
              "channels are not computed.", _LARGE, _joins_function_of_one_channel),
     Forecast(NEGATED, "{} gives its result the step of its input, and is wrong where calibration "
