@@ -206,8 +206,8 @@ COMPILER_CORRECTIONS: tuple[Correction, ...] = (
         "activation behind it, and computes the first activation alone. Where the result is a part "
         "of a joined tensor, it joins a convolution, a transpose and the activation too: it splits "
         "the channels, computes the first of them twice, and reads weights beyond their end. "
-        "On all devices an 8-bit activation is joined with a transpose of five dimensions, which Vela "
-        "computes in steps, and is written to wrong places.",
+        "On all devices an 8-bit activation is joined with a transpose of five dimensions, which "
+        "Vela computes in steps, and is written to wrong places.",
         link="",
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
         network="torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85; "
