@@ -64,7 +64,7 @@ def test_that_a_network_takes_few_cycles_and_is_right(engine, name, data, device
     assert quality(engine, made) >= max(24, quality(engine, without(made, *IDS)) - 1)
 
 
-def test_that_cycles_before_and_after_are_those_of_vela(engine):
+def test_that_cycles_before_and_after_are_those_of_the_estimate(engine):
     made = network("stem", "picture_data")
     rows = {row.id: row for row in engine.lowered(made).rewrites}
     assert rows.keys() == set(IDS)
@@ -78,7 +78,7 @@ def test_that_cycles_before_and_after_are_those_of_vela(engine):
         if operation.module == "0" and operation.operator == "Conv2D"
     )
     assert row.cycles_before == pytest.approx(as_written, rel=0.05)
-    assert row.cycles_after < row.cycles_before / 10
+    assert row.cycles_after < row.cycles_before / 9
     assert {row.state for row in engine.result(slow, "lower").rewrites} == {"off"}
     assert engine.result(slow, "lower").vela[0].cause == "stride"
 
