@@ -38,8 +38,14 @@ def _next(w, random, x, values):
     """Add an operator that fits its input."""
     same = [v for v in values[:-1] if v.shape == x.shape]
     choices = [
-        lambda: ops.convolution(w, x, int(random.integers(1, 33)), int(random.choice([1, 3, 5])),
-                                int(random.choice([1, 1, 2])), activation=int(random.integers(2))),
+        lambda: ops.convolution(
+            w,
+            x,
+            int(random.integers(1, 33)),
+            int(random.choice([1, 3, 5])),
+            int(random.choice([1, 1, 2])),
+            activation=int(random.integers(2)),
+        ),
         lambda: ops.convolution(w, x, 0, 3, int(random.choice([1, 2])), depthwise=True),
         lambda: ops.function(w, str(random.choice(["LEAKY_RELU", "RELU", "RELU6", "ABS"])), x),
         lambda: ops.pool(w, "MAX_POOL_2D", x, 2, 1, ops.SAME),
@@ -49,14 +55,16 @@ def _next(w, random, x, values):
         lambda: ops.requantized(w, x),
         lambda: ops.sliced(w, x, (0, 1, 0, 0), (1, x.shape[1] - 1, *x.shape[2:])),
         lambda: ops.joined(w, [x, ops.function(w, "RELU", x)], int(random.choice([1, 2, 3]))),
-        lambda: ops.binary(w, str(random.choice(["ADD", "SUB", "MUL"])), x,
-                           same[-1] if same else x),
-    ]  # fmt: skip
+        lambda: ops.binary(
+            w, str(random.choice(["ADD", "SUB", "MUL"])), x, same[-1] if same else x
+        ),
+    ]
     if w.dtype == "int8":
         names = ["LOGISTIC", "TANH", "HARD_SWISH", "SOFTMAX"]
         choices += [lambda: ops.function(w, str(random.choice(names)), x)]
-        choices += [lambda: ops.resize(w, "RESIZE_NEAREST_NEIGHBOR", x,
-                                       (2 * x.shape[1], 2 * x.shape[2]))]  # fmt: skip
+        choices += [
+            lambda: ops.resize(w, "RESIZE_NEAREST_NEIGHBOR", x, (2 * x.shape[1], 2 * x.shape[2]))
+        ]
     fits = x.shape[1] > 2 and x.shape[2] > 2 and np.prod(x.shape) < _MOST
     return choices[int(random.integers(len(choices)))]() if fits else ops.requantized(w, x)
 
@@ -113,8 +121,12 @@ def _head(w, x, classes):
     return ops.function(w, "SOFTMAX", ops.fully_connected(w, flat, classes))
 
 
-NETWORKS = {"mobile": mobile, "keywords": keywords, "residual": residual,
-            "autoencoder": autoencoder}  # fmt: skip
+NETWORKS = {
+    "mobile": mobile,
+    "keywords": keywords,
+    "residual": residual,
+    "autoencoder": autoencoder,
+}
 
 
 def compiled(model, device, folder, name):
@@ -123,8 +135,11 @@ def compiled(model, device, folder, name):
     path.write_bytes(model)
     into = Path(folder) / device
     vela = Path(sys.executable).with_name("vela")
-    subprocess.run([vela, path, "--accelerator-config", device, "--output-dir", into],
-                   capture_output=True, check=False)  # fmt: skip
+    subprocess.run(
+        [vela, path, "--accelerator-config", device, "--output-dir", into],
+        capture_output=True,
+        check=False,
+    )
     made = into / f"{name}_vela.tflite"
     return (path, made) if made.exists() else None
 
@@ -148,15 +163,23 @@ def main():
     options = parser.parse_args()
     first = options.seed * 1_000_000
     models = {f"chain_{first + n}": chain(first + n) for n in range(options.count)}
-    models |= {f"{name}_{d}": make(options.seed, d) for name, make in NETWORKS.items()
-               for d in ("int8", "int16") if (name, d) != ("autoencoder", "int16")}  # fmt: skip
+    models |= {
+        f"{name}_{d}": make(options.seed, d)
+        for name, make in NETWORKS.items()
+        for d in ("int8", "int16")
+        if (name, d) != ("autoencoder", "int16")
+    }
     found, equal, refused = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        made = [(name, device, compiled(model, device, folder, name))
-                for name, model in models.items() for device in DEVICES]  # fmt: skip
+        made = [
+            (name, device, compiled(model, device, folder, name))
+            for name, model in models.items()
+            for device in DEVICES
+        ]
         pairs = [one for one in made if one[2] is not None]
-        for (name, device, _), result in zip(pairs, differences([p[2] for p in pairs]),
-                                             strict=True):  # fmt: skip
+        for (name, device, _), result in zip(
+            pairs, differences([p[2] for p in pairs]), strict=True
+        ):
             if "error" in result:
                 refused += 1
                 print(f"{name} {device}: {result['error']}")
@@ -168,8 +191,10 @@ def main():
     for name in found:
         options.keep.mkdir(parents=True, exist_ok=True)
         (options.keep / f"{name}.tflite").write_bytes(models[name])
-    print(f"{equal} equal, {len(found)} different, {refused} refused here, "
-          f"{len(made) - len(pairs)} refused by Vela.")  # fmt: skip
+    print(
+        f"{equal} equal, {len(found)} different, {refused} refused here, "
+        f"{len(made) - len(pairs)} refused by Vela."
+    )
     return 1 if found else 0
 
 

@@ -123,16 +123,24 @@ def convolution(w, x, channels, kernel=3, stride=1, *, depthwise=False, activati
     kind = np.int32 if w.dtype == "int8" else np.int64
     bias = w.random.integers(-500, 500, channels).astype(kind)
     padding = options.get("padding", SAME)
-    size = [-(-side // stride) if padding == SAME else (side - kernel) // stride + 1
-            for side in (height, width)]  # fmt: skip
+    size = [
+        -(-side // stride) if padding == SAME else (side - kernel) // stride + 1
+        for side in (height, width)
+    ]
     y = w.activation((1, *size, channels))
     ins = [
         x,
         w.constant(weights, scale=scales, zero=zeros, axis=axis),
         w.constant(bias, scale=scales * np.float32(x.scale), zero=zeros),
     ]
-    fields = {"strideW": stride, "strideH": stride, "dilationWFactor": 1, "dilationHFactor": 1,
-              "padding": padding, "fusedActivationFunction": activation}  # fmt: skip
+    fields = {
+        "strideW": stride,
+        "strideH": stride,
+        "dilationWFactor": 1,
+        "dilationHFactor": 1,
+        "padding": padding,
+        "fusedActivationFunction": activation,
+    }
     if depthwise:
         fields["depthMultiplier"] = 1
         return w.call("DEPTHWISE_CONV_2D", ins, [y], "DepthwiseConv2DOptions", 3, **fields)
@@ -171,11 +179,23 @@ def binary(w, name, a, b, activation=0):
 def pool(w, name, x, kernel=2, stride=2, padding=VALID):
     """Add AVERAGE_POOL_2D or MAX_POOL_2D; the kernel is a side, or height and width."""
     height, width = np.broadcast_to(kernel, 2).tolist()
-    sides = [-(-side // stride) if padding == SAME else (side - size) // stride + 1
-             for side, size in zip(x.shape[1:3], (height, width), strict=True)]  # fmt: skip
+    sides = [
+        -(-side // stride) if padding == SAME else (side - size) // stride + 1
+        for side, size in zip(x.shape[1:3], (height, width), strict=True)
+    ]
     y = w.activation((1, *sides, x.shape[3]), like=x)
-    return w.call(name, [x], [y], "Pool2DOptions", 2, padding=padding, strideW=stride,
-                  strideH=stride, filterWidth=width, filterHeight=height)  # fmt: skip
+    return w.call(
+        name,
+        [x],
+        [y],
+        "Pool2DOptions",
+        2,
+        padding=padding,
+        strideW=stride,
+        strideH=stride,
+        filterWidth=width,
+        filterHeight=height,
+    )
 
 
 def function(w, name, x):

@@ -131,9 +131,17 @@ class Flagged(Repeated):
 
 
 IDIOMS = (
-    AlongChannels, LastDimension, Stacked, Written, Scales, Behind, Factors, InDictionary, Decoded,
+    AlongChannels,
+    LastDimension,
+    Stacked,
+    Written,
+    Scales,
+    Behind,
+    Factors,
+    InDictionary,
+    Decoded,
     Flagged,
-)  # fmt: skip
+)
 
 
 def made(kind):
@@ -214,6 +222,8 @@ def second_output(outputs, labels):
     """The share of samples whose second output gives the class."""
     assert all(isinstance(pair, tuple) and len(pair) == 2 for pair in outputs)
     assert {label["name"] for label in labels} == {"a"}
-    hits = [int(o[1].mean((2, 3)).argmax()) == label["class"]
-            for o, label in zip(outputs, labels, strict=True)]  # fmt: skip
+    hits = [
+        int(o[1].mean((2, 3)).argmax()) == label["class"]
+        for o, label in zip(outputs, labels, strict=True)
+    ]
     return sum(hits) / len(hits)

@@ -67,9 +67,7 @@ def long_kernel():
 def _leads(padded):
     def block(inputs, outputs, kernel):
         padding = kernel // 2 if padded else 0
-        return (
-            nn.Conv1d(inputs, outputs, kernel, 2, padding), nn.ReLU(), nn.BatchNorm1d(outputs)
-        )  # fmt: skip
+        return (nn.Conv1d(inputs, outputs, kernel, 2, padding), nn.ReLU(), nn.BatchNorm1d(outputs))
 
     layers = *block(12, 32, 7), *block(32, 64, 5), *block(64, 64, 5), *block(64, 128, 3)
     return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(128, 5))
@@ -107,8 +105,11 @@ def grouped():
     layers = nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 8, 4, 2, groups=16)
     return _made(
         lambda: nn.Sequential(*layers, nn.Conv2d(16, 8, 1), nn.Flatten(), nn.Linear(512, 5)),
-        1, 3, 32, 32,
-    )  # fmt: skip
+        1,
+        3,
+        32,
+        32,
+    )
 
 
 def _samples(make):

@@ -37,27 +37,38 @@ ON_FVP = 5.5
 _MEMORY = ["clock_scale=0.5", "burst_length=128", "read_latency=8", "write_latency=8"]
 RENESAS = "\n".join(
     [
-        "[System_Config.RA8P1]", "core_clock=500e6", "axi0_port=Sram", "axi1_port=OffChipFlash",
+        "[System_Config.RA8P1]",
+        "core_clock=500e6",
+        "axi0_port=Sram",
+        "axi1_port=OffChipFlash",
         *(f"{name}_{figure}" for name in ("Sram", "OffChipFlash") for figure in _MEMORY),
-        "[Memory_Mode.Shared_Sram]", "const_mem_area=Axi1", "arena_mem_area=Axi0",
+        "[Memory_Mode.Shared_Sram]",
+        "const_mem_area=Axi1",
+        "arena_mem_area=Axi0",
         "cache_mem_area=Axi0",
     ]
-)  # fmt: skip
+)
 
 
-def compile_tosa(name, device, system="Ethos_U55_High_End_Embedded", mode="Shared_Sram",
-                 ini="Arm/vela.ini"):  # fmt: skip
+def compile_tosa(
+    name, device, system="Ethos_U55_High_End_Embedded", mode="Shared_Sram", ini="Arm/vela.ini"
+):
     return compiled_model(
         [
-            f"--accelerator-config={device}", f"--config={ini}", f"--system-config={system}",
-            f"--memory-mode={mode}", "--output-format=raw", str(TOSA / name),
+            f"--accelerator-config={device}",
+            f"--config={ini}",
+            f"--system-config={system}",
+            f"--memory-mode={mode}",
+            "--output-format=raw",
+            str(TOSA / name),
         ]
-    )  # fmt: skip
+    )
 
 
 def of_kind(model, cycles, kind):
-    return [cycles[key] for key, row in by_id(model, PERFORMANCE).items()
-            if row["operator"] == kind]  # fmt: skip
+    return [
+        cycles[key] for key, row in by_id(model, PERFORMANCE).items() if row["operator"] == kind
+    ]
 
 
 def test_that_an_operation_without_activation_is_not_charged_a_table_look_up(tmp_path):
@@ -120,8 +131,9 @@ def test_that_a_transpose_of_u85_reads_its_input_once():
 
 
 def test_that_convolutions_and_sums_of_u85_keep_their_cycles():
-    model = compile_tosa("keyword_u55.tosa", "ethos-u85-256", "Ethos_U85_SYS_DRAM_Mid",
-                         "Dedicated_Sram_384KB")  # fmt: skip
+    model = compile_tosa(
+        "keyword_u55.tosa", "ethos-u85-256", "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_384KB"
+    )
     cycles = corrected(model, "ethos-u85-256")
     (convolution,) = of_kind(model, cycles, "Conv2D")
     assert convolution.cycles == convolution.vela
@@ -139,8 +151,9 @@ def test_that_pools_and_transposes_of_u85_take_a_quarter_of_the_steps_that_vela_
         assert 0.24 * stated < cycles[key].waits["MACs"] < 0.45 * stated
 
 
-@pytest.mark.parametrize("device", ["ethos-u55-32", "ethos-u55-64", "ethos-u65-256",
-                                    "ethos-u65-512"])  # fmt: skip
+@pytest.mark.parametrize(
+    "device", ["ethos-u55-32", "ethos-u55-64", "ethos-u65-256", "ethos-u65-512"]
+)
 def test_that_corrected_cycles_are_never_more_than_vela_says_nor_less_than_memory(device):
     u65 = ("Ethos_U65_High_End", "Dedicated_Sram_384KB") if "u65" in device else ()
     model = compile_tosa("keyword_u55.tosa", device, *u65)

@@ -14,8 +14,9 @@ SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 
 def network():
     layers = [nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 3)]
-    return nn.Sequential(*layers, nn.BatchNorm2d(64), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(64, 10)).eval()  # fmt: skip
+    return nn.Sequential(
+        *layers, nn.BatchNorm2d(64), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)
+    ).eval()
 
 
 def test_that_a_new_network_has_random_weights_with_norms_and_without():
@@ -42,8 +43,9 @@ def test_that_channels_that_differ_are_not_those_of_random_weights():
     assert not has_random_weights(plain)
 
 
-@pytest.mark.parametrize("weights", ["digits/weights", "time_series/motions_weights",
-                                     "time_series/vowels_weights"])  # fmt: skip
+@pytest.mark.parametrize(
+    "weights", ["digits/weights", "time_series/motions_weights", "time_series/vowels_weights"]
+)
 def test_that_the_trained_samples_are_not_taken_as_random(weights):
     holder = nn.Module()
     for number, (name, value) in enumerate(load_file(SAMPLES / f"{weights}.safetensors").items()):

@@ -49,8 +49,15 @@ def test_that_rows_of_the_imx93_are_rebuilt_within_the_bars(tmp_path, sample, na
 
 @pytest.mark.slow
 def test_that_the_row_of_the_fvp_is_rebuilt_within_the_bar(tmp_path):
-    lowered = rebuilt(tmp_path, "mobilenet_v2", "mobilenet_v2", "corstone-300", "ethos-u55-128",
-                      memory_mode="Sram_Only", arena_cache_bytes=None)  # fmt: skip
+    lowered = rebuilt(
+        tmp_path,
+        "mobilenet_v2",
+        "mobilenet_v2",
+        "corstone-300",
+        "ethos-u55-128",
+        memory_mode="Sram_Only",
+        arena_cache_bytes=None,
+    )
     row = recorded("corstone-300", "fvp-mbv2")
     # Weights and tensors of 5 MB do not fit the 2 MB of the simulator: no time, but cycles.
     assert lowered.inference_ms is None

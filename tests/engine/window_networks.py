@@ -23,8 +23,11 @@ def _made(run, shape, *layers):
 
 
 def columns():
-    return _made(lambda m, x: functional.unfold(m.layers[0](x), 3, dilation=2, padding=2),
-                 (1, 3, 8, 8), nn.Conv2d(3, 3, 3, padding=1))  # fmt: skip
+    return _made(
+        lambda m, x: functional.unfold(m.layers[0](x), 3, dilation=2, padding=2),
+        (1, 3, 8, 8),
+        nn.Conv2d(3, 3, 3, padding=1),
+    )
 
 
 def strided_columns():
@@ -53,8 +56,9 @@ def frames_apart():
 
 def pairs():
     def run(m, x):
-        made = torch.stft(x, 32, 10, 24, torch.hann_window(24), normalized=True,
-                          return_complex=True)  # fmt: skip
+        made = torch.stft(
+            x, 32, 10, 24, torch.hann_window(24), normalized=True, return_complex=True
+        )
         return torch.view_as_real(made)
 
     return _made(run, (1, 250))

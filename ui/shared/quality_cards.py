@@ -39,8 +39,12 @@ def cosine_text(value: float | None) -> str:
 
 
 def _output_tip(row: OutputQuality) -> str:
-    lines = [row.name, f"SQNR  {decibel(row.sqnr_db)}", f"cosine  {cosine_text(row.cosine)}",
-             f"max error  {figure(row.max_abs_error)}"]  # fmt: skip
+    lines = [
+        row.name,
+        f"SQNR  {decibel(row.sqnr_db)}",
+        f"cosine  {cosine_text(row.cosine)}",
+        f"max error  {figure(row.max_abs_error)}",
+    ]
     if isinstance(row, PartQuality):
         lines.append(f"float model  {figure(row.minimum)} to {figure(row.maximum)}")
         lines += ["constant in the quantized model"] if row.constant else []
@@ -165,8 +169,9 @@ def output_rows(value: EvaluateResult) -> list[OutputQuality]:
         rows.append(output)
         rows += [
             part.model_copy(update={"name": f"\u2514 {part.name}"})
-            for part in value.parts if part.output == index
-        ]  # fmt: skip
+            for part in value.parts
+            if part.output == index
+        ]
     return rows
 
 

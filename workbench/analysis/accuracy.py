@@ -133,11 +133,13 @@ class AccuracyResult(Frozen):
         """The parts that break their limit, or are constant, and share a grid with others."""
         broken = {limit.name for limit in self.broken}
         return tuple(
-            part for part in self.parts
-            if part.shared and (
+            part
+            for part in self.parts
+            if part.shared
+            and (
                 (part.held is False and PART in broken) or (part.constant and DEPENDENCE in broken)
             )
-        )  # fmt: skip
+        )
 
     def _cause(self, limit: Limit) -> str:
         """Return a broken limit in words; that of parts with their names."""
@@ -510,15 +512,19 @@ def _part_rows(
 
 
 def _worse(
-    integer: Sequence[OutputQuality], quantized: Sequence[OutputQuality],
-    evaluated: EvaluateResult | None, against: AgainstFloat | None,
-) -> Iterator[_Row]:  # fmt: skip
+    integer: Sequence[OutputQuality],
+    quantized: Sequence[OutputQuality],
+    evaluated: EvaluateResult | None,
+    against: AgainstFloat | None,
+) -> Iterator[_Row]:
     if against is None or not against.samples:
         integer = ()
     for index in range(max(len(integer), len(quantized))):
         sides: list[_Row] = []
-        for values, program, result in ((integer, _INTEGER, against),
-                                        (quantized, _QUANTIZED, evaluated)):  # fmt: skip
+        for values, program, result in (
+            (integer, _INTEGER, against),
+            (quantized, _QUANTIZED, evaluated),
+        ):
             if index < len(values) and result is not None:
                 quality = values[index]
                 output = quality.output if isinstance(quality, PartQuality) else index

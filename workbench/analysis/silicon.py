@@ -110,10 +110,14 @@ def read(path: Path) -> SiliconFile:
         return SiliconFile.model_validate(raw)
     except ValidationError as error:
         raise WorkbenchError(
-            ErrorInfo(message=f"{path.name}, {v.field or 'the file'}: {v.message}", where=where,
-                      hint="Every row needs id, network and source.", code="silicon-invalid")
+            ErrorInfo(
+                message=f"{path.name}, {v.field or 'the file'}: {v.message}",
+                where=where,
+                hint="Every row needs id, network and source.",
+                code="silicon-invalid",
+            )
             for v in invalid_values(error)
-        ) from None  # fmt: skip
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise failure(
             f"{path.name} cannot be read: {error}.", where=where, code="silicon-unreadable"
@@ -212,9 +216,13 @@ def checked_row(values: Mapping[str, Any]) -> SiliconRow:
 
 
 def row_of_run(
-    lowered: LowerResult, program: bytes, name: str, source: str,
-    measured: tuple[float | None, float | None], beats: Mapping[str, float] | None = None,
-) -> SiliconRow:  # fmt: skip
+    lowered: LowerResult,
+    program: bytes,
+    name: str,
+    source: str,
+    measured: tuple[float | None, float | None],
+    beats: Mapping[str, float] | None = None,
+) -> SiliconRow:
     """Return the row of a measured run of a compiled program.
 
     Args:
@@ -228,15 +236,25 @@ def row_of_run(
     milliseconds, cycles = measured
     fingerprint = hashlib.sha256(program).hexdigest()
     total = sum(report.inference_ms for report in lowered.vela)
-    return checked_row({
-        "id": f"{name}-{fingerprint[:8]}", "network": name, "runtime": "ExecuTorch",
-        "device": lowered.target, "placement": lowered.placement,
-        "clock_hz": round(lowered.cycles / total * 1e3) if total else None,
-        "measured_ms": milliseconds, "measured_cycles": cycles,
-        "estimate_ms": total or None, "estimate_cycles": float(lowered.cycles) or None,
-        "rebuilt": "the program itself", "size_bytes": len(program) or None,
-        "program_sha256": fingerprint, "axi_beats": dict(beats or {}), "source": source,
-    })  # fmt: skip
+    return checked_row(
+        {
+            "id": f"{name}-{fingerprint[:8]}",
+            "network": name,
+            "runtime": "ExecuTorch",
+            "device": lowered.target,
+            "placement": lowered.placement,
+            "clock_hz": round(lowered.cycles / total * 1e3) if total else None,
+            "measured_ms": milliseconds,
+            "measured_cycles": cycles,
+            "estimate_ms": total or None,
+            "estimate_cycles": float(lowered.cycles) or None,
+            "rebuilt": "the program itself",
+            "size_bytes": len(program) or None,
+            "program_sha256": fingerprint,
+            "axi_beats": dict(beats or {}),
+            "source": source,
+        }
+    )
 
 
 class AnchorRow(Frozen):
@@ -328,8 +346,9 @@ def groups(*, shipped_only: bool = False) -> list[AnchorGroup]:
     keys: dict[tuple[str, str, str], None] = {}
     for file in _valid(shipped_only=shipped_only):
         if file.board:
-            keys |= {(file.board, r.device, r.placement): None for r in file.row
-                     if r.used and r.ratio}  # fmt: skip
+            keys |= {
+                (file.board, r.device, r.placement): None for r in file.row if r.used and r.ratio
+            }
     return [_group(*key, anchors(*key, shipped_only=shipped_only)) for key in keys]
 
 
@@ -337,9 +356,12 @@ def _group(board: str, device: str, placement: str, rows: Sequence[SiliconRow]) 
     ratios, predicted = [row.ratio or 1.0 for row in rows], left_out(rows)
     factor, low, high = interval(ratios, predicted)
     group = AnchorGroup(
-        board=board, device=device, placement=placement, factor=factor,
+        board=board,
+        device=device,
+        placement=placement,
+        factor=factor,
         rows=tuple(_anchor_rows(rows)),
-    )  # fmt: skip
+    )
     if len(rows) < LEAST_ROWS:
         return group
     inside = 0
@@ -353,9 +375,12 @@ def _group(board: str, device: str, placement: str, rows: Sequence[SiliconRow]) 
 def _anchor_rows(rows: Sequence[SiliconRow]) -> Iterator[AnchorRow]:
     for row, other in zip(rows, left_out(rows), strict=True):
         yield AnchorRow(
-            id=row.id, network=row.network, ratio=row.ratio or 1.0, source=row.source,
+            id=row.id,
+            network=row.network,
+            ratio=row.ratio or 1.0,
+            source=row.source,
             others=other if len(rows) > 1 else None,
-        )  # fmt: skip
+        )
 
 
 def problems() -> Iterator[ErrorInfo]:
@@ -365,17 +390,26 @@ def problems() -> Iterator[ErrorInfo]:
         for row in file.row if isinstance(file, SiliconFile) else ():
             where = Place(kind="file", id=path.name)
             if (file.board, row.id) in seen:  # type: ignore[union-attr]
-                yield ErrorInfo(message=f"{path.name}: the id {row.id} occurs twice.",
-                                where=where, code="silicon-id-twice")  # fmt: skip
+                yield ErrorInfo(
+                    message=f"{path.name}: the id {row.id} occurs twice.",
+                    where=where,
+                    code="silicon-id-twice",
+                )
             seen.add((file.board, row.id))  # type: ignore[union-attr]
             if row.measured_ms is None and row.measured_cycles is None:
-                yield ErrorInfo(message=f"{path.name}, {row.id}: nothing was measured.",
-                                hint="Add measured_ms or measured_cycles.", where=where,
-                                code="silicon-not-measured")  # fmt: skip
+                yield ErrorInfo(
+                    message=f"{path.name}, {row.id}: nothing was measured.",
+                    hint="Add measured_ms or measured_cycles.",
+                    where=where,
+                    code="silicon-not-measured",
+                )
             if not row.used and not row.doubt:
-                yield ErrorInfo(message=f"{path.name}, {row.id}: not used, without a reason.",
-                                hint="Say why in doubt.", where=where,
-                                code="silicon-no-reason")  # fmt: skip
+                yield ErrorInfo(
+                    message=f"{path.name}, {row.id}: not used, without a reason.",
+                    hint="Say why in doubt.",
+                    where=where,
+                    code="silicon-no-reason",
+                )
 
 
 def time_of(lowered: LowerResult) -> DeviceTime:
@@ -391,16 +425,25 @@ def time_of(lowered: LowerResult) -> DeviceTime:
     listed = tuple(_anchor_rows(rows))
     if len(rows) < LEAST_ROWS:
         return DeviceTime(
-            ms=estimate, origin="estimated", rows=listed, placement=where,
-            sentence=_few(lowered.board, ratios), beside=beside,
-        )  # fmt: skip
+            ms=estimate,
+            origin="estimated",
+            rows=listed,
+            placement=where,
+            sentence=_few(lowered.board, ratios),
+            beside=beside,
+        )
     factor, low, high = interval(ratios, predicted)
     return DeviceTime(
-        ms=estimate * factor, low_ms=estimate * low, high_ms=estimate * high, origin="anchored",
-        rows=listed, placement=where, beside=beside,
+        ms=estimate * factor,
+        low_ms=estimate * low,
+        high_ms=estimate * high,
+        origin="anchored",
+        rows=listed,
+        placement=where,
+        beside=beside,
         sentence=f"Anchored in {len(rows)} measured programs of this board, which took "
         f"{min(ratios):.2f} to {max(ratios):.2f} times the estimate.",
-    )  # fmt: skip
+    )
 
 
 def _few(board: str, ratios: Sequence[float]) -> str:

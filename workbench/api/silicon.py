@@ -22,9 +22,13 @@ __all__ = ["checked_row", "measured_row", "remember_program", "remember_run"]
 
 
 def measured_row(
-    opened: OpenProject, source: str, milliseconds: float | None = None,
-    cycles: float | None = None, row_id: str = "", beats: Mapping[str, float] | None = None,
-) -> tuple[str, SiliconRow]:  # fmt: skip
+    opened: OpenProject,
+    source: str,
+    milliseconds: float | None = None,
+    cycles: float | None = None,
+    row_id: str = "",
+    beats: Mapping[str, float] | None = None,
+) -> tuple[str, SiliconRow]:
     """Return the board and the row of a measured run of a project's compiled program.
 
     Args:
@@ -40,9 +44,11 @@ def measured_row(
     """
     if not opened.project.board:
         raise failure(
-            "The project has no board.", "Run: workbench boards BOARD --put PROJECT",
-            Place(kind="option", id="board"), code="board-not-set",
-        )  # fmt: skip
+            "The project has no board.",
+            "Run: workbench boards BOARD --put PROJECT",
+            Place(kind="option", id="board"),
+            code="board-not-set",
+        )
     cache = Cache(default_root())
     key = plan(opened.project, opened.folder, cache).key("lower")
     if not key or not cache.has(key):

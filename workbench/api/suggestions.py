@@ -70,9 +70,12 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
 
 
 def _tried(
-    opened: OpenProject, suggestion: Suggestion, before: Mapping[str, Path], until: StageId,
+    opened: OpenProject,
+    suggestion: Suggestion,
+    before: Mapping[str, Path],
+    until: StageId,
     how: JobOptions,
-) -> Suggestion | None:  # fmt: skip
+) -> Suggestion | None:
     """Return a suggestion with what it was measured to gain; None if it gains nothing.
 
     One that is not to be tried is returned as it is. Where the program is not the quantized model,
@@ -106,9 +109,13 @@ def _figures(folders: Mapping[str, Path]) -> Figures:
 def _compiled(opened: OpenProject, how: JobOptions, until: StageId = "lower") -> RunResult:
     """Run the stages up to the compiled program; those that the cache holds are not repeated."""
     return run(
-        replace(opened, path=None), until, trust=how.get("trust", False), cache=how.get("cache"),
-        accelerate=how.get("accelerate", True), on_event=how.get("on_event"),
-    )  # fmt: skip
+        replace(opened, path=None),
+        until,
+        trust=how.get("trust", False),
+        cache=how.get("cache"),
+        accelerate=how.get("accelerate", True),
+        on_event=how.get("on_event"),
+    )
 
 
 def _spared(opened: OpenProject, cache: Cache, planned: Plan) -> tuple[Spared, ...]:

@@ -159,9 +159,13 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def suggestions_of(
-    project: Project, folders: Mapping[str, Path], fit: fitting.Fit | None,
-    spared: tuple[Spared, ...] = (), *, departs: bool,
-) -> tuple[Suggestion, ...]:  # fmt: skip
+    project: Project,
+    folders: Mapping[str, Path],
+    fit: fitting.Fit | None,
+    spared: tuple[Spared, ...] = (),
+    *,
+    departs: bool,
+) -> tuple[Suggestion, ...]:
     """Return the suggestions for a compiled project, the one with the largest gain first.
 
     Args:

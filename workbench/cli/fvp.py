@@ -205,10 +205,14 @@ def _add_run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for outputs and the log")
     verb.add_argument("--verbose", action="store_true", help="print the log while running")
     verb.add_argument(
-        "--remember", type=Path, nargs="?", const=Path(), metavar="PROJECT",
+        "--remember",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        metavar="PROJECT",
         help="keep the counted cycles for the board of this project, whose program FILE.pte is; "
         "without PROJECT for the board that the cached result of FILE.pte names",
-    )  # fmt: skip
+    )
     add_json(verb)
     verb.set_defaults(perform=_run)
 

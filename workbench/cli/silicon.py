@@ -52,19 +52,24 @@ def add(verbs: Any) -> None:
 
 def _add_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "project", nargs="?", type=Path, metavar="PROJECT",
+        "project",
+        nargs="?",
+        type=Path,
+        metavar="PROJECT",
         help="the project that was measured, compiled; board, device, placement and estimate are "
         "taken from it",
-    )  # fmt: skip
+    )
     verb.add_argument("--measured-ms", type=float, metavar="MS", help="time of one inference")
     verb.add_argument("--measured-cycles", type=float, metavar="N", help="NPU cycles of one")
     verb.add_argument("--source", required=True, metavar="TEXT", help="who measured it, and how")
     for name, words in (
-        ("id", "the row's id; an equal one is replaced"), ("network", "name of the network"),
-        ("board", "without a project: the board's id"), ("device", "e.g. ethos-u55-128"),
+        ("id", "the row's id; an equal one is replaced"),
+        ("network", "name of the network"),
+        ("board", "without a project: the board's id"),
+        ("device", "e.g. ethos-u55-128"),
         ("placement", "the placement's name, as workbench boards BOARD lists it"),
         ("note", "e.g. median of 100"),
-    ):  # fmt: skip
+    ):
         verb.add_argument(f"--{name}", default="", metavar="TEXT", help=words)
     verb.add_argument("--estimate-ms", type=float, metavar="MS", help="without a project")
     add_json(verb)
@@ -83,12 +88,21 @@ def _list(options: argparse.Namespace) -> int:
         return EXIT_DONE
     print_table(
         ("board", "id", "network", "device", "placement", "measured", "estimate", "ratio", ""),
-        ((board or "not named", row.id, row.network, row.device or "?", row.placement or "?",
-          in_figures(row.measured_ms, row.measured_cycles),
-          in_figures(row.estimate_ms, row.estimate_cycles),
-          "" if row.ratio is None else f"{row.ratio:.2f}", "" if row.used else "not used")
-         for board, row in listed),
-    )  # fmt: skip
+        (
+            (
+                board or "not named",
+                row.id,
+                row.network,
+                row.device or "?",
+                row.placement or "?",
+                in_figures(row.measured_ms, row.measured_cycles),
+                in_figures(row.estimate_ms, row.estimate_cycles),
+                "" if row.ratio is None else f"{row.ratio:.2f}",
+                "" if row.used else "not used",
+            )
+            for board, row in listed
+        ),
+    )
     return EXIT_DONE
 
 
@@ -99,14 +113,18 @@ def _document(row: SiliconRow) -> dict[str, Any]:
 def _add(options: argparse.Namespace) -> int:
     if options.measured_ms is None and options.measured_cycles is None:
         raise failure(
-            "No measured time given.", "Add --measured-ms or --measured-cycles.",
+            "No measured time given.",
+            "Add --measured-ms or --measured-cycles.",
             code="silicon-not-measured",
-        )  # fmt: skip
+        )
     if options.project is not None:
         board, row = api.measured_row(
-            api.open(options.project), options.source, options.measured_ms,
-            options.measured_cycles, options.id,
-        )  # fmt: skip
+            api.open(options.project),
+            options.source,
+            options.measured_ms,
+            options.measured_cycles,
+            options.id,
+        )
         named = {name: value for name in ("network",) if (value := getattr(options, name))}
         row = row.model_copy(update={**named, "measured_note": options.note})
     else:
@@ -129,11 +147,16 @@ def _given(options: argparse.Namespace) -> SiliconRow:
             code="silicon-option-missing",
         )
     values = {
-        "id": options.id, "network": options.network, "device": options.device,
-        "placement": options.placement, "measured_ms": options.measured_ms,
-        "measured_cycles": options.measured_cycles, "measured_note": options.note,
-        "estimate_ms": options.estimate_ms, "source": options.source,
-    }  # fmt: skip
+        "id": options.id,
+        "network": options.network,
+        "device": options.device,
+        "placement": options.placement,
+        "measured_ms": options.measured_ms,
+        "measured_cycles": options.measured_cycles,
+        "measured_note": options.note,
+        "estimate_ms": options.estimate_ms,
+        "source": options.source,
+    }
     return api.checked_row(values)
 
 
@@ -142,18 +165,28 @@ def _check(options: argparse.Namespace) -> int:
     infos = [*(info for error in broken for info in error.infos), *problems()]
     by_placement = groups()
     if options.json:
-        print_json({
-            "groups": [group.model_dump(mode="json") for group in by_placement],
-            "problems": [info.model_dump(mode="json") for info in infos],
-        })  # fmt: skip
+        print_json(
+            {
+                "groups": [group.model_dump(mode="json") for group in by_placement],
+                "problems": [info.model_dump(mode="json") for info in infos],
+            }
+        )
     else:
         print_table(
             ("board", "device", "placement", "rows", "ratio", "interval", "inside"),
-            ((g.board, g.device, g.placement, len(g.rows),
-              f"{min(r.ratio for r in g.rows):.2f} to {max(r.ratio for r in g.rows):.2f}",
-              "" if g.low is None else f"{g.low:.2f} to {g.high:.2f}",
-              "" if g.inside is None else f"{g.inside} of {len(g.rows)}") for g in by_placement),
-        )  # fmt: skip
+            (
+                (
+                    g.board,
+                    g.device,
+                    g.placement,
+                    len(g.rows),
+                    f"{min(r.ratio for r in g.rows):.2f} to {max(r.ratio for r in g.rows):.2f}",
+                    "" if g.low is None else f"{g.low:.2f} to {g.high:.2f}",
+                    "" if g.inside is None else f"{g.inside} of {len(g.rows)}",
+                )
+                for g in by_placement
+            ),
+        )
         print("inside: rows within the interval that the others give, which know nothing of them.")
         print_infos(infos)
     return EXIT_USAGE if infos else EXIT_DONE

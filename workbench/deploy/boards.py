@@ -410,8 +410,11 @@ def candidates(project: Project, folder: Path) -> list[tuple[str, Project]]:
     limited = choice.options.get("arena_cache_bytes") == sram_limit(board, choice, folder)
     projects = []
     for row in following(npu.placement, *_section_and_mode(choice)):
-        options = {**project.target.options, "system_config": row.system_config,
-                   "memory_mode": row.memory_mode}  # fmt: skip
+        options = {
+            **project.target.options,
+            "system_config": row.system_config,
+            "memory_mode": row.memory_mode,
+        }
         other = target_of(choice.id).complete(TargetChoice(id=choice.id, options=options), folder)
         if limited:
             options["arena_cache_bytes"] = sram_limit(board, other, folder)

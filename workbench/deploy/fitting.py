@@ -125,9 +125,12 @@ def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[De
     if not placement.reserved_bytes:
         return allowed
     firmware = Demand(
-        what="firmware", bytes=placement.reserved_bytes, kinds=("flash", "dram", "sram"),
-        origin="kept free, as the board's file says", memories=placement.weights[:1],
-    )  # fmt: skip
+        what="firmware",
+        bytes=placement.reserved_bytes,
+        kinds=("flash", "dram", "sram"),
+        origin="kept free, as the board's file says",
+        memories=placement.weights[:1],
+    )
     return sorted([*allowed, firmware], key=lambda d: -d.bytes)
 
 
@@ -155,14 +158,22 @@ def demands(
     demanded = [
         Demand(what="program", bytes=stored[0], origin="measured: the file", kinds=lasting),
         Demand(what="weights", bytes=stored[1], origin="measured: the file", kinds=lasting),
-        Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
-               origin="computed from the program",
-               kinds=sram if use.arena_in_sram else ("dram",)),
-        Demand(what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode",
-               kinds=sram),
-        Demand(what="method pool", bytes=needs.method_pool_bytes, kinds=ram,
-               origin="computed from the program"),
-    ]  # fmt: skip
+        Demand(
+            what="scratch pool",
+            bytes=needs.scratch_pool_bytes,
+            origin="computed from the program",
+            kinds=sram if use.arena_in_sram else ("dram",),
+        ),
+        Demand(
+            what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode", kinds=sram
+        ),
+        Demand(
+            what="method pool",
+            bytes=needs.method_pool_bytes,
+            kinds=ram,
+            origin="computed from the program",
+        ),
+    ]
     return sorted((d for d in demanded if d.bytes), key=lambda d: -d.bytes)
 
 
@@ -177,10 +188,15 @@ def fit(board: Board, wanted: list[Demand]) -> Fit:
         home = _home(board, demand, lying)
         (homeless if home is None else lying[home]).append(demand)
     fillings = tuple(
-        Filling(name=m.name, kind=m.kind, bytes=m.bytes, demands=tuple(lying[m.name]),
-                confirmed=m.confirmed and m.bytes is not None)
+        Filling(
+            name=m.name,
+            kind=m.kind,
+            bytes=m.bytes,
+            demands=tuple(lying[m.name]),
+            confirmed=m.confirmed and m.bytes is not None,
+        )
         for m in board.memory
-    )  # fmt: skip
+    )
     return Fit(board=board.title, fillings=fillings, homeless=tuple(homeless))
 
 

@@ -41,10 +41,11 @@ def rows(outputs: Sequence[ModelOutput], ports: Sequence[Port]) -> Iterator[tupl
         for port in output.ports:
             for region in port.regions:
                 yield (
-                    str(port.position), str(list(ports[port.position]["shape"])),
+                    str(port.position),
+                    str(list(ports[port.position]["shape"])),
                     f"output {index} of the model, from element {region.offset}",
                     _loops(region),
-                )  # fmt: skip
+                )
         for fill in output.fills:
             yield "", "", f"output {index} of the model", f"always {fill.value:g}"
 
@@ -77,8 +78,9 @@ def output_header(outputs: Sequence[ModelOutput], ports: Sequence[Port], stem: s
 
 
 def _function(index: int, output: ModelOutput, ports: Sequence[Port], stem: str) -> Iterator[str]:
-    arguments = [f"const {_type(ports[port.position])} *part{port.position}"
-                 for port in output.ports]  # fmt: skip
+    arguments = [
+        f"const {_type(ports[port.position])} *part{port.position}" for port in output.ports
+    ]
     yield f"static inline void {function(stem, index)}({', '.join(arguments)}, float *output) {{"
     for fill in output.fills:
         for region in fill.regions:
@@ -105,8 +107,14 @@ def _nested(region: Region, value: str, side: str) -> Iterator[str]:
     yield f"{indent}output[{there}] = {value.format(own) if side else value};"
 
 
-_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t",
-          "int64": "int64_t", "bool": "uint8_t"}  # fmt: skip
+_TYPES = {
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "bool": "uint8_t",
+}
 
 
 def _type(port: Port) -> str:

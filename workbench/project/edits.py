@@ -361,9 +361,14 @@ def set_notes(project: Project, notes: str) -> Project:
 
 # The fields that a run in the history restores.
 DECIDED = (
-    "rules", "improvers", "compressions", "trained_weights", "split_outputs", "ranges",
+    "rules",
+    "improvers",
+    "compressions",
+    "trained_weights",
+    "split_outputs",
+    "ranges",
     "range_methods",
-)  # fmt: skip
+)
 
 
 class Kept(Protocol):

@@ -85,9 +85,24 @@ class CpuNode(Frozen):
 # What keeps an operation below half of the device's limits; "" where nothing does. The texts are
 # in ``workbench.targets.ethos_u.efficiency``.
 CycleCause = Literal[
-    "", "stride", "kernel", "few_channels", "depth", "shape", "depthwise", "elementwise", "copy",
-    "layout", "rescale", "table", "resize", "pool", "memory", "weights", "output",
-]  # fmt: skip
+    "",
+    "stride",
+    "kernel",
+    "few_channels",
+    "depth",
+    "shape",
+    "depthwise",
+    "elementwise",
+    "copy",
+    "layout",
+    "rescale",
+    "table",
+    "resize",
+    "pool",
+    "memory",
+    "weights",
+    "output",
+]
 
 
 class VelaOperation(Frozen):

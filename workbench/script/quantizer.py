@@ -294,9 +294,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _corrected(
-    rows: Sequence[Correction], faster: Sequence[Rewrite], base: str
-) -> Iterator[str]:  # fmt: skip
+def _corrected(rows: Sequence[Correction], faster: Sequence[Rewrite], base: str) -> Iterator[str]:
     """Yield the lines of a quantizer with the corrections and rewrites before calibration."""
     bases = "CorrectingQuantizer" + ("" if base == "EthosUQuantizer" else f", {base}")
     yield from ("", f"class CorrectedQuantizer({bases}):")

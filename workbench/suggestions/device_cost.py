@@ -104,9 +104,12 @@ def switch_on_rewrites(
             operation.cycles - operation.ideal_cycles
             for report in lowered.vela
             for operation in report.operations
-            if (operation.root in norms if row.id not in _LOST_TO else
-                operation.cause in _LOST_TO[row.id])
-        )  # fmt: skip
+            if (
+                operation.root in norms
+                if row.id not in _LOST_TO
+                else operation.cause in _LOST_TO[row.id]
+            )
+        )
         if lost:
             yield Suggestion(
                 id=f"faster:{row.id}",

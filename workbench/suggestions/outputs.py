@@ -29,10 +29,7 @@ def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]
     for part in evaluated.parts if evaluated is not None else ():
         if part.shared:
             parts[part.output].append(part)
-    return {
-        output: rows for output, rows in parts.items()
-        if any(map(_is_low, rows))
-    }  # fmt: skip
+    return {output: rows for output, rows in parts.items() if any(map(_is_low, rows))}
 
 
 def split_output(
@@ -92,12 +89,14 @@ def wide_output(
                 "operations do not hold its values.",
                 expected="The network before them stays in 8 bits.",
                 edit=partial(
-                    edits.assign_many, kind="node_name", matches=list(dict.fromkeys(nodes)),
+                    edits.assign_many,
+                    kind="node_name",
+                    matches=list(dict.fromkeys(nodes)),
                     config=_WIDE,
                 ),
                 improves="sqnr_db",
                 output=index,
-            )  # fmt: skip
+            )
 
 
 def _is_low(row: OutputQuality) -> bool:

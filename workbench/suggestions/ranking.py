@@ -122,34 +122,75 @@ def _clip(model: CompiledModel) -> Iterable[Suggestion]:
 
 KINDS: tuple[Kind, ...] = (
     Kind("mend", "Switch on corrections for a program that differs", _mend, first=True),
-    Kind("optimise_size", "Compile for size where the program does not fit the board",
-         lambda m: device_cost.compile_for_size(m.project, m.lowered, m.known.fit), first=True),
-    Kind("split_output", "Return what an output joins one by one, each with its own range",
-         lambda m: outputs.split_output(m.known.evaluated, m.known.exported), first=True),
-    Kind("wide_output", "Use 16 bits for the operations that make an output, or a part of it",
-         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported)),
-    Kind("off", "Remove a rule that keeps a part off the NPU",
-         lambda m: cpu_operators.run_on_npu(m.project, m.left)),
-    Kind("correction", "Switch on a correction that moves operators to the NPU",
-         lambda m: cpu_operators.switch_on_corrections(m.project, m.left)),
-    Kind("float", "Quantize what is left in float",
-         lambda m: cpu_operators.quantize_floats(m.project, m.left)),
-    Kind("int16", "Use 8 bits where the device has no 16-bit operator",
-         lambda m: cpu_operators.narrow_to_8_bits(m.project, m.left)),
-    Kind("integer_io", "Use integer inputs and outputs",
-         lambda m: cpu_operators.integer_io(m.project, m.left)),
-    Kind("relu6", "Use a module instead of a function that cannot be quantized (in the source)",
-         lambda m: cpu_operators.module_for_function(m.left)),
-    Kind("faster", "Write the network in an equal form that takes fewer cycles",
-         lambda m: device_cost.switch_on_rewrites(m.project, m.lowered, m.program)),
-    Kind("channels_last", "Use a channels-last example input (in the source)",
-         lambda m: device_cost.channels_last(m.project, m.lowered, m.program)),
-    Kind("channels", "Use a number of channels that fills the NPU's blocks (in the source)",
-         lambda m: device_cost.wasted_channels(m.lowered, m.program)),
-    Kind("wide", "Use 16-bit activations for the modules that lose most quality",
-         lambda m: accuracy.wider_modules(m.known.spared, m.labels)),
+    Kind(
+        "optimise_size",
+        "Compile for size where the program does not fit the board",
+        lambda m: device_cost.compile_for_size(m.project, m.lowered, m.known.fit),
+        first=True,
+    ),
+    Kind(
+        "split_output",
+        "Return what an output joins one by one, each with its own range",
+        lambda m: outputs.split_output(m.known.evaluated, m.known.exported),
+        first=True,
+    ),
+    Kind(
+        "wide_output",
+        "Use 16 bits for the operations that make an output, or a part of it",
+        lambda m: outputs.wide_output(m.known.evaluated, m.known.exported),
+    ),
+    Kind(
+        "off",
+        "Remove a rule that keeps a part off the NPU",
+        lambda m: cpu_operators.run_on_npu(m.project, m.left),
+    ),
+    Kind(
+        "correction",
+        "Switch on a correction that moves operators to the NPU",
+        lambda m: cpu_operators.switch_on_corrections(m.project, m.left),
+    ),
+    Kind(
+        "float",
+        "Quantize what is left in float",
+        lambda m: cpu_operators.quantize_floats(m.project, m.left),
+    ),
+    Kind(
+        "int16",
+        "Use 8 bits where the device has no 16-bit operator",
+        lambda m: cpu_operators.narrow_to_8_bits(m.project, m.left),
+    ),
+    Kind(
+        "integer_io",
+        "Use integer inputs and outputs",
+        lambda m: cpu_operators.integer_io(m.project, m.left),
+    ),
+    Kind(
+        "relu6",
+        "Use a module instead of a function that cannot be quantized (in the source)",
+        lambda m: cpu_operators.module_for_function(m.left),
+    ),
+    Kind(
+        "faster",
+        "Write the network in an equal form that takes fewer cycles",
+        lambda m: device_cost.switch_on_rewrites(m.project, m.lowered, m.program),
+    ),
+    Kind(
+        "channels_last",
+        "Use a channels-last example input (in the source)",
+        lambda m: device_cost.channels_last(m.project, m.lowered, m.program),
+    ),
+    Kind(
+        "channels",
+        "Use a number of channels that fills the NPU's blocks (in the source)",
+        lambda m: device_cost.wasted_channels(m.lowered, m.program),
+    ),
+    Kind(
+        "wide",
+        "Use 16-bit activations for the modules that lose most quality",
+        lambda m: accuracy.wider_modules(m.known.spared, m.labels),
+    ),
     Kind("clip", "Clip the outliers of a tensor", _clip),
-)  # fmt: skip
+)
 
 
 def suggest(

@@ -41,9 +41,12 @@ class Figures:
         rows = [(i, row) for i, row in enumerate(self.evaluated.outputs) if i not in joined]
         rows += [(part.output, part) for part in self.evaluated.parts]
         values = [
-            min(row.decibels, 0.0) if isinstance(row, PartQuality) and row.constant
-            else row.decibels for index, row in rows if output in (None, index)
-        ]  # fmt: skip
+            min(row.decibels, 0.0)
+            if isinstance(row, PartQuality) and row.constant
+            else row.decibels
+            for index, row in rows
+            if output in (None, index)
+        ]
         return max(-_ENOUGH_DB, min(_ENOUGH_DB, *values)) if values else _ENOUGH_DB
 
     @property

@@ -45,9 +45,12 @@ def run(program, example):
 
 def parts_of(kind):
     _, outputs = outputs_of(exported(*networks.made(kind)), ())
-    return {name: part for (_, name), part in zip(
-        outputs.names, (p for o in outputs.exported.model_outputs for p in o.parts), strict=True
-    )}  # fmt: skip
+    return {
+        name: part
+        for (_, name), part in zip(
+            outputs.names, (p for o in outputs.exported.model_outputs for p in o.parts), strict=True
+        )
+    }
 
 
 @for_each("kind", networks.IDIOMS)

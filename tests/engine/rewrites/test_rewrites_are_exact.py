@@ -15,8 +15,12 @@ from workbench.engine.toolchain_patches.plain_operators import write_plainly
 pytestmark = pytest.mark.engine
 U55, U85 = "TOSA-1.0+INT+int16+int4+u55", "TOSA-1.0+INT+int16+int4+cf"
 ALL = (
-    cut_unread_tails, fold_norms_forward, write_norms_as_one, write_strides, write_large_kernels,
-)  # fmt: skip
+    cut_unread_tails,
+    fold_norms_forward,
+    write_norms_as_one,
+    write_strides,
+    write_large_kernels,
+)
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d}
 POOLS = {1: nn.MaxPool1d, 2: nn.MaxPool2d}
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d}
@@ -78,9 +82,15 @@ def test_that_convolutions_of_any_shape_stay_the_same_function():
         shape = [max(1, size) + chosen.randint(0, 40) for size in least]
         channels = groups * chosen.choice((1, 2, 3, 8))
         conv = CONVOLUTIONS[dims](
-            channels, 4 * groups, kernel, stride, padding, dilation, groups,
+            channels,
+            4 * groups,
+            kernel,
+            stride,
+            padding,
+            dilation,
+            groups,
             bias=index % 3 > 0,
-        )  # fmt: skip
+        )
         net = nn.Sequential(conv, chosen.choice((nn.ReLU(), nn.Identity(), nn.Hardtanh(-0.3, 0.4))))
         x = torch.randn(1 + index % 2, channels, *shape)
         made = quantizer(U85 if index % 2 else U55)

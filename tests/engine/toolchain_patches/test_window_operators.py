@@ -13,8 +13,17 @@ from tests.engine.test_delegate_corrections import is_right
 from workbench.engine.toolchain_patches.plain_operators import write_plainly
 
 pytestmark = pytest.mark.engine
-NAMES = ("columns", "strided_columns", "tiles_and_back", "frames", "rows", "frames_apart",
-         "pairs", "power", "magnitude")  # fmt: skip
+NAMES = (
+    "columns",
+    "strided_columns",
+    "tiles_and_back",
+    "frames",
+    "rows",
+    "frames_apart",
+    "pairs",
+    "power",
+    "magnitude",
+)
 LEFT_TO_THE_CPU = ("im2col", "col2im", "unfold", "stft", "fft_rfft", "real", "imag")
 
 
@@ -36,8 +45,11 @@ def written(name, dtype=torch.int16):
     model, (x,) = getattr(window_networks, name)()
     module = torch.export.export(model, (x,)).module()
     write_plainly(module, quantizer(dtype))
-    operators = [str(node.target).split(".")[1] for node in module.graph.nodes
-                 if node.op == "call_function" and "aten" in str(node.target)]  # fmt: skip
+    operators = [
+        str(node.target).split(".")[1]
+        for node in module.graph.nodes
+        if node.op == "call_function" and "aten" in str(node.target)
+    ]
     return float((module(x) - model(x)).detach().abs().max()), operators
 
 

@@ -136,11 +136,17 @@ def lossy(decibels, *, shared=True):
     """Return an evaluation of an output that joins a box and a score of this SQNR [dB]."""
     box, score = (
         PartQuality(
-            name=name, sqnr_db=sqnr, cosine=None, max_abs_error=0.1, output=0, minimum=0.0,
-            maximum=peak, shared=shared,
+            name=name,
+            sqnr_db=sqnr,
+            cosine=None,
+            max_abs_error=0.1,
+            output=0,
+            minimum=0.0,
+            maximum=peak,
+            shared=shared,
         )
         for name, sqnr, peak in (("box", 40.0, 200.0), ("score", decibels, 0.5))
-    )  # fmt: skip
+    )
     return result_of("evaluate").model_copy(update={"parts": (box, score)})
 
 

@@ -16,9 +16,16 @@ FLASH = "weights in flash"
 
 
 def row(number, ratio, **fields):
-    values = {"id": f"r{number}", "network": f"net {number}", "device": "ethos-u55-128",
-              "placement": FLASH, "measured_ms": 2.0 * ratio, "estimate_ms": 2.0,
-              "source": "a page", **fields}  # fmt: skip
+    values = {
+        "id": f"r{number}",
+        "network": f"net {number}",
+        "device": "ethos-u55-128",
+        "placement": FLASH,
+        "measured_ms": 2.0 * ratio,
+        "estimate_ms": 2.0,
+        "source": "a page",
+        **fields,
+    }
     return SiliconRow.model_validate(values)
 
 
@@ -66,8 +73,10 @@ def test_that_five_rows_give_an_interval_from_what_the_others_predict():
     assert (len(group.rows), group.inside) == (5, 3)
 
 
-@pytest.mark.parametrize("change", [{"placement": "other"}, {"target": "ethos-u55-256"},
-                                    {"board": "other"}, {"board": ""}])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [{"placement": "other"}, {"target": "ethos-u55-256"}, {"board": "other"}, {"board": ""}],
+)
 def test_that_rows_of_another_board_device_or_placement_say_nothing(change):
     keep([1.0] * 6)
     assert time_of(lowered(**change)).origin == "estimated"
@@ -107,8 +116,14 @@ def test_that_what_is_beside_the_npu_is_a_line_of_its_own():
 
 
 def test_that_a_row_comes_back_from_its_file_as_it_was_and_replaces_an_equal_id():
-    odd = row(1, 1.1, network='a "quoted" \\ name\n\u00e9', axi_beats={"AXI0_RD": 12.5},
-              measured_cycles=1e6, program_sha256="ab" * 32)  # fmt: skip
+    odd = row(
+        1,
+        1.1,
+        network='a "quoted" \\ name\n\u00e9',
+        axi_beats={"AXI0_RD": 12.5},
+        measured_cycles=1e6,
+        program_sha256="ab" * 32,
+    )
     path = add_row("my board/../x", odd)
     assert path.parent == silicon.own_folder()
     assert read(path) == SiliconFile(board="my board/../x", row=(odd,))

@@ -66,8 +66,22 @@ def test_that_a_measured_time_of_a_project_is_added_with_its_estimate(capsys, co
 
 
 def test_that_a_time_without_a_project_is_added_by_its_options(capsys):
-    words = ["--id", "one", "--network", "net", "--board", "mine", "--device", "ethos-u55-128",
-             "--measured-ms", "3", "--estimate-ms", "2", "--source", "s"]  # fmt: skip
+    words = [
+        "--id",
+        "one",
+        "--network",
+        "net",
+        "--board",
+        "mine",
+        "--device",
+        "ethos-u55-128",
+        "--measured-ms",
+        "3",
+        "--estimate-ms",
+        "2",
+        "--source",
+        "s",
+    ]
     words = ("silicon", "add", *words)
     assert printed(capsys, *words)["row"]["ratio"] == 1.5
 
@@ -77,12 +91,27 @@ def test_that_a_time_without_a_project_is_added_by_its_options(capsys):
     [
         (["--measured-ms", "3"], "silicon-option-missing"),
         (["--id", "a", "--network", "n", "--board", "b", "--device", "d"], "silicon-not-measured"),
-        (["--id", "a", "--network", "n", "--board", "b", "--device", "d", "--measured-ms", "-1"],
-         "silicon-invalid"),
-        (["--id", "a", "--network", "n", "--board", "b", "--device", "d", "--measured-ms", "nan"],
-         "silicon-invalid"),
+        (
+            ["--id", "a", "--network", "n", "--board", "b", "--device", "d", "--measured-ms", "-1"],
+            "silicon-invalid",
+        ),
+        (
+            [
+                "--id",
+                "a",
+                "--network",
+                "n",
+                "--board",
+                "b",
+                "--device",
+                "d",
+                "--measured-ms",
+                "nan",
+            ],
+            "silicon-invalid",
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_a_row_that_says_nothing_is_refused(capsys, words, error):
     found = printed(capsys, "silicon", "add", *words, "--source", "s", code=2)
     assert found["error"]["code"] == error

@@ -149,8 +149,9 @@ def test_that_a_split_whose_program_is_compiled_wrong_is_not_offered(
 ):
     usual = fake_engine.write_result
     right = result_of("verify")
-    wrong = right.model_copy(update={"max_lsb": 90, "outputs": (
-        right.outputs[0].model_copy(update={"max_lsb": 90}),)})  # fmt: skip
+    wrong = right.model_copy(
+        update={"max_lsb": 90, "outputs": (right.outputs[0].model_copy(update={"max_lsb": 90}),)}
+    )
     evaluated, verified = [lossy(3.0), lossy(35.0), lossy(30.0)], [wrong, wrong, right]
 
     def leave(stage, folder):

@@ -63,9 +63,15 @@ def test_that_quality_has_only_the_figures_that_were_measured(told):
 
 
 def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
-    time = {"ms": 0.002, "low_ms": None, "high_ms": None, "origin": "estimated",
-            "placement": "weights in flash", "sentence": "No measured data.",
-            "beside": ["1 call of the driver: not measured."]}  # fmt: skip
+    time = {
+        "ms": 0.002,
+        "low_ms": None,
+        "high_ms": None,
+        "origin": "estimated",
+        "placement": "weights in flash",
+        "sentence": "No measured data.",
+        "beside": ["1 call of the driver: not measured."],
+    }
     document = {**dumped("lower"), "time": time, "cycle_corrections": []}
     start = [
         "Program 1 delegate, 3 operators on the NPU, 1 on the CPU",
@@ -99,9 +105,12 @@ def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):
 def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):
     def row(state, *places, before=None, after=None):
         return {
-            "title": f"T{state}{len(places)}", "state": state, "places": places,
-            "cycles_before": before, "cycles_after": after,
-        }  # fmt: skip
+            "title": f"T{state}{len(places)}",
+            "state": state,
+            "places": places,
+            "cycles_before": before,
+            "cycles_after": after,
+        }
 
     rows = [row("on"), row("on", "conv", before=9000, after=100), row("on", "a", "b"), row("off")]
     assert told(rewrites=rows) == [

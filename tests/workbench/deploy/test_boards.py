@@ -242,8 +242,9 @@ def test_that_a_program_is_fitted_to_the_memories_of_its_placement(tmp_path):
     assert found.fits
     (flash,) = [f for f in found.fillings if f.name == "flash"]
     assert {demand.what: demand.bytes for demand in flash.demands} == {
-        "program": len(PROGRAM), "firmware": 1000,
-    }  # fmt: skip
+        "program": len(PROGRAM),
+        "firmware": 1000,
+    }
     # A byte less does not fit, although the other flash has room: its placement is another one.
     write_placed(tmp_path, len(PROGRAM) + 999)
     assert [d.what for d in of_program(project, tmp_path, PROGRAM).homeless] == ["firmware"]

@@ -10,23 +10,43 @@ U55 = "ethos-u55-128"
 
 def operation(**given):
     fields = {
-        "name": "conv", "operator": "Conv2D", "module": "body", "tosa": "", "cycles": 1000,
+        "name": "conv",
+        "operator": "Conv2D",
+        "module": "body",
+        "tosa": "",
+        "cycles": 1000,
         "cycles_vela": 1000,
-        "npu_cycles": 1000, "macs": 12_800, "sram_cycles": 0, "external_cycles": 0,
-        "staging_bytes": 0, "weight_bytes": 64, "input_shape": (8, 8, 16),
-        "output_shape": (8, 8, 16), "kernel": (3, 3), "moved_bytes": 2048,
-    }  # fmt: skip
+        "npu_cycles": 1000,
+        "macs": 12_800,
+        "sram_cycles": 0,
+        "external_cycles": 0,
+        "staging_bytes": 0,
+        "weight_bytes": 64,
+        "input_shape": (8, 8, 16),
+        "output_shape": (8, 8, 16),
+        "kernel": (3, 3),
+        "moved_bytes": 2048,
+    }
     return VelaOperation(**fields | given)
 
 
 def report(*operations, cycles=None):
     total = sum(o.cycles for o in operations) if cycles is None else cycles
     return VelaReport(
-        cycles_total=total, cycles_vela=total, cycles_npu=total, inference_ms=1.0, sram_bytes=0,
+        cycles_total=total,
+        cycles_vela=total,
+        cycles_npu=total,
+        inference_ms=1.0,
+        sram_bytes=0,
         flash_bytes=0,
-        macs=sum(o.macs for o in operations), delegate=0, weights_bytes=0,
-        encoded_weights_bytes=0, command_stream_bytes=0, scratch_bytes=0, operations=operations,
-    )  # fmt: skip
+        macs=sum(o.macs for o in operations),
+        delegate=0,
+        weights_bytes=0,
+        encoded_weights_bytes=0,
+        command_stream_bytes=0,
+        scratch_bytes=0,
+        operations=operations,
+    )
 
 
 def judged(*operations, device=U55):

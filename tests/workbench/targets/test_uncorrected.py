@@ -260,10 +260,12 @@ def test_that_a_function_of_a_slice_of_five_dimensions_is_told(before, reader, d
 @for_each(
     ("part", "first", "device", "found"),
     [
-        ((1, 1, 8), "relu", U85, True), ((1, 1, 8), "relu", U55, False),
-        ((1, 6, 8), "relu", U85, False), ((1, 1, 8), "x", U85, False),
+        ((1, 1, 8), "relu", U85, True),
+        ((1, 1, 8), "relu", U55, False),
+        ((1, 6, 8), "relu", U85, False),
+        ((1, 1, 8), "x", U85, False),
     ],
-)  # fmt: skip
+)
 def test_that_a_part_that_is_repeated_behind_another_operator_is_told(part, first, device, found):
     rows = (1, 6, 8)
     made = [node("relu", rows), node("chunk", part), node("unsqueeze", part), node("add", rows)]

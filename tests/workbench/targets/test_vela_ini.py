@@ -230,7 +230,10 @@ def test_that_a_section_has_the_name_that_vela_takes_for_the_device():
     written.read_string(text_for_vela(ini, "Mine", "ethos-u55-128"))
     # With what it inherits, and nothing else changed.
     assert dict(written["System_Config.Ethos_U55_Mine"]) == {
-        "core_clock": "400e6", "axi0_port": "Sram", "axi1_port": "OffChipFlash",
-        "Sram_clock_scale": "0.5", "OffChipFlash_clock_scale": "0.125",
-    }  # fmt: skip
+        "core_clock": "400e6",
+        "axi0_port": "Sram",
+        "axi1_port": "OffChipFlash",
+        "Sram_clock_scale": "0.5",
+        "OffChipFlash_clock_scale": "0.125",
+    }
     assert text_for_vela(ini, "Mine", "ethos-u55-128").startswith(NARROW.rstrip())

@@ -357,8 +357,9 @@ class CostPanel(ResultPanel):
         for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
         notes = [f"Estimated by Vela {value.vela_version} for {for_what}."]
         if value.saved_cycles():
-            notes.append(f"Vela says {count(value.cycles_vela)} cycles, corrected "
-                         f"{count(value.cycles)}.")  # fmt: skip
+            notes.append(
+                f"Vela says {count(value.cycles_vela)} cycles, corrected {count(value.cycles)}."
+            )
         time = time_of(value)
         if value.placement:
             notes.append(f"Placement: {value.placement}.")

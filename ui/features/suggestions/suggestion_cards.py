@@ -247,8 +247,14 @@ UNKNOWN = "Gain unknown: the project changed again before it was compiled."
 WAITING = "Run Lower to see the gain."
 # Project fields that change the compiled program.
 _DECISIVE = (
-    "model", "rules", "improvers", "split_outputs", "ranges", "range_methods", "target",
-)  # fmt: skip
+    "model",
+    "rules",
+    "improvers",
+    "split_outputs",
+    "ranges",
+    "range_methods",
+    "target",
+)
 
 
 @dataclass

@@ -384,8 +384,9 @@ def _with_macs(operation: _Operation, device: _Device, bits: int) -> _Change | N
     if is_pool and device is not _DEVICES["ethos-u55-32"]:
         steps = _pool_steps(operation) * micro_blocks / device.cores
         new_macs = macs - steps * (bits / 2 - bits / 8) if steps * bits / 2 <= macs else macs
-    new_output = max(math.ceil(rate * elements), waiting if waiting > math.ceil(charged * elements)
-                     else 0)  # fmt: skip
+    new_output = max(
+        math.ceil(rate * elements), waiting if waiting > math.ceil(charged * elements) else 0
+    )
     new_command = (transfer + new_macs + new_output) / 4
     saved = _total(macs, waiting, command, blocks) - _total(
         new_macs, new_output, new_command, blocks
@@ -414,9 +415,9 @@ def _blocks(operation: _Operation, micro: tuple[int, ...]) -> tuple[float, int, 
         min(size, number(operation.units.get(f"ofm_block_{axis}")))
         for size, axis in zip(shape, "hwc", strict=True)
     ]
-    is_flat = shape[0] == 1 and shape[1] % 2 == 0 and number(
-        operation.shapes.get("kernel_size_y")
-    ) <= 1  # fmt: skip
+    is_flat = (
+        shape[0] == 1 and shape[1] % 2 == 0 and number(operation.shapes.get("kernel_size_y")) <= 1
+    )
     if micro[0] == 2 and operation.kind in _CONVOLUTIONS and is_flat:
         micro = (1, 4, micro[2])
     inside = math.prod(-(-size // step) for size, step in zip(block, micro, strict=True))
@@ -431,8 +432,14 @@ def _solved(units: Mapping[str, Any], blocks: float, output: int) -> tuple[int, 
     """
     macs_total, output_total = number(units.get("mac_cycles")), number(units.get("ao_cycles"))
     near = round(output_total - output * blocks)
-    macs = next((m for m in (near, near + 1, near - 1)
-                 if m >= 0 and int(output * blocks + m) == output_total), None)  # fmt: skip
+    macs = next(
+        (
+            m
+            for m in (near, near + 1, near - 1)
+            if m >= 0 and int(output * blocks + m) == output_total
+        ),
+        None,
+    )
     if macs is None:
         return None
     if int(macs * blocks + output) == macs_total:

@@ -139,9 +139,11 @@ def _runs(samples: Sequence[Sample], *, continues: bool) -> Iterable[tuple[Step,
 
 
 def _compare_exported(
-    context: StageContext, reference: _Reference, program: torch.export.ExportedProgram,
+    context: StageContext,
+    reference: _Reference,
+    program: torch.export.ExportedProgram,
     joined: Callable[[Outputs], Outputs],
-) -> FormComparison:  # fmt: skip
+) -> FormComparison:
     """Compare a program, whose outputs ``joined`` turns into those of the model."""
     comparison = Comparison("exported", EXPORTED)
     module = cast("torch.fx.GraphModule", program.module(check_guards=False))

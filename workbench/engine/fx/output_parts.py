@@ -144,14 +144,14 @@ def _with_whole_tensors(parts: OutputOrigin, whole: OutputOrigin) -> OutputOrigi
     """Return an origin with the tensors themselves in the place of many parts of them."""
     pieces, owners, places = list(parts.pieces), parts.owners.clone(), parts.places.clone()
     for index, piece in enumerate(whole.pieces):
-        mine = whole.owners == index
-        inside = parts.owners[mine].unique()
-        others = parts.owners[~mine].unique()
+        owned = whole.owners == index
+        inside = parts.owners[owned].unique()
+        others = parts.owners[~owned].unique()
         alone = not set(inside.tolist()) & set(others.tolist())
-        is_whole = len(inside) > 1 and int(mine.sum()) == _numel(piece.shape)
+        is_whole = len(inside) > 1 and int(owned.sum()) == _numel(piece.shape)
         if (len(inside) >= _MANY_PARTS or is_whole) and alone and piece.value is None:
             pieces.append(piece)
-            owners[mine], places[mine] = len(pieces) - 1, whole.places[mine]
+            owners[owned], places[owned] = len(pieces) - 1, whole.places[owned]
     used, owners = owners.unique(return_inverse=True)
     return OutputOrigin(tuple(pieces[index] for index in used.tolist()), owners, places)
 
@@ -173,9 +173,9 @@ def _with_groups(origin: OutputOrigin) -> OutputOrigin:
         behind = torch.empty(numbers.numel(), dtype=torch.int64)
         behind[joined.reshape(-1)] = torch.arange(numbers.numel())
         for index, member in enumerate(members):
-            mine = origin.owners == origin.pieces.index(member)
-            owners[mine] = len(pieces)
-            places[mine] = behind[origin.places[mine] + index * size]
+            owned = origin.owners == origin.pieces.index(member)
+            owners[owned] = len(pieces)
+            places[owned] = behind[origin.places[owned] + index * size]
         whole = OutputPiece(members[0].node, tuple(joined.shape), members=tuple(members))
         pieces.append(whole)
     used, owners = owners.unique(return_inverse=True)
@@ -322,12 +322,12 @@ class _OriginTrace:
             return None
         behind, flat = torch.empty_like(owners), numbers.reshape(-1) % _STRIDE
         for owner in listed:
-            mine = (owners == owner).nonzero().reshape(-1)
-            piece = self._behind(node, moving[0], self._pieces[owner], flat[mine], mine)
+            owned = (owners == owner).nonzero().reshape(-1)
+            piece = self._behind(node, moving[0], self._pieces[owner], flat[owned], owned)
             if piece is None:
                 return None
-            places = torch.arange(mine.numel()) if piece.value is not None else flat[mine]
-            behind[mine] = self._add(piece) + places
+            places = torch.arange(owned.numel()) if piece.value is not None else flat[owned]
+            behind[owned] = self._add(piece) + places
         return behind.reshape(shape)
 
     def _by_factor(self, node: fx.Node, numbers: torch.Tensor) -> torch.Tensor:
@@ -359,19 +359,19 @@ class _OriginTrace:
 
     def _behind(
         self, node: fx.Node, moving: fx.Node, piece: OutputPiece, places: torch.Tensor,
-        mine: torch.Tensor,
+        owned: torch.Tensor,
     ) -> OutputPiece | None:  # fmt: skip
         """Return the piece that an element-wise node makes of a piece; None if it cannot."""
         if piece.value is not None:
             whole = torch.zeros(moving.meta["val"].shape, dtype=piece.value.dtype)
-            whole.view(-1)[mine] = piece.value.reshape(-1)[places]
+            whole.view(-1)[owned] = piece.value.reshape(-1)[places]
             args = fx.map_arg(node.args, lambda n: whole if n is moving else self._value(n))
-            value = functional(node)(*args, **node.kwargs).reshape(-1)[mine]
-            return OutputPiece(node, (mine.numel(),), value=value)
+            value = functional(node)(*args, **node.kwargs).reshape(-1)[owned]
+            return OutputPiece(node, (owned.numel(),), value=value)
         if places.unique().numel() != places.numel():
             return None
         put = torch.full((_numel(piece.shape),), -1, dtype=torch.int64)
-        put[places] = mine
+        put[places] = owned
         return OutputPiece(node, piece.shape, source=piece, places=put)
 
     def _collapsed(self, numbers: torch.Tensor) -> torch.Tensor | None:

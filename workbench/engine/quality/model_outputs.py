@@ -59,9 +59,11 @@ def _described(
 ) -> ModelOutput:
     dtype = str(value.dtype).removeprefix("torch.")
     plain = ModelOutput(
-        name=f"output {index}", shape=tuple(value.shape), dtype=dtype,
+        name=f"output {index}",
+        shape=tuple(value.shape),
+        dtype=dtype,
         position=ports[0] if len(ports) == 1 else None,
-    )  # fmt: skip
+    )
     if not origin.is_joined or not can_be_described(origin):
         nodes = [name for piece in origin.pieces for name in _operations(piece)]
         return plain.model_copy(update={"nodes": tuple(dict.fromkeys(nodes))})
@@ -97,10 +99,12 @@ def _parts(origin: OutputOrigin, shape: tuple[int, ...]) -> Iterator[OutputPart]
         if modules.count(module) > 1:
             name += _slice(regions, shape) or f" ({piece.root.name})"
         yield OutputPart(
-            name=name, module=module, regions=regions,
+            name=name,
+            module=module,
+            regions=regions,
             source=source_line(piece.node.meta.get("stack_trace")),
             nodes=tuple(_operations(piece)),
-        )  # fmt: skip
+        )
 
 
 def _layer(node: torch.fx.Node) -> str:
@@ -159,8 +163,8 @@ class _TooManyRegionsError(Exception):
 
 def _regions(origin: OutputOrigin, piece: OutputPiece) -> tuple[Region, ...]:
     """Return where the elements of a piece are in the output."""
-    mine = (origin.owners == origin.pieces.index(piece)).nonzero().reshape(-1)
-    pairs = torch.stack([origin.places[mine], mine], 1).numpy()
+    owned = (origin.owners == origin.pieces.index(piece)).nonzero().reshape(-1)
+    pairs = torch.stack([origin.places[owned], owned], 1).numpy()
     return tuple(_loops(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]))
 
 
@@ -194,10 +198,11 @@ def _first_loops(pairs: NDArray[Any]) -> tuple[int, Region]:
     shape = tuple(count for count, _ in reversed(loops))
     return length, Region(
         shape=shape,
-        offset=int(pairs[0, 1]), strides=tuple(int(step[1]) for _, step in reversed(loops)),
+        offset=int(pairs[0, 1]),
+        strides=tuple(int(step[1]) for _, step in reversed(loops)),
         part_offset=int(pairs[0, 0]),
         part_strides=tuple(int(step[0]) for _, step in reversed(loops)),
-    )  # fmt: skip
+    )
 
 
 def _fills(origin: OutputOrigin) -> Iterator[OutputFill]:
@@ -205,10 +210,10 @@ def _fills(origin: OutputOrigin) -> Iterator[OutputFill]:
     for index, piece in enumerate(origin.pieces):
         if piece.value is None:
             continue
-        mine = (origin.owners == index).nonzero().reshape(-1)
-        values = piece.value.reshape(-1)[origin.places[mine]].double()
+        owned = (origin.owners == index).nonzero().reshape(-1)
+        values = piece.value.reshape(-1)[origin.places[owned]].double()
         for value in values.unique().tolist():
-            at = mine[values == value]
+            at = owned[values == value]
             pairs = torch.stack([torch.zeros_like(at), at], 1).numpy()
             yield OutputFill(value=value, regions=tuple(_loops(pairs)))
 
@@ -246,8 +251,11 @@ class ModelOutputs:
             return list(outputs)
         taken = {port.position for o in self.exported.model_outputs for port in o.ports}
         taken |= {o.position for o in self.exported.model_outputs if o.position is not None}
-        joined = [self._joined(output, outputs) for output in self.exported.model_outputs
-                  if _is_there(output, len(outputs))]  # fmt: skip
+        joined = [
+            self._joined(output, outputs)
+            for output in self.exported.model_outputs
+            if _is_there(output, len(outputs))
+        ]
         return [*joined, *(o for i, o in enumerate(outputs) if i not in taken)]
 
     def _joined(self, output: ModelOutput, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -286,12 +294,18 @@ class ModelOutputs:
             ports: The outputs of the program, with shape, and ``dim_order`` if not the default.
         """
         return tuple(
-            output.model_copy(update={"ports": tuple(
-                port.model_copy(update={"regions": _in_memory(port.regions, ports[port.position])})
-                for port in output.ports
-            )})
+            output.model_copy(
+                update={
+                    "ports": tuple(
+                        port.model_copy(
+                            update={"regions": _in_memory(port.regions, ports[port.position])}
+                        )
+                        for port in output.ports
+                    )
+                }
+            )
             for output in self.exported.model_outputs
-        )  # fmt: skip
+        )
 
     def parts(self, joined: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the elements of each part of the model's outputs, in the order of ``names``."""
@@ -333,9 +347,11 @@ def _in_memory(regions: Sequence[Region], port: Mapping[str, Any]) -> tuple[Regi
 
 
 def _is_there(output: ModelOutput, count: int) -> bool:
-    positions = [output.position] if output.position is not None else [
-        port.position for port in output.ports
-    ]  # fmt: skip
+    positions = (
+        [output.position]
+        if output.position is not None
+        else [port.position for port in output.ports]
+    )
     return all(position < count for position in positions)
 
 
@@ -374,12 +390,15 @@ class PartTally:
         constant = self._variation.constant_positions()
         return tuple(
             PartQuality(
-                **self._sums[index].output(name).model_dump(), output=output,
-                minimum=_finite(self._low[index]), maximum=_finite(self._high[index]),
-                constant=index in constant, shared=self._outputs.is_shared(output),
+                **self._sums[index].output(name).model_dump(),
+                output=output,
+                minimum=_finite(self._low[index]),
+                maximum=_finite(self._high[index]),
+                constant=index in constant,
+                shared=self._outputs.is_shared(output),
             )
             for index, (output, name) in enumerate(self._outputs.names[: self._seen])
-        )  # fmt: skip
+        )
 
 
 def _finite(value: float) -> float | None:

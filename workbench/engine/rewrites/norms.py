@@ -92,8 +92,10 @@ def _line(module: fx.GraphModule, norm: fx.Node, most: float) -> _Line | None:
     if norm.args[5] or source.target in _UNPADDED or source.target is _ATEN.linear.default:
         return None
     given = [constant_of(module, value) for value in norm.args[1:5]]
-    if any(value is None and node is not None for value, node in zip(given, norm.args[1:5],
-                                                                     strict=True)):  # fmt: skip
+    if any(
+        value is None and node is not None
+        for value, node in zip(given, norm.args[1:5], strict=True)
+    ):
         return None
     weight, bias, mean, variance = given
     if mean is None or variance is None:
@@ -125,9 +127,11 @@ def _layers(
             reader, len(shape)
         ):
             yield from _layers(module, reader, repeats, line)
-        elif target in _FLATTENED and list(reader.meta["val"].shape) == [
-            shape[0], shape[1:].numel()
-        ] and repeats == 1:  # fmt: skip
+        elif (
+            target in _FLATTENED
+            and list(reader.meta["val"].shape) == [shape[0], shape[1:].numel()]
+            and repeats == 1
+        ):
             yield from _layers(module, reader, shape[2:].numel(), line)
         else:
             yield None, 0
@@ -138,9 +142,11 @@ def _is_mean(reader: fx.Node, dims: int) -> bool:
     if reader.target not in _MEANS:
         return False
     over: Any = reader.args[1] if reader.target is _ATEN.mean.dim else [-1]
-    return bool(over) and all(axis % dims > 1 for axis in over) if dims > 2 else (
-        reader.target in {_ATEN.dropout.default, _ATEN.clone.default}
-    )  # fmt: skip
+    return (
+        bool(over) and all(axis % dims > 1 for axis in over)
+        if dims > 2
+        else (reader.target in {_ATEN.dropout.default, _ATEN.clone.default})
+    )
 
 
 def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -> bool:
@@ -152,9 +158,7 @@ def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -
     if target is _ATEN.linear.default:
         is_fit = reader.meta["val"].dim() == 2 and args[0].meta["val"].dim() == 2
     else:
-        is_fit = target in _UNPADDED and args[_PADDING] != "same" and not any(
-            args[_PADDING] or ()
-        )  # fmt: skip
+        is_fit = target in _UNPADDED and args[_PADDING] != "same" and not any(args[_PADDING] or ())
     groups = args[6] or 1
     return (
         is_fit
@@ -180,7 +184,7 @@ def _noise(weight: torch.Tensor, line: _Line, groups: int, repeats: int) -> floa
 
 def _of_outputs(
     values: torch.Tensor, weight: torch.Tensor, groups: int, repeats: int
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Return the value of each input of each output: [outputs, inputs of a group]."""
     inputs = values.repeat_interleave(repeats).view(groups, 1, -1)
     return inputs.expand(-1, len(weight) // groups, -1).reshape(len(weight), -1)

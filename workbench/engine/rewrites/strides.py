@@ -311,10 +311,12 @@ class _Folding:
     def _is_linear(self) -> bool:
         """Whether every result depends on the channels of one position."""
         return self._conv.groups == 1 and all(
-            fold.taps == 1 and not fold.left and not fold.right
+            fold.taps == 1
+            and not fold.left
+            and not fold.right
             and (axis.factor > 1 or (axis.stride == 1 and not axis.padding))
             for axis, fold in zip(self._conv.axes, self._folds, strict=True)
-        )  # fmt: skip
+        )
 
     def _channels_last(self, x: fx.Node) -> fx.Node:
         """Return positions as channels, which are last: rows, then columns, then channels."""
@@ -324,10 +326,13 @@ class _Folding:
         sizes[-1] //= factor
         if self._gathers:
             parts = [
-                write(_ATEN.reshape.default, write(_ATEN.slice.Tensor, x, 1, i, i + 1),
-                      [batch, *sizes, factor])
+                write(
+                    _ATEN.reshape.default,
+                    write(_ATEN.slice.Tensor, x, 1, i, i + 1),
+                    [batch, *sizes, factor],
+                )
                 for i in range(channels)
-            ]  # fmt: skip
+            ]
             x = write(_ATEN.cat.default, parts, -1)
         else:
             if channels > 1:
@@ -354,18 +359,15 @@ class _Folding:
             return write(_ATEN.reshape.default, x, [*beside[:2], 1, factor * depth])
         x = write(_ATEN.reshape.default, x, beside)
         parts = [
-            write(_ATEN.slice.Tensor, x, 2, row * width, (row + 1) * width)
-            for row in range(factor)
-        ]  # fmt: skip
+            write(_ATEN.slice.Tensor, x, 2, row * width, (row + 1) * width) for row in range(factor)
+        ]
         return write(_ATEN.cat.default, parts, -1)
 
     def _weight(self) -> torch.Tensor:
         """Return the weights over positions and channels, zeros where no tap falls."""
         conv = self._conv
         weight = conv.weight if len(conv.axes) == 2 else conv.weight.unsqueeze(2)
-        places = [
-            _places(axis, fold) for axis, fold in zip(conv.axes, self._folds, strict=True)
-        ]  # fmt: skip
+        places = [_places(axis, fold) for axis, fold in zip(conv.axes, self._folds, strict=True)]
         rows, columns = places if len(places) == 2 else (torch.ones(1, 1, 1, 1), *places)
         letters = "cw" if self._gathers else "wc"
         folded = torch.einsum(
@@ -420,9 +422,7 @@ def _with_ends(write: Writer, x: fx.Node, ends: Sequence[tuple[int, int]]) -> fx
     return write(_ATEN.constant_pad_nd.default, x, grown, 0.0) if any(grown) else x
 
 
-def _unfolded(
-    write: Writer, conv: _Convolution, x: fx.Node, *, channels_last: bool
-) -> fx.Node:  # fmt: skip
+def _unfolded(write: Writer, conv: _Convolution, x: fx.Node, *, channels_last: bool) -> fx.Node:
     """Return the result in the layout of the convolution as it was written."""
     last, count = conv.axes[-1], len(conv.axes)
     back = [0, count + 1, *range(1, count + 1)]

@@ -215,11 +215,12 @@ class _Tally:
         warnings = (_COUNTED.format(chosen),) if asked is None and len(self.sums) > 1 else ()
         return {
             "class_output": chosen,
-            "top1_float": floats.top1 / self.count, "top1_quantized": quantized.top1 / self.count,
+            "top1_float": floats.top1 / self.count,
+            "top1_quantized": quantized.top1 / self.count,
             "top5_float": floats.top5 / self.count if known else None,
             "top5_quantized": quantized.top5 / self.count if known else None,
             "warnings": warnings,
-        }  # fmt: skip
+        }
 
     def _class_output(self) -> int | None:
         """Return the output that can be a class: a vector with an element for every label.

@@ -57,8 +57,7 @@ def has_random_weights(model: torch.nn.Module | torch.export.ExportedProgram) ->
     if any(not _is_constant(value) for value in _norms(model)):
         return False
     weights = [p.detach() for p in model.parameters() if p.is_floating_point() and p.dim() > 1]
-    judged = [w for w in weights if w.shape[0] >= _LEAST_CHANNELS
-              and w[0].numel() >= _LEAST_VALUES]  # fmt: skip
+    judged = [w for w in weights if w.shape[0] >= _LEAST_CHANNELS and w[0].numel() >= _LEAST_VALUES]
     total = sum(weight.numel() for weight in judged)
     if not total or (total < _LEAST_WEIGHTS and not any(True for _ in _norms(model))):
         return False

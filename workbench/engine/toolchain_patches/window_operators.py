@@ -56,8 +56,9 @@ def _columns(
     if x.meta["val"].dim() != 4:
         return None
     if any(padding):
-        x = write(_ATEN.constant_pad_nd.default, x,
-                  [padding[1], padding[1], padding[0], padding[0]], 0.0)  # fmt: skip
+        x = write(
+            _ATEN.constant_pad_nd.default, x, [padding[1], padding[1], padding[0], padding[0]], 0.0
+        )
     n, channels, *sides = x.meta["val"].shape
     reach = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
     counts = [
@@ -74,12 +75,9 @@ def _columns(
                 parts.append(write(_ATEN.unsqueeze.default, part, 2))
         tiles = write(_ATEN.cat.default, parts, 2)
     else:
-        taken = torch.eye(kernel[0] * kernel[1]).view(-1, 1, *kernel).repeat(channels, 1, 1, 1)
-        full = torch.zeros(taken.shape[0], channels, *kernel)
-        for channel, weights in enumerate(taken.chunk(channels)):
-            full[channel * weights.shape[0] : (channel + 1) * weights.shape[0], channel] = weights[
-                :, 0
-            ]
+        # Output c * taps + t is tap t of channel c.
+        size = channels * math.prod(kernel)
+        full = torch.eye(size).view(size, channels, *kernel)
         weight = write.parameter("window_weight", full)
         tiles = write(_ATEN.conv2d.default, x, weight, None, stride, [0, 0], dilation)
     return write(_ATEN.reshape.default, tiles, [n, channels * math.prod(kernel), math.prod(counts)])
@@ -176,8 +174,10 @@ def _transformed(write: Writer, x: fx.Node, window: torch.Tensor) -> list[fx.Nod
     angles = torch.outer(torch.arange(size // 2 + 1), torch.arange(size)).double()
     angles = (angles % size) * (2 * math.pi / size)
     waves = [(angles.cos() * window).float(), (-angles.sin() * window).float()]
-    weights = [write.parameter(f"wave_{name}", wave)
-               for name, wave in zip(("cos", "sin"), waves, strict=True)]  # fmt: skip
+    weights = [
+        write.parameter(f"wave_{name}", wave)
+        for name, wave in zip(("cos", "sin"), waves, strict=True)
+    ]
     return [write(_ATEN.linear.default, x, weight) for weight in weights]
 
 

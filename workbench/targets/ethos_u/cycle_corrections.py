@@ -71,10 +71,9 @@ CYCLE_CORRECTIONS: tuple[CycleCorrection, ...] = (
         "whole depth, although it takes its own part: a tensor with few columns and much depth "
         "is read hundreds of times.",
         "One read of the input, with the overhead of bursts that Vela states.",
-        "Vela 5.1.0, regor/architecture/ethosu85/ethos_u85_performance.cpp, "
-        "MeasureElementAccess.",
+        "Vela 5.1.0, regor/architecture/ethosu85/ethos_u85_performance.cpp, MeasureElementAccess.",
         "A transpose of 14 x 9408 bytes in MobileNetV3-Large for U85-256 is charged 77 MB of reads "
         "and 2.4 million cycles; it takes 75,389.",
     ),
-)  # fmt: skip
+)
 CYCLE_CORRECTIONS_BY_ID = {row.id: row for row in CYCLE_CORRECTIONS}

@@ -72,8 +72,9 @@ def with_limits(report: VelaReport, device: str) -> VelaReport:
     macs = sum(operation.macs for operation in report.operations if operation.weight_bytes)
     weights = sum(
         operation.weight_bytes / parts[_key(operation)]
-        for operation in report.operations if operation.weight_bytes
-    )  # fmt: skip
+        for operation in report.operations
+        if operation.weight_bytes
+    )
     ideal = max(1, ceil(macs / _macs(device)), ceil(weights / _ports(device)[1]))
     lost = Counter[str]()
     for operation in operations:

@@ -198,7 +198,7 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
 
 def _rewrites_with_cycles(
     context: StageContext, choice: TargetChoice, reports: Sequence[VelaReport]
-) -> tuple[AppliedRewrite, ...]:  # fmt: skip
+) -> tuple[AppliedRewrite, ...]:
     """Return the rewrites with Vela's estimates of what they replaced and of what is there now.
 
     Without estimates where the operations as they were written cannot be compiled.
@@ -228,7 +228,7 @@ def _rewrites_with_cycles(
 
 def _vela_reports(
     compiled: vela.Recording, origins: Sequence[vela.Origins], clock: float, device: str
-) -> tuple[VelaReport, ...]:  # fmt: skip
+) -> tuple[VelaReport, ...]:
     return tuple(
         vela.report(index, model, clock, origins[index], device)
         for index, model in enumerate(compiled.models)

@@ -72,9 +72,11 @@ def written_places(
 
 
 def with_cycles(
-    rewrites: Sequence[AppliedRewrite], written: WrittenPlaces,
-    before: Sequence[VelaOperation], after: Sequence[VelaOperation],
-) -> Iterator[AppliedRewrite]:  # fmt: skip
+    rewrites: Sequence[AppliedRewrite],
+    written: WrittenPlaces,
+    before: Sequence[VelaOperation],
+    after: Sequence[VelaOperation],
+) -> Iterator[AppliedRewrite]:
     """Yield the rewrites with their cycles; without where Vela compiles one to no operation.
 
     As it was written, an operation may run on the CPU; as it is, it may have the name of a function

@@ -212,10 +212,11 @@ def _geometry(shapes: Mapping[str, Any]) -> dict[str, Any]:
         "kernel": tuple(number(shapes.get(f"kernel_size_{axis}")) for axis in "yx"),
         "moved_bytes": sum(sizes.values()),
         "moved_outside": sum(
-            size for tensor, size in sizes.items()
+            size
+            for tensor, size in sizes.items()
             if not str(shapes.get(f"{tensor}_memory", "Sram")).startswith("Sram")
         ),
-    }  # fmt: skip
+    }
 
 
 # Sizes of the elements that Vela names; all others have one byte.
