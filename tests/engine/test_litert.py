@@ -71,6 +71,8 @@ def test_that_litert_refuses_what_it_cannot_compute():
         compute("tflite::whole", [model], ())
     with refused("litert-refused"):
         compute("tflite::whole", [model[:40], np.zeros((1, 4), np.int8)], ())
+    with refused("litert-refused"):
+        compute("tflite::whole", [model[:0], np.zeros((1, 4), np.int8)], ())
 
 
 def test_that_a_missing_litert_is_told_with_the_command_that_installs_it(monkeypatch):

@@ -41,6 +41,8 @@ def compute_tflite(name: str, arguments: Sequence[Any]) -> list[_Array]:
             code="litert-missing",
         ) from error
     content, inputs = np.asarray(arguments[0], np.uint8).tobytes(), list(arguments[1:])
+    if not content:
+        raise _refused("the file is empty")
     which = name.partition("::")[2]
     if which != WHOLE:
         content, inputs = _alone(content, int(which), inputs)
@@ -91,8 +93,9 @@ def _is_constant(model: Any, tensor: Any) -> bool:
 
 
 def _refused(reason: str) -> WorkbenchError:
+    first = next(iter(reason.splitlines()), "")
     return failure(
-        f"LiteRT refuses the model or its inputs: {reason.splitlines()[0] if reason else ''}.",
+        f"LiteRT refuses the model or its inputs: {first.rstrip(' .')}.",
         "Open the file with LiteRT itself to see whether it is a whole TensorFlow Lite model.",
         Place(kind="file", id="program"),
         code="litert-refused",
