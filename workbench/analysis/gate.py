@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.analysis.silicon import time_of
 from workbench.project.frozen import Frozen
-from workbench.project.gate import ACCURACY_FIGURES, Condition, condition_of
+from workbench.project.gate import ACCURACY_FIGURES, LSB_LIMIT, Condition, condition_of
 
 if TYPE_CHECKING:
     from workbench.project.gate import Gate
@@ -237,7 +237,7 @@ def _defaults(
         return
     small, others = _by_width(verified.outputs)
     if small and gate.lsb is not None:
-        yield Condition("lsb", ">", gate.lsb)
+        yield Condition("lsb", ">", _lsb_limit(gate.lsb, small))
     if others and gate.sqnr is not None:
         yield Condition("sqnr", "<", gate.sqnr)
     if verified.decided and gate.argmax is not None:
@@ -247,6 +247,21 @@ def _defaults(
         yield Condition("loss", ">", gate.loss)
     if gate.compiled and gate.lsb is not None and "executed" in known:
         yield Condition("executed", ">", gate.lsb)
+
+
+def _lsb_limit(limit: float, outputs: Sequence[OutputQuality]) -> float:
+    """Return the limit of the largest difference [LSB].
+
+    The default rises where roundings of single operators move each of the outputs that break it by
+    as much; a limit of the user's stays.
+    """
+    if limit != LSB_LIMIT:
+        return limit
+    steps = [(o.max_lsb or 0, o.rounding_lsb or 0) for o in outputs]
+    large = [(most, explained) for most, explained in steps if most > limit]
+    if large and all(most <= explained for most, explained in large):
+        return max(explained for _, explained in large)
+    return limit
 
 
 def _of_program(

@@ -13,6 +13,8 @@ from pydantic import Field, field_validator
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project.frozen import Finite
 
+# The default limit of the largest difference at outputs of 8 bits [LSB].
+LSB_LIMIT = 3
 # The figures that a condition may name, and what they are.
 FIGURES: Mapping[str, str] = {
     "lsb": "largest difference of the integer program [LSB], at outputs of 8 bits if there are any",
@@ -131,7 +133,8 @@ class Gate(Finite):
     """The limits that decide whether a program is right; null switches a limit off.
 
     ``lsb`` is the largest difference of the integer program from the quantized model at outputs of
-    8 bits, in steps of their grid. ``sqnr`` is the lowest SQNR of the two at other outputs [dB].
+    8 bits, in steps of their grid; the default rises to what roundings of single operators explain.
+    ``sqnr`` is the lowest SQNR of the two at other outputs [dB].
     ``argmax`` is the least share of samples with equal arg-max. ``loss`` is how much lower the
     integer program's SQNR against the float model may be than the quantized model's [dB]; an SQNR
     above 60 dB counts as 60 dB. ``compiled`` requires the compiled program to equal its TOSA at
@@ -139,7 +142,7 @@ class Gate(Finite):
     figure of another limit replaces it.
     """
 
-    lsb: float | None = Field(default=3, ge=0)
+    lsb: float | None = Field(default=LSB_LIMIT, ge=0)
     sqnr: float | None = 40
     argmax: float | None = Field(default=0.95, ge=0, le=1)
     loss: float | None = Field(default=3, ge=0)

@@ -101,11 +101,12 @@ class OutputQuality(Frozen):
 
     ``bits`` is the width of its integers, ``max_lsb`` the largest difference in steps of its grid;
     None for float outputs, and where the quantized model is not compared with the integer program.
-    ``not_finite`` counts the elements that are NaN or infinite in one program and other in the
-    second; the other figures leave them out. Against the float model, ``decided`` counts the
-    classes that the float model gives and ``decided_equal`` those that are equal: one per sample
-    for a vector whose largest element is clearly the largest, one per element for ``whole``
-    numbers.
+    ``rounding_lsb`` is how far roundings of single operators move this output of the quantized
+    model; known where the difference is above the default limit. ``not_finite`` counts the elements
+    that are NaN or infinite in one program and other in the second; the other figures leave them
+    out. Against the float model, ``decided`` counts the classes that the float model gives and
+    ``decided_equal`` those that are equal: one per sample for a vector whose largest element is
+    clearly the largest, one per element for ``whole`` numbers.
     """
 
     name: str
@@ -114,6 +115,7 @@ class OutputQuality(Frozen):
     max_abs_error: float | None
     bits: int | None = None
     max_lsb: int | None = None
+    rounding_lsb: int | None = None
     not_finite: int = 0
     decided: int = 0
     decided_equal: int = 0

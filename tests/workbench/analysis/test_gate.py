@@ -17,11 +17,11 @@ from workbench.results import (
 from workbench.results.simulation import FunctionalRun
 
 
-def output(bits=8, max_lsb=1, sqnr_db=45.0):
+def output(bits=8, max_lsb=1, sqnr_db=45.0, rounding_lsb=None):
     worst = 0.0 if sqnr_db is None else 0.1
     return OutputQuality(
         name="output 0", sqnr_db=sqnr_db, cosine=1.0, max_abs_error=worst, bits=bits,
-        max_lsb=max_lsb,
+        max_lsb=max_lsb, rounding_lsb=rounding_lsb,
     )  # fmt: skip
 
 
@@ -51,6 +51,23 @@ def test_that_a_program_within_all_limits_is_right():
         "lsb", "argmax", "loss", "compiled", "findings",
     }  # fmt: skip
     assert all(limit.held for limit in found.limits)
+
+
+@for_each(
+    ("limit", "outputs", "word"),
+    [
+        (3, [(7, 30)], "right"),
+        (3, [(7, 7), (2, None)], "right"),
+        (3, [(7, 6)], "differs"),
+        (3, [(7, 30), (4, 3)], "differs"),
+        # A limit of the user's stays.
+        (2, [(7, 30)], "differs"),
+        (7, [(7, 3)], "right"),
+    ],
+)
+def test_that_the_default_limit_rises_to_what_roundings_explain(limit, outputs, word):
+    rows = tuple(output(max_lsb=most, rounding_lsb=steps) for most, steps in outputs)
+    assert verdict(Gate(lsb=limit), verified=verified(outputs=rows)).verdict == word
 
 
 @for_each(

@@ -23,6 +23,7 @@ from workbench.engine.quality.measures import Accumulator, OutputAccumulator, te
 from workbench.engine.quality.model_outputs import PartTally, model_outputs
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
+from workbench.engine.quality.rounding import with_roundings
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
 from workbench.engine.targets.ethos_u.functional_run import execute
@@ -247,7 +248,9 @@ def _verify(context: StageContext) -> VerifyResult:
     # The stage ``run`` compares with the same outputs.
     context.keep(computed)
     compiled = program.compiled.result(tally.samples).model_copy(update=whole)
-    return _with_tensors(tally.result(), tuple(inside.result())).model_copy(update={
+    chosen = (sample.inputs for sample, _ in _chosen(context))
+    result = tally.result() if remembers else with_roundings(tally.result(), converted, chosen)
+    return _with_tensors(result, tuple(inside.result())).model_copy(update={
         "text": floating.text.result() if floating.text is not None else None,
         "against_float": floating.result(_ignored(context, lowered)),
         "compiled": compiled,
