@@ -396,6 +396,20 @@ def plain_operators():
 
 
 @seeded
+def places_and_counts():
+    """The largest and smallest values with their places, and a mean over a number of elements."""
+
+    def run(self, x):
+        rows = self.layer(x).flatten(2)
+        best, place = rows.max(-1)
+        least, last = rows.min(1, keepdim=True)
+        count = (x > 0).sum((1, 2, 3)).clamp(min=1)
+        return best + least.mean(), place, last, rows.sum(-1) / count
+
+    return made(lambda: _Layer(conv(3, 8), run), 1, 3, 6, 6)
+
+
+@seeded
 def time_shift():
     """Paddings by less than nothing: the shift of RWKV, and the end that causal layers cut off."""
 

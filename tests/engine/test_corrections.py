@@ -507,6 +507,17 @@ def test_that_paddings_by_less_than_nothing_are_slices(engine, name, config, dev
     assert worst(engine, name, config, device) <= (3 if config == "a16w8" else 1)
 
 
+def test_that_places_of_extremes_and_divisions_by_counts_are_right(engine):
+    found = engine.verified(network("places_and_counts"))
+    assert [output.max_lsb for output in found.outputs if output.bits] == [0, 0]
+    assert found.max_lsb == 0
+
+
+@pytest.mark.slow
+def test_that_places_of_extremes_are_not_prepared_without_the_correction(engine):
+    assert engine.run(network("places_and_counts", **{PLAIN: False}), "prepare") == "failed"
+
+
 def test_that_products_with_vectors_run_on_the_npu(engine):
     made = network("products_with_vectors")
     assert engine.verified(made).max_lsb <= 2

@@ -48,7 +48,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("export", "Export", "Exporting the graph", ("import_model",),
           ("model.strict_export", "model.split_outputs"), ("torch",), 9, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
-          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 9,
+          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 10,
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 6,
           _entry("calibrate")),

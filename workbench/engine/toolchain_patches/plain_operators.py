@@ -136,6 +136,29 @@ def _largest(write: Writer, x: fx.Node, size: Any) -> tuple[fx.Node, fx.Node] | 
     return largest, largest
 
 
+def _with_places(write: Writer, x: fx.Node, dim: int, keep: bool = False) -> Any:
+    """Take the extremes and their places apart, where something reads the places."""
+    if not any(reader.args[1] == 1 and reader.users for reader in write.readers):
+        return None
+    is_largest = write.target is _ATEN.max.dim
+    value = _ATEN.amax.default if is_largest else _ATEN.amin.default
+    place = _ATEN.argmax.default if is_largest else _ATEN.argmin.default
+    return write(value, x, [dim], keep), write(place, x, dim, keep)
+
+
+def _quotient(write: Writer, *sides: Any) -> fx.Node | None:
+    """Divide by whole numbers, as the length of a sequence, as by the floats that they become."""
+    if not any(_is_whole(side) for side in sides):
+        return None
+    floats = (write(_ATEN.to.dtype, s, torch.float32) if _is_whole(s) else s for s in sides)
+    return write(_ATEN.div.Tensor, *floats)
+
+
+def _is_whole(side: Any) -> bool:
+    value = side.meta["val"] if isinstance(side, fx.Node) else None
+    return isinstance(value, torch.Tensor) and not value.is_floating_point()
+
+
 def _instances(write: Writer, x: fx.Node, weight: Any, bias: Any, *settings: Any) -> fx.Node | None:
     """Take the norm of each channel as a group norm, unless it has running statistics."""
     mean, _, present, _, eps, *_ = settings
@@ -334,6 +357,9 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.square.default: lambda write, x: write(_ATEN.pow.Tensor_Scalar, x, 2),
     _ATEN.std.dim: _deviation,
     _ATEN.std.correction: _deviation,
+    _ATEN.max.dim: _with_places,
+    _ATEN.min.dim: _with_places,
+    _ATEN.div.Tensor: _quotient,
     _ATEN.max.other: lambda write, a, b: write(_ATEN.maximum.default, a, b),
     _ATEN.min.other: lambda write, a, b: write(_ATEN.minimum.default, a, b),
     _ATEN.matmul.default: _with_vector,
