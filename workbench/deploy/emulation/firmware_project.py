@@ -1,0 +1,264 @@
+"""The shortest firmware that runs a program's delegates: its sources, and its build.
+
+The sources are ours; Arm's driver and CMSIS are the user's checkouts, and stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.deploy.emulation.npu_device import CORSTONE_300
+from workbench.deploy.emulation.prover import delegates_of
+from workbench.errors import Place, failure
+from workbench.files import write_file
+from workbench.installation import resources
+from workbench.npu.machine import Machine
+from workbench.pte.program import decode
+
+if TYPE_CHECKING:
+    from workbench.deploy.emulation.npu_device import Delegate
+
+COMPILER = "arm-none-eabi-gcc"
+SETTINGS, ELF = "firmware.json", "firmware.elf"
+_TEMPLATES = ("main.c", "mps3_an547.ld")
+_CPU = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-g", "-Wall")
+_BUILD_S = 300
+_SRAM_BYTES = CORSTONE_300[0].size
+_HEADER = """/* Generated: the delegates of {name}, for {target}. Each tensor has its place in scratch. */
+#include <stddef.h>
+#include <stdint.h>
+
+struct tensor {{
+  uint32_t offset, bytes;
+  const uint8_t *data;
+}};
+struct delegate {{
+  const uint8_t *commands;
+  size_t command_bytes;
+  const uint8_t *constants;
+  size_t constant_bytes, scratch_bytes;
+  unsigned int inputs, outputs;
+  const struct tensor *tensors; /* the inputs, then the outputs that they give */
+}};
+
+{declarations}
+
+static const struct delegate delegates[] = {{
+{rows}
+}};
+#define DELEGATES {count}u
+#define SCRATCH_BYTES {scratch}u
+#define FAST_BYTES {fast}u
+"""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The user's checkouts that firmware is built with."""
+
+    driver: Path
+    cmsis: Path
+
+    @property
+    def driver_version(self) -> str:
+        """The version that the driver's header gives; "" if it gives none."""
+        text = (self.driver / "include" / "ethosu_driver.h").read_text("utf-8", "replace")
+        parts = [
+            re.search(rf"ETHOSU_DRIVER_VERSION_{part}\s+(\d+)", text)
+            for part in ("MAJOR", "MINOR", "PATCH")
+        ]
+        return ".".join(found[1] for found in parts if found)
+
+
+def sources(driver: Path, cmsis: Path) -> Sources:
+    """Return checkouts of Arm's driver and of CMSIS.
+
+    Raises:
+        WorkbenchError: a file that the build needs is missing.
+    """
+    if not (driver / "src" / "ethosu_driver.c").is_file():
+        raise failure(
+            f"{driver} has no src/ethosu_driver.c.",
+            "Give a checkout of Arm's ethos-u-core-driver.",
+            Place(kind="option", id="--driver"), code="driver-checkout-missing",
+        )  # fmt: skip
+    for folder in (cmsis, cmsis / "CMSIS" / "Core" / "Include"):
+        if (folder / "cmsis_compiler.h").is_file():
+            return Sources(driver.absolute(), folder.absolute())
+    raise failure(
+        f"{cmsis} has no CMSIS/Core/Include/cmsis_compiler.h.",
+        "Give a checkout of CMSIS 5 or 6.",
+        Place(kind="option", id="--cmsis"), code="cmsis-checkout-missing",
+    )  # fmt: skip
+
+
+def write_project(program: Path, target: str, folder: Path, *, seed: int = 1) -> list[Path]:
+    """Write the sources of firmware for a program; return the files.
+
+    Args:
+        program: The program; operators on the CPU and conversions are left out.
+        target: The NPU; "" takes that of the program.
+        folder: Where the files are written; it is made.
+        seed: Of the inputs, which are drawn.
+
+    Raises:
+        WorkbenchError: the program has no delegate, or a file cannot be written.
+    """
+    target = target or target_of(program)
+    delegates = delegates_of(program, target)
+    draw = np.random.default_rng(seed)
+    parts = _Parts(folder)
+    rows = [parts.row(delegate, draw) for delegate in delegates]
+    scratch = max(delegate.scratch_bytes for delegate in delegates)
+    fast = max(1, *(delegate.fast_bytes for delegate in delegates))
+    header = _HEADER.format(
+        name=program.name, target=target, declarations="\n".join(parts.declarations),
+        rows="\n".join(rows), count=len(rows), scratch=scratch, fast=fast,
+    )  # fmt: skip
+    memory = "SRAM" if scratch + fast + 64 <= _SRAM_BYTES else "DDR"
+    for name in _TEMPLATES:
+        text = (resources() / "firmware" / name).read_text("utf-8")
+        parts.write(name, text.replace("SCRATCH_MEMORY", memory).encode())
+    parts.write("program.h", header.encode())
+    parts.write("program.S", "".join(parts.sections).encode())
+    settings = {"target": target, "program": str(program.absolute()), "scratch": memory}
+    parts.write(SETTINGS, json.dumps(settings, indent=1).encode())
+    return parts.files
+
+
+def target_of(program: Path) -> str:
+    """Return the NPU that a program is for.
+
+    Raises:
+        WorkbenchError: it cannot be read, or it uses none.
+    """
+    place = Place(kind="file", id=str(program))
+    try:
+        delegates = decode(program.read_bytes()).method("").delegates
+    except OSError as error:
+        raise failure(f"{program} cannot be read: {error.strerror}.", "", place) from error
+    if not delegates:
+        raise failure(f"{program.name} uses no NPU.", "", place, code="program-without-npu")
+    device = Machine(delegates[0].data).device
+    return f"{device.family}-{device.macs}"
+
+
+class _Parts:
+    """The files of a project, and the lines that name their contents."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.files: list[Path] = []
+        self.declarations: list[str] = []
+        self.sections: list[str] = []
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_file(self._folder / name, data)
+        self.files.append(self._folder / name)
+
+    def row(self, delegate: Delegate, draw: np.random.Generator) -> str:
+        """Write the blocks of a delegate and drawn inputs with their outputs; return its row."""
+        machine, n = delegate.machine, delegate.index
+        inputs = [draw.integers(0, 256, port.bytes, np.uint8) for port in machine.inputs]
+        values = [*inputs, *machine.run(inputs).outputs]
+        ports = [*machine.inputs, *machine.outputs]
+        self._block(f"commands_{n}", delegate.payload)
+        self._block(f"constants_{n}", delegate.weights)
+        tensors = []
+        for number, (port, value) in enumerate(zip(ports, values, strict=True)):
+            self._block(f"tensor_{n}_{number}", value.tobytes())
+            tensors.append(f"  {{{port.offset}u, {port.bytes}u, tensor_{n}_{number}}},")
+        listed = "\n".join(tensors)
+        self.declarations.append(f"static const struct tensor tensors_{n}[] = {{\n{listed}\n}};")
+        return (
+            f"  {{commands_{n}, {len(delegate.payload)}u, constants_{n}, "
+            f"{len(delegate.weights)}u, {delegate.scratch_bytes}u, {len(machine.inputs)}u, "
+            f"{len(machine.outputs)}u, tensors_{n}}},"
+        )
+
+    def _block(self, name: str, data: bytes) -> None:
+        self.write(f"{name}.bin", data or b"\0")
+        self.declarations.append(f"extern const uint8_t {name}[];")
+        self.sections.append(
+            f'.section .npu_constants.{name},"a"\n.balign 32\n.global {name}\n'
+            f'.type {name}, %object\n{name}: .incbin "{name}.bin"\n.size {name}, .-{name}\n\n'
+        )
+
+
+def build_project(folder: Path, found: Sources, *, cached: bool = False) -> Path:
+    """Compile and link a project's firmware; return the ELF file.
+
+    Args:
+        folder: What ``write_project`` made; its files may be changed.
+        found: The checkouts.
+        cached: Whether the firmware switches the data cache on.
+
+    Raises:
+        WorkbenchError: the project or the compiler is missing, or the build fails.
+    """
+    settings, place = _settings(folder), Place(kind="file", id=str(folder))
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise failure(
+            f"{COMPILER} was not found.", "Install it: apt-get install gcc-arm-none-eabi.",
+            code="arm-compiler-missing",
+        )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [compiler, *_words(settings["target"], found, cached=cached)], cwd=folder,
+            capture_output=True, text=True, errors="replace", timeout=_BUILD_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise failure(f"{compiler} did not end: {error}", "", place) from error
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line or "undefined" in line]
+        first = (lines or done.stderr.splitlines() or ["no message"])[0]
+        raise failure(
+            f"The firmware could not be built: {first.strip()}", _remedy(done.stderr), place,
+            done.stderr[-4000:], code="firmware-build-failed",
+        )  # fmt: skip
+    return folder / ELF
+
+
+def _remedy(text: str) -> str:
+    if "nosys.specs" in text or "rdimon.specs" in text or "stdio.h" in text:
+        return "The C library is missing: apt-get install libnewlib-arm-none-eabi."
+    if "will not fit in region" in text or "overflowed" in text:
+        return "The program is larger than the memories in mps3_an547.ld."
+    return "The whole message is in the details (--json)."
+
+
+def _words(target: str, found: Sources, *, cached: bool) -> list[str]:
+    _, family, macs = target.split("-")
+    device = "ethosu_device_u85.c" if family == "u85" else "ethosu_device_u55_u65.c"
+    driver = [found.driver / "src" / name for name in ("ethosu_driver.c", "ethosu_pmu.c", device)]
+    folders = (Path(), found.driver / "include", found.driver / "src", found.cmsis)
+    return [
+        *_CPU, f"-DETHOSU_ARCH={family}", f"-DETHOSU_MACS={macs}", f"-DETHOS{family.upper()}",
+        "-DETHOSU_LOG_ENABLE=1", "-DETHOSU_LOG_SEVERITY=1", *(["-DDATA_CACHE"] if cached else []),
+        *(f"-I{folder}" for folder in folders), "main.c", "program.S", *map(str, driver),
+        "-nostartfiles", "--specs=rdimon.specs", "-T", "mps3_an547.ld", "-o", ELF,
+    ]  # fmt: skip
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads((folder / SETTINGS).read_text("utf-8"))
+        if isinstance(settings, dict) and isinstance(settings.get("target"), str):
+            return settings
+    except (OSError, ValueError):
+        pass
+    raise failure(
+        f"{folder} is no firmware project.", "Make one: workbench firmware new FILE.pte --out DIR.",
+        Place(kind="file", id=str(folder)), code="firmware-project-missing",
+    )  # fmt: skip
