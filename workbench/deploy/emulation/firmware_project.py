@@ -24,6 +24,8 @@ from workbench.npu.machine import Machine
 from workbench.pte.program import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from workbench.deploy.emulation.npu_device import Delegate
 
 COMPILER = "arm-none-eabi-gcc"
@@ -195,13 +197,16 @@ class _Parts:
         )
 
 
-def build_project(folder: Path, found: Sources, *, cached: bool = False) -> Path:
+def build_project(
+    folder: Path, found: Sources, *, cached: bool = False, flags: Sequence[str] = ()
+) -> Path:
     """Compile and link a project's firmware; return the ELF file.
 
     Args:
         folder: What ``write_project`` made; its files may be changed.
         found: The checkouts.
         cached: Whether the firmware switches the data cache on.
+        flags: Further words for the compiler; they come last.
 
     Raises:
         WorkbenchError: the project or the compiler is missing, or the build fails.
@@ -215,7 +220,7 @@ def build_project(folder: Path, found: Sources, *, cached: bool = False) -> Path
         )  # fmt: skip
     try:
         done = subprocess.run(
-            [compiler, *_words(settings["target"], found, cached=cached)], cwd=folder,
+            [compiler, *_words(settings["target"], found, cached=cached), *flags], cwd=folder,
             capture_output=True, text=True, errors="replace", timeout=_BUILD_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
