@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 Edit = tuple[str, str]
 _ASYNC = (
-    "  if (ethosu_invoke_v3(&driver, delegate->commands, (int)delegate->command_bytes, bases, sizes,"
-    " 3, 0)) {",
+    "  if (ethosu_invoke_v3(&driver, delegate->commands, (int)delegate->command_bytes, bases, "
+    "sizes, 3, 0)) {",
     "  if (ethosu_invoke_async(&driver, delegate->commands, (int)delegate->command_bytes, bases, "
     "sizes, 3, 0)) {",
 )
-_INITIALISED = "  REGISTER(0xE000E100u + 4 * (NPU_IRQ / 32)) = 1u << NPU_IRQ % 32; /* NVIC: enable */"
+_INITIALISED = (
+    "  REGISTER(0xE000E100u + 4 * (NPU_IRQ / 32)) = 1u << NPU_IRQ % 32; /* NVIC: enable */"
+)
 _BASES = "(uintptr_t)delegate->constants, (uintptr_t)scratch, (uintptr_t)fast"
 _SCRATCH = "static uint8_t scratch[SCRATCH_BYTES] __attribute__((aligned(LINE), section"
 _RUNS = "  int wrong = 0;\n  memset"
@@ -98,9 +100,11 @@ FAULTS = (
     Fault("constants overwritten before the start", ("constants",), (
         _before(_RUNS, "  memset((void *)delegate->constants, 0, 4);"),)),
     Fault("the stack in scratch", ("overlap",), ((_BASES, _BASES.replace(
-        "(uintptr_t)scratch", "((uintptr_t)__builtin_frame_address(0) - 2048) & ~31u")),), (
+        "(uintptr_t)scratch",
+        "((uintptr_t)__builtin_frame_address(0) - SCRATCH_BYTES) & ~31u")),), (
         ("end = .; } > DTCM", "end = .; } > SRAM"),
-        ("stack_top = ORIGIN(DTCM) + LENGTH(DTCM)", "stack_top = ORIGIN(SRAM) + LENGTH(SRAM) / 2")), family="u55"),
+        ("stack_top = ORIGIN(DTCM) + LENGTH(DTCM)",
+         "stack_top = ORIGIN(SRAM) + LENGTH(SRAM) / 2")), family="u55"),
     Fault("inputs not cleaned", ("cleaned",), (
         ("  maintain(0xE000EF68u, bases, sizes, count); /* DCCMVAC */", ""),), cached=True,
         equal=True),

@@ -1,7 +1,7 @@
 """Which check notices which fault of firmware, with Arm's driver: the fault matrix.
 
 ``python -m tests.firmware.matrix --driver DIR --cmsis DIR [PROGRAM.pte ...]`` builds firmware with
-each fault and runs it. It ends with 1 if a fault is missed or firmware without a fault is not proven.
+each fault and runs it. It ends with 1 if a fault is missed, or firmware without one not proven.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from pathlib import Path
 from tests.firmware.faulty import CONTROLS, FAULTS, Fault, fast_fault
 from workbench.deploy.emulation.findings import Proof
 from workbench.deploy.emulation.firmware_project import (
-    ELF,
     Sources,
     build_project,
     sources,
-    target_of,
     write_project,
 )
 from workbench.deploy.emulation.prover import Board, delegates_of, prove
@@ -26,7 +24,7 @@ from workbench.deploy.emulation.prover import Board, delegates_of, prove
 
 def built(program: Path, fault: Fault, found: Sources, folder: Path) -> Path:
     """Write, edit and build firmware with a fault."""
-    write_project(program, "", folder)
+    write_project(program, folder)
     for name, edits in (("main.c", fault.code), ("mps3_an547.ld", fault.linker)):
         text = (folder / name).read_text()
         for old, new in edits:
@@ -41,9 +39,7 @@ def built(program: Path, fault: Fault, found: Sources, folder: Path) -> Path:
 def proof_of(program: Path, fault: Fault, found: Sources, folder: Path) -> Proof:
     """Run firmware with a fault."""
     elf = built(program, fault, found, folder)
-    board = Board(
-        target_of(program), cached=fault.cached, delay_s=fault.delay_s, limit_s=8.0, folder=folder
-    )
+    board = Board(cached=fault.cached, delay_s=fault.delay_s, limit_s=8.0, folder=folder)
     return prove(elf, program, board)
 
 
@@ -68,8 +64,9 @@ def main() -> int:
     options = parser.parse_args()
     found, missed = sources(options.driver, options.cmsis), 0
     for program in options.programs:
-        target = target_of(program)
-        fast = any(delegate.fast_bytes for delegate in delegates_of(program, target))
+        delegates = delegates_of(program)
+        target = delegates[0].target
+        fast = any(delegate.fast_bytes for delegate in delegates)
         print(f"{program.name} for {target}, driver {found.driver_version}")
         for fault in (*CONTROLS, *FAULTS, *([fast_fault()] if fast else [])):
             if options.only not in fault.name or fault.family not in target:

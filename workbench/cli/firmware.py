@@ -47,9 +47,11 @@ def _add_prove(actions: Any) -> None:
     verb.add_argument("--base", type=_number, default=0x48102000, metavar="A",
                       help="address of the NPU's registers (0x48102000)")  # fmt: skip
     verb.add_argument("--irq", type=int, default=56, metavar="N", help="its interrupt (56)")
-    verb.add_argument("--cache", action="store_true", help="also check the data cache's maintenance")
+    verb.add_argument(
+        "--cache", action="store_true", help="also check the maintenance of the data cache"
+    )
     verb.add_argument("--delay", type=float, default=0.0, metavar="S",
-                      help="let the processor run on for S seconds while the NPU works")  # fmt: skip
+                      help="let the processor run on for S seconds beside the NPU")  # fmt: skip
     verb.add_argument("--limit", type=float, default=60.0, metavar="S",
                       help="end the firmware after S seconds (60)")  # fmt: skip
     verb.add_argument("--folder", type=Path, metavar="DIR",
@@ -90,11 +92,10 @@ def _add_build(actions: Any) -> None:
 
 def _prove(options: argparse.Namespace) -> int:
     from workbench.cli.fvp import terminated_as_interrupted
-    from workbench.deploy.emulation.firmware_project import target_of
     from workbench.deploy.emulation.prover import Board, prove
 
     board = Board(
-        target=options.target or target_of(options.program), base=options.base, irq=options.irq,
+        target=options.target, base=options.base, irq=options.irq,
         cached=options.cache, delay_s=options.delay, limit_s=options.limit,
         arguments=tuple(options.arg), folder=options.folder,
     )  # fmt: skip
@@ -148,7 +149,7 @@ def _print(proof: Proof) -> None:
 def _new(options: argparse.Namespace) -> int:
     from workbench.deploy.emulation.firmware_project import write_project
 
-    files = write_project(options.program, "", options.out, seed=options.seed)
+    files = write_project(options.program, options.out, seed=options.seed)
     if options.json:
         print_json({"folder": str(options.out), "files": [file.name for file in files]})
         return EXIT_DONE
@@ -160,11 +161,11 @@ def _new(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> int:
     from workbench.deploy.emulation.firmware_project import build_project, sources
 
-    found = sources(options.driver, options.cmsis)
-    elf = build_project(options.project, found, cached=options.cache)
+    checkouts = sources(options.driver, options.cmsis)
+    elf = build_project(options.project, checkouts, cached=options.cache)
     if options.json:
-        print_json({"elf": str(elf), "driver": found.driver_version})
+        print_json({"elf": str(elf), "driver": checkouts.driver_version})
         return EXIT_DONE
-    print(f"Firmware   {elf}, with driver {found.driver_version or 'of unknown version'}")
+    print(f"Firmware   {elf}, with driver {checkouts.driver_version or 'of unknown version'}")
     print(f"Next       workbench firmware prove {elf} PROGRAM.pte")
     return EXIT_DONE

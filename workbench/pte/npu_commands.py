@@ -278,7 +278,6 @@ def _actions(data: memoryview | bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
             at += length
 
 
-
 def made_for(data: memoryview | bytes) -> tuple[str, int]:
     """Return family and MACs of the NPU that the commands are for, from the header only.
 

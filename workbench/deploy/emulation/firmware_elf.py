@@ -45,14 +45,16 @@ class FirmwareElf:
         place = Place(kind="file", id=str(path))
         try:
             if path.stat().st_size > _MOST_BYTES:
-                raise failure(f"{path.name} is larger than {_MOST_BYTES:,} bytes.", "", place)
+                text = f"{path.name} is larger than {_MOST_BYTES:,} bytes."
+                raise failure(text, "", place, code="firmware-too-large")
             with path.open("rb") as file:
                 elf = ELFFile(file)
                 machine, bits = elf["e_machine"], elf.elfclass
                 self._symbols = sorted(_symbols(elf), key=lambda symbol: symbol.start)
                 self._lines = sorted(_lines(elf))
         except OSError as error:
-            raise failure(f"{path} cannot be read: {error.strerror}.", "", place) from error
+            text = f"{path} cannot be read: {error.strerror}."
+            raise failure(text, "", place, code="firmware-unreadable") from error
         except (ELFError, DWARFError, ValueError, KeyError, AssertionError) as error:
             raise failure(
                 f"{path.name} is no complete ELF file: {error}.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,7 @@ from workbench.deploy.emulation.prover import delegates_of
 from workbench.errors import Place, failure
 from workbench.files import write_file
 from workbench.installation import resources
-from workbench.npu.machine import Machine
-from workbench.pte.program import decode
+from workbench.tool_output import tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +32,7 @@ _TEMPLATES = ("main.c", "mps3_an547.ld")
 _CPU = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-g", "-Wall")
 _BUILD_S = 300
 _SRAM_BYTES = CORSTONE_300[0].size
-_HEADER = """/* Generated: the delegates of {name}, for {target}. Each tensor has its place in scratch. */
+_HEADER = """/* Generated: the delegates of {name}, for {target}, and their tensors in scratch. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -77,7 +75,7 @@ class Sources:
             re.search(rf"ETHOSU_DRIVER_VERSION_{part}\s+(\d+)", text)
             for part in ("MAJOR", "MINOR", "PATCH")
         ]
-        return ".".join(found[1] for found in parts if found)
+        return ".".join(match[1] for match in parts if match)
 
 
 def sources(driver: Path, cmsis: Path) -> Sources:
@@ -102,20 +100,19 @@ def sources(driver: Path, cmsis: Path) -> Sources:
     )  # fmt: skip
 
 
-def write_project(program: Path, target: str, folder: Path, *, seed: int = 1) -> list[Path]:
+def write_project(program: Path, folder: Path, *, seed: int = 1) -> list[Path]:
     """Write the sources of firmware for a program; return the files.
 
     Args:
         program: The program; operators on the CPU and conversions are left out.
-        target: The NPU; "" takes that of the program.
         folder: Where the files are written; it is made.
         seed: Of the inputs, which are drawn.
 
     Raises:
         WorkbenchError: the program has no delegate, or a file cannot be written.
     """
-    target = target or target_of(program)
-    delegates = delegates_of(program, target)
+    delegates = delegates_of(program)
+    target = delegates[0].target
     draw = np.random.default_rng(seed)
     parts = _Parts(folder)
     rows = [parts.row(delegate, draw) for delegate in delegates]
@@ -134,23 +131,6 @@ def write_project(program: Path, target: str, folder: Path, *, seed: int = 1) ->
     settings = {"target": target, "program": str(program.absolute()), "scratch": memory}
     parts.write(SETTINGS, json.dumps(settings, indent=1).encode())
     return parts.files
-
-
-def target_of(program: Path) -> str:
-    """Return the NPU that a program is for.
-
-    Raises:
-        WorkbenchError: it cannot be read, or it uses none.
-    """
-    place = Place(kind="file", id=str(program))
-    try:
-        delegates = decode(program.read_bytes()).method("").delegates
-    except OSError as error:
-        raise failure(f"{program} cannot be read: {error.strerror}.", "", place) from error
-    if not delegates:
-        raise failure(f"{program.name} uses no NPU.", "", place, code="program-without-npu")
-    device = Machine(delegates[0].data).device
-    return f"{device.family}-{device.macs}"
 
 
 class _Parts:
@@ -198,13 +178,13 @@ class _Parts:
 
 
 def build_project(
-    folder: Path, found: Sources, *, cached: bool = False, flags: Sequence[str] = ()
+    folder: Path, checkouts: Sources, *, cached: bool = False, flags: Sequence[str] = ()
 ) -> Path:
     """Compile and link a project's firmware; return the ELF file.
 
     Args:
         folder: What ``write_project`` made; its files may be changed.
-        found: The checkouts.
+        checkouts: Those of driver and CMSIS.
         cached: Whether the firmware switches the data cache on.
         flags: Further words for the compiler; they come last.
 
@@ -218,20 +198,23 @@ def build_project(
             f"{COMPILER} was not found.", "Install it: apt-get install gcc-arm-none-eabi.",
             code="arm-compiler-missing",
         )  # fmt: skip
+    words = _words(settings["target"], folder.absolute(), checkouts, cached=cached)
     try:
-        done = subprocess.run(
-            [compiler, *_words(settings["target"], found, cached=cached), *flags], cwd=folder,
-            capture_output=True, text=True, errors="replace", timeout=_BUILD_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise failure(f"{compiler} did not end: {error}", "", place) from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line or "undefined" in line]
-        first = (lines or done.stderr.splitlines() or ["no message"])[0]
+        done = tool_output([compiler, *words, *flags], _BUILD_S)
+    except OSError as error:
+        text = f"{compiler} cannot be started: {error}"
+        raise failure(text, "", place, code="arm-compiler-missing") from error
+    if done.code:
+        lines = done.text.splitlines()
+        errors = [line for line in lines if "error" in line or "undefined" in line]
+        first = (errors or lines or ["no message"])[0].strip()
         raise failure(
-            f"The firmware could not be built: {first.strip()}", _remedy(done.stderr), place,
-            done.stderr[-4000:], code="firmware-build-failed",
+            f"The firmware could not be built: {first}", _remedy(done.text), place,
+            done.text[-4000:], code="firmware-build-failed",
         )  # fmt: skip
+    if done.code is None:
+        text = f"The build did not end within {_BUILD_S} s."
+        raise failure(text, "", place, code="firmware-build-failed")
     return folder / ELF
 
 
@@ -243,16 +226,22 @@ def _remedy(text: str) -> str:
     return "The whole message is in the details (--json)."
 
 
-def _words(target: str, found: Sources, *, cached: bool) -> list[str]:
+def _words(target: str, folder: Path, checkouts: Sources, *, cached: bool) -> list[str]:
     _, family, macs = target.split("-")
     device = "ethosu_device_u85.c" if family == "u85" else "ethosu_device_u55_u65.c"
-    driver = [found.driver / "src" / name for name in ("ethosu_driver.c", "ethosu_pmu.c", device)]
-    folders = (Path(), found.driver / "include", found.driver / "src", found.cmsis)
+    names = ("ethosu_driver.c", "ethosu_pmu.c", device)
+    included = (folder, checkouts.driver / "include", checkouts.driver / "src", checkouts.cmsis)
+    files = [
+        folder / "main.c",
+        folder / "program.S",
+        *(checkouts.driver / "src" / n for n in names),
+    ]
     return [
         *_CPU, f"-DETHOSU_ARCH={family}", f"-DETHOSU_MACS={macs}", f"-DETHOS{family.upper()}",
         "-DETHOSU_LOG_ENABLE=1", "-DETHOSU_LOG_SEVERITY=1", *(["-DDATA_CACHE"] if cached else []),
-        *(f"-I{folder}" for folder in folders), "main.c", "program.S", *map(str, driver),
-        "-nostartfiles", "--specs=rdimon.specs", "-T", "mps3_an547.ld", "-o", ELF,
+        *(f"-I{path}" for path in included), f"-Wa,-I,{folder}", *map(str, files),
+        "-nostartfiles", "--specs=rdimon.specs", "-T", str(folder / "mps3_an547.ld"),
+        "-o", str(folder / ELF),
     ]  # fmt: skip
 
 

@@ -59,11 +59,11 @@ class Gdb:
         """
         self._socket.settimeout(timeout_s)
         while True:
-            if found := _PACKET.search(self._data):
-                self._data = self._data[found.end() :]
+            if packet := _PACKET.search(self._data):
+                self._data = self._data[packet.end() :]
                 if self._acknowledges:
                     self._socket.sendall(b"+")
-                return found.group(1).decode("latin-1")
+                return packet.group(1).decode("latin-1")
             more = self._socket.recv(1 << 16)
             if not more:
                 raise Stopped("the machine has ended")
@@ -138,7 +138,7 @@ class Gdb:
         self.set_register(PC, pc + length)
 
     def special(self, number: int) -> int:
-        """Return a special register (16 is PRIMASK, 17 BASEPRI), by an instruction put at the PC."""
+        """Return a special register (16: PRIMASK, 17: BASEPRI) by an instruction at the PC."""
         registers = self.registers()
         pc = registers[PC]
         kept = self.read(pc, 4)

@@ -1,4 +1,4 @@
-"""The checks of one start of the NPU: its memories before it runs, its ports, caches and vectors."""
+"""The checks of one start of the NPU: its memories, ports, caches and vectors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobChecks:
         self._delegates, self._irq = delegates, irq
 
     def before(self, job: Job, *, cached: bool) -> None:
-        """Find the delegate of a job, and check its memories. A job that cannot run gets a fault."""
+        """Find the delegate of a job, and check its memories; set its fault if it cannot run."""
         self._proof.checked |= {
             "commands", "reached", "constants", "scratch", "overlap", "security", "handler",
             "started", "executed", "registers", "handled", "accepted",
@@ -138,7 +138,9 @@ class JobChecks:
     def _overlaps(self, spans: dict[str, tuple[int, int]]) -> None:
         for (name, span), (other, second) in combinations(spans.items(), 2):
             if span[0] < second[1] and second[0] < span[1]:
-                self._found("overlap", f"{name} and {other.lower()} overlap", max(span[0], second[0]))
+                self._found(
+                    "overlap", f"{name} and {other.lower()} overlap", max(span[0], second[0])
+                )
         stack = self._qemu.gdb.registers()[SP]
         start, end = spans.get("Scratch", (0, 0))
         if start < stack < end:
@@ -147,7 +149,8 @@ class JobChecks:
     def _security(self, job: Job, spans: dict[str, tuple[int, int]]) -> None:
         for name, (start, _) in spans.items():
             if not job.secure and start & _SECURE_ALIAS:
-                self._found("security", f"The NPU runs non-secure; {name} has a secure address", start)
+                text = f"The NPU runs non-secure; {name} has a secure address"
+                self._found("security", text, start)
 
     def _ports(self, job: Job, delegate: Delegate) -> None:
         if not delegate.machine.device.family.endswith("u55"):
@@ -156,8 +159,8 @@ class JobChecks:
         for region in (SCRATCH, FAST_SCRATCH):
             uses = region == SCRATCH or delegate.fast_bytes
             if uses and job.regioncfg >> 2 * region & _PORT_1:
-                self._found("port", f"{_NAMES[region]} (region {region}) uses AXI port 1, which only "
-                            "reads", job.bases[region])  # fmt: skip
+                text = f"{_NAMES[region]} (region {region}) uses AXI port 1, which only reads"
+                self._found("port", text, job.bases[region])
 
     def _vector(self) -> None:
         table = self._qemu.gdb.word(VTOR)

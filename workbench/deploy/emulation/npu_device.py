@@ -1,7 +1,7 @@
 """The register block of an Ethos-U, and its execution by the functional simulator.
 
-Source: the register headers of Vela 5.1.0 (``ethos_u55_regs``, ``ethos_u85_regs``) and of Arm's core
-driver 1.0.0 (``ethosu55_interface.h``, ``ethosu85_interface.h``): offsets, bits and reset values.
+Source: offsets, bits and reset values are those of the register headers of Vela 5.1.0
+(``ethos_u55_regs``, ``ethos_u85_regs``) and of Arm's core driver 1.0.0.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ class Delegate:
     weights: bytes
     machine: Machine
     fast_bytes: int = 0
+
+    @property
+    def target(self) -> str:
+        """The NPU that it is for, as ethos-u55-128."""
+        return f"{self.machine.device.family}-{self.machine.device.macs}"
 
     @property
     def scratch_bytes(self) -> int:
@@ -226,14 +231,15 @@ class _LiveMachine(Machine):
 
     def __init__(self, blob: bytes, regions: dict[int, bytes], weights: WeightCache) -> None:
         super().__init__(blob, weights=weights)
-        self._regions, self._last = regions, None
+        self._regions = regions
+        self._last: State | None = None
 
     def state(self, options: Options) -> State:
         """Return a state with the contents of scratch and fast memory."""
         state = super().state(options)
         for region, data in self._regions.items():
             state.memory.regions[region] = np.frombuffer(data, np.uint8).copy()
-        self._last: State | None = state
+        self._last = state
         return state
 
     def memory_of(self, region: int, size: int) -> bytes:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from workbench.deploy.emulation.findings import Finding, Proof
 from workbench.deploy.emulation.firmware_elf import FirmwareElf
 from workbench.deploy.emulation.gdb import PC, READS, SP, WRITES, Stopped
 from workbench.deploy.emulation.job_checks import CACHE_LINE, VTOR, JobChecks
-from workbench.deploy.emulation.npu_device import CONFIGURATIONS, READ_ONLY, Delegate, NpuDevice
+from workbench.deploy.emulation.npu_device import READ_ONLY, Delegate, NpuDevice
 from workbench.deploy.emulation.qemu import Qemu, qemu_version
 from workbench.deploy.emulation.thumb import decoded
 from workbench.errors import Place, failure
@@ -24,6 +26,7 @@ from workbench.npu.machine import Machine
 from workbench.npu.memory import FAST_SCRATCH, SCRATCH
 from workbench.npu.state import Options
 from workbench.pte import vela_stream
+from workbench.pte.description import program_bytes
 from workbench.pte.npu_commands import stream_bytes
 from workbench.pte.program import decode
 
@@ -59,7 +62,7 @@ class Board:
     """What the firmware is built for, and how it is run.
 
     Attributes:
-        target: The NPU, as ethos-u55-128.
+        target: The NPU, as ethos-u55-128; "" is that of the program.
         base: The address of its registers.
         irq: Its interrupt, 32 or higher.
         cached: Whether the maintenance of the data cache is checked.
@@ -69,7 +72,7 @@ class Board:
         folder: Where semihosting reads and writes files; None is the current folder.
     """
 
-    target: str
+    target: str = ""
     base: int = BASE
     irq: int = IRQ
     cached: bool = False
@@ -94,44 +97,50 @@ def prove(
         WorkbenchError: a file cannot be read, the program is for another NPU, or QEMU is missing.
     """
     delegates = delegates_of(program, board.target)
+    board = replace(board, target=delegates[0].target)
     symbols, version = FirmwareElf(elf), qemu_version()
     with Qemu(elf.absolute(), arguments=board.arguments, folder=board.folder) as qemu:
         session = _Session(qemu, symbols, delegates, board, Proof(board.target, version))
         return session.run(cancelled)
 
 
-def delegates_of(program: Path, target: str) -> list[Delegate]:
-    """Return the delegates of a program.
+def delegates_of(program: Path, target: str = "") -> list[Delegate]:
+    """Return the delegates of a program for Ethos-U.
 
     Raises:
-        WorkbenchError: it has none, or they are for another NPU than ``target``.
+        WorkbenchError: it cannot be read, it has none, or they are for another NPU than ``target``
+            ("" takes any).
     """
     place = Place(kind="file", id=str(program))
-    if target not in CONFIGURATIONS:
-        known = ", ".join(CONFIGURATIONS)
-        raise failure(f"{target} is no NPU that is known.", f"Known: {known}.", code="npu-unknown")
     try:
-        data = program.read_bytes()
+        data = program_bytes(program)
     except OSError as error:
-        raise failure(f"{program} cannot be read: {error.strerror}.", "", place) from error
-    found = []
-    for index, delegate in enumerate(decode(data).method("").delegates):
-        blocks, machine = vela_stream.blocks(delegate.data), Machine(delegate.data, index=index)
-        device = f"{machine.device.family}-{machine.device.macs}"
-        if device != target:
+        text = f"{program} cannot be read: {error.strerror or error}."
+        raise failure(text, "", place, code="program-unreadable") from error
+    parts = [d for d in decode(data).method("").delegates if d.backend == vela_stream.ETHOS_U]
+    if not parts:
+        raise failure(
+            f"{program.name} uses no Ethos-U.", "Give a program that was compiled for one.", place,
+            code="program-without-npu",
+        )  # fmt: skip
+    delegates = [_delegate(index, bytes(part.data)) for index, part in enumerate(parts)]
+    for delegate in delegates:
+        if target and delegate.target != target:
             raise failure(
-                f"{program.name} is for {device}, not for {target}.",
+                f"{program.name} is for {delegate.target}, not for {target}.",
                 "Give the device that it was compiled for: --target.", place,
                 code="program-for-other-npu",
             )  # fmt: skip
-        weights = bytes(blocks["weight_data"].data) if "weight_data" in blocks else b""
-        payload = bytes(blocks["cmd_data"].data)
-        stream = stream_bytes(payload)
-        found.append(Delegate(index, bytes(delegate.data), payload, stream, weights, machine))
-        found[-1].fast_bytes = _fast_bytes(machine)
-    if not found:
-        raise failure(f"{program.name} uses no NPU.", "", place, code="program-without-npu")
-    return found
+    return delegates
+
+
+def _delegate(index: int, blob: bytes) -> Delegate:
+    machine, blocks = Machine(blob, index=index), vela_stream.blocks(blob)
+    payload = bytes(blocks["cmd_data"].data)
+    weights = bytes(blocks["weight_data"].data) if "weight_data" in blocks else b""
+    return Delegate(
+        index, blob, payload, stream_bytes(payload), weights, machine, _fast_bytes(machine)
+    )
 
 
 def _fast_bytes(machine: Machine) -> int:
@@ -142,8 +151,6 @@ def _fast_bytes(machine: Machine) -> int:
     )
     if not uses:
         return 0
-    import numpy as np
-
     zeros = [np.zeros(port.bytes, np.uint8) for port in machine.inputs]
     return machine.run(zeros, Options()).peak.get(FAST_SCRATCH, 0)
 
@@ -401,7 +408,9 @@ class _Session:
         place = self._gdb.word(registers[SP] + 24)
         number = self._gdb.status() & 0x1FF
         kind = ", ".join(names) or "no cause in CFSR"
-        self._found("exceptions", f"The processor faults (exception {number}, {kind}){where}", place)
+        self._found(
+            "exceptions", f"The processor faults (exception {number}, {kind}){where}", place
+        )
 
     def _interrupt_lost(self) -> None:
         gdb, irq = self._gdb, self._board.irq

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from workbench.deploy.emulation.gdb import Gdb, Qtest, Stopped
 from workbench.errors import Place, failure
 from workbench.process_guard import guarded
+from workbench.tool_output import tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROGRAM, MACHINE, MAIN_CORE = "qemu-system-arm", "mps3-an547", "Cortex-M55"
+PROGRAM, MACHINE = "qemu-system-arm", "mps3-an547"
 _DDR, _DDR_BYTES = 0x60000000, 2 << 30
 _LEAST_VERSION = (7, 2)
 _ENDS_S, _VERSION_S = 0.5, 10
@@ -39,17 +40,15 @@ def qemu_version() -> str:
     if program is None:
         raise failure(f"{PROGRAM} was not found.", hint, code="qemu-missing")
     try:
-        done = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise failure(f"{program} cannot be started: {error}", hint, code="qemu-missing") from error
-    found = re.search(r"version (\d+)\.(\d+)(\.\d+)?", done.stdout)
-    if found is None or (int(found[1]), int(found[2])) < _LEAST_VERSION:
-        wanted = ".".join(map(str, _LEAST_VERSION))
-        message = f"{program} is not QEMU {wanted} or newer."
-        raise failure(message, hint, code="qemu-too-old")
-    return found[0].removeprefix("version ")
+        text = tool_output([program, "--version"], _VERSION_S).text
+    except OSError as error:
+        message = f"{program} cannot be started: {error}"
+        raise failure(message, hint, code="qemu-missing") from error
+    version = re.search(r"version (\d+)\.(\d+)(\.\d+)?", text)
+    if version is None or (int(version[1]), int(version[2])) < _LEAST_VERSION:
+        least = ".".join(map(str, _LEAST_VERSION))
+        raise failure(f"{program} is not QEMU {least} or newer.", hint, code="qemu-too-old")
+    return version[0].removeprefix("version ")
 
 
 class Qemu:
@@ -70,8 +69,8 @@ class Qemu:
         self._stack = contextlib.ExitStack()
         shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
         with contextlib.ExitStack() as stack:
-            made = tempfile.TemporaryDirectory(prefix="emulated-", dir=shared)
-            self._folder = Path(stack.enter_context(made))
+            temporary = tempfile.TemporaryDirectory(prefix="emulated-", dir=shared)
+            self._folder = Path(stack.enter_context(temporary))
             self.process = self._started(elf, arguments, folder)
             stack.callback(self.process.wait)
             stack.callback(self.process.kill)
@@ -121,13 +120,13 @@ class Qemu:
 
     def read(self, address: int, size: int) -> bytes:
         """Return memory as the processor reads it."""
-        if _DDR <= address and address + size <= _DDR + _DDR_BYTES:
+        if address >= _DDR and address + size <= _DDR + _DDR_BYTES:
             return self._ddr[address - _DDR : address - _DDR + size]
         return self.gdb.read(address, size)
 
     def write(self, address: int, data: bytes) -> None:
         """Write memory."""
-        if _DDR <= address and address + len(data) <= _DDR + _DDR_BYTES:
+        if address >= _DDR and address + len(data) <= _DDR + _DDR_BYTES:
             self._ddr[address - _DDR : address - _DDR + len(data)] = data
         else:
             self.gdb.write(address, data)
