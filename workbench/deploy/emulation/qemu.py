@@ -87,6 +87,8 @@ class Qemu:
             stack.callback(self._qtest.close)
             with (self._folder / "ddr").open("r+b") as file:
                 self._ddr = stack.enter_context(mmap.mmap(file.fileno(), _DDR_BYTES))
+            # Both have it open: its memory is freed however they end.
+            (self._folder / "ddr").unlink()
             self._stack = stack.pop_all()
 
     def _started(
