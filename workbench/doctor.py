@@ -57,7 +57,17 @@ def machine_findings() -> Iterator[Finding]:
         yield _simulator(simulator, installed)
     yield _licence()
     yield from _runners(settings)
-    yield _toolchain()
+    yield _tool(
+        _TOOLCHAIN,
+        "builds the runner for simulators and boards",
+        "Install the Arm GNU Toolchain for arm-none-eabi (developer.arm.com, Arm GNU Toolchain "
+        "Downloads) and add its bin folder to the PATH.",
+    )
+    yield _tool(
+        "qemu-system-arm",
+        "runs firmware on an emulated processor (workbench firmware prove)",
+        "Install QEMU 7.2 or newer, in Debian the package qemu-system-arm.",
+    )
     yield _checkout(settings)
     for name, board in all_boards().items():
         if isinstance(board, Board) and (differs := runtime_difference(board)):
@@ -140,17 +150,14 @@ def _told(runner: RunnerElf) -> str:
     return f"{npu}, {memory[runner.dedicated]}, {runner.placement}{serving}"
 
 
-def _toolchain() -> Finding:
-    path = shutil.which(_TOOLCHAIN)
+def _tool(name: str, why: str, remedy: str) -> Finding:
+    path = shutil.which(name)
     return Finding(
-        name=_TOOLCHAIN,
+        name=name,
         state="ok" if path else "optional",
         version=f"{_tool_version(path)}, {path}" if path else "",
-        why="builds the runner for simulators and boards",
-        remedy=""
-        if path
-        else "Install the Arm GNU Toolchain for arm-none-eabi (developer.arm.com, Arm GNU "
-        "Toolchain Downloads) and add its bin folder to the PATH.",
+        why=why,
+        remedy="" if path else remedy,
     )
 
 

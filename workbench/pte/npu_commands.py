@@ -240,24 +240,42 @@ def decode(data: memoryview | bytes) -> CommandStream:
         raise damaged("an Ethos-U command stream does not begin with COP1 or COP2")
     if len(data) > _MOST_BYTES:
         raise damaged(f"an Ethos-U command stream is larger than {_MOST_BYTES >> 20} MiB")
-    words = struct.unpack(f"<{len(data) // 4}I", data)
     family, macs, commands = "", 0, list[Command]()
-    at = 1
+    for action, words in _actions(data):
+        if action == _CONFIGURE:
+            family, macs = _configuration(words[0])
+        else:
+            commands += _commands(words, u85=family == "ethos-u85")
+    listed = tuple(commands)
+    return CommandStream(mark.decode(), family, macs, listed, tuple(operations(listed)))
+
+
+def stream_bytes(data: memoryview | bytes) -> bytes:
+    """Return what the NPU reads of a delegate's ``cmd_data``: the commands without their header.
+
+    Raises:
+        WorkbenchError: the header is invalid, or the stream is truncated.
+    """
+    streams = [words for action, words in _actions(data) if action == _STREAM]
+    return b"".join(struct.pack(f"<{len(words)}I", *words) for words in streams)
+
+
+def _actions(data: memoryview | bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the driver's actions that matter here, each with its words."""
+    words, at = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4]), 1
     while at < len(words):
         action, length = words[at] & 0xFF, words[at] >> 16 | (words[at] >> 8 & 0xFF) << 16
         at += 1
         if action == _CONFIGURE:
             if at >= len(words):
                 raise damaged("an Ethos-U command stream ends within its configuration")
-            family, macs = _configuration(words[at])
+            yield action, words[at : at + 1]
             at += _WORDS_OF_CONFIGURE
         elif action == _STREAM:
             if at + length > len(words):
                 raise damaged("an Ethos-U command stream is longer than its block")
-            commands += _commands(words[at : at + length], u85=family == "ethos-u85")
+            yield action, words[at : at + length]
             at += length
-    listed = tuple(commands)
-    return CommandStream(mark.decode(), family, macs, listed, tuple(operations(listed)))
 
 
 def made_for(data: memoryview | bytes) -> tuple[str, int]:

@@ -1,0 +1,1 @@
+/* CMSIS is not used here. */

@@ -1,0 +1,93 @@
+"""``workbench firmware``: what is refused before anything runs."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench import cli
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
+PROGRAM = PROGRAMS / "integer" / "u55" / "program.pte"
+EMULATES = shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc")
+needs_emulation = pytest.mark.skipif(not EMULATES, reason="needs QEMU and the Arm GNU toolchain")
+
+
+@pytest.fixture
+def refused(codes):
+    def refuse(*words):
+        assert cli.main(["firmware", *map(str, words)]) in {1, 2}
+        return codes[-1]
+
+    return refuse
+
+
+def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
+    (tmp_path / "text.elf").write_text("no firmware")
+    assert refused("prove", tmp_path / "text.elf", PROGRAM) == "firmware-not-elf"
+    (tmp_path / "cut.elf").write_bytes(Path(sys.executable).resolve().read_bytes()[:3000])
+    assert refused("prove", tmp_path / "cut.elf", PROGRAM) == "firmware-not-elf"
+    other = Path(sys.executable).resolve()
+    assert refused("prove", other, PROGRAM) == "firmware-other-processor"
+
+
+def test_that_programs_without_this_npu_are_refused(refused, tmp_path):
+    elf = Path(sys.executable)
+    for name in ("no_delegate.pte", "xnnpack.pte"):
+        assert refused("prove", elf, PROGRAMS / name) == "program-without-npu"
+        assert refused("new", PROGRAMS / name, "--out", tmp_path / "new") == "program-without-npu"
+    assert not (tmp_path / "new").exists()
+    words = ("prove", elf, PROGRAM, "--target", "ethos-u85-256")
+    assert refused(*words) == "program-for-other-npu"
+
+
+def test_that_new_firmware_has_the_program_and_says_how_it_is_built(tmp_path, capsys):
+    assert cli.main(["firmware", "new", str(PROGRAM), "--out", str(tmp_path / "f"), "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert {"main.c", "mps3_an547.ld", "program.h", "program.S", "firmware.json"} <= set(files)
+    assert all((tmp_path / "f" / name).stat().st_size for name in files)
+
+
+def test_that_a_build_without_sources_is_refused(refused, tmp_path):
+    driver = Path(__file__).parents[2] / "firmware" / "own_driver"
+    here = ("build", tmp_path)
+    assert refused(*here, "--driver", tmp_path, "--cmsis", driver) == "driver-checkout-missing"
+    assert refused(*here, "--driver", driver, "--cmsis", tmp_path) == "cmsis-checkout-missing"
+    sources = ("--driver", driver, "--cmsis", driver / "cmsis")
+    assert refused(*here, *sources) == "firmware-project-missing"
+
+
+@needs_emulation
+def test_that_firmware_is_built_and_proven(tmp_path, capsys):
+    driver, folder = Path(__file__).parents[2] / "firmware" / "own_driver", tmp_path / "f"
+    assert cli.main(["firmware", "new", str(PROGRAM), "--out", str(folder)]) == 0
+    words = ["build", folder, "--driver", driver, "--cmsis", driver / "cmsis"]
+    assert cli.main(["firmware", *map(str, words)]) == 0
+    capsys.readouterr()
+    elf = str(folder / "firmware.elf")
+    assert cli.main(["firmware", "prove", elf, str(PROGRAM), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["kind"]) == ("proven", "emulated")
+    assert len(found["jobs"]) == 1
+    assert not [check for check in found["checks"] if check["held"] is False]
+
+
+@needs_emulation
+def test_that_firmware_that_never_reaches_the_driver_is_ended(tmp_path, capsys):
+    (tmp_path / "main.c").write_text("void reset(void) { for (;;); }\n"
+                                     'const void *v[] __attribute__((section(".v"), used)) = '
+                                     "{(void *)0x20001000, (void *)reset};\n")  # fmt: skip
+    elf = tmp_path / "loop.elf"
+    subprocess.run(
+        ["arm-none-eabi-gcc", "-mcpu=cortex-m55", "-mthumb", "-nostdlib", "-Wl,-Ttext=0x100",
+         "-Wl,--section-start=.v=0", "-e", "reset", "-o", elf, tmp_path / "main.c"],
+        check=True,
+    )  # fmt: skip
+    words = ["prove", elf, PROGRAM, "--limit", "1", "--json"]
+    assert cli.main(["firmware", *map(str, words)]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert {row["check"] for row in found["findings"]} == {"ends", "started"}
+    assert found["exit_code"] is None

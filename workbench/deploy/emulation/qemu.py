@@ -1,0 +1,150 @@
+"""A Corstone-300 in QEMU that waits at its reset vector, with its memory and its control sockets.
+
+Source: QEMU 7.2, ``hw/arm/mps2-tz.c`` (mps3-an547) and ``docs/system/gdb.rst``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.deploy.emulation.gdb import Gdb, Qtest, Stopped
+from workbench.errors import Place, failure
+from workbench.process_guard import guarded
+from workbench.tool_output import tool_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM, MACHINE = "qemu-system-arm", "mps3-an547"
+_DDR, _DDR_BYTES = 0x60000000, 2 << 30
+_LEAST_VERSION = (7, 2)
+_ENDS_S, _VERSION_S = 0.5, 10
+_MOST_OUTPUT = 1 << 20
+
+
+def qemu_version() -> str:
+    """Return the version of the QEMU on the PATH.
+
+    Raises:
+        WorkbenchError: there is none, or it is too old.
+    """
+    hint = "Install it: apt-get install qemu-system-arm."
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise failure(f"{PROGRAM} was not found.", hint, code="qemu-missing")
+    try:
+        text = tool_output([program, "--version"], _VERSION_S).text
+    except OSError as error:
+        message = f"{program} cannot be started: {error}"
+        raise failure(message, hint, code="qemu-missing") from error
+    version = re.search(r"version (\d+)\.(\d+)(\.\d+)?", text)
+    if version is None or (int(version[1]), int(version[2])) < _LEAST_VERSION:
+        least = ".".join(map(str, _LEAST_VERSION))
+        raise failure(f"{program} is not QEMU {least} or newer.", hint, code="qemu-too-old")
+    return version[0].removeprefix("version ")
+
+
+class Qemu:
+    """A machine with firmware; use it as a context. It is ended with its context and with us."""
+
+    def __init__(self, elf: Path, *, arguments: Sequence[str] = (), folder: Path | None) -> None:
+        """Start a machine.
+
+        Args:
+            elf: The firmware.
+            arguments: What it gets as its command line by semihosting.
+            folder: Where semihosting reads and writes files.
+
+        Raises:
+            WorkbenchError: QEMU cannot be started, or does not take the firmware.
+        """
+        qemu_version()
+        self._stack = contextlib.ExitStack()
+        shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        with contextlib.ExitStack() as stack:
+            temporary = tempfile.TemporaryDirectory(prefix="emulated-", dir=shared)
+            self._folder = Path(stack.enter_context(temporary))
+            self.process = self._started(elf, arguments, folder)
+            stack.callback(self.process.wait)
+            stack.callback(self.process.kill)
+            stack.enter_context(guarded(self.process.pid))
+            try:
+                self.gdb = stack.enter_context(contextlib.closing(Gdb(self._folder / "gdb")))
+                self._qtest = Qtest(self._folder / "qtest")
+            except (Stopped, OSError) as error:
+                raise failure(
+                    f"QEMU does not start with {elf.name}: {self.output() or error}",
+                    f"The firmware must be for {MACHINE}, linked to the memories of the AN547.",
+                    Place(kind="file", id=str(elf)), code="emulation-not-started",
+                ) from error  # fmt: skip
+            stack.callback(self._qtest.close)
+            with (self._folder / "ddr").open("r+b") as file:
+                self._ddr = stack.enter_context(mmap.mmap(file.fileno(), _DDR_BYTES))
+            # Both have it open: its memory is freed however they end.
+            (self._folder / "ddr").unlink()
+            self._stack = stack.pop_all()
+
+    def _started(
+        self, elf: Path, arguments: Sequence[str], folder: Path | None
+    ) -> subprocess.Popen[bytes]:
+        here = self._folder
+        # The machine's DDR is a file, so that large memories are read and written at once.
+        with (here / "ddr").open("wb") as file:
+            file.truncate(_DDR_BYTES)
+        words = "".join(f",arg={word.replace(',', ',,')}" for word in arguments)
+        command = [
+            PROGRAM, "-M", f"{MACHINE},memory-backend=ddr", "-object",
+            f"memory-backend-file,id=ddr,size=2G,mem-path={here / 'ddr'},share=on",
+            "-display", "none", "-monitor", "none", "-serial", "stdio",
+            "-semihosting-config", f"enable=on,target=native{words}", "-S",
+            "-chardev", f"socket,id=gdb,path={here / 'gdb'},server=on,wait=off",
+            "-gdb", "chardev:gdb", "-qtest", f"unix:{here / 'qtest'},server=on,wait=off",
+            "-qtest-log", "none", "-kernel", str(elf),
+        ]  # fmt: skip
+        with (here / "output").open("wb") as output:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                cwd=folder, start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> Qemu:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return memory as the processor reads it."""
+        if address >= _DDR and address + size <= _DDR + _DDR_BYTES:
+            return self._ddr[address - _DDR : address - _DDR + size]
+        return self.gdb.read(address, size)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write memory."""
+        if address >= _DDR and address + len(data) <= _DDR + _DDR_BYTES:
+            self._ddr[address - _DDR : address - _DDR + len(data)] = data
+        else:
+            self.gdb.write(address, data)
+
+    def set_line(self, number: int, *, raised: bool) -> None:
+        """Set the level of an interrupt line, 32 or higher."""
+        self._qtest.set_line(number, raised=raised)
+
+    def output(self) -> str:
+        """What the firmware has printed so far."""
+        with (self._folder / "output").open("rb") as file:
+            return file.read(_MOST_OUTPUT).decode("utf-8", "replace")
+
+    def exit_code(self) -> int | None:
+        """Wait a moment for the end; return the exit code, or None if the machine still runs."""
+        try:
+            return self.process.wait(_ENDS_S)
+        except subprocess.TimeoutExpired:
+            return None
