@@ -410,6 +410,17 @@ def places_and_counts():
 
 
 @seeded
+def interpolations():
+    """A bicubic interpolation by a factor that is not whole, and one of rows."""
+
+    def run(self, x):
+        x = functional.interpolate(self.layer(x), scale_factor=1.7, mode="bicubic")
+        return functional.interpolate(x.flatten(2), size=60, mode="linear")
+
+    return made(lambda: _Layer(conv(3, 4), run), 1, 3, 6, 6)
+
+
+@seeded
 def time_shift():
     """Paddings by less than nothing: the shift of RWKV, and the end that causal layers cut off."""
 

@@ -518,6 +518,14 @@ def test_that_places_of_extremes_are_not_prepared_without_the_correction(engine)
     assert engine.run(network("places_and_counts", **{PLAIN: False}), "prepare") == "failed"
 
 
+@pytest.mark.slow
+def test_that_interpolations_run_on_the_npu(engine):
+    made = network("interpolations")
+    assert engine.verified(made).max_lsb <= 1
+    assert {node.cause for node in engine.lowered(made).cpu_nodes} <= {"border"}
+    assert decibel(engine, "interpolations") > 28
+
+
 def test_that_products_with_vectors_run_on_the_npu(engine):
     made = network("products_with_vectors")
     assert engine.verified(made).max_lsb <= 2

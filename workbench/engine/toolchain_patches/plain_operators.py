@@ -307,6 +307,36 @@ def _repeated(write: Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node | 
     return write(_ATEN.reshape.default, wide, [n, channels, result])
 
 
+def _scaled(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
+    """Write an interpolation as a product with a matrix along each dimension."""
+    sizes = [*x.meta["val"].shape[2:]]
+    weights = [_interpolation(write.target, sizes, axis, settings) for axis in range(len(sizes))]
+    if sum(weight.numel() for weight in weights) > _MOST_WEIGHTS:
+        return None
+    for axis, weight in enumerate(weights, 2):
+        is_last = axis == len(sizes) + 1
+        rows = x if is_last else write(_ATEN.transpose.int, x, axis, -1)
+        held = write.constant(f"interpolation_{axis}", weight)
+        x = write(_ATEN.linear.default, rows, held)
+        x = x if is_last else write(_ATEN.transpose.int, x, axis, -1)
+    return x
+
+
+# Of the matrices of one interpolation, a byte each.
+_MOST_WEIGHTS = 1 << 20
+
+
+def _interpolation(target: Any, sizes: list[int], axis: int, settings: Any) -> torch.Tensor:
+    """Return the matrix of an interpolation along a dimension, of (elements after, before)."""
+    # The others only need an extent that no factor makes empty: their weights add up to one.
+    extents = [size if at == axis else min(size, 8) for at, size in enumerate(sizes)]
+    count = sizes[axis]
+    shape = [count, 1, *(count if at == axis else 1 for at in range(len(sizes)))]
+    unit = torch.eye(count).reshape(shape).expand(count, 1, *extents)
+    values = target(unit.contiguous(), *settings).movedim(axis + 2, 1)
+    return values.reshape(count, values.shape[1], -1)[:, :, 0].t()
+
+
 def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
     """Write a shuffle of channels as an exchange of two dimensions."""
     n, channels, *rest = x.meta["val"].shape
@@ -371,6 +401,9 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.pairwise_distance.default: _distance,
     _ATEN.upsample_nearest1d.default: _repeated,
     _ATEN.upsample_nearest1d.vec: _repeated,
+    _ATEN.upsample_bicubic2d.vec: _scaled,
+    _ATEN.upsample_linear1d.vec: _scaled,
+    _ATEN.upsample_trilinear3d.vec: _scaled,
     _ATEN.channel_shuffle.default: _shuffled,
     _ATEN.log2.default: lambda write, x: write(
         _ATEN.mul.Tensor, write(_ATEN.log.default, x), 1 / math.log(2)

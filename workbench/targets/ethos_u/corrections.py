@@ -281,14 +281,17 @@ CORRECTIONS: tuple[Correction, ...] = (
         "An input that is padded by nothing is passed through, and Vela rejects the program. A "
         "padding by less than nothing, as in the time shift of RWKV, cannot be lowered. A product "
         "of a tensor and a computed vector is compiled wrongly. Maxima whose places are read are "
-        "not prepared, and a division by whole numbers, as by a length, is not lowered.",
+        "not prepared, and a division by whole numbers, as by a length, is not lowered. "
+        "Interpolations that are bicubic, or linear over one or three dimensions, become up to 164 "
+        "operators on the CPU.",
         link="",
         proven=EXECUTORCH,
         network="torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1))",
         instead="They are written with means, pools over two dimensions, group norms, tables and "
         "slices; paddings by nothing are left out, those by less are slices; a vector becomes a "
         "matrix of one column or row; places are found apart on the CPU, and whole numbers become "
-        "floats before they divide.",
+        "floats before they divide; an interpolation is a product with a matrix along each "
+        "dimension.",
         why_right="Each is the same function of real numbers, and every part has a grid of its "
         "own.",
         step="rewrites",
