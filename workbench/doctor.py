@@ -17,12 +17,12 @@ from workbench.deploy.simulators.discovery import MachineSettings, load_settings
 from workbench.deploy.simulators.runner_build import SCRIPT, known_checkouts
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import default_root
-from workbench.pipeline.plan import tool_version
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, ZDLC_IMAGE
 from workbench.tool_output import tool_output
 from workbench.toolchain_versions import PROVE, status
+from workbench.toolchains.versions import tool_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,9 @@ def machine_findings() -> Iterator[Finding]:
     yield _toolchain()
     yield _checkout(settings)
     for name, board in all_boards().items():
-        if isinstance(board, Board) and (differs := runtime_difference(board)):
+        if isinstance(board, Board) and (
+            differs := runtime_difference(board, tool_version("executorch"))
+        ):
             yield Finding(
                 name=f"board {name}",
                 state="different",

@@ -42,6 +42,10 @@ from workbench.protocol import (
     protocol_of,
     read_lines,
 )
+from workbench.toolchains.packages import folder_for
+from workbench.toolchains.probe import variables_for
+from workbench.toolchains.registry import toolchain_of
+from workbench.toolchains.versions import NAME_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +112,18 @@ class EngineProcess:
     ``send``, ``cancel`` and ``stop`` are thread-safe.
     """
 
-    def __init__(self, *, warm: bool = False) -> None:
+    def __init__(self, toolchain: str = "", *, warm: bool = False) -> None:
+        """Start an engine.
+
+        Args:
+            toolchain: The name of the toolchain that it runs in; "" for the program's own.
+            warm: Whether it may be forked from a warm server, where there is one.
+
+        Raises:
+            WorkbenchError: The toolchain is not on this machine, or cannot be used.
+            OSError: It cannot be started.
+        """
+        surroundings = surroundings_of(toolchain)
         self._lock = threading.Lock()
         self._jobs: list[str] = []
         self._stage = ""
@@ -121,7 +136,11 @@ class EngineProcess:
         self._log, child_log = os.pipe()
         children = (child_commands, child_events, child_log)
         try:
-            self._handle = _fork(*children) if warm and can_fork() else _spawn(*children)
+            self._handle = (
+                _fork(*children)
+                if warm and can_fork() and not toolchain
+                else _spawn(*children, *surroundings)
+            )
         finally:
             for descriptor in children:
                 os.close(descriptor)
@@ -329,10 +348,22 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _spawn(commands: int, events: int, log: int) -> _Spawned:
+def surroundings_of(toolchain: str) -> tuple[str, dict[str, str]]:
+    """Return the interpreter of a toolchain and the environment of its engines."""
+    if not toolchain:
+        variables = interpreter.environment()
+        variables.pop(NAME_VARIABLE, None)
+        return "", variables
+    known = toolchain_of(toolchain)
+    return known.python, variables_for(folder_for(known), (NAME_VARIABLE, toolchain))
+
+
+def _spawn(
+    commands: int, events: int, log: int, python: str, variables: dict[str, str]
+) -> _Spawned:
     process = subprocess.Popen(
-        interpreter.command("workbench.engine", str(commands), str(events)),
-        env=interpreter.environment(),
+        interpreter.command("workbench.engine", str(commands), str(events), python=python),
+        env=variables,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
