@@ -60,6 +60,8 @@ _CRASHES = frozenset({
 ORPHAN_GRACE_S = 3
 _LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
 CANCEL_GRACE_S = 2.0
+# An engine of another toolchain is given up if it has not imported its packages by then [s].
+START_LIMIT_S = 300.0
 _ENGINE = "workbench.engine.__main__"
 
 
@@ -145,6 +147,16 @@ class EngineProcess:
             for descriptor in children:
                 os.close(descriptor)
         self._guard = ProcessGuard(self.pid, ORPHAN_GRACE_S)
+        self._is_late = False
+        self._start_limit = threading.Timer(START_LIMIT_S, self._give_up)
+        self._start_limit.daemon = True
+        if toolchain:
+            self._start_limit.start()
+
+    def _give_up(self) -> None:
+        """Kill an engine that has not started."""
+        self._is_late = True
+        self.kill()
 
     @property
     def pid(self) -> int:
@@ -239,6 +251,8 @@ class EngineProcess:
             return ""
         version = protocol_of(line)
         self._is_known = version == PROTOCOL_VERSION
+        if self._is_known:
+            self._start_limit.cancel()
         if version in {None, PROTOCOL_VERSION}:
             return ""
         return (
@@ -263,11 +277,14 @@ class EngineProcess:
                 self.kill()
                 code = self._handle.wait(None)
         self._end_group()
+        self._start_limit.cancel()
         with contextlib.suppress(OSError):
             os.close(self._commands)
         doing = f" while running {self._stage}" if self._stage else ""
         if refusal:
             sentence = refusal
+        elif self._is_late:
+            sentence = f"The engine did not start within {START_LIMIT_S:g} s."
         elif self._expected or code == 0:
             sentence = "The engine was stopped."
         elif code is not None and code == -signal.SIGBUS:
