@@ -92,3 +92,21 @@ def test_that_a_project_runs_under_another_interpreter_with_results_of_its_own(
     states = {stage["id"]: stage["state"] for stage in results["sdk"].document["stages"]}
     assert states["lower"] == states["verify"] == "done"
     assert results["sdk"].document["gate"]["verdict"] == "right"
+
+
+@pytest.mark.slow
+def test_that_cycles_of_another_vela_are_not_ranked_and_equal_bytes_are_told(environment, tmp_path):
+    registry.add("sdk", environment)
+    shutil.copy(NETWORKS, tmp_path)
+    opened = api.OpenProject(project("small"), tmp_path)
+    comparison = api.compare_toolchains(opened, "sdk", trust=True)
+    assert comparison.errors == ("", "")
+    assert comparison.still_right
+    assert comparison.same_program
+    assert comparison.outputs is not None
+    assert comparison.outputs[0] > 0
+    assert comparison.outputs[1] == 0
+    figures = {figure.name: figure for figure in comparison.figures}
+    assert not figures["cycles"].comparable
+    assert figures["sram_bytes"].comparable
+    assert not figures["sqnr_db"].differs

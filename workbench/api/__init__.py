@@ -98,6 +98,11 @@ from workbench.api.studies import (
     use_trained_weights,
 )
 from workbench.api.suggestions import apply_suggestions, suggestions
+from workbench.api.toolchain_comparison import (
+    ToolchainComparison,
+    ToolchainFigure,
+    compare_toolchains,
+)
 from workbench.api.toolchains import (
     ToolchainCheck,
     ToolchainState,
@@ -147,6 +152,8 @@ __all__ = [
     "StageReport",
     "Suggestion",
     "ToolchainCheck",
+    "ToolchainComparison",
+    "ToolchainFigure",
     "ToolchainState",
     "TrustRequiredError",
     "WorkbenchError",
@@ -166,6 +173,7 @@ __all__ = [
     "compare",
     "compare_methods",
     "compare_runs",
+    "compare_toolchains",
     "compress",
     "create_toolchain",
     "enable_rule",

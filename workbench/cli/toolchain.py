@@ -7,7 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import api
-from workbench.cli.output import EXIT_DONE, Progress, add_json, print_json, print_table
+from workbench.cli.jobs import job_options
+from workbench.cli.output import (
+    EXIT_DIFFERS,
+    EXIT_DONE,
+    EXIT_FAILED,
+    Progress,
+    add_engine,
+    add_json,
+    add_project,
+    opened_cache,
+    print_json,
+    print_table,
+)
 from workbench.toolchains.registry import OWN_TITLE, title_of
 
 if TYPE_CHECKING:
@@ -39,8 +51,59 @@ def add(verbs: Any) -> None:
     checking = actions.add_parser("check", help="start one; report each correction")
     checking.add_argument("name", metavar="NAME", help=f"{OWN_TITLE} is the program's own")
     checking.set_defaults(perform=_check)
+    comparing = actions.add_parser(
+        "compare",
+        help="run a project in its toolchain and in another one, side by side",
+        description="Ends with 4 if one of both programs is not what the quantized model is.",
+    )
+    add_project(comparing)
+    comparing.add_argument(
+        "--with", dest="other", required=True, metavar="NAME", help="the other toolchain"
+    )
+    add_engine(comparing)
+    comparing.set_defaults(perform=_compare)
     for action in (listing, adding, removing, checking):
         add_json(action)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    name = "" if options.other == OWN_TITLE else options.other
+    with opened_cache(options) as cache:
+        comparison = api.compare_toolchains(
+            api.open(options.project), name, **job_options(options, cache)
+        )
+    if options.json:
+        print_json(comparison.model_dump(mode="json"))
+    else:
+        _print_comparison(comparison)
+    if any(comparison.errors):
+        return EXIT_FAILED
+    return EXIT_DONE if comparison.still_right else EXIT_DIFFERS
+
+
+def _print_comparison(comparison: api.ToolchainComparison) -> None:
+    names = [name or OWN_TITLE for name in comparison.names]
+    rows: list[tuple[str, ...]] = [("versions", *comparison.titles, "")]
+    for figure in comparison.figures:
+        texts = [_figure(value) for value in figure.values]
+        note = "" if figure.comparable else "other estimator: not comparable"
+        rows.append((figure.name, *texts, note if figure.differs else "="))
+    rows += [
+        (f"places of {correction}", *map(str, counts), "")
+        for correction, counts in comparison.corrections.items()
+    ]
+    print_table(("", *names, ""), rows)
+    for name, error in zip(names, comparison.errors, strict=True):
+        if error:
+            print(f"{name}: {error}")
+    for remark in comparison.remarks:
+        print(remark)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str("-" if value is None else value)
 
 
 def _list(options: argparse.Namespace) -> int:
