@@ -101,7 +101,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
         "compressions": [], "training_function": None, "trained_weights": None,
         "split_outputs": [], "plugins": [],
         "verification": {"samples": 16},
-        "gate": {"lsb": 3, "sqnr": 40, "argmax": 0.95, "loss": 3, "compiled": True,
+        "gate": {"lsb": 3, "share": 0.0156, "sqnr": 40, "argmax": 0.95, "loss": 3, "compiled": True,
                  "fail_if": []},
         "accuracy": {"loss": 0.01, "sqnr": 10, "part_sqnr": 15, "low_sqnr": 20, "argmax": 0.9,
                      "inputs": True},

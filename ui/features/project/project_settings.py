@@ -97,8 +97,9 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     )),
     ("Compiled right: limits", (
         ("gate.lsb", "Largest difference [LSB]"), ("gate.sqnr", "Lowest SQNR [dB]"),
-        ("gate.argmax", "Equal arg-max, share"), ("gate.loss", "Lost SQNR [dB]"),
-        ("gate.compiled", "Compiled equals TOSA"), ("gate.fail_if", "Further conditions"),
+        ("gate.share", "Difference of 16 bits, share"), ("gate.argmax", "Equal arg-max, share"),
+        ("gate.loss", "Lost SQNR [dB]"), ("gate.compiled", "Compiled equals TOSA"),
+        ("gate.fail_if", "Further conditions"),
         ("verification.samples", "Verified samples"),
     )),
     ("Accurate enough: limits", (
