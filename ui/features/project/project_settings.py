@@ -87,7 +87,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Model", (
         ("name", "Project name"), ("model.spec", "Model"), ("model.weights", "Weights"),
         ("model.input_shapes", "Input shapes"), ("model.inputs", "Example inputs"),
-        ("model.strict_export", "Strict export"),
+        ("model.strict_export", "Strict export"), ("toolchain", "Toolchain"),
     )),
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
     ("Evaluation", (
