@@ -42,7 +42,16 @@ class Release:
 
 
 RELEASES: tuple[Release, ...] = (
-    Release("1.5.1", ("2.13",), ("0.18",), ("5.1",), "2.13.0", accelerated=True),
+    Release(
+        "1.5.1",
+        ("2.13", "2.14"),
+        ("0.18",),
+        ("5.1",),
+        "2.13.0",
+        accelerated=True,
+        remarks="Accelerated with torch 2.13; with torch 2.14 results are the same, later. With "
+        "Vela 5.2, 38 of 40 programs were right and 2 were withheld: not proven.",
+    ),
     Release(
         "1.4.1",
         ("2.13",),
@@ -51,7 +60,9 @@ RELEASES: tuple[Release, ...] = (
         "2.13.0",
         accelerated=False,
         lacks=("external_weights", "sdpa_guard"),
-        remarks="Small networks cost 8 to 17 % more cycles than with 1.5.1.",
+        remarks="Not accelerated: stages run at the speed of the tools. 104 of 104 programs of 26 "
+        "networks were right; the median has 4 % more cycles than with 1.5.1. A detector of SiLU "
+        "and a joined upsampling has 2 dB less in 8 bits.",
     ),
 )
 OLDEST = "1.4"
