@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torchao.quantization.pt2e.observer import PartialWrapper
-from torchao.quantization.pt2e.quantizer import QuantizationSpec, SharedQuantizationSpec
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 # The least step of a constant factor, by the number of values of its grid.
 _LEAST_STEPS = {256: 2.0**-32, 65536: 2.0**-40}
@@ -115,15 +115,12 @@ def refine_steps(annotated: fx.GraphModule) -> list[str]:
     A bias is an integer in the product of the steps of value and weight: it has 32 bits, which
     stock's least step protects for every network, and this for the network at hand.
 
-    ExecuTorch 1.4 gives a SiLU the grid of its input, of which it uses half; it gets its own.
-
     Args:
         annotated: A graph after annotation and before observers; its annotations are changed.
 
     Returns:
-        The SiLUs that got a grid; which tensors are small is known after calibration.
+        Nothing yet: which tensors are small is known after calibration.
     """
-    separated = [node.name for node in annotated.graph.nodes if _gets_own_grid(node)]
     weights = {id(note.input_qspec_map.get(node.args[1])) for node, note in _weighted(annotated)}
     needed = _least_needed(annotated)
     observers = dict[int, Any]()
@@ -146,22 +143,7 @@ def refine_steps(annotated: fx.GraphModule) -> list[str]:
             note.output_qspec = finer(note.output_qspec)
             for source, spec in note.input_qspec_map.items():
                 note.input_qspec_map[source] = finer(spec)
-    return separated
-
-
-def _gets_own_grid(node: fx.Node) -> bool:
-    """Give a SiLU that shares the grid of its input one of its own; return whether it did."""
-    note = node.meta.get("quantization_annotation")
-    if note is None or node.target not in _SILU:
-        return False
-    spec = note.input_qspec_map.get(node.args[0])
-    if type(note.output_qspec) is not SharedQuantizationSpec or type(spec) is not QuantizationSpec:
-        return False
-    note.output_qspec = spec
-    return True
-
-
-_SILU = (torch.ops.aten.silu.default, torch.ops.aten.silu_.default)
+    return []
 
 
 def _weighted(annotated: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:

@@ -437,6 +437,15 @@ PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "fine_steps", "Let small activations have small steps", "correction",
+        ("executorch.backends.arm.quantizer.quantization_config:"
+         "TOSAQuantizationConfig.SHARED_OUTPUT_ACT_QSPEC_PATTERNS",),
+        "A SiLU does not share the grid of its input, which ExecuTorch 1.4 lets it do.",
+        "Newer releases give it a grid of its own too.",
+        otherwise="refused",
+        proven={"executorch": "1.5.1"},
+    ),
+    Patch(
         "rounded_convolutions", "Round a 16-bit convolution once, for all its readers",
         "correction",
         (f"{_CONVOLUTION}._insert_a16w8_output_branches",),
