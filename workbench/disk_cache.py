@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import platformdirs
-
 from workbench.files import is_open_to_others, make_private_folder, read_limited, write_file
+from workbench.installation import cache_folder
 
 _MAX_BYTES = 256 << 20
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def folder() -> Path:
-    """Return the folder of remembered files, which need not exist."""
-    return Path(platformdirs.user_cache_dir("quantization-workbench", appauthor=False))
+    """Return the folder of remembered files, which need not exist; results are in it too."""
+    return cache_folder()
 
 
 def recall(name: str) -> bytes | None:

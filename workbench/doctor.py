@@ -17,12 +17,14 @@ from workbench.deploy.simulators.discovery import MachineSettings, load_settings
 from workbench.deploy.simulators.runner_build import SCRIPT, known_checkouts
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import default_root
-from workbench.pipeline.plan import tool_version
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, ZDLC_IMAGE
 from workbench.tool_output import tool_output
 from workbench.toolchain_versions import PROVE, status
+from workbench.toolchains.registry import OWN_TITLE, title_of, toolchains, tools_of
+from workbench.toolchains.releases import support_of
+from workbench.toolchains.versions import tool_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +72,9 @@ def machine_findings() -> Iterator[Finding]:
     )
     yield _checkout(settings)
     for name, board in all_boards().items():
-        if isinstance(board, Board) and (differs := runtime_difference(board)):
+        if isinstance(board, Board) and (
+            differs := runtime_difference(board, tool_version("executorch"))
+        ):
             yield Finding(
                 name=f"board {name}",
                 state="different",
@@ -232,6 +236,7 @@ def findings() -> list[Finding]:
         _python(),
         *packages,
         _acceleration(),
+        *toolchain_findings(),
         *machine_findings(),
         *compiler_findings(),
         _cache(),
@@ -256,6 +261,36 @@ def _package(name: str, proven: str) -> Finding:
     same = version.split("+")[0].startswith(proven)
     remedy = "" if same else f"pip install {name}=={proven} to get the verified version"
     return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
+
+
+_SUPPORT = {"proven": "ok", "unproven": "different", "unusable": "missing"}
+
+
+def toolchain_findings() -> Iterator[Finding]:
+    """Yield whether the releases of each toolchain are proven, run unproven, or cannot run."""
+    try:
+        names = ("", *toolchains())
+    except WorkbenchError as error:
+        info = error.infos[0]
+        yield Finding(name="toolchains", state="missing", why=info.message, remedy=info.hint)
+        return
+    for name in names:
+        title = f"toolchain {name or OWN_TITLE}"
+        try:
+            tools = tools_of(name)
+        except WorkbenchError as error:
+            info = error.infos[0]
+            yield Finding(name=title, state="missing", why=info.message, remedy=info.hint)
+            continue
+        support = support_of(tools)
+        words = {"proven": "proven", "unproven": "runs, unproven", "unusable": "cannot run"}
+        yield Finding(
+            name=title,
+            state=_SUPPORT[support.state],
+            version=title_of(tools),
+            why=f"{words[support.state]}. {support.reason}".rstrip(),
+            remedy="" if support.state == "proven" else "See the guide, Proven releases.",
+        )
 
 
 def _acceleration() -> Finding:

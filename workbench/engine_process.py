@@ -42,6 +42,10 @@ from workbench.protocol import (
     protocol_of,
     read_lines,
 )
+from workbench.toolchains.packages import folder_for
+from workbench.toolchains.probe import variables_for
+from workbench.toolchains.registry import toolchain_of
+from workbench.toolchains.versions import NAME_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,6 +60,8 @@ _CRASHES = frozenset({
 ORPHAN_GRACE_S = 3
 _LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
 CANCEL_GRACE_S = 2.0
+# An engine of another toolchain is given up if it has not imported its packages by then [s].
+START_LIMIT_S = 300.0
 _ENGINE = "workbench.engine.__main__"
 
 
@@ -108,7 +114,18 @@ class EngineProcess:
     ``send``, ``cancel`` and ``stop`` are thread-safe.
     """
 
-    def __init__(self, *, warm: bool = False) -> None:
+    def __init__(self, toolchain: str = "", *, warm: bool = False) -> None:
+        """Start an engine.
+
+        Args:
+            toolchain: The name of the toolchain that it runs in; "" for the program's own.
+            warm: Whether it may be forked from a warm server, where there is one.
+
+        Raises:
+            WorkbenchError: The toolchain is not on this machine, or cannot be used.
+            OSError: It cannot be started.
+        """
+        surroundings = surroundings_of(toolchain)
         self._lock = threading.Lock()
         self._jobs: list[str] = []
         self._stage = ""
@@ -121,11 +138,25 @@ class EngineProcess:
         self._log, child_log = os.pipe()
         children = (child_commands, child_events, child_log)
         try:
-            self._handle = _fork(*children) if warm and can_fork() else _spawn(*children)
+            self._handle = (
+                _fork(*children)
+                if warm and can_fork() and not toolchain
+                else _spawn(*children, *surroundings)
+            )
         finally:
             for descriptor in children:
                 os.close(descriptor)
         self._guard = ProcessGuard(self.pid, ORPHAN_GRACE_S)
+        self._is_late = False
+        self._start_limit = threading.Timer(START_LIMIT_S, self._give_up)
+        self._start_limit.daemon = True
+        if toolchain:
+            self._start_limit.start()
+
+    def _give_up(self) -> None:
+        """Kill an engine that has not started."""
+        self._is_late = True
+        self.kill()
 
     @property
     def pid(self) -> int:
@@ -220,6 +251,8 @@ class EngineProcess:
             return ""
         version = protocol_of(line)
         self._is_known = version == PROTOCOL_VERSION
+        if self._is_known:
+            self._start_limit.cancel()
         if version in {None, PROTOCOL_VERSION}:
             return ""
         return (
@@ -244,11 +277,14 @@ class EngineProcess:
                 self.kill()
                 code = self._handle.wait(None)
         self._end_group()
+        self._start_limit.cancel()
         with contextlib.suppress(OSError):
             os.close(self._commands)
         doing = f" while running {self._stage}" if self._stage else ""
         if refusal:
             sentence = refusal
+        elif self._is_late:
+            sentence = f"The engine did not start within {START_LIMIT_S:g} s."
         elif self._expected or code == 0:
             sentence = "The engine was stopped."
         elif code is not None and code == -signal.SIGBUS:
@@ -329,10 +365,22 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _spawn(commands: int, events: int, log: int) -> _Spawned:
+def surroundings_of(toolchain: str) -> tuple[str, dict[str, str]]:
+    """Return the interpreter of a toolchain and the environment of its engines."""
+    if not toolchain:
+        variables = interpreter.environment()
+        variables.pop(NAME_VARIABLE, None)
+        return "", variables
+    known = toolchain_of(toolchain)
+    return known.python, variables_for(folder_for(known), (NAME_VARIABLE, toolchain))
+
+
+def _spawn(
+    commands: int, events: int, log: int, python: str, variables: dict[str, str]
+) -> _Spawned:
     process = subprocess.Popen(
-        interpreter.command("workbench.engine", str(commands), str(events)),
-        env=interpreter.environment(),
+        interpreter.command("workbench.engine", str(commands), str(events), python=python),
+        env=variables,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

@@ -98,9 +98,39 @@ def pages() -> dict[str, str]:
         "operator-support.md": _operator_support(),
         "json-output.md": _json_output(),
         "silicon.md": _silicon(),
+        "toolchain-releases.md": _releases(),
     }
     text = {name: "\n".join(lines).rstrip() + "\n" for name, lines in texts.items()}
     return text | schemas()
+
+
+def _releases() -> Iterator[str]:
+    """Yield the page of the releases of ExecuTorch that are proven."""
+    from workbench.toolchains.releases import OLDEST, RELEASES
+
+    yield from (
+        "# Proven releases",
+        "",
+        "What each release of ExecuTorch was proven with; see [ExecuTorch releases of boards]"
+        "(../howto/executorch-releases.md). Other sets run and are called *unproven*; releases "
+        f"before {OLDEST} cannot run.",
+        "",
+    )
+    yield from table(
+        ("ExecuTorch", "torch", "torchao", "Vela", "accelerated", "options it lacks", "remarks"),
+        (
+            (
+                row.executorch,
+                ", ".join(row.torch),
+                ", ".join(row.torchao),
+                ", ".join(row.vela),
+                "yes" if row.accelerated else "no",
+                ", ".join(f"`{option}`" for option in row.lacks) or "-",
+                row.remarks or "-",
+            )
+            for row in RELEASES
+        ),
+    )
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

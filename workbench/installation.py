@@ -13,6 +13,8 @@ from pathlib import Path
 import platformdirs
 
 CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
+CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
+_APPLICATION = "quantization-workbench"
 _PACKAGE = Path(__file__).parent
 # A wheel carries the window and the resources inside the package, so that no top-level package
 # named "ui" or "resources" is installed (see pyproject.toml).
@@ -32,7 +34,22 @@ def resources() -> Path:
 def config_folder() -> Path:
     """Return the user's configuration folder; it may not exist."""
     given = os.environ.get(CONFIG_VARIABLE)
-    return Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
+    return Path(given) if given else Path(platformdirs.user_config_dir(_APPLICATION))
+
+
+def cache_folder() -> Path:
+    """Return the folder of results and of what is remembered; it may not exist."""
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given).absolute() if given else Path(platformdirs.user_cache_dir(_APPLICATION))
+
+
+def data_folder() -> Path:
+    """Return the folder of environments that the program made; it may not exist.
+
+    Where the configuration has a folder of its own, it is in that.
+    """
+    given = os.environ.get(CONFIG_VARIABLE)
+    return Path(given) / "data" if given else Path(platformdirs.user_data_dir(_APPLICATION))
 
 
 @functools.cache

@@ -46,9 +46,14 @@ def _current_folder() -> str:
         return ""
 
 
-def command(module: str, *arguments: str) -> list[str]:
-    """Return the command line that runs a module in a new interpreter."""
-    return [sys.executable, "-P", "-m", module, *arguments]
+def base() -> str:
+    """Return the interpreter that the environment of this one was made with."""
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def command(module: str, *arguments: str, python: str = "") -> list[str]:
+    """Return the command line that runs a module in a new interpreter; "" is this one."""
+    return [python or sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:

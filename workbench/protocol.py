@@ -22,11 +22,12 @@ from workbench.ids import StageId, StudyId, WorkId
 from workbench.pipeline.plan import Plan
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
+from workbench.toolchain_versions import AccelerationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 _JOB = re.compile(rb'"job"\s*:\s*"([\w-]{1,100})"', re.ASCII)
 MAX_EVENT_BYTES = 64_000
 MAX_COMMAND_BYTES = 16 << 20
@@ -96,12 +97,19 @@ Command = Annotated[RunUntil | RunStudy | Cancel | Shutdown, Field(discriminator
 
 
 class Ready(Frozen):
-    """The engine has finished its imports and accepts commands."""
+    """The engine has finished its imports and accepts commands.
+
+    ``toolchain`` is the name of the toolchain that it was started for, ``tools`` are the versions
+    of its packages, ``acceleration`` says whether it uses the accelerations.
+    """
 
     event: Literal["ready"] = "ready"
     protocol: int = PROTOCOL_VERSION
     pid: int
     start_s: float
+    toolchain: str = ""
+    tools: dict[str, str] = Field(default_factory=dict)
+    acceleration: AccelerationStatus = AccelerationStatus(active=True)
 
 
 class StageStarted(Frozen):

@@ -21,7 +21,7 @@ from workbench.history.comparison import front_of, newest_accuracy, point_of, ru
 from workbench.history.store import History, history_path
 from workbench.ids import StageId
 from workbench.installation import resources
-from workbench.pipeline.plan import plan, tool_versions
+from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import resolve_graph
 from workbench.pipeline.stages import STAGES
 from workbench.project.frozen import Frozen
@@ -265,7 +265,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     return Findings(
         missing=tuple(s.title for s in STAGES if s.id in stages and not _done(s.id, planned)),
         emulation=target.emulation,
-        versions=tool_versions(),
+        versions=dict(planned.tools),
         rules=tuple(_rules(project, planned, cache)),
         model=_load(ImportResult, "import_model", planned, cache),
         export=_load(ExportResult, "export", planned, cache),

@@ -50,17 +50,18 @@ def versions() -> dict[str, str]:
     return versions_by_tool
 
 
-def status(*, wanted: bool = True) -> AccelerationStatus:
-    """Return whether accelerations are in use with the installed versions.
+def status(proof: dict[str, str] | None = None, *, wanted: bool = True) -> AccelerationStatus:
+    """Return whether accelerations are in use with some versions.
 
     A remembered verdict of this machine goes before the list of proven versions.
 
     Args:
+        proof: Versions as those of ``versions``; by default those that are installed.
         wanted: False if the user turned them off.
     """
     if not wanted:
         return AccelerationStatus(active=False, reason="Turned off by --no-acceleration.")
-    versions_now = versions()
+    versions_now = versions() if proof is None else proof
     verdict = disk_cache.recall(_verdict_name(versions_now))
     if verdict == _DIFFERENT:
         reason = f"The self-test gave other bytes with {listed(versions_now)}: stock speed."

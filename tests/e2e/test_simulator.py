@@ -40,7 +40,7 @@ def window(qtbot, tmp_path, monkeypatch, notices):
     made = Workbench(
         application,
         show_frame(application, tmp_path / "small.qwb"),
-        lambda: EngineProcess(warm=False),
+        lambda toolchain: EngineProcess(toolchain, warm=False),
     )
     made.notices.posted.connect(notices.posted.append)
     made.start(tmp_path / "small.qwb")

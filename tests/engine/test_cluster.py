@@ -18,9 +18,10 @@ from workbench.engine.estimates import Point, estimators
 from workbench.engine.worker_processes import Workers
 from workbench.history.runs import run_of
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.plan import plan, tool_versions
+from workbench.pipeline.plan import plan
 from workbench.project.store import load
 from workbench.studies.sweep import SweepResult
+from workbench.toolchains.versions import tool_versions
 
 SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 HERE = {"unseen": "", "tools": dict(tool_versions())}

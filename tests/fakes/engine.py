@@ -150,11 +150,12 @@ class FakeEngines:
     """A factory that remembers its engines; ``plays`` are used one an engine, the last for all."""
 
     def __init__(self):
-        self.made = []
+        self.made, self.toolchains = [], []
         self.plays = [Play()]
         self._is_held, self._refusal = False, ()
 
-    def __call__(self):
+    def __call__(self, toolchain=""):
+        self.toolchains.append(toolchain)
         play = self.plays.pop(0) if len(self.plays) > 1 else self.plays[0]
         self.made.append(FakeEngine(play))
         self._tell()

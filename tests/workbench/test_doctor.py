@@ -14,6 +14,7 @@ from workbench import doctor
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.project.board_files import own_folder
 from workbench.toolchain_versions import AccelerationStatus
+from workbench.toolchains.versions import tool_versions
 
 
 @pytest.fixture(autouse=True)
@@ -197,3 +198,14 @@ def test_that_a_cache_that_cannot_be_written_is_told(monkeypatch):
     finding = found()["cache"]
     assert finding.state == "missing"
     assert "QUANTIZATION_WORKBENCH_CACHE" in finding.remedy
+
+
+def test_that_the_releases_of_each_toolchain_are_rated(monkeypatch):
+    tools = {"own": tool_versions(), "new": {**tool_versions(), "ethos-u-vela": "9.0.0"}}
+    monkeypatch.setattr(doctor, "toolchains", lambda: dict.fromkeys(tools))
+    known = {"": tools["own"], **tools}
+    monkeypatch.setattr(doctor, "tools_of", known.__getitem__)
+    states = {row.name: row.state for row in doctor.toolchain_findings()}
+    assert states == {
+        "toolchain built-in": "ok", "toolchain own": "ok", "toolchain new": "different",
+    }  # fmt: skip

@@ -158,7 +158,8 @@ def talking(monkeypatch, *lines):
         "import os, sys, time; os.write(int(sys.argv[1]), sys.stdin.buffer.read()); time.sleep(9)"
     )
 
-    def spawn(commands, events, log):
+    def spawn(commands, events, log, *surroundings):
+        del surroundings
         process = subprocess.Popen(
             [sys.executable, "-c", code, str(events)], stdin=subprocess.PIPE,
             pass_fds=(events,), start_new_session=True, stdout=log, stderr=log,

@@ -15,7 +15,7 @@ from workbench import guide
 from workbench.errors import Place
 from workbench.installation import version
 from workbench.logs import log_file
-from workbench.pipeline.plan import tool_versions
+from workbench.toolchains.versions import tool_versions
 
 
 class HelpController(QObject):

@@ -72,14 +72,15 @@ class Engine(Protocol):
         ...
 
 
-EngineFactory = Callable[[], Engine]
+# Makes an engine of a toolchain; "" is the program's own.
+EngineFactory = Callable[[str], Engine]
 
 
-def warm_engine() -> Engine:
-    """Return a new engine, forked from a warm server where the system has one."""
+def warm_engine(toolchain: str) -> Engine:
+    """Return a new engine of a toolchain, forked from a warm server where there is one for it."""
     from workbench.engine_process import EngineProcess
 
-    return EngineProcess(warm=True)
+    return EngineProcess(toolchain, warm=True)
 
 
 class EngineLink(QThread):
@@ -91,9 +92,12 @@ class EngineLink(QThread):
 
     received = Signal(object)
 
-    def __init__(self, factory: EngineFactory, parent: QObject | None = None) -> None:
+    def __init__(
+        self, factory: EngineFactory, toolchain: str, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._factory = factory
+        self.toolchain = toolchain
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._waiting: list[Command] = []
@@ -133,7 +137,7 @@ class EngineLink(QThread):
 
     def run(self) -> None:
         try:
-            engine = self._factory()
+            engine = self._factory(self.toolchain)
         except (OSError, EOFError, WorkbenchError) as error:
             self.received.emit(
                 EngineExit(expected=False, sentence=f"The engine could not be started: {error}.")
@@ -359,7 +363,7 @@ class Runner(QObject):
             if any(job.state == "running" for job in jobs):
                 continue
             if lane in self._outgrown:
-                self._renew(lane)
+                self._renew(lane, self._links[lane].toolchain)
             ready = (job for job in jobs if job.state == "waiting" and self._may_start(job))
             if (job := next(ready, None)) is not None:
                 self._send(job)
@@ -378,25 +382,28 @@ class Runner(QObject):
             self._end_job(job.id, "failed")
             self._feed()
             return
+        toolchain = job.project.toolchain
         if job.lane not in self._links:
-            self._start(job.lane)
+            self._start(job.lane, toolchain)
+        elif self._links[job.lane].toolchain != toolchain:
+            self._renew(job.lane, toolchain)
         self._set(job, state="running", began=time.monotonic())
         self._links[job.lane].send(command)
 
-    def _start(self, lane: Lane) -> None:
-        link = EngineLink(self._factory, self)
+    def _start(self, lane: Lane, toolchain: str = "") -> None:
+        link = EngineLink(self._factory, toolchain, self)
         link.received.connect(lambda event: self._on_event(lane, link, event))
         self._links[lane] = link
         self._ready[lane] = False
         link.start()
         self.engines_changed.emit()
 
-    def _renew(self, lane: Lane) -> None:
-        """Let a new engine take the place of an idle one, which ends."""
+    def _renew(self, lane: Lane, toolchain: str) -> None:
+        """Let a new engine of a toolchain take the place of an idle one, which ends."""
         link = self._links[lane]
         self._part_with(lane, link)
         link.send(Shutdown())
-        self._start(lane)
+        self._start(lane, toolchain)
 
     def _part_with(self, lane: Lane, link: EngineLink) -> None:
         """Take an engine off its lane; its thread stays until it has ended."""

@@ -25,7 +25,7 @@ _SMALL_BITS = 8
 # More than this counts as this where two qualities are compared [dB].
 _HIGH_DB = 60.0
 _CHECKS_OF_PROGRAM = ("compiled", "findings")
-_COMPARISONS = ("lsb", "sqnr", "argmax", "loss", "executed", *_CHECKS_OF_PROGRAM)
+_COMPARISONS = ("lsb", "share", "sqnr", "argmax", "loss", "executed", *_CHECKS_OF_PROGRAM)
 
 
 class Limit(Frozen):
@@ -111,7 +111,8 @@ def limit_text(limit: Limit) -> str:
 
 
 _TITLES = {
-    "lsb": "Largest difference [LSB]", "sqnr": "SQNR of 16-bit outputs [dB]",
+    "lsb": "Largest difference [LSB]", "share": "Largest difference, share of the range",
+    "sqnr": "SQNR of 16-bit outputs [dB]",
     "argmax": "Same arg-max", "loss": "SQNR lost by integers [dB]",
     "compiled": "Elements of the compiled program that differ",
     "findings": "Faults of the compiled program", "quality": "SQNR [dB]", "cosine": "Cosine",
@@ -238,6 +239,8 @@ def _defaults(
     small, others = _by_width(verified.outputs)
     if small and gate.lsb is not None:
         yield Condition("lsb", ">", _lsb_limit(gate.lsb, small))
+    if gate.share is not None and "share" in known:
+        yield Condition("share", ">", gate.share)
     if others and gate.sqnr is not None:
         yield Condition("sqnr", "<", gate.sqnr)
     if verified.decided and gate.argmax is not None:
@@ -342,6 +345,10 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
         small, others = _by_width(verified.outputs)
         known["lsb"] = max(
             (o.max_lsb for o in small or others if o.max_lsb is not None), default=None
+        )
+        known["share"] = max(
+            (o.max_lsb / 2**o.bits for o in others if o.bits is not None and o.max_lsb is not None),
+            default=None,
         )
         known["sqnr"] = min((o.decibels for o in others or small), default=None)
     if verified.decided:

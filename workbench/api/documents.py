@@ -174,6 +174,7 @@ class RunDocument(Document):
     """What ``run --json`` prints. The parts of stages that did not run are absent."""
 
     project: str
+    toolchain: str
     tools: dict[str, str]
     acceleration: AccelerationStatus
     stages: list[StageEntry]

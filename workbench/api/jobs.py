@@ -66,9 +66,10 @@ def run_job(
         on_output: Called with every line that the toolchain prints, in another thread.
 
     Raises:
+        WorkbenchError: The project's toolchain is not on this machine, or cannot be used.
         Cancelled: The user pressed Ctrl-C. The engine and all that it started have ended.
     """
-    engine = EngineProcess()
+    engine = EngineProcess(command.project.toolchain)
     tail: deque[str] = deque(maxlen=_KEPT_LINES)
 
     def receive(line: str) -> None:

@@ -17,6 +17,7 @@ from workbench.project.preprocessing import preprocess_of
 from workbench.project.settings import SWITCH_WORDS
 from workbench.project.sources import is_folder
 from workbench.targets import target_of
+from workbench.toolchains.registry import OWN_TITLE, title_of, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,6 +118,8 @@ def set_settings(opened: OpenProject, values: Mapping[str, Any]) -> OpenProject:
     project = project_settings.changed(before, plain)
     if {"target", "target.id", "board"} & set(plain):
         project = _on_device(project, folder, plain)
+    if "toolchain" in plain:
+        project = _in_toolchain(project)
     if options:
         choice = set_options(project.target, options, folder)
         project = edits.set_target(project, choice)
@@ -125,6 +128,12 @@ def set_settings(opened: OpenProject, values: Mapping[str, Any]) -> OpenProject:
     if new := [info for info in check(changed).errors if info.message not in known]:
         raise WorkbenchError(new)
     return changed
+
+
+def _in_toolchain(project: Project) -> Project:
+    """Return the project with the versions of its toolchain, for other machines."""
+    name = "" if project.toolchain == OWN_TITLE else project.toolchain
+    return edits.set_toolchain(project, name, title_of(tools_of(name)) if name else "")
 
 
 def _on_device(project: Project, folder: Path, given: Mapping[str, Any]) -> Project:

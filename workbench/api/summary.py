@@ -10,7 +10,6 @@ from workbench.analysis.silicon import time_of
 from workbench.api.documents import GainEntry, SourceEntry, SuggestionEntry
 from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     GRAPH_FILE,
     RESULTS,
@@ -30,6 +29,7 @@ from workbench.targets.ethos_u.corrections import described
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.rewrites import described_rewrite
 from workbench.toolchain_versions import status
+from workbench.toolchains.registry import proof_versions, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,8 +70,9 @@ def summary(
     """
     document: dict[str, Any] = {
         "project": project.name,
-        "tools": tool_versions(),
-        "acceleration": status(wanted=accelerate).model_dump(),
+        "toolchain": project.toolchain,
+        "tools": tools_of(project.toolchain),
+        "acceleration": status(proof_versions(project.toolchain), wanted=accelerate).model_dump(),
         "stages": stages,
     }
     document["warnings"] = list(_warnings(folders))

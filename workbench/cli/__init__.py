@@ -44,6 +44,7 @@ from workbench.cli import (
     simulate,
     suggest,
     sweep,
+    toolchain,
     train,
     trust,
 )
@@ -72,6 +73,7 @@ VERBS = (
     board,
     boards,
     silicon,
+    toolchain,
     compare,
     run,
     runs,
@@ -112,7 +114,7 @@ _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project
 
 def _versions() -> str:
     """Return the program's version and those of the toolchain, a line each."""
-    from workbench.pipeline.plan import tool_versions
+    from workbench.toolchains.versions import tool_versions
 
     tools = "\n".join(f"{name} {number}" for name, number in tool_versions().items())
     return f"workbench {version()}\n{tools}"

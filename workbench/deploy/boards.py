@@ -27,7 +27,7 @@ from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import clock_of, memory_use
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
 from workbench.text import read_toml
-from workbench.toolchain_versions import versions
+from workbench.toolchains.registry import tools_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -296,7 +296,9 @@ def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     except WorkbenchError:
         return
     where = Place(kind="option", id="target.id")
-    if placement is not None and (differs := runtime_difference(placement[0])):
+    if placement is not None and (
+        differs := runtime_difference(placement[0], _executorch_of(project))
+    ):
         yield ErrorInfo(
             message=differs,
             hint="Update the SDK's ExecuTorch, or make the program with that release. See the "
@@ -313,13 +315,24 @@ def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         )
 
 
-def runtime_difference(board: Board) -> str:
-    """Return how the SDK's ExecuTorch differs from the installed one; "" if it does not.
+def _executorch_of(project: Project) -> str:
+    """Return the release of ExecuTorch of a project's toolchain; "" if it is not here."""
+    try:
+        return tools_of(project.toolchain)["executorch"]
+    except WorkbenchError:
+        return ""
+
+
+def runtime_difference(board: Board, installed: str) -> str:
+    """Return how the SDK's ExecuTorch differs from a release; "" if it does not, or is not known.
 
     Patch releases of one release read each other's programs.
+
+    Args:
+        board: The board.
+        installed: The release that programs are made with; "" if it is not known.
     """
-    installed = versions()["executorch"]
-    if not board.executorch or _release(board.executorch) == _release(installed):
+    if not board.executorch or not installed or _release(board.executorch) == _release(installed):
         return ""
     return (
         f"The SDK of {board.title} carries ExecuTorch {board.executorch}; programs are made with "

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.pipeline.plan import tool_versions
+from workbench.toolchains.versions import tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ from workbench.engine import code_import
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
 from workbench.engine.toolchain_patches.interpreter import quiet_collector
-from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import watching_digests
 from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
@@ -36,6 +36,7 @@ from workbench.protocol import (
 )
 from workbench.studies import STUDIES_BY_ID
 from workbench.targets.ethos_u.corrections import with_switches
+from workbench.toolchains.versions import own_name, tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,7 @@ class EngineJob:
         if not self._install_code():
             return "failed"
         try:
+            _check_toolchain(self.command)
             sent = self.command.plan
             if sent is not None and sent.is_valid:
                 self._plan = sent
@@ -222,6 +224,29 @@ class EngineJob:
 
     def _with_switches(self, infos: tuple[ErrorInfo, ...]) -> tuple[ErrorInfo, ...]:
         return with_switches(infos, self.command.project.target.options)
+
+
+def _check_toolchain(command: RunUntil | RunStudy) -> None:
+    """Check that a command is for this engine's packages: its keys hold their versions.
+
+    Raises:
+        WorkbenchError: The project is for another toolchain, or the plan for other versions.
+    """
+    wanted, own = command.project.toolchain, own_name()
+    if wanted != own:
+        message = f"This engine runs in the toolchain {own!r}; the project is for {wanted!r}."
+    elif command.plan is not None and dict(command.plan.tools) != tool_versions():
+        changed = sorted(dict(command.plan.tools).items() ^ tool_versions().items())
+        names = ", ".join(dict.fromkeys(name for name, _ in changed))
+        message = f"The plan is for other versions of {names} than this engine has."
+    else:
+        return
+    raise failure(
+        message,
+        "Run again: packages were changed since the program or its engine started.",
+        Place(kind="option", id="toolchain"),
+        code="plan-foreign",
+    )
 
 
 def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) -> str:

@@ -14,7 +14,6 @@ from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.escaping import in_comment
-from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     CONFIG_FILE,
     MODEL_FILE,
@@ -24,6 +23,7 @@ from workbench.results import (
     save_result,
 )
 from workbench.targets import target_of
+from workbench.toolchains.versions import tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -36,6 +36,7 @@ from workbench.protocol import (
 )
 from workbench.studies import STUDIES_BY_ID
 from workbench.toolchain_versions import status
+from workbench.toolchains.versions import own_name, tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,10 +80,13 @@ class Server:
     def serve(self) -> None:
         """Read commands in a thread, work in this one."""
         threading.Thread(target=self._read, name="commands", daemon=True).start()
-        ready = Ready(pid=os.getpid(), start_s=time.monotonic() - self._started)
+        ready = Ready(
+            pid=os.getpid(), start_s=time.monotonic() - self._started, toolchain=own_name(),
+            tools=tool_versions(), acceleration=status(),
+        )  # fmt: skip
         self._wire.send(ready)
-        if not (status_now := status()).active:
-            self._wire.send(LogLine(level="warning", text=status_now.reason))
+        if not ready.acceleration.active:
+            self._wire.send(LogLine(level="warning", text=ready.acceleration.reason))
         memory = ProcessMemory(self._store)
         job = self._queue.get()
         while job is not None:

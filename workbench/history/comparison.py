@@ -49,15 +49,22 @@ def point_of(run: Run) -> Point | None:
 def front_of(runs: Iterable[Run]) -> set[int]:
     """Return the numbers of the runs on the Pareto front.
 
-    Only runs with the newest run's kind of accuracy are compared, and only those with the fewest
-    CPU operators, which Vela's cycles do not include.
+    Only runs with the newest run's kind of accuracy and release of Vela are compared, whose
+    estimates are one scale, and only those with the fewest CPU operators, which Vela's cycles do
+    not include.
     """
     listed = list(runs)
     newest = newest_accuracy(listed)
-    fewest = min((run.cost.cpu_nodes for run in listed if run.cost is not None), default=0)
+    costs = [run.cost for run in listed if run.cost is not None]
+    estimator = costs[-1].vela_version if costs else ""
+    rated = [cost for cost in costs if cost.vela_version == estimator]
+    fewest = min((cost.cpu_nodes for cost in rated), default=0)
     points = [
         point_of(run)
-        if run.accuracy_name == newest and run.cost is not None and run.cost.cpu_nodes == fewest
+        if run.accuracy_name == newest
+        and run.cost is not None
+        and run.cost.vela_version == estimator
+        and run.cost.cpu_nodes == fewest
         else None
         for run in listed
     ]

@@ -13,7 +13,7 @@ from workbench.analysis.answers import Answers, answers_of
 from workbench.analysis.gate import GateResult
 from workbench.analysis.silicon import time_of
 from workbench.ids import StageId
-from workbench.pipeline.plan import Plan, tool_versions
+from workbench.pipeline.plan import Plan
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
 from workbench.project.frozen import Frozen
 from workbench.project.model import Compression, Rule, TargetChoice
@@ -190,7 +190,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         gate=answers.gate if answers is not None else None,
         accuracy_result=answers.accuracy if answers is not None else None,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},
-        versions=tool_versions(),
+        versions=dict(planned.tools),
         layers=evaluated.tensors if evaluated else (),
     )
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from workbench import system_limits
 from workbench.errors import Place, failure
 from workbench.files import (
@@ -25,13 +23,12 @@ from workbench.files import (
     read_limited,
     write_file,
 )
+from workbench.installation import CACHE_VARIABLE, cache_folder
 from workbench.results import MANIFEST_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-APPLICATION = "quantization-workbench"
-CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
 DEFAULT_LIMIT_BYTES = 20 << 30
 # Study results written within this time [s] may still grow and are not pruned.
 _BUSY_S = 600
@@ -41,8 +38,7 @@ _STALE_S = 86_400
 
 def default_root() -> Path:
     """Return the cache folder: the environment variable's, or the user's cache folder."""
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given).absolute() if given else Path(platformdirs.user_cache_dir(APPLICATION))
+    return cache_folder()
 
 
 # What a failing write raises, often without the name of the file.

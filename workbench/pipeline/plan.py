@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache as memoise
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.ids import StageId
 from workbench.pipeline.keys import Digests, InputFile, Reading, State
-from workbench.pipeline.stages import PACKAGES, STAGES, Stage, stages_needed
+from workbench.pipeline.stages import STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.configs import IMPROVERS
 from workbench.targets import target_of
+from workbench.toolchains.registry import tools_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -43,14 +42,15 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages in order, and the files that their keys describe.
+    """All stages in order, the files that their keys describe, and the tools that they are for.
 
     It is made once for a job and sent with it. ``state`` is that of the moment; keys stay valid
-    as long as the files do.
+    as long as the files do. ``tools`` are the versions of the packages of the project's toolchain.
     """
 
     stages: tuple[PlannedStage, ...]
     files: tuple[InputFile, ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, stage_id: StageId) -> PlannedStage:
         """Return one stage of the plan."""
@@ -291,28 +291,23 @@ def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonV
     return READERS[name](Reading(project, folder, memory))
 
 
-@memoise
-def tool_version(package: str) -> str:
-    """Return the installed version of a package from its metadata; "none" if not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
+def stage_key(
+    stage: Stage, readings: Mapping[str, JsonValue], upstream: list[str], tools: Mapping[str, str]
+) -> str:
+    """Return the content key of a stage's result, in hex.
 
-
-def tool_versions() -> dict[str, str]:
-    """Return the version of every package that can change a result."""
-    return {name: tool_version(package) for name, package in PACKAGES.items()}
-
-
-def stage_key(stage: Stage, readings: Mapping[str, JsonValue], upstream: list[str]) -> str:
-    """Return the content key of a stage's result, in hex."""
+    Args:
+        stage: The stage.
+        readings: The parts of the project that it reads.
+        upstream: The keys of the stages that it needs.
+        tools: The versions of the packages of the toolchain that runs it.
+    """
     content = {
         "stage": stage.id,
         "version": stage.version,
         "reads": {name: readings[name] for name in stage.reads},
         "needs": upstream,
-        "tools": {name: tool_version(PACKAGES[name]) for name in stage.tools},
+        "tools": {name: tools[name] for name in stage.tools},
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -330,16 +325,21 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
     memory = digests or Digests(cache.root / "digests.json")
     reading = Reading(project, folder, memory)
     offered = _offered(project)
+    try:
+        tools = tools_of(project.toolchain)
+    except WorkbenchError as error:
+        reason = error.infos[0].message
+        return Plan(tuple(PlannedStage(stage.id, "", "blocked", reason) for stage in STAGES))
     done: dict[StageId, PlannedStage] = {}
     readers: dict[tuple[str, State], list[StageId]] = {}
     for stage in STAGES:
         own = replace(reading, seen={})
-        done[stage.id] = _plan_stage(stage, own, done, cache, offered)
+        done[stage.id] = _plan_stage(stage, own, done, cache, _Setting(offered, tools))
         for path, state in own.seen.items():
             readers.setdefault((path, state), []).append(stage.id)
     memory.remember()
     files = tuple(InputFile(*read, tuple(stages)) for read, stages in readers.items())
-    return Plan(tuple(done.values()), files)
+    return Plan(tuple(done.values()), files, tools)
 
 
 def _offered(project: Project) -> tuple[StageId, ...]:
@@ -349,14 +349,22 @@ def _offered(project: Project) -> tuple[StageId, ...]:
         return tuple(stage.id for stage in STAGES)
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """The stages that the target offers, and the versions of the tools."""
+
+    offered: tuple[StageId, ...]
+    tools: Mapping[str, str]
+
+
 def _plan_stage(
     stage: Stage,
     reading: Reading,
     done: Mapping[StageId, PlannedStage],
     cache: Cache,
-    offered: tuple[StageId, ...],
+    setting: _Setting,
 ) -> PlannedStage:
-    if stage.id not in offered:
+    if stage.id not in setting.offered:
         return PlannedStage(stage.id, "", "unavailable", "Not available for this target.")
     upstream = [done[need] for need in stage.needs]
     for before in upstream:
@@ -366,5 +374,5 @@ def _plan_stage(
         readings = {name: READERS[name](reading) for name in stage.reads}
     except WorkbenchError as error:
         return PlannedStage(stage.id, "", "blocked", str(error.infos[0].message))
-    key = stage_key(stage, readings, [before.key for before in upstream])
+    key = stage_key(stage, readings, [before.key for before in upstream], setting.tools)
     return PlannedStage(stage.id, key, "cached" if cache.has(key) else "stale")

@@ -24,6 +24,7 @@ from workbench.project.rules import (
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
 from workbench.text import listed
+from workbench.toolchains import choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -112,6 +113,7 @@ def problems(
     known = warnings(project, folder, graph, resolution, prepared)
     mild = [Problem(level="warning", info=info) for info in known]
     mild += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
+    mild += [Problem(level="warning", info=info) for info in choice.oddities(project)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
         mild += [Problem(level="warning", info=info) for info in lost]
@@ -129,6 +131,7 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         return
     yield from target.check(project.target, folder)
     yield from boards.problems(project, folder)
+    yield from choice.problems(project)
     yield from plugins.problems(project, folder)
     for rule in project.rules:
         if not rule.enabled:

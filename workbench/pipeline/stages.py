@@ -7,17 +7,6 @@ from dataclasses import dataclass
 
 from workbench.ids import StageId
 
-PACKAGES = {
-    "torch": "torch",
-    "torchao": "torchao",
-    "executorch": "executorch",
-    "ethos-u-vela": "ethos-u-vela",
-    "tosa-tools": "tosa-tools",
-    "onnx": "onnx",
-    "onnxscript": "onnxscript",
-    "onnxruntime": "onnxruntime",
-}
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -43,10 +32,11 @@ def _entry(name: str) -> str:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 3,
-          _entry("import_model")),
+    Stage("import_model", "Import", "Importing the model", (), ("model",),
+          ("torch", "executorch"), 3, _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",),
-          ("model.strict_export", "model.split_outputs"), ("torch",), 9, _entry("export")),
+          ("model.strict_export", "model.split_outputs"), ("torch", "executorch"), 9,
+          _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
           ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 10,
           _entry("prepare")),
@@ -59,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 19, _entry("lower")),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 20, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 11,
           _entry("verify")),

@@ -145,6 +145,11 @@ def set_target(project: Project, target: TargetChoice) -> Project:
     return revise(project, target=target)
 
 
+def set_toolchain(project: Project, name: str, versions: str) -> Project:
+    """Return the project for another toolchain, with the versions that it has; "" for none."""
+    return revise(project, toolchain=name, toolchain_versions=versions)
+
+
 def set_board(project: Project, board: str, target: TargetChoice) -> Project:
     """Return the project with a board and its target; "" removes the board."""
     return revise(project, board=board, target=target)

@@ -18,6 +18,8 @@ LSB_LIMIT = 3
 # The figures that a condition may name, and what they are.
 FIGURES: Mapping[str, str] = {
     "lsb": "largest difference of the integer program [LSB], at outputs of 8 bits if there are any",
+    "share": "largest difference of the integer program at outputs of more than 8 bits, as a share "
+    "of the values that they can have",
     "sqnr": "SQNR of the integer program against the quantized model [dB], lowest output",
     "argmax": "share of samples whose arg-max is equal in both",
     "loss": "SQNR against the float model that the integer program loses [dB]",
@@ -134,15 +136,18 @@ class Gate(Finite):
 
     ``lsb`` is the largest difference of the integer program from the quantized model at outputs of
     8 bits, in steps of their grid; the default rises to what roundings of single operators explain.
-    ``sqnr`` is the lowest SQNR of the two at other outputs [dB].
-    ``argmax`` is the least share of samples with equal arg-max. ``loss`` is how much lower the
-    integer program's SQNR against the float model may be than the quantized model's [dB]; an SQNR
-    above 60 dB counts as 60 dB. ``compiled`` requires the compiled program to equal its TOSA at
-    every output element. ``fail_if`` are conditions such as ``cycles>100000``; one that names the
-    figure of another limit replaces it.
+    ``share`` is the largest at wider outputs, as a share of the values of their grid; by default
+    what four steps are of 8 bits. ``sqnr`` is the lowest SQNR of
+    the two at outputs of more than 8 bits or in float [dB]. ``argmax`` is the least share of
+    samples with equal arg-max. ``loss`` is how much lower the integer program's SQNR against the
+    float model may be than the quantized model's [dB]; an SQNR above 60 dB counts as 60 dB.
+    ``compiled`` requires the compiled program to equal its TOSA at every output element.
+    ``fail_if`` are conditions such as ``cycles>100000``; one that names the figure of another limit
+    replaces it.
     """
 
     lsb: float | None = Field(default=LSB_LIMIT, ge=0)
+    share: float | None = Field(default=0.0156, ge=0, le=1)
     sqnr: float | None = 40
     argmax: float | None = Field(default=0.95, ge=0, le=1)
     loss: float | None = Field(default=3, ge=0)

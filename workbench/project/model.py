@@ -296,6 +296,8 @@ class Project(Finite):
     ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
     ``FILE.py``, that provide configs, observers, finders and quantizers. ``board`` is a board id or
     the path of a board file: it sets the target, and the program is checked against it.
+    ``toolchain`` is the name of a toolchain of this machine; "" for the program's own.
+    ``toolchain_versions`` are its versions when it was chosen, for a machine that does not have it.
     """
 
     version: int = PROJECT_VERSION
@@ -305,6 +307,8 @@ class Project(Finite):
     evaluation: Evaluation = Evaluation()
     target: TargetChoice
     board: str = ""
+    toolchain: str = ""
+    toolchain_versions: str = ""
     rules: tuple[Rule, ...] = ()
     presets: dict[str, Config] = Field(default_factory=dict)
     ranges: tuple[FixedRange, ...] = ()

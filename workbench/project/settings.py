@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NO_SETTINGS = frozenset(
-    {"version", "rules", "presets", "ranges", "range_methods", "graph", "options", "compressions"}
+    {
+        "version",
+        "rules",
+        "presets",
+        "ranges",
+        "range_methods",
+        "graph",
+        "options",
+        "compressions",
+        "toolchain_versions",
+    }
 )
 # What a group is when it is given as one text: the field that the text becomes.
 _MAIN_FIELDS = {"ModelSource": "spec", "DataSource": "spec", "TargetChoice": "id"}

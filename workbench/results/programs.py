@@ -210,7 +210,7 @@ _PLACES: dict[ImproverId, str] = {
 }
 
 
-# on: applied. off: switched off by an option. aside: the tools have another source.
+# on: applied. off: switched off by an option. aside: the tools have other code.
 CorrectionState = Literal["on", "off", "aside"]
 
 

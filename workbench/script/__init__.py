@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
 from workbench.escaping import filled, in_python_docstring
-from workbench.pipeline.plan import tool_versions
 from workbench.project import sources
 from workbench.script.model_and_data import (
     QUANTIZE,
@@ -43,6 +42,7 @@ from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
+from workbench.toolchains.registry import tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +132,7 @@ def demand_arm(project: Project) -> None:
 
 
 def _head(project: Project, base: str) -> str:
-    versions = ", ".join(map(" ".join, tool_versions().items()))
+    versions = ", ".join(map(" ".join, tools_of(project.toolchain).items()))
     name, target = map(in_python_docstring, (project.name, project.target.id))
     return f'''
 """Makes {name}.pte for {target} on the plain ExecuTorch API.

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from workbench.files import read_limited, remove_parts, write_file
 from workbench.ids import StudyId
-from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
+from workbench.pipeline.plan import Plan, plan, reading_of
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
 from workbench.studies import STUDIES_BY_ID
@@ -51,7 +51,7 @@ def study_key(
         "after": planned.key(study.needs),
         "reads": {name: reading_of(project, folder, cache, name) for name in study.reads},
         "options": {name: options[name] for name in sorted(options) if name not in FAR},
-        "tools": tool_versions(),
+        "tools": dict(planned.tools),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -11,10 +11,12 @@ from tests.fakes.projects import make_project, write_project
 from ui.state.runner import Runner
 from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
+from workbench.project import edits
 from workbench.project.model import ModelSource
 from workbench.project.project_code import read_code
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, JobFinished, Outgrown, RunUntil, Shutdown
+from workbench.toolchains.versions import tool_versions
 
 
 class Heard:
@@ -157,7 +159,8 @@ def test_that_a_cancel_while_the_engine_starts_reaches_the_job(qtbot, tmp_path, 
     engines.plays = [Play(hold="import_model")]
     taking, go_on = Event(), Event()
 
-    def factory():
+    def factory(toolchain):
+        del toolchain
         engine = engines()
         send = engine.send
 
@@ -181,7 +184,8 @@ def test_that_a_cancel_while_the_engine_starts_reaches_the_job(qtbot, tmp_path, 
 
 
 def test_that_an_engine_that_cannot_start_is_one_sentence(qtbot, tmp_path, folder):
-    def refuse():
+    def refuse(toolchain):
+        del toolchain
         raise OSError("no such program")
 
     runner = Runner(refuse, lambda: Cache(tmp_path / "cache"), TrustStore(tmp_path / "trust.json"))
@@ -246,3 +250,18 @@ def test_that_the_job_of_an_engine_that_has_grown_ends_on_it(runner, heard, engi
     old.say(JobFinished(job=job.id, outcome="done", elapsed_s=0.1))
     qtbot.waitUntil(lambda: len(engines.made) == 2)
     assert heard.states() == {"convert": "done"}
+
+
+def test_that_a_project_of_another_toolchain_gets_an_engine_of_it(
+    qtbot, tmp_path, folder, engines, monkeypatch
+):
+    monkeypatch.setattr("workbench.pipeline.plan.tools_of", lambda name: tool_versions())
+    runner = Runner(engines, lambda: Cache(tmp_path / "cache"), TrustStore(tmp_path / "t.json"))
+    heard = Heard(runner)
+    for toolchain in ("", "sdk", "sdk", ""):
+        project = edits.set_toolchain(make_project(), toolchain, "")
+        (job,) = runner.run_until(project, folder, ["export"], set())
+        qtbot.waitUntil(lambda: runner.job(job).over)
+    assert engines.toolchains == ["", "sdk", ""]
+    assert heard.lost == []
+    runner.stop()

@@ -75,6 +75,7 @@ def test_that_the_default_limit_rises_to_what_roundings_explain(limit, outputs, 
     [
         ({"outputs": (output(max_lsb=4),)}, "lsb"),
         ({"outputs": (output(bits=16, max_lsb=900, sqnr_db=39.9),)}, "sqnr"),
+        ({"outputs": (output(bits=16, max_lsb=1023, sqnr_db=60.0),)}, "share"),
         ({"outputs": (output(bits=None, max_lsb=None, sqnr_db=12.0),)}, "sqnr"),
         ({"decided_equal": 15}, "argmax"),
         ({"against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=32.9)}, "loss"),
@@ -93,6 +94,7 @@ def test_that_each_default_limit_makes_a_program_differ(changes, name):
     [
         {"outputs": (output(max_lsb=3),)},
         {"outputs": (output(bits=16, max_lsb=900, sqnr_db=40.0),)},
+        {"outputs": (output(bits=16, max_lsb=1022, sqnr_db=60.0),)},
         {"outputs": (output(bits=16, max_lsb=0, sqnr_db=None),)},
         {"against_float": AgainstFloat(quantized_sqnr_db=81.0, integer_sqnr_db=57.0)},
         {"decided": 20, "decided_equal": 19},

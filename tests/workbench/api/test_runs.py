@@ -156,7 +156,7 @@ def test_that_a_stage_that_fails_is_in_the_result(net, played):
 def test_that_a_crash_fails_the_stage_and_keeps_the_last_lines(net, played):
     lines = [f"line {number}" for number in range(50)]
     engine = FakeEngine(Play(crash="lower"), printed=lines)
-    played.__class__ = type("One", (type(played),), {"__call__": lambda self: engine})
+    played.__class__ = type("One", (type(played),), {"__call__": lambda self, toolchain: engine})
     seen, heard = [], []
     result = wb.run(net, on_output=heard.append, on_event=seen.append)
     (info,) = result.errors
@@ -171,7 +171,7 @@ def test_that_a_crash_fails_the_stage_and_keeps_the_last_lines(net, played):
 
 def test_that_a_job_that_the_user_ends_raises(net, played):
     engine = FakeEngine(Play(hold="lower"))
-    played.__class__ = type("One", (type(played),), {"__call__": lambda self: engine})
+    played.__class__ = type("One", (type(played),), {"__call__": lambda self, toolchain: engine})
 
     def end(event):
         if getattr(event, "stage", "") == "lower" and type(event).__name__ == "LogLine":

@@ -271,3 +271,9 @@ def test_that_a_program_of_which_a_file_is_lost_is_no_longer_in_the_cache(tmp_pa
     assert lowered_of(kept_run, cache) == result_of("lower")
     (cache.folder(key) / "more.txt").unlink()
     assert lowered_of(kept_run, cache) is None
+
+
+def test_that_the_front_has_estimates_of_one_release_of_vela_only():
+    cheaper = COST.model_copy(update={"cycles": 10, "cpu_nodes": 0, "vela_version": "5.2.0"})
+    assert front_of([run(1, cost=cheaper), run(2)]) == {2}
+    assert front_of([run(2), run(3, cost=cheaper)]) == {3}

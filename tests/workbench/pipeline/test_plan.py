@@ -12,11 +12,12 @@ from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
-from workbench.pipeline.plan import plan, reading_of, stage_key, tool_version, tool_versions
+from workbench.pipeline.plan import plan, reading_of, stage_key
 from workbench.pipeline.stages import STAGES, optional_stages, stages_until
 from workbench.project import edits
 from workbench.project.board_files import board_file
 from workbench.project.model import DataSource, Evaluation, ModelSource, TargetChoice
+from workbench.toolchains.versions import tool_version, tool_versions
 
 
 @pytest.fixture
@@ -382,9 +383,10 @@ def test_that_a_simulator_its_runner_and_how_it_runs_decide(
 
 def test_that_the_order_in_which_options_stand_is_no_part_of_a_key():
     stage = next(stage for stage in STAGES if stage.id == "calibrate")
+    tools = tool_versions()
     one, other = {"calibration": {"a": 1, "b": 2}}, {"calibration": {"b": 2, "a": 1}}
-    assert stage_key(stage, one, ["x"]) == stage_key(stage, other, ["x"])
-    assert stage_key(stage, one, ["x"]) != stage_key(stage, one, ["y"])
+    assert stage_key(stage, one, ["x"], tools) == stage_key(stage, other, ["x"], tools)
+    assert stage_key(stage, one, ["x"], tools) != stage_key(stage, one, ["y"], tools)
 
 
 def test_that_every_stage_names_what_runs_it():

@@ -87,7 +87,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Model", (
         ("name", "Project name"), ("model.spec", "Model"), ("model.weights", "Weights"),
         ("model.input_shapes", "Input shapes"), ("model.inputs", "Example inputs"),
-        ("model.strict_export", "Strict export"),
+        ("model.strict_export", "Strict export"), ("toolchain", "Toolchain"),
     )),
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
     ("Evaluation", (
@@ -97,8 +97,9 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     )),
     ("Compiled right: limits", (
         ("gate.lsb", "Largest difference [LSB]"), ("gate.sqnr", "Lowest SQNR [dB]"),
-        ("gate.argmax", "Equal arg-max, share"), ("gate.loss", "Lost SQNR [dB]"),
-        ("gate.compiled", "Compiled equals TOSA"), ("gate.fail_if", "Further conditions"),
+        ("gate.share", "Difference of 16 bits, share"), ("gate.argmax", "Equal arg-max, share"),
+        ("gate.loss", "Lost SQNR [dB]"), ("gate.compiled", "Compiled equals TOSA"),
+        ("gate.fail_if", "Further conditions"),
         ("verification.samples", "Verified samples"),
     )),
     ("Accurate enough: limits", (

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from workbench.files import MAX_TEXT_BYTES, read_limited, write_file
-from workbench.pipeline.plan import reading_of, tool_versions
+from workbench.pipeline.plan import reading_of
 from workbench.results import ARRAYS_FILE, load_arrays
+from workbench.toolchains.versions import tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

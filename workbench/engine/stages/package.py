@@ -35,7 +35,6 @@ from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.targets.base import device_of
 from workbench.files import MAX_TEXT_BYTES, read_limited
-from workbench.pipeline.plan import tool_versions
 from workbench.project.sources import is_folder
 from workbench.results import (
     PROGRAM_FILE,
@@ -51,6 +50,7 @@ from workbench.results import (
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
 from workbench.targets.ethos_u.rewrites import described_rewrite
+from workbench.toolchains.versions import tool_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

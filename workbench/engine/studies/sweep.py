@@ -14,12 +14,12 @@ from workbench.engine.cluster import CLUSTER_LOST, wrong_answer
 from workbench.engine.estimates import Estimators, Point, estimators
 from workbench.engine.studies.candidates import compute, means_of
 from workbench.errors import WorkbenchError
-from workbench.pipeline.plan import tool_version
 from workbench.project import edits
 from workbench.results import VelaTotals
 from workbench.studies.documents import load_study, save_study
 from workbench.studies.sweep import SweepPoint, SweepResult, points, refused
 from workbench.targets import target_of
+from workbench.toolchains.versions import tool_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,13 +1,46 @@
 """Prove the accelerations: ``python -m workbench.engine.toolchain_patches``.
 
-Ends with 0 if every byte is the same, and with 1 if not; either way the verdict is remembered.
+Ends with 0 if every byte is the same, and with 1 if not; either way the verdict is remembered. With
+the path of a file, writes there what becomes of corrections and accelerations, and proves nothing.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
+from typing import Any
 
+from workbench.engine.toolchain_patches.gate import correction_state, exists
 from workbench.engine.toolchain_patches.imports import import_toolchain
+from workbench.engine.toolchain_patches.patching import changed
+from workbench.engine.toolchain_patches.table import PATCHES
+from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.toolchain_versions import status
+from workbench.toolchains.versions import tool_versions
+
+
+def report() -> dict[str, Any]:
+    """Return the versions, the state of the accelerations and of each correction, and what moved.
+
+    ``moved`` has, by patch, the functions whose code is not the pinned one and the attributes that
+    are not there.
+    """
+    moved = {
+        row.id: list(dict.fromkeys([*changed(row.pins), *filter(_is_gone, row.patches)]))
+        for row in PATCHES
+    }
+    return {
+        "tools": tool_versions(),
+        "acceleration": status().model_dump(),
+        "corrections": {row.id: correction_state(row.id, {}) for row in CORRECTIONS},
+        "moved": {patch: paths for patch, paths in moved.items() if paths},
+    }
+
+
+def _is_gone(path: str) -> bool:
+    module = path.partition(":")[0]
+    return module != "sys" and not exists(path)
 
 
 def _say(line: str) -> None:
@@ -16,6 +49,9 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     import_toolchain()
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(json.dumps(report()), encoding="utf-8")
+        sys.exit(0)
     from workbench.engine.toolchain_patches.selftest import prove
 
     sys.exit(0 if prove(_say) else 1)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PINS = (
-    ("torch.ao.quantization.fx._decomposed:dequantize_per_channel", "e25a90eea07056da"),
-    ("torch.ao.quantization.fx._decomposed:_permute_to_axis_zero", "c7cae75b8911c807"),
+    ("torch.ao.quantization.fx._decomposed:dequantize_per_channel", "95d093032bfd1784"),
+    ("torch.ao.quantization.fx._decomposed:_permute_to_axis_zero", "464be9eabec1a246"),
 )
 
 

@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from ethosu.vela import vela
-from executorch.backends.arm._passes import decompose_cumsum_pass
+from executorch.backends.arm._passes import (
+    PropagateViewCopyPermuteUpPass,
+    decompose_cumsum_pass,
+)
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
     FoldScalarMulIntoConvPass,
 )
@@ -30,9 +33,6 @@ from executorch.backends.arm.constants import (
 )
 from executorch.backends.arm.operator_support.convolution_support import ConvolutionSupported
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.backends.transforms.propagate_view_copy_permute_pass import (
-    PropagateViewCopyPermuteUpPass,
-)
 from executorch.backends.transforms.replace_scalar_with_tensor import (
     ReplaceScalarWithTensorArgPass,
 )
@@ -45,7 +45,8 @@ def clamps_kept() -> Iterator[list[str]]:
     """Keep a clamp for every ReLU whose grid goes below zero, while the block runs.
 
     Stock erases such a ReLU and sets the lower limit of its grid to the zero point, which nothing
-    that follows obeys. A grid that starts at zero clamps by itself, and is left to stock.
+    that follows obeys. A grid that starts at zero clamps by itself, and is left to stock; one that
+    goes beyond the upper limit of a hardtanh does not, which ExecuTorch 1.4 erases too.
 
     Yields:
         The names of the ReLUs whose clamp was kept; it grows while programs are lowered.
@@ -76,7 +77,14 @@ def _loses_its_clamp(node: fx.Node) -> bool:
         return False
     (quantize,) = node.users
     grid = QuantArgs.from_operator(quantize.target, quantize.args)
-    return bool(grid.zp != grid.qmin)
+    return bool(grid.zp != grid.qmin) or _reaches_beyond(node, grid)
+
+
+def _reaches_beyond(node: fx.Node, grid: QuantArgs) -> bool:
+    """Return whether a grid has values above the upper limit of a hardtanh."""
+    if node.target != exir_ops.edge.aten.hardtanh.default:
+        return False
+    return bool(grid.quantize_value(node.args[2]).item() < grid.qmax)
 
 
 def _separate(graph: fx.Graph, activation: fx.Node) -> None:
@@ -277,13 +285,17 @@ def convolutions_rounded() -> Iterator[list[str]]:
 
     Stock gives readers that compute in 32 bits the sum before it is rounded: a convolution with
     several results, which Vela rejects for U55 and U65, and values that the quantized model does
-    not have.
+    not have. ExecuTorch 1.4 gives the sum to all readers.
 
     Yields:
         The names of the convolutions with such readers; it grows while programs are lowered.
     """
+    if not hasattr(RewriteConvPass, "_insert_a16w8_output_branches"):
+        with _no_sums_read() as rounded:
+            yield rounded
+        return
     stock = RewriteConvPass._insert_a16w8_output_branches  # noqa: SLF001 - its only name
-    rounded: list[str] = []
+    rounded = list[str]()
 
     def branches(self: Any, graph_module: Any, node: fx.Node, *rest: Any, **named: Any) -> None:
         del graph_module, rest, named
@@ -296,6 +308,24 @@ def convolutions_rounded() -> Iterator[list[str]]:
         yield rounded
     finally:
         RewriteConvPass._insert_a16w8_output_branches = stock  # noqa: SLF001
+
+
+@contextmanager
+def _no_sums_read() -> Iterator[list[str]]:
+    """Round every 16-bit convolution with ExecuTorch 1.4 while the block runs; see above."""
+    stock = RewriteConvPass._has_int32_rescale_user  # noqa: SLF001 - its only name
+    rounded: list[str] = []
+
+    def reads_sum(self: Any, node: fx.Node) -> bool:
+        if stock(self, node):
+            rounded.append(node.name)
+        return False
+
+    RewriteConvPass._has_int32_rescale_user = reads_sum  # noqa: SLF001
+    try:
+        yield rounded
+    finally:
+        RewriteConvPass._has_int32_rescale_user = stock  # noqa: SLF001
 
 
 @contextmanager

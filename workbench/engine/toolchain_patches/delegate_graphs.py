@@ -25,6 +25,7 @@ from executorch.backends.transforms.utils import (
     create_constant_placeholder,
     delete_constant_placeholder,
 )
+from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
 
 from workbench.engine.toolchain_patches.delegate_nodes import (
@@ -49,7 +50,16 @@ _CONVOLUTIONS = (
     TOSA.MATMUL.default,
 )
 _ACTIVATIONS = (TOSA.CLAMP.default, TOSA.TABLE.default)
-_SUMS_AND_MAXIMA = (TOSA.REDUCE_SUM.default, TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default)
+_EDGE = exir_ops.edge.aten
+_SUMS_AND_MAXIMA = (
+    TOSA.REDUCE_SUM.default,
+    TOSA.REDUCE_MAX.default,
+    TOSA.REDUCE_MIN.default,
+    # What they are with ExecuTorch 1.4 until the program is written.
+    _EDGE.sum.dim_IntList,
+    _EDGE.amax.default,
+    _EDGE.amin.default,
+)
 _READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *_SUMS_AND_MAXIMA)
 
 
@@ -327,7 +337,8 @@ def clamps_over_rows() -> Iterator[list[str]]:
     Vela computes a pointwise convolution over a batch as one over an image, which is what a linear
     over rows is. A clamp of its own behind it keeps the shape of the batch, and the convolution
     reads all batches but the first at a wrong place; so it does behind the clamp of a sum over
-    rows. A function or clamp of sums or maxima of a batch is computed for the first image alone.
+    rows. A function or clamp of sums or maxima of a batch is computed for the first image alone,
+    and so is a function of a convolution of images of one element.
 
     Yields:
         The names of the clamps and functions.
@@ -539,7 +550,8 @@ def _loses_rows(node: fx.Node, value: Any) -> bool:
     if source_of(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
         return True
     if node.target != TOSA.CLAMP.default:
-        return False
+        is_row = tuple(value.meta["val"].shape[1:3]) == (1, 1)
+        return is_row and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
     return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
 
 

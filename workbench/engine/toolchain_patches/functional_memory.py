@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 _PROXY = "torch.fx.experimental.proxy_tensor"
 _FUNCTIONAL = "torch._subclasses.functional_tensor"
 PINS = (
-    (f"{_FUNCTIONAL}:FunctionalTensorMode.__torch_dispatch__", "85f24ec576c0184f"),
-    (f"{_FUNCTIONAL}:FunctionalTensor.__new__", "9f554ba1ed31b2eb"),
-    (f"{_PROXY}:proxy_call", "879bdf47594b028f"),
-    (f"{_PROXY}:ProxyTorchDispatchMode.__torch_dispatch__", "8fa42c345e838e73"),
-    (f"{_PROXY}:TorchFunctionMetadataMode.__torch_function__", "18173a3a34c882d8"),
-    (f"{_PROXY}:set_original_aten_op", "3a2f4b612d8f4668"),
-    (f"{_PROXY}:track_tensor_tree", "c6de8aaed9c07643"),
+    (f"{_FUNCTIONAL}:FunctionalTensorMode.__torch_dispatch__", "af73dc27c27b1bb5"),
+    (f"{_FUNCTIONAL}:FunctionalTensor.__new__", "883b41e388baf89d"),
+    (f"{_PROXY}:proxy_call", "ce2b624cf231fd97"),
+    (f"{_PROXY}:ProxyTorchDispatchMode.__torch_dispatch__", "13183ce08c9979ab"),
+    (f"{_PROXY}:TorchFunctionMetadataMode.__torch_function__", "35c84f039e062747"),
+    (f"{_PROXY}:set_original_aten_op", "64e413d727130402"),
+    (f"{_PROXY}:track_tensor_tree", "ba40a766bfbf7d8c"),
     ("torch._functorch._aot_autograd.collect_metadata_analysis:"
-     "run_functionalized_fw_and_collect_metadata", "e764b35fcc822f20"),
+     "run_functionalized_fw_and_collect_metadata", "44240d74c0a9ba2b"),
 )  # fmt: skip
 
 

@@ -35,14 +35,14 @@ _ON_INSTANCE = ("_code", "_lineno_map", "_prologue_start")
 _ON_CLASS = ("forward", "__reduce__", "__reduce_package__")
 
 _ARM = "executorch.backends.arm._passes"
-DEAD_CODE_PINS = (("torch.fx.graph:Graph.eliminate_dead_code", "60ca83141ff7df8d"),)
+DEAD_CODE_PINS = (("torch.fx.graph:Graph.eliminate_dead_code", "459156d408eb4a11"),)
 # Of the stack, these read the second last entry only.
 STACK_PINS = (
-    (f"{_ARM}.arm_pass:ArmPass.call_operator", "e89b58ea12cc7a77"),
-    (f"{_ARM}.arm_pass_utils:create_node", "c1b6bab3bc5ad754"),
+    (f"{_ARM}.arm_pass:ArmPass.call_operator", "4cee6373aa2a00d4"),
+    (f"{_ARM}.arm_pass_utils:create_node", "1a737f7f5cfe8788"),
     (
         "executorch.backends.transforms.aten_to_dialect_pass:AtenToDialectPass.call",
-        "6e595b4830824a4f",
+        "92baeeb9bb6d87b1",
     ),
 )
 

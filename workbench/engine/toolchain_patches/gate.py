@@ -14,7 +14,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold
+from workbench.engine.toolchain_patches.patching import changed, hold
+from workbench.engine.toolchain_patches.releases import EARLIER_PINS
 from workbench.engine.toolchain_patches.table import LOWERING, PATCHES_BY_ID
 from workbench.errors import failure
 from workbench.targets.ethos_u.corrections import is_wanted
@@ -83,7 +84,7 @@ def require(patch: str) -> None:
 
 
 def correction_state(correction: str, options: Mapping[str, JsonValue]) -> CorrectionState:
-    """Return whether a correction is applied; one log line where the tools have another source.
+    """Return whether a correction is applied; one log line where the tools have other code.
 
     Args:
         correction: An id of ``workbench.targets.ethos_u.corrections``.
@@ -92,7 +93,9 @@ def correction_state(correction: str, options: Mapping[str, JsonValue]) -> Corre
     if not is_wanted(correction, options):
         return "off"
     row = PATCHES_BY_ID.get(correction)
-    return "on" if row is None or hold(row.title, row.pins) else "aside"
+    if row is None or any(not changed(pins) for pins in EARLIER_PINS.get(correction, ())):
+        return "on"
+    return "on" if hold(row.title, row.pins) else "aside"
 
 
 def exists(path: str) -> bool:

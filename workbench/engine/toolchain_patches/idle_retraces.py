@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _BASE = "executorch.exir.pass_base"
 PINS = (
-    (f"{_BASE}:_ExportPassBase.call", "1f7dc190794839be"),
-    (f"{_BASE}:_ExportPassBase.call_submodule", "24aa8134380d81f3"),
-    (f"{_BASE}:ExportPass.call_submodule", "a2d189e0de880ebd"),
-    ("executorch.backends.arm._passes.arm_pass:ArmPass", "9083e236067c4132"),
+    (f"{_BASE}:_ExportPassBase.call", "2d5a30b2f9c057c2"),
+    (f"{_BASE}:_ExportPassBase.call_submodule", "600adb3d736445a0"),
+    (f"{_BASE}:ExportPass.call_submodule", "cc061985030a2372"),
+    ("executorch.backends.arm._passes.arm_pass:ArmPass", "89eb39e034cc2a34"),
 )
 
 # What a pass can override of a retrace, but for what is done before and after it.
@@ -384,49 +384,49 @@ _EXIR = "executorch.exir.passes"
 _ARM = "executorch.backends.arm._passes"
 ROWS: dict[str, _Row] = {
     f"{_EXIR}.normalize_transpose_pass:NormalizeTransposePass": _Row(
-        "9eda784569a1751e", _transposes
+        "9f0522b0c454611e", _transposes
     ),
     f"{_EXIR}.replace_broken_ops_with_function_ops_pass:ReplaceBrokenOpsWithFunctionalOpsPass": (
-        _Row("cd77e91fb55d9f48", _is_view)
+        _Row("6c0712e372d27826", _is_view)
     ),
     f"{_EXIR}.scalar_to_tensor_pass:ScalarToTensorPass": _Row(
-        "32d6cd941c376504", _reads_scalar_as_tensor
+        "d9dbc490ca42c0b4", _reads_scalar_as_tensor
     ),
     f"{_EXIR}.sym_to_tensor_pass:SymToTensorPass": _Row(
-        "4b4f5a945e263c93", _reads_scalar_as_tensor
+        "e27d0e886841edd5", _reads_scalar_as_tensor
     ),
     f"{_EXIR}.remove_mixed_type_operators:RemoveMixedTypeOperators": _Row(
-        "e6f1507618597d50", _mixes_types
+        "4dff2987379f9922", _mixes_types
     ),
     f"{_EXIR}.memory_format_ops_pass:MemoryFormatOpsPass": _Row(
-        "38438c41e1281c84", _has_memory_format
+        "0d5260172d8e6c98", _has_memory_format
     ),
     f"{_ARM}.decompose_grouped_conv_pass:DecomposeGroupedConvPass": _Row(
-        "8051969dfcae2a46", _splits_groups
+        "8e76781b33099941", _splits_groups
     ),
     f"{_ARM}.decompose_strided_slice_copy_pass:DecomposeStridedSliceCopyPass": (
-        _Row("d13cf3dd52ec6020", _has_steps)
+        _Row("9bb24b5baaa51e57", _has_steps)
     ),
     f"{_ARM}.decompose_dynamic_full_pass:DecomposeDynamicFullPass": (
-        _Row("2219084eb7ac7e13", _has_symbolic_size)
+        _Row("9a0f42b5337a5216", _has_symbolic_size)
     ),
-    f"{_ARM}.decompose_gelu_pass:DecomposeGeluPass": _Row("33192cc692c3bf76", _is_float_gelu),
+    f"{_ARM}.decompose_gelu_pass:DecomposeGeluPass": _Row("f5237feab6e51113", _is_float_gelu),
     f"{_ARM}.promote_bool_operands_pass:PromoteBoolOperandsPass": (
-        _Row("5b33ccce2e514169", _multiplies_booleans)
+        _Row("fa3a2fdea98a067d", _multiplies_booleans)
     ),
     f"{_ARM}.insert_data_layout_casts_pass:InsertDataLayoutCastsPass": (
-        _Row("e14d915f0fe022c0", _has_layout_type_to_cast)
+        _Row("ec4b3048c933c540", _has_layout_type_to_cast)
     ),
     f"{_ARM}.rewrite_high_rank_singleton_permute_pass:RewriteHighRankSingletonPermutePass": (
-        _Row("fa0a6e7bb9f6276a", _permutes_many_axes)
+        _Row("5d2379cd3c2782e5", _permutes_many_axes)
     ),
     f"{_ARM}.decompose_permute_for_u55_pass:DecomposePermuteForU55Pass": (
-        _Row("1660dccdc9d414f0", _permutes_too_much)
+        _Row("b3f2f54ea27ac494", _permutes_too_much)
     ),
     f"{_ARM}.insert_dynamic_padding:InsertDynamicPaddingPass": _Row(
-        "5bdcebba3134aeb0", _pads_dynamically
+        "3811f2c0dcd23f1a", _pads_dynamically
     ),
     f"{_ARM}.symbolic_to_tosa_shape_pass:SymbolicToTosaShapesPass": (
-        _Row("74567a2bcf881112", _has_symbolic_shape)
+        _Row("ef0e13d9f66c2ed8", _has_symbolic_shape)
     ),
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MODULE = "torchao.quantization.pt2e.qat_utils"
 FUSION = f"{_MODULE}:_fuse_conv_bn_qat_helper"
-PINS = ((FUSION, "bbed991592d56c25"), (f"{_MODULE}:_get_conv_bn_pattern", "3c32ddc2066fc9b4"))
+PINS = ((FUSION, "a7036b7b4272e27c"), (f"{_MODULE}:_get_conv_bn_pattern", "de59de645b9284c1"))
 
 
 @contextmanager

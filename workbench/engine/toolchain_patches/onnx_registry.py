@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MODULE = "torch.onnx._internal.exporter._registration"
 REGISTRY = f"{_MODULE}:ONNXRegistry.from_torchlib"
-PINS = ((REGISTRY, "4488f6d7339aac64"), (f"{_MODULE}:ONNXRegistry.__init__", "42096c8f8f9e22bd"))
+PINS = ((REGISTRY, "e427d999c2ad2681"), (f"{_MODULE}:ONNXRegistry.__init__", "accac7c17746ce30"))
 
 
 @contextmanager

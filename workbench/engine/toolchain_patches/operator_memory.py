@@ -40,24 +40,24 @@ _META = "torch.ao.quantization.fx._decomposed"
 UNREAD: dict[str, tuple[frozenset[int], tuple[str, str]]] = {
     "quantized_decomposed::quantize_per_tensor": (
         frozenset((1, 2)),
-        (f"{_META}:quantize_per_tensor_meta", "c69f7442c59fa0e2"),
+        (f"{_META}:quantize_per_tensor_meta", "c22b8041c16ac5d2"),
     ),
     "quantized_decomposed::dequantize_per_tensor": (
         frozenset((1, 2)),
-        (f"{_META}:dequantize_per_tensor_meta", "91ed0ea5fd5351d7"),
+        (f"{_META}:dequantize_per_tensor_meta", "ae40b1064d3fd993"),
     ),
     "tosa::RESCALE": (
         frozenset((2,)),
-        ("executorch.backends.arm.tosa.dialect.ops.conversion_ops:RESCALE", "ca0758d6637dc689"),
+        ("executorch.backends.arm.tosa.dialect.ops.conversion_ops:RESCALE", "043be7e004d66df4"),
     ),
 }
 
 # The functions whose work is done here: a fake tensor is made, an operator is called.
 PINS = (
-    ("torch._subclasses.fake_tensor:FakeTensor.__new__", "46560521236431da"),
-    ("torch._subclasses.fake_tensor:FakeTensor.__init__", "d9032d0ceb32d9ea"),
-    ("torch.fx.interpreter:Interpreter.call_function", "9888828266c79c7e"),
-    ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__", "aa0c36b46a9d87a2"),
+    ("torch._subclasses.fake_tensor:FakeTensor.__new__", "b7c785b7d61b0fc0"),
+    ("torch._subclasses.fake_tensor:FakeTensor.__init__", "50c4e33850a8b5a9"),
+    ("torch.fx.interpreter:Interpreter.call_function", "ef80ffa0c7a93ac3"),
+    ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__", "5fc4208d054ab62e"),
 )
 
 

@@ -1,11 +1,12 @@
 """What a patch is made of, how it replaces an attribute, and what source it was written for.
 
-Patches that copy the work of a private function pin the digest of its source: where the function
-has another source, the patch is not applied.
+Patches that copy the work of a private function pin the digest of its code: where the function
+has other code, the patch is not applied.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import inspect
@@ -37,6 +38,8 @@ Kind = Literal["acceleration", "correction", "interception", "interpreter"]
 Otherwise = Literal["stock", "refused"]
 
 Apply = Callable[[], AbstractContextManager[None]]
+# Paths of functions, ``module:Class.function``, each with the digest of its code.
+Pins = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class Patch:
         otherwise: See ``Otherwise``.
         proven: Versions it was proven with, by package.
         apply: Switches it on for lowering; None for a patch with a function of its own.
-        pins: The functions it was written for, each with the digest of its source; with another
-            source it is not applied.
+        pins: The functions it was written for, each with the digest of its code; with another
+            digest it is not applied (see ``releases`` for those of other releases).
     """
 
     id: str
@@ -66,7 +69,7 @@ class Patch:
     otherwise: Otherwise = "stock"
     proven: dict[str, str] = field(default_factory=lambda: PROVEN[0])
     apply: Apply | None = None
-    pins: tuple[tuple[str, str], ...] = ()
+    pins: Pins = ()
 
 
 @contextmanager
@@ -89,7 +92,9 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def digest(path: str) -> str:
-    """Return the digest of the source of a function; "none" if it does not exist.
+    """Return the digest of the code of a function; "none" if it does not exist.
+
+    It is that of the syntax tree: layout, comments and docstrings do not count.
 
     Args:
         path: ``module:Class.function``.
@@ -100,19 +105,40 @@ def digest(path: str) -> str:
         for name in names.split("."):
             owner = inspect.getattr_static(owner, name)
         owner = owner.fget if isinstance(owner, property) else getattr(owner, "__func__", owner)
-        source = textwrap.dedent(inspect.getsource(inspect.unwrap(owner)))
-    except (ImportError, AttributeError, OSError, TypeError):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(owner))))
+    except (ImportError, AttributeError, OSError, TypeError, SyntaxError):
         return "none"
-    return hashlib.sha256(source.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return hashlib.sha256(_code_of(tree).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+# Fields of a syntax tree that not every version of Python has, and that say nothing of the code.
+_NO_CODE = frozenset({"type_params", "type_comment", "type_ignores", "kind", "ctx"})
+
+
+def _code_of(part: Any) -> str:
+    """Return a part of a syntax tree as text that is the same in every version of Python."""
+    if isinstance(part, list):
+        return f"[{','.join(_code_of(item) for item in _without_docstring(part))}]"
+    if not isinstance(part, ast.AST):
+        return repr(part)
+    fields = ((name, value) for name, value in ast.iter_fields(part) if name not in _NO_CODE)
+    inner = ",".join(f"{name}={_code_of(value)}" for name, value in fields)
+    return f"{type(part).__name__}({inner})"
+
+
+def _without_docstring(body: list[Any]) -> list[Any]:
+    first = body[0] if body else None
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return body[1:] if is_text else body
 
 
 @cache
-def changed(pins: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the paths among ``pins`` whose source no longer has the pinned digest."""
+def changed(pins: Pins) -> tuple[str, ...]:
+    """Return the paths among ``pins`` whose code does not have the pinned digest."""
     return tuple(path for path, expected in pins if digest(path) != expected)
 
 
-def hold(title: str, pins: tuple[tuple[str, str], ...]) -> bool:
+def hold(title: str, pins: Pins) -> bool:
     """Return whether every pinned function has its source; log one line if one has not.
 
     Args:

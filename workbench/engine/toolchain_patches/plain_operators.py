@@ -4,6 +4,7 @@ This file stands on torch and ExecuTorch alone, because a generated script carri
 """
 
 import math
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from workbench.engine.toolchain_patches.graph_writer import (
 from workbench.engine.toolchain_patches.window_operators import WINDOWS
 
 _ATEN = torch.ops.aten
+_NEEDS_STRIDE = metadata.version("executorch").startswith("1.4.")
 
 
 def write_linears(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
@@ -125,6 +127,15 @@ def _max_pool(
 ) -> fx.Node:  # fmt: skip
     sizes = [1, *size], [1, *(stride or size)], [0, *pad], [1, *apart]
     return _sequence(write, x, write(_ATEN.max_pool2d.default, _flat(write, x), *sizes, *rest))
+
+
+def _with_stride(
+    write: Writer, x: fx.Node, size: Any, stride: Any = (), *rest: Any
+) -> fx.Node | None:
+    """Write a pool of the largest with its stride, which ExecuTorch 1.4 reads without asking."""
+    if stride or not _NEEDS_STRIDE:
+        return None
+    return write(_ATEN.max_pool2d.default, x, size, size, *rest)
 
 
 def _largest(write: Writer, x: fx.Node, size: Any) -> tuple[fx.Node, fx.Node] | None:
@@ -420,6 +431,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.avg_pool2d.default: _pool,
     _ATEN.adaptive_avg_pool2d.default: _image,
     _ATEN.max_pool1d.default: _max_pool,
+    _ATEN.max_pool2d.default: _with_stride,
     _ATEN.adaptive_max_pool1d.default: _largest,
     _ATEN.adaptive_max_pool2d.default: _largest,
     _ATEN.instance_norm.default: _instances,

@@ -7,10 +7,12 @@ returns the names of the nodes that it replaced.
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
+from executorch.backends.arm.quantizer.quantization_config import TOSAQuantizationConfig
 from torch import fx
 
 from workbench.engine.toolchain_patches.graph_writer import (
@@ -59,7 +61,8 @@ class CorrectingQuantizer(EthosUQuantizer):
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Annotate as stock does, then refine the annotations."""
-        annotated: fx.GraphModule = super().annotate(model)
+        with _own_grids_of_silu() if _STEPS in self.refinements else contextlib.nullcontext():
+            annotated: fx.GraphModule = super().annotate(model)
         for name, refine in self.refinements.items():
             self._note(name, refine(annotated))
         return annotated
@@ -67,6 +70,24 @@ class CorrectingQuantizer(EthosUQuantizer):
     def _note(self, name: str, nodes: list[str]) -> None:
         known = self.corrected.get(name, ())
         self.corrected = {**self.corrected, name: (*known, *nodes)}
+
+
+_STEPS = "fine_steps"
+
+
+@contextlib.contextmanager
+def _own_grids_of_silu() -> Iterator[None]:
+    """Let a SiLU have a grid of its own in the block, as it has from ExecuTorch 1.5 on.
+
+    ExecuTorch 1.4 gives it, and what is joined with it, the grid of its input; it reaches half.
+    """
+    stock = TOSAQuantizationConfig.SHARED_OUTPUT_ACT_QSPEC_PATTERNS
+    silu = {_ATEN.silu.default, _ATEN.silu_.default}
+    TOSAQuantizationConfig.SHARED_OUTPUT_ACT_QSPEC_PATTERNS = stock - silu
+    try:
+        yield
+    finally:
+        TOSAQuantizationConfig.SHARED_OUTPUT_ACT_QSPEC_PATTERNS = stock
 
 
 def fold_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 # By property: the list of entries it reads, and the digest of its source. Each gives a tuple or a
 # read-only mapping.
 PROPERTIES = {
-    "parameters": ("input_specs", "d377ed963242ca72"),
-    "buffers": ("input_specs", "89229f9a49778154"),
-    "non_persistent_buffers": ("input_specs", "d509b19ba713d1ed"),
-    "lifted_tensor_constants": ("input_specs", "d06aac7fe712afa0"),
-    "user_inputs": ("input_specs", "3cce856806483f75"),
-    "user_outputs": ("output_specs", "5cd0b4dfb7c3c81b"),
-    "inputs_to_parameters": ("input_specs", "4e29063e882953d2"),
-    "inputs_to_buffers": ("input_specs", "4043b86ad45eaf44"),
-    "inputs_to_lifted_tensor_constants": ("input_specs", "7d3172d4e6d4c113"),
-    "buffers_to_mutate": ("output_specs", "cd9a29332f75a112"),
-    "user_inputs_to_mutate": ("output_specs", "9539224ebc1cf507"),
+    "parameters": ("input_specs", "bf1e86ae95050a56"),
+    "buffers": ("input_specs", "c979391e91c25af0"),
+    "non_persistent_buffers": ("input_specs", "014db5ca2ffff019"),
+    "lifted_tensor_constants": ("input_specs", "601d36c83775862e"),
+    "user_inputs": ("input_specs", "46dda240645114bb"),
+    "user_outputs": ("output_specs", "6d34e2b3f13eddb1"),
+    "inputs_to_parameters": ("input_specs", "1d8ea77f4235615e"),
+    "inputs_to_buffers": ("input_specs", "3f2d52b5ad042d51"),
+    "inputs_to_lifted_tensor_constants": ("input_specs", "2e442c76ea453744"),
+    "buffers_to_mutate": ("output_specs", "7a233e317a845336"),
+    "user_inputs_to_mutate": ("output_specs", "31686a9fe2945c85"),
 }
 ENTRIES = (
     "InputSpec",

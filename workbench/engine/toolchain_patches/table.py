@@ -44,7 +44,7 @@ _PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
 _TRANSFORMS = "executorch.backends.transforms"
 _SCALARS = f"{_TRANSFORMS}.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 _CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
-_MOVES = f"{_TRANSFORMS}.propagate_view_copy_permute_pass"
+_MOVES = "executorch.backends.arm._passes:PropagateViewCopyPermuteUpPass._move_node"
 _ARM = "executorch.backends.arm._passes"
 _FUSION = f"{_ARM}.fuse_quantized_activation_pass:FuseQuantizedActivationPass"
 _ATTENTION = f"{_ARM}.decompose_sdpa_pass:DecomposeScaledDotProductAttentionPass"
@@ -61,7 +61,7 @@ def _after_passes(name: str, title: str, what: str, why_safe: str) -> Patch:
     return Patch(
         name, title, "correction", (_BACKEND_PASSES,), what, why_safe,
         proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        pins=((_BACKEND_PASSES, "eef0d31eb0ae21c6"),),
+        pins=((_BACKEND_PASSES, "c46a1a60bfe6a3d2"),),
     )  # fmt: skip
 
 
@@ -393,7 +393,7 @@ PATCHES: tuple[Patch, ...] = (
         "A delegate with two tables of 2 KiB in one chain is compiled again without chains.",
         "Only the option disable_feature=Grouping is added, which Vela has for that.",
         proven=_VELA,
-        pins=(("ethosu.vela.vela:process_regor", "924a1afb0bd2372d"),),
+        pins=(("ethosu.vela.vela:process_regor", "57e307738a1b2d2d"),),
     ),
     Patch(
         "vela-folder", "Compile in a folder without spaces", "correction",
@@ -422,7 +422,7 @@ PATCHES: tuple[Patch, ...] = (
         "Behind a negation whose grid is another one stands the mirrored grid of its input.",
         "Stock negates onto the mirrored grid, and rescales from it as between any two grids.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_FUSION}.call", "7d3f04a57dac7e1a"),),
+        pins=((f"{_FUSION}.call", "47cc087df1edb725"),),
     ),
     Patch(
         "keep_relu_clamps", "Keep the clamp of a ReLU whose range goes below zero", "correction",
@@ -431,10 +431,19 @@ PATCHES: tuple[Patch, ...] = (
         "Stock runs after that; ReLUs whose grid starts at zero are left to it.",
         proven={"executorch": "1.5.1"},
         pins=(
-            (f"{_FUSION}.call", "7d3f04a57dac7e1a"),
-            (f"{_FUSION}._is_fuseable_quantized_activation", "4e3c796c5eba7eb1"),
-            (f"{_FUSION}._is_fuseable_input", "e6796faad62f5ae4"),
+            (f"{_FUSION}.call", "47cc087df1edb725"),
+            (f"{_FUSION}._is_fuseable_quantized_activation", "4652a58377fea885"),
+            (f"{_FUSION}._is_fuseable_input", "a19ebe148c5f6ffc"),
         ),
+    ),
+    Patch(
+        "fine_steps", "Let small activations have small steps", "correction",
+        ("executorch.backends.arm.quantizer.quantization_config:"
+         "TOSAQuantizationConfig.SHARED_OUTPUT_ACT_QSPEC_PATTERNS",),
+        "A SiLU does not share the grid of its input, which ExecuTorch 1.4 lets it do.",
+        "Newer releases give it a grid of its own too.",
+        otherwise="refused",
+        proven={"executorch": "1.5.1"},
     ),
     Patch(
         "rounded_convolutions", "Round a 16-bit convolution once, for all its readers",
@@ -444,9 +453,9 @@ PATCHES: tuple[Patch, ...] = (
         "Every reader reads the 16-bit result, as in the quantized model.",
         proven={"executorch": "1.5.1"},
         pins=(
-            (f"{_CONVOLUTION}._insert_a16w8_output_branches", "524ed8c90e484063"),
-            (f"{_CONVOLUTION}._get_direct_int32_rescale_users", "aa64d0de22fa5d30"),
-            (f"{_CONVOLUTION}._get_permute_int32_rescale_users", "1180c3dd601fd5c6"),
+            (f"{_CONVOLUTION}._insert_a16w8_output_branches", "1bc543015206f09f"),
+            (f"{_CONVOLUTION}._get_direct_int32_rescale_users", "6aa17b8c7c9ce3e6"),
+            (f"{_CONVOLUTION}._get_permute_int32_rescale_users", "de207257cce5fb76"),
         ),
     ),
     Patch(
@@ -457,8 +466,8 @@ PATCHES: tuple[Patch, ...] = (
         "Stock makes the first table; the others add what it lacks, computed for every code.",
         proven={"executorch": "1.5.1"},
         pins=(
-            (f"{_TABLES}.call", "171bd6939a75e01e"),
-            (f"{_TABLES}.generate_16_bit_table_values", "44ce74a9f9519e7d"),
+            (f"{_TABLES}.call", "1b8b18cf14e0e183"),
+            (f"{_TABLES}.generate_16_bit_table_values", "fb092bec6a0e77d7"),
         ),
     ),
     Patch(
@@ -468,16 +477,16 @@ PATCHES: tuple[Patch, ...] = (
         "A quantization without a mark gets that of the operator whose value it quantizes.",
         "What is marked computes integers, and these are the quantized value.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_PARTITIONER}.partition", "512baae4f846ae81"),),
+        pins=((f"{_PARTITIONER}.partition", "36870befe58b85bd"),),
     ),
     Patch(
         "layouts_moved_to_values", "Move a change of layout to the operand that has a layout",
         "correction",
-        (f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node",),
+        (_MOVES,),
         "Where stock moves a change of layout to a single number, it is moved to the value.",
         "A single number is the same in every layout; stock runs for everything else.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_MOVES}:PropagateViewCopyPermuteUpPass._move_node", "82aadaa0bf04cd4a"),),
+        pins=((_MOVES, "822b4f8059f9d107"),),
     ),
     Patch(
         "computed_weights_on_cpu", "Leave convolutions with computed weights to the CPU",
@@ -486,7 +495,7 @@ PATCHES: tuple[Patch, ...] = (
         "Convolutions whose weights are no constant are rejected.",
         "Stock decides on all others; the CPU computes those that it would fail on.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_CONVOLVING}.is_node_tosa_supported", "da2ce803605d42f8"),),
+        pins=((f"{_CONVOLVING}.is_node_tosa_supported", "ca303f943327d449"),),
     ),
     Patch(
         "release_passthrough", "Keep values off the NPU that it would only pass through",
@@ -495,7 +504,7 @@ PATCHES: tuple[Patch, ...] = (
         "Nodes through which a partition would pass a value unchanged lose their mark.",
         "What is left in the partition is what stock found; the nodes run on the CPU.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_PARTITIONER}.partition", "512baae4f846ae81"),),
+        pins=((f"{_PARTITIONER}.partition", "36870befe58b85bd"),),
     ),
     Patch(
         "sums_in_8_bits", "Give cumulative sums a kernel of 8 bits", "correction",
@@ -508,7 +517,7 @@ PATCHES: tuple[Patch, ...] = (
         proven={"executorch": "1.5.1"},
         pins=(
             ("executorch.backends.arm._passes.decompose_cumsum_pass:DecomposeCumsumPass.call",
-             "47b487106350c301"),
+             "cc16e3501a6e6d61"),
         ),
     ),
     Patch(
@@ -517,7 +526,7 @@ PATCHES: tuple[Patch, ...] = (
         "The type of a scalar beside a parameter is asked of the parameter itself.",
         "Stock runs for everything else.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_SCALARS}.get_replacement", "427bf7cdeb995904"),),
+        pins=((f"{_SCALARS}.get_replacement", "8f5003d615f1e748"),),
     ),
     Patch(
         "pool_zero_points", "Give average pools the zero points of their grids", "correction",
@@ -526,9 +535,9 @@ PATCHES: tuple[Patch, ...] = (
         "Nothing quantizes them again; stock runs for all other numbers.",
         proven={"executorch": "1.5.1"},
         pins=(
-            (f"{_ARM}.arm_pass:ArmPass.call_scalar", "f15b40d285aadf0b"),
+            (f"{_ARM}.arm_pass:ArmPass.call_scalar", "b8ed9d230815ae29"),
             (f"{_ARM}.rewrite_avg_pool2d_pass:RewriteAvgPool2dPass.call_operator",
-             "8ebd7a917c474d18"),
+             "4a937b8b9b1418ad"),
         ),
     ),
     Patch(
@@ -537,7 +546,7 @@ PATCHES: tuple[Patch, ...] = (
         "Constants that attention reads have fixed sizes before stock's pass.",
         "The sizes of constants do not change.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_ATTENTION}.call", "c9ff892701a8f069"),),
+        pins=((f"{_ATTENTION}.call", "706ec489ca39c298"),),
     ),
     Patch(
         "views_reshaped", "Reshape where a view is not possible", "correction",
@@ -545,7 +554,7 @@ PATCHES: tuple[Patch, ...] = (
         "A view that would fail is traced as a reshape.",
         "Both give the same values; stock runs for everything else.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_PASSES}._fx", "8505712d23d9b83c"),),
+        pins=((f"{_PASSES}._fx", "a59bba4c2defa944"),),
     ),
     Patch(
         "written_in_one_type", "Write values into a tensor in its own type", "correction",
@@ -553,7 +562,7 @@ PATCHES: tuple[Patch, ...] = (
         "Behind stock's passes, values that are written get the type of the tensor.",
         "Stock narrows integers only where their values fit, so that widening gives them back.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_INTEGERS}.call", "ece3d34056145bb6"),),
+        pins=((f"{_INTEGERS}.call", "2191b840d9fe0206"),),
     ),
     Patch(
         "loops_of_single_numbers", "Keep single numbers of loops without dimensions", "correction",
@@ -561,7 +570,7 @@ PATCHES: tuple[Patch, ...] = (
         "Behind stock's pass over loops, results of one number lose the dimension they got.",
         "The value is one number with and without it.",
         proven={"executorch": "1.5.1"},
-        pins=((f"{_LOOPS}.call", "f52c4282b7feb6a8"),),
+        pins=((f"{_LOOPS}.call", "ab45fc66d6bce5a2"),),
     ),
     Patch(
         "folded-weights", "Leave the weights of the float program alone", "correction",

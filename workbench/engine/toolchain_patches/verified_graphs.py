@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _EDGE = "executorch.exir.verification.verifier"
 PINS = (
-    ("torch._export.verifier:Verifier._check_graph_module", "df0a1c223dd57114"),
-    ("torch._export.verifier:_check_val", "4b3c44d677d29593"),
-    ("torch.fx.graph:Graph.lint", "dbe8381642080a94"),
-    (f"{_EDGE}:EXIREdgeDialectVerifier", "9c6ad6fbfb5567cc"),
-    (f"{_EDGE}:_check_tensors_are_contiguous", "c36a82df410aa136"),
-    (f"{_EDGE}:_check_tensor_args_matching_op_allowed_dtype", "5223802f594bd06b"),
-    ("executorch.exir.verification.arg_validator:EdgeOpArgValidator", "0ac1c71272c8ad21"),
+    ("torch._export.verifier:Verifier._check_graph_module", "b46b7f8b06e3595d"),
+    ("torch._export.verifier:_check_val", "8715e7053032108a"),
+    ("torch.fx.graph:Graph.lint", "d32f632006015c7a"),
+    (f"{_EDGE}:EXIREdgeDialectVerifier", "b1fe0df6a3d2148b"),
+    (f"{_EDGE}:_check_tensors_are_contiguous", "219b4e71388ba33f"),
+    (f"{_EDGE}:_check_tensor_args_matching_op_allowed_dtype", "c53c527ef89462af"),
+    ("executorch.exir.verification.arg_validator:EdgeOpArgValidator", "9f2fac5562736c8d"),
 )
 # What a verifier of edge programs reads of itself.
 _LISTS = ("_core_aten_ops_exception_list", "_preserve_ops")

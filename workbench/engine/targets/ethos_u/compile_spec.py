@@ -7,15 +7,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from executorch.backends.arm import ethosu
+from executorch.backends.arm.common import pipeline_config
 from executorch.backends.arm.common.pipeline_config import (
     ArmPassPipelineConfig,
     LeakyReLULoweringConfig,
     QuantizeInfConfig,
-    SDPASafeSoftmaxGuardPolicy,
     SoftmaxDecompositionConfig,
 )
-from executorch.backends.arm.ethosu import EthosUCompileSpec, VelaExternalBlockPlacements
+from executorch.backends.arm.ethosu import EthosUCompileSpec
 
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import given_passes, vela_flags
@@ -26,6 +28,7 @@ from workbench.targets.ethos_u.vela_ini import (
     section_for_vela,
     text_for_vela,
 )
+from workbench.toolchains.versions import tool_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +41,11 @@ WEIGHTS = "weights"
 
 
 def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
-    """Return a new compile spec with explicit system configuration and memory mode."""
+    """Return a new compile spec with explicit system configuration and memory mode.
+
+    Raises:
+        WorkbenchError: The release of ExecuTorch does not have what an option asks for.
+    """
     complete = target_of(choice.id).complete(choice)
     options: dict[str, Any] = dict(complete.options)
     name = str(options["system_config"])
@@ -48,13 +55,32 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
         memory_mode=options["memory_mode"],
         extra_flags=vela_flags(options) or None,
         config_ini=OWN_INI if options.get(OPTION) else None,
-        external_block_placements=VelaExternalBlockPlacements(
-            weight_data=WEIGHTS if options.get(EXTERNAL_WEIGHTS) else None
-        ),
+        **(_separate_weights() if options.get(EXTERNAL_WEIGHTS) else {}),
     )
     if passes := given_passes(options):
         spec.set_pass_pipeline_config(_transformations(spec, passes))
     return spec
+
+
+def _separate_weights() -> dict[str, Any]:
+    """Return the argument that puts the weights into a file of their own.
+
+    Raises:
+        WorkbenchError: The release of ExecuTorch has none.
+    """
+    placements = getattr(ethosu, "VelaExternalBlockPlacements", None)
+    if placements is None:
+        raise _not_in_release("Separate weights files", EXTERNAL_WEIGHTS)
+    return {"external_block_placements": placements(weight_data=WEIGHTS)}
+
+
+def _not_in_release(what: str, option: str) -> WorkbenchError:
+    return failure(
+        f"{what} are not in ExecuTorch {tool_version('executorch')}.",
+        "Restore the default of the option, or use a toolchain with ExecuTorch 1.5.",
+        Place(kind="option", id=f"target.options.{option}"),
+        code="toolchain-lacks-option",
+    )
 
 
 def _transformations(spec: EthosUCompileSpec, passes: Mapping[str, Any]) -> ArmPassPipelineConfig:
@@ -65,7 +91,10 @@ def _transformations(spec: EthosUCompileSpec, passes: Mapping[str, Any]) -> ArmP
     if "leaky_relu" in passes:
         usual.leaky_relu = LeakyReLULoweringConfig[passes["leaky_relu"]]
     if "sdpa_guard" in passes:
-        usual.sdpa_safe_softmax_guard = SDPASafeSoftmaxGuardPolicy[passes["sdpa_guard"]]
+        policies = getattr(pipeline_config, "SDPASafeSoftmaxGuardPolicy", None)
+        if policies is None:
+            raise _not_in_release("Policies for the guard of attention", "sdpa_guard")
+        usual.sdpa_safe_softmax_guard = policies[passes["sdpa_guard"]]
     usual.quantize_inf = QuantizeInfConfig(
         float(passes.get("negative_infinity", usual.quantize_inf.neg_inf)),
         float(passes.get("positive_infinity", usual.quantize_inf.pos_inf)),

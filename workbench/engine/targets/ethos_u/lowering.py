@@ -45,7 +45,6 @@ from workbench.engine.toolchain_patches.interception import (
 from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.pipeline.plan import tool_version
 from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import sources
 from workbench.project.model import Tokenization
@@ -66,6 +65,7 @@ from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.efficiency import with_limits
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
+from workbench.toolchains.versions import tool_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
