@@ -61,7 +61,7 @@ STAGES: tuple[Stage, ...] = (
           ("target.compile", "rules.placing", "board.placements"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 19, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 10,
+          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 11,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 8, _entry("run")),

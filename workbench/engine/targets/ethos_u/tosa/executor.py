@@ -69,17 +69,35 @@ class Executor:
         return self._blocks[self._main].outputs
 
     @property
+    def visible(self) -> tuple[str, ...]:
+        """Names of the computed tensors that can be outputs of a program: not those of 48 bits."""
+        tensors = self._blocks[self._main].tensors
+        return tuple(name for name in self.computed if tensors[name].dtype != "INT48")
+
+    @property
+    def largest_bytes(self) -> int:
+        """What the largest tensor of one sample takes [bytes]."""
+        return max(
+            int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(STORED[tensor.dtype]).itemsize
+            for block in self._blocks.values()
+            for tensor in block.tensors.values()
+        )
+
+    @property
     def computed(self) -> tuple[str, ...]:
         """Names of all tensors that operators outside of branches and loops compute."""
         operators = self._blocks[self._main].operators
         return tuple(name for o in operators if o.name not in _CONSTANTS for name in o.outputs)
 
-    def run(self, inputs: Sequence[Array], kept: Collection[str] = ()) -> dict[str, Array]:
+    def run(
+        self, inputs: Sequence[Array], kept: Collection[str] = (), samples: int = 1
+    ) -> dict[str, Array]:
         """Compute the outputs of some samples.
 
         Args:
             inputs: For each input of the program an array of shape (samples, *shape).
             kept: Names of further tensors outside of branches and loops that are wanted.
+            samples: Their number, for a program without inputs.
 
         Returns:
             Outputs and kept tensors by name, each of shape (samples, *shape); INT48 in int64.
@@ -87,7 +105,7 @@ class Executor:
         Raises:
             NotExecuted: a value is one for which the specification names no result.
         """
-        count = len(inputs[0]) if inputs else 1
+        count = len(inputs[0]) if inputs else samples
         block = self._blocks[self._main]
         wanted = {*block.outputs, *kept}
         values = self._block(self._main, list(inputs), wanted)
