@@ -90,6 +90,8 @@ def _folded(state: State, fill: int, fold: Callable[..., Any]) -> Integers:
     """Return what a ufunc makes of all taps."""
     values, kernel = _window(state, fill)
     rows, columns, depth = state.registers.ofm_shape
+    if kernel.height * kernel.width == 1:
+        return next(taps(values, kernel, rows, columns))
     folded = np.full((len(values), rows, columns, depth), fill, np.int64)
     for tap in taps(values, kernel, rows, columns):
         fold(folded, tap, out=folded)

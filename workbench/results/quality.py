@@ -309,6 +309,28 @@ class TosaExecutors(Frozen):
     left: tuple[str, ...] = ()
     differs: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """Which executor computed how many samples, in one line."""
+        reference = _samples(self.reference_samples)
+        if self.differs:
+            return (
+                f"TOSA: {reference} by the reference model; the own executor differed in "
+                f"{self.differs}."
+            )
+        if not self.executor_samples:
+            why = f" (not by the own executor: {'; '.join(self.left)})" if self.left else ""
+            return f"TOSA: {reference} by the reference model{why}."
+        why = f", and what the own executor left: {'; '.join(self.left)}" if self.left else ""
+        return (
+            f"TOSA: {_samples(self.executor_samples)} by the own executor; {reference} also by "
+            f"the reference model, {self.equal_tensors:,} tensors equal{why}."
+        )
+
+
+def _samples(count: int) -> str:
+    return f"{count:,} sample" if count == 1 else f"{count:,} samples"
+
 
 class VerifyResult(Frozen):
     """A program run on a reference and compared to the model; computed.
