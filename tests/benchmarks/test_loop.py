@@ -80,7 +80,7 @@ def test_that_the_loop_is_quicker_than_a_straight_script_with_the_same_bytes(pla
     for folder in ("dist", "proven"):
         assert digest(place / "straight.pte") == digest(place / folder / "mobilenet_v2.pte")
     measured(
-        "MobileNetV2 224², default run with its proof, nothing cached, against the plain script",
+        "MobileNetV2 224², default run, proven, nothing cached, against the plain script",
         statistics.median(a / b for a, b in zip(proven, straight, strict=True)),
     )
     ratio = statistics.median(a / b for a, b in zip(ours, straight, strict=True))

@@ -192,8 +192,8 @@ class IntegerProgram(torch.fx.Interpreter):
         outputs, kept = self.tosa.compute(number, arrays, inner, self._count)
         _check_outputs(number, [o[0] for o in outputs[: len(specs)]], specs)
         self.calls.append(TosaCall(number, arrays, outputs[: len(specs)]))
-        for at, made in enumerate(self.made):
-            made.update({(number, tensor): values[at] for tensor, values in kept.items()})
+        for at, inside in enumerate(self.made):
+            inside.update({(number, tensor): values[at] for tensor, values in kept.items()})
         if self.compiled is not None:
             wanted = {tensor: values[0] for tensor, values in kept.items()}
             tensors = self.compiled.tensors(number, [a[0] for a in arrays], wanted)
