@@ -110,3 +110,11 @@ def test_that_an_operator_the_executor_does_not_know_is_left_to_the_reference_mo
     assert result.executors.left == ("the operator RESCALE",)
     assert (result.executors.reference_samples, result.executors.executor_samples) == (5, 0)
     assert result.histogram == known.histogram
+
+
+@pytest.mark.slow
+def test_that_samples_take_each_its_own_branch(engine):
+    result = verified(engine, "branching", target="ethos-u85-256")
+    assert (result.executors.executor_samples, result.executors.differs) == (SAMPLES, "")
+    assert result.executors.left == ()
+    assert result.compiled.equal == result.compiled.elements > 0

@@ -193,9 +193,9 @@ class IntegerProgram(torch.fx.Interpreter):
         _check_outputs(number, [o[0] for o in outputs[: len(specs)]], specs)
         self.calls.append(TosaCall(number, arrays, outputs[: len(specs)]))
         for at, inside in enumerate(self.made):
-            inside.update({(number, tensor): values[at] for tensor, values in kept.items()})
+            inside.update({(number, t): np.asarray(values[at]) for t, values in kept.items()})
         if self.compiled is not None:
-            wanted = {tensor: values[0] for tensor, values in kept.items()}
+            wanted = {tensor: np.asarray(values[0]) for tensor, values in kept.items()}
             tensors = self.compiled.tensors(number, [a[0] for a in arrays], wanted)
             self.executed |= {(number, tensor): values for tensor, values in tensors.items()}
         return [
