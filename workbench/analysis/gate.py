@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from workbench.analysis.silicon import time_of
 from workbench.project.frozen import Frozen
 from workbench.project.gate import ACCURACY_FIGURES, LSB_LIMIT, Condition, condition_of
+from workbench.results import TosaExecutors
 
 if TYPE_CHECKING:
     from workbench.project.gate import Gate
@@ -45,14 +46,15 @@ class Execution(Frozen):
     """The compiled program on the functional simulator. Computed, no device, no times.
 
     ``elements`` are those of the outputs of all delegates over ``samples`` samples, ``equal`` those
-    that equal the TOSA reference model's. ``refused`` says why it was not executed to the end; ""
-    if it was.
+    that equal their TOSA's, which ``executors`` computed: None stands for the TOSA reference model
+    alone. ``refused`` says why it was not executed to the end; "" if it was.
     """
 
     samples: int
     elements: int
     equal: int
     refused: str = ""
+    executors: TosaExecutors | None = None
 
     @property
     def sentence(self) -> str:
@@ -61,13 +63,14 @@ class Execution(Frozen):
             return f"Not executed functionally: {self.refused.rstrip('.')}."
         start = f"Executed functionally, no device: {self.samples:,} sample"
         start += "" if self.samples == 1 else "s"
+        others = "the TOSA reference model's."
+        if self.executors is not None:
+            others = f"those of its TOSA. {self.executors.sentence}"
         if self.equal == self.elements:
-            return (
-                f"{start}, all {self.elements:,} output elements equal the TOSA reference model's."
-            )
+            return f"{start}, all {self.elements:,} output elements equal {others}"
         return (
             f"{start}, {self.elements - self.equal:,} of {self.elements:,} output elements differ "
-            "from the TOSA reference model's."
+            f"from {others}"
         )
 
 
@@ -189,7 +192,7 @@ def _execution(verified: VerifyResult | None) -> Execution | None:
         return None
     return Execution(
         samples=compiled.samples, elements=compiled.elements, equal=compiled.equal,
-        refused=compiled.refused,
+        refused=compiled.refused, executors=verified.executors,
     )  # fmt: skip
 
 

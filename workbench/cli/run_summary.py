@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit, limit_text
-from workbench.results import VelaReport
+from workbench.results import TosaExecutors, VelaReport
 from workbench.targets.ethos_u.efficiency import efficiency_text
 from workbench.text import plural
 
@@ -221,14 +221,19 @@ def _print_verify(part: dict[str, Any]) -> None:
         print_runtime(part)
         return
     share = part["exact"] / part["elements"] if part["elements"] else 0.0
+    executors = part.get("executors")
+    where = "in TOSA" if executors is not None else "on the TOSA reference model"
     print(
-        f"Computed     {share:.2%} of {plural(part['elements'], 'output')} equal on the TOSA "
-        f"reference model, at most {part['max_lsb']} LSB apart, arg-max equal for "
+        f"Computed     {share:.2%} of {plural(part['elements'], 'output')} equal {where}, at "
+        f"most {part['max_lsb']} LSB apart, arg-max equal for "
         f"{part['argmax_equal']} of {part['samples']}"
     )
+    if executors is not None:
+        print(f"             {TosaExecutors.model_validate(executors).sentence}")
     print_text(part["text"], "float", "quantized", "integer")
     if part["compiled"] is not None:
-        _print_compiled(part["compiled"], part["samples"])
+        tosa = "its TOSA" if executors is not None else "the TOSA reference model"
+        _print_compiled(part["compiled"], part["samples"], tosa)
     if part["first_divergence"]:
         print(
             f"             first divergence: {part['first_divergence']}, "
@@ -236,20 +241,20 @@ def _print_verify(part: dict[str, Any]) -> None:
         )
 
 
-def _print_compiled(part: dict[str, Any], samples: int) -> None:
-    """Print the comparison of the executed program with its TOSA."""
+def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
+    """Print the comparison of the executed program with its TOSA, which the caller names."""
     if part["refused"]:
         print(f"Functional   not checked on the compiled program: {part['refused']}")
     elif part["equal"] == part["elements"]:
         print(
-            f"Functional   {part['samples']} of {plural(samples, 'sample')} equal to the TOSA "
-            "reference model (compiled program executed, no device)"
+            f"Functional   {part['samples']} of {plural(samples, 'sample')} equal to {tosa} "
+            "(compiled program executed, no device)"
         )
     else:
         print(
             f"Functional   {part['elements'] - part['equal']:,} of "
-            f"{plural(part['elements'], 'element')} differ from the TOSA reference model, by at "
-            f"most {part['max_lsb']} (compiled program executed, no device)"
+            f"{plural(part['elements'], 'element')} differ from {tosa}, by at most "
+            f"{part['max_lsb']} (compiled program executed, no device)"
         )
     if (first := part["first_difference"]) is not None:
         location = [first["operation"], first["module"], first["source_line"], first["command"]]
@@ -310,7 +315,7 @@ def _print_run(part: dict[str, Any]) -> None:
             f"Vela's estimate ({label})"
         )
     for name, words in (
-        ("against_reference", "the TOSA reference model"),
+        ("against_reference", "its TOSA"),
         ("against_quantized", "the quantized model"),
     ):
         against = part[name]

@@ -27,12 +27,12 @@ def begun(state: State, sums: Integers) -> Integers:
     source = state.registers["ACC_FORMAT"] >> 4 & 3
     if source == 1:
         held = state.accumulators
-        if held is None or held.shape != sums.shape:
+        if held is None or held.shape[1:] != sums.shape[1:]:
             raise Fault("The accumulators are kept, but hold nothing of this shape.")
         sums = sums + held
     elif source == 2:
         ifm2 = state.registers.feature_map("IFM2")
-        height, width, depth = sums.shape
+        _, height, width, depth = sums.shape
         sums = sums + state.tensor(ifm2, (height, width, depth)).astype(np.int64)
         sums -= ifm2.zero_point
     elif source:
@@ -67,7 +67,7 @@ def channel_scales(state: State, depth: int) -> ChannelScales:
         if count < 1:
             continue
         size = _RECORD * count
-        data = state.memory.bytes_at(region, registers.address(f"{name}_BASE"), size)
+        data = state.memory.shared_bytes_at(region, registers.address(f"{name}_BASE"), size)
         records[core::count_of_cores] = data.reshape(count, _RECORD)
         state.counters.scale_bytes += size
     return _decoded_records(records, state)

@@ -167,7 +167,7 @@ class Checker:
 
     def _mask(self, area: Area) -> npt.NDArray[np.bool_]:
         """Return which bytes of an area hold something; not copied."""
-        size = self._state.memory.regions[area.region].size
+        size = self._state.memory.size(area.region)
         mask = self._written.get(area.region)
         if mask is None or mask.size < size:
             larger = np.zeros(size, np.bool_)

@@ -22,7 +22,7 @@ from workbench.npu.output_stage import OutputStage
 from workbench.npu.registers import CHAINED, Kernel
 from workbench.npu.state import State
 from workbench.npu.weight_loading import load_weights
-from workbench.npu.windows import columns_of, padded_ifm, taps
+from workbench.npu.windows import Ifm, columns_of, taps
 
 _Array = npt.NDArray[Any]
 
@@ -48,17 +48,17 @@ def convolution(state: State, parameter: int) -> None:
     stage = _stage(state, depth)
     matrix = weights.matrix.astype(dtype, copy=False)
     if weights.sums:
-        values = padded_ifm(state, ifm, kernel, dtype)
-        parts = _sums(values, kernel, matrix, (rows, columns))
+        values = Ifm(state, ifm, kernel, dtype)
+        samples, parts = len(values), _sums(values, kernel, matrix, (rows, columns))
     else:
-        parts = _zeros(matrix, (rows, columns))
+        samples, parts = 1, _zeros(matrix, (rows, columns))
     if _needs_all(state):
-        sums = np.empty((rows, columns, depth), np.int64)
+        sums = np.empty((samples, rows, columns, depth), np.int64)
         for part, products in parts:
             sums[part] = products
         _conclude(state, sums, bound, stage)
         return
-    results = np.empty((rows, columns, depth), stage.ofm.dtype)
+    results = np.empty((samples, rows, columns, depth), stage.ofm.dtype)
     for part, products in parts:
         stage.check_accumulators(products, bound)
         stage.fill(results[part], products, bound)
@@ -77,19 +77,23 @@ def depthwise(state: State, parameter: int) -> None:
     bound = float(max(map(abs, ifm.span)) * weights.sums)
     dtype = _exact_type(bound)
     stage = _stage(state, depth)
-    values = padded_ifm(state, ifm, kernel, dtype)
+    values = Ifm(state, ifm, kernel, dtype)
     planes = weights.matrix.astype(dtype, copy=False)
     whole = _needs_all(state)
-    results: _Array = np.empty((rows, columns, depth), np.int64 if whole else stage.ofm.dtype)
-    step = max(1, _PIECE // (columns * depth))
-    for first in range(0, rows, step):
-        part = slice(first, min(first + step, rows))
-        sums = _plane_sums(values[first * kernel.stride_y :], kernel, planes, part, columns)
-        if whole:
-            results[part] = sums
-            continue
-        stage.check_accumulators(sums, bound)
-        results[part] = stage.apply(sums, bound)
+    results: _Array = np.empty(
+        (len(values), rows, columns, depth), np.int64 if whole else stage.ofm.dtype
+    )
+    for samples, pieces in _pieces(len(values), rows, columns * depth, _PIECE):
+        padded = values.padded(samples)
+        for part in pieces:
+            sums = _plane_sums(
+                padded[:, part.start * kernel.stride_y :], kernel, planes, part, columns
+            )
+            if whole:
+                results[samples, part] = sums
+                continue
+            stage.check_accumulators(sums, bound)
+            results[samples, part] = stage.apply(sums, bound)
     if whole:
         _conclude(state, results, bound, stage)
     else:
@@ -100,7 +104,7 @@ def _plane_sums(
     values: _Array, kernel: Kernel, planes: _Array, part: slice, columns: int
 ) -> _Array:
     count = part.stop - part.start
-    sums = np.zeros((count, columns, planes.shape[1]), values.dtype)
+    sums = np.zeros((len(values), count, columns, planes.shape[1]), values.dtype)
     product = np.empty_like(sums)
     for tap, plane in zip(taps(values, kernel, count, columns), planes, strict=True):
         np.multiply(tap, plane, out=product)
@@ -108,21 +112,34 @@ def _plane_sums(
     return sums
 
 
+def _pieces(samples: int, rows: int, row: int, most: int) -> Iterator[tuple[slice, list[slice]]]:
+    """Yield samples and for them rows, of about ``most`` together; a row counts ``row``.
+
+    Several samples are together only with all of their rows.
+    """
+    together = max(1, most // (rows * row))
+    step = min(rows, max(1, most // row))
+    parts = [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
+    for first in range(0, samples, together):
+        yield slice(first, min(first + together, samples)), parts
+
+
 def _sums(
-    values: _Array, kernel: Kernel, matrix: _Array, size: tuple[int, int]
-) -> Iterator[tuple[slice, _Array]]:
-    """Yield rows of the OFM and their sums, as many at a time as moderate memory holds."""
+    values: Ifm, kernel: Kernel, matrix: _Array, size: tuple[int, int]
+) -> Iterator[tuple[tuple[slice, slice], _Array]]:
+    """Yield samples and rows of the OFM with their sums, as many as moderate memory holds."""
     rows, columns = size
     inner, depth = matrix.shape
     row_bytes = columns * max(inner, depth) * matrix.itemsize
-    step = max(1, _MATRIX_BYTES // row_bytes)
-    for first in range(0, rows, step):
-        part = slice(first, min(first + step, rows))
-        inputs = columns_of(values, kernel, columns, part)
-        yield part, (inputs @ matrix).reshape(part.stop - first, columns, depth)
+    for samples, parts in _pieces(len(values), rows, row_bytes, _MATRIX_BYTES):
+        padded = values.padded(samples)
+        for part in parts:
+            inputs = columns_of(padded, kernel, columns, part)
+            shape = (samples.stop - samples.start, part.stop - part.start, columns, depth)
+            yield (samples, part), (inputs @ matrix).reshape(shape)
 
 
-def _zeros(matrix: _Array, size: tuple[int, int]) -> Iterator[tuple[slice, _Array]]:
+def _zeros(matrix: _Array, size: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], _Array]]:
     """Yield the sums of weights that are all zero; no input matters for them.
 
     Vela 5.1.0 writes the gaps of a transposed convolution on the U85 with such weights, and with
@@ -131,10 +148,10 @@ def _zeros(matrix: _Array, size: tuple[int, int]) -> Iterator[tuple[slice, _Arra
     """
     rows, columns = size
     depth = matrix.shape[1]
-    step = max(1, _MATRIX_BYTES // (columns * depth * matrix.itemsize))
-    for first in range(0, rows, step):
-        part = slice(first, min(first + step, rows))
-        yield part, np.zeros((part.stop - first, columns, depth), matrix.dtype)
+    for samples, parts in _pieces(1, rows, columns * depth * matrix.itemsize, _MATRIX_BYTES):
+        for part in parts:
+            shape = (1, part.stop - part.start, columns, depth)
+            yield (samples, part), np.zeros(shape, matrix.dtype)
 
 
 def _exact_type(bound: float) -> npt.DTypeLike:
@@ -204,7 +221,7 @@ def _product(state: State) -> None:
     stage = OutputStage(state, registers.ofm_scale)
     left = state.tensor(ifm, (rows, columns, inner)).astype(dtype) - ifm.zero_point
     right = state.tensor(ifm2, (ifm2.height0, ifm2.width0, inner)).astype(dtype)
-    right = right.reshape(depth, inner) - ifm2.zero_point
-    products = left.reshape(rows * columns, inner) @ right.T
-    sums = products.reshape(rows, columns, depth).astype(np.int64)
+    right = right.reshape(len(right), depth, inner) - ifm2.zero_point
+    products = left.reshape(len(left), rows * columns, inner) @ right.swapaxes(1, 2)
+    sums = products.reshape(len(products), rows, columns, depth).astype(np.int64)
     _conclude(state, sums, bound, stage)

@@ -37,6 +37,8 @@ _DOUBLE_SHIFT = {8: 20, 16: 15}
 _BOTH_16, _FIRST_32 = 0, 1
 _SHIFT_MOST = 62
 _WIDE = 32
+# Samples, height, width, depth.
+_AXES = 4
 
 
 @dataclass(frozen=True)
@@ -266,5 +268,6 @@ _BINARY: dict[str, Callable[..., Any]] = {
 def _finish(state: State, values: Integers, scale: Scale | None) -> None:
     if state.device.u85 and state.registers.get("ACC_FORMAT") >> 6 & 1:
         raise Fault("An elementwise operation has its output switched off.")
-    shape = state.registers.ofm_shape
+    count = len(values) if values.ndim == _AXES else 1
+    shape = (count, *state.registers.ofm_shape)
     OutputStage(state, scale).finish(np.broadcast_to(values, shape))

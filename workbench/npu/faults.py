@@ -82,3 +82,7 @@ class Finding:
     def __str__(self) -> str:
         of = f" of {self.module}" if self.module else ""
         return f"{self.command} at {self.offset:#x}{of}: {self.message}"
+
+
+class SamplesDiffer(Exception):
+    """Samples that run together go different ways: each must run by itself."""

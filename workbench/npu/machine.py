@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from workbench.npu.checks import Checker, Kind, table_is_lost
 from workbench.npu.convolution import convolution, depthwise
 from workbench.npu.counters import Counters
 from workbench.npu.elementwise import elementwise
-from workbench.npu.faults import Fault, Finding, LimitFault, StreamFault
-from workbench.npu.memory import Access, Area, Memory
+from workbench.npu.faults import Fault, Finding, LimitFault, SamplesDiffer, StreamFault
+from workbench.npu.memory import SCRATCH, Access, Area, Memory
 from workbench.npu.pooling import pool
 from workbench.npu.registers import Device, Registers, device
 from workbench.npu.resizing import resize
@@ -110,9 +110,39 @@ class Machine:
         Raises:
             WorkbenchError: a command cannot be carried out; the message has its name and offset.
         """
-        return _Run(self, options or Options()).all(inputs)
+        rows = [np.asarray(values)[None] for values in inputs]
+        result = _Run(self, options or Options()).all(rows, 1)
+        return replace(result, outputs=tuple(values[0] for values in result.outputs))
 
-    def state(self, options: Options) -> State:
+    def run_samples(
+        self, inputs: Sequence[_Array], samples: int, options: Options | None = None
+    ) -> list[MachineResult]:
+        """Carry out the commands for several samples at once.
+
+        Samples that go different ways, by a branch or an index, are run one after the other.
+
+        Args:
+            inputs: One array for each input, with the samples as its first axis.
+            samples: Their number.
+            options: How to run.
+
+        Returns:
+            The result of each sample. Counters and findings of a walk are those of all its samples.
+
+        Raises:
+            WorkbenchError: a command cannot be carried out; the message has its name and offset.
+        """
+        options = options or Options()
+        try:
+            whole = _Run(self, options).all(inputs, samples)
+        except SamplesDiffer:
+            return [self.run([values[at] for values in inputs], options) for at in range(samples)]
+        return [
+            replace(whole, outputs=tuple(values[at] for values in whole.outputs))
+            for at in range(samples)
+        ]
+
+    def state(self, options: Options, samples: int = 1) -> State:
         """Return the state that a run begins with.
 
         Raises:
@@ -127,6 +157,7 @@ class Machine:
                 self.scratch_bytes,
                 limit=limits.memory_bytes,
                 checked=options.check,
+                samples=samples,
             ),
             options=options,
             weights=self._weights,
@@ -183,10 +214,10 @@ class _Run:
         self._command: Command | None = None
         self._checker: Checker | None = None
 
-    def all(self, inputs: Sequence[_Array]) -> MachineResult:
-        """Run from the inputs to the outputs."""
+    def all(self, inputs: Sequence[_Array], samples: int) -> MachineResult:
+        """Run from the inputs to the outputs; each input has the samples as its first axis."""
         try:
-            state = self._machine.state(self._options)
+            state = self._machine.state(self._options, samples)
             if self._options.check:
                 self._checker = Checker(state)
             self._feed(state, inputs)
@@ -221,20 +252,21 @@ class _Run:
         if len(inputs) != len(ports):
             raise Fault(f"The delegate takes {len(ports)} inputs, {len(inputs)} are given.")
         for number, (port, values) in enumerate(zip(ports, inputs, strict=True)):
-            data = np.ascontiguousarray(values).ravel().view(np.uint8)
-            if data.size != port.bytes:
+            data = np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
+            size = data.shape[1]
+            if size != port.bytes:
                 raise Fault(
-                    f"Input {number} has {data.size:,} bytes, the delegate takes {port.bytes:,}.",
+                    f"Input {number} has {size:,} bytes, the delegate takes {port.bytes:,}.",
                     f"Its shape is {port.shape}, with {port.item_bytes} bytes for each element.",
                 )
-            if data.size:
+            if size:
                 state.memory.put(port.region, port.offset, data)
                 if self._checker is not None:
-                    self._checker.given(Area(port.region, port.offset, (data.size,), (1,), 1))
+                    self._checker.given(Area(port.region, port.offset, (size,), (1,), 1))
 
     def _taken(self, state: State, port: Port) -> npt.NDArray[np.uint8]:
         if not port.bytes:
-            return np.zeros(0, np.uint8)
+            return np.zeros((len(state.memory.regions[SCRATCH]), 0), np.uint8)
         return state.memory.bytes_at(port.region, port.offset, port.bytes).copy()
 
     def _steps(self, state: State) -> None:
@@ -257,7 +289,7 @@ class _Run:
                 self._command = None
                 return
             elif name == "NPU_OP_BRANCH":
-                if not command.parameter & 1 or state.last_element:
+                if not command.parameter & 1 or _holds(state):
                     at = self._machine.place(command.payload or 0)
             else:
                 self._operation(state, command, name.removeprefix("NPU_OP_"))
@@ -304,3 +336,15 @@ class _Run:
         if memory.record is not None:
             self._accesses[command.offset] = tuple(memory.record)
         self._counted.append(counters)
+
+
+def _holds(state: State) -> bool:
+    """Return whether the last element that was written is not zero.
+
+    Raises:
+        SamplesDiffer: it is zero for some samples only.
+    """
+    truths = state.last_elements != 0
+    if truths.any() and not truths.all():
+        raise SamplesDiffer
+    return bool(truths.any())

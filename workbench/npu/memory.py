@@ -14,7 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.faults import AddressFault, LimitFault, ModeFault, TableFault
+from workbench.npu.faults import (
+    AddressFault,
+    LimitFault,
+    ModeFault,
+    SamplesDiffer,
+    TableFault,
+)
 from workbench.npu.registers import CHAINED, NO_STORAGE, TILES_2X2, FeatureMap
 
 CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
@@ -114,11 +120,18 @@ class Memory:
     """Regions 0 (constants), 1 (scratch) and 2 (fast scratch), and the table memory.
 
     The program does not say how large region 2 is; it grows up to the highest address that a
-    command names.
+    command names. Every sample has bytes of its own in regions 1 and 2; regions are arrays of shape
+    (samples, bytes), constants of shape (1, bytes).
     """
 
     def __init__(
-        self, constants: bytes | memoryview, scratch_bytes: int, *, limit: int, checked: bool
+        self,
+        constants: bytes | memoryview,
+        scratch_bytes: int,
+        *,
+        limit: int,
+        checked: bool,
+        samples: int = 1,
     ) -> None:
         if len(constants) + scratch_bytes > limit:
             raise LimitFault(
@@ -130,9 +143,9 @@ class Memory:
         self._most_elements = limit // _BYTES_TO_COMPUTE
         self._fill = _UNWRITTEN if checked else 0
         self.regions: dict[int, Bytes] = {
-            CONSTANTS: np.frombuffer(constants, np.uint8),
-            SCRATCH: np.full(scratch_bytes, self._fill, np.uint8),
-            FAST_SCRATCH: np.zeros(0, np.uint8),
+            CONSTANTS: np.frombuffer(constants, np.uint8)[None],
+            SCRATCH: np.full((samples, scratch_bytes), self._fill, np.uint8),
+            FAST_SCRATCH: np.zeros((samples, 0), np.uint8),
         }
         self.tables: Bytes = np.zeros(TABLE_BYTES, np.uint8)
         self.loaded = np.zeros(TABLE_BYTES, np.bool_)
@@ -143,7 +156,7 @@ class Memory:
         self.bytes_written = 0
 
     def view(self, area: Area, dtype: np.dtype[Any], *, write: bool) -> Values:
-        """Return the elements of an area, not copied.
+        """Return the elements of an area as (samples, *its shape), not copied.
 
         Raises:
             Fault: it is not all inside its region, or it lies in constants and is written.
@@ -157,12 +170,13 @@ class Memory:
         data = self._region(area)
         if write and area.region == CONSTANTS:
             raise AddressFault(f"Constants are written at {area.first:#x}.")
-        if area.elements * area.item > data.size:
+        if area.elements * area.item > data.shape[1]:
             raise AddressFault(
                 f"A tensor of {area.elements:,} elements is larger than its memory region."
             )
         self._note(area, write=write)
-        return np.ndarray(area.shape, dtype, data.data, area.base, area.strides)
+        shape, strides = (len(data), *area.shape), (data.shape[1], *area.strides)
+        return np.ndarray(shape, dtype, data.data, area.base, strides)
 
     def _note(self, area: Area, *, write: bool) -> None:
         size = area.elements * area.item
@@ -178,30 +192,42 @@ class Memory:
             raise AddressFault(f"Memory region {area.region} is not given to the NPU.")
         if not all(area.shape):
             raise AddressFault("A tensor without elements is accessed.")
-        if area.region == FAST_SCRATCH and data.size < area.end <= self._limit:
+        if area.region == FAST_SCRATCH and data.shape[1] < area.end <= self._limit:
             data = self._grown(area.end)
-        if area.first < 0 or area.end > data.size:
+        if area.first < 0 or area.end > data.shape[1]:
             raise AddressFault(
                 f"Addresses {area.first:#x} to {area.end:#x} are outside memory region "
-                f"{area.region} of {data.size:,} bytes."
+                f"{area.region} of {data.shape[1]:,} bytes."
             )
         return data
 
     def _grown(self, end: int) -> Bytes:
-        larger = np.full(-(-end // _PAGE) * _PAGE, self._fill, np.uint8)
         old = self.regions[FAST_SCRATCH]
-        larger[: old.size] = old
+        larger = np.full((len(old), -(-end // _PAGE) * _PAGE), self._fill, np.uint8)
+        larger[:, : old.shape[1]] = old
         self.regions[FAST_SCRATCH] = larger
         return larger
 
+    def size(self, region: int) -> int:
+        """Return how many bytes a region has for each sample."""
+        return int(self.regions[region].shape[1])
+
     def bytes_at(self, region: int, address: int, size: int) -> Bytes:
-        """Return bytes that a command reads."""
+        """Return bytes that a command reads, of shape (samples, size)."""
         area = Area(region, address, (size,), (1,), 1)
         return self.view(area, np.dtype(np.uint8), write=False)
 
+    def shared_bytes_at(self, region: int, address: int, size: int) -> Bytes:
+        """Return bytes that must be the same for all samples, of shape (size,).
+
+        Raises:
+            SamplesDiffer: they are not.
+        """
+        return shared(self.bytes_at(region, address, size))
+
     def put(self, region: int, address: int, data: Bytes) -> None:
-        """Write bytes."""
-        area = Area(region, address, (data.size,), (1,), 1)
+        """Write bytes of shape (samples, size), or (size,) for all samples."""
+        area = Area(region, address, (data.shape[-1],), (1,), 1)
         self.view(area, np.dtype(np.uint8), write=True)[:] = data
 
     def copy(self, source: tuple[int, int], target: tuple[int, int], size: int) -> None:
@@ -220,11 +246,11 @@ class Memory:
         room[:] = data
         if self.record is not None:
             count = np.arange(size, dtype=np.int64)
-            self.record.append(Access("source", False, *source, data, source[1] + count))
-            self.record.append(Access("destination", True, *target, data, target[1] + count))
+            self.record.append(Access("source", False, *source, data[0], source[1] + count))
+            self.record.append(Access("destination", True, *target, data[0], target[1] + count))
 
     def read(self, tensor: FeatureMap, shape: Shape) -> Values:
-        """Return a tensor as (height, width, depth); it may share the memory.
+        """Return a tensor as (samples, height, width, depth); it may share the memory.
 
         Raises:
             Fault: it is not all inside its region.
@@ -234,7 +260,8 @@ class Memory:
         if len(parts) == 1 and not tensor.bricks:
             values = self.view(parts[0].area, tensor.dtype, write=False)
         else:
-            values = np.empty(shape, tensor.dtype)
+            count = len(self.regions.get(tensor.region, ()))
+            values = np.empty((count, *shape), tensor.dtype)
             for part in parts:
                 part.of(values)[...] = self.view(part.area, tensor.dtype, write=False)
         self._recorded(tensor, values, written=False)
@@ -242,25 +269,25 @@ class Memory:
 
     def _recorded(self, tensor: FeatureMap, values: Values, *, written: bool) -> None:
         if self.watch is not None:
-            height, width, depth = values.shape
+            _, height, width, depth = values.shape
             self.watch.feature_map(tensor, (height, width, depth), written=written)
         if self.record is not None:
-            height, width, depth = values.shape
-            addresses = np.empty(values.shape, np.int64)
+            _, height, width, depth = values.shape
+            addresses = np.empty((1, height, width, depth), np.int64)
             for part in _parts(tensor, (height, width, depth)):
                 part.of(addresses)[...] = part.area.places
             self.record.append(Access(
-                tensor.side, written, tensor.region, tensor.bases[0], values.copy(), addresses,
-                tensor.bricks,
+                tensor.side, written, tensor.region, tensor.bases[0], values[0].copy(),
+                addresses[0], tensor.bricks,
             ))  # fmt: skip
 
     def write(self, tensor: FeatureMap, values: Values) -> None:
-        """Write a tensor of (height, width, depth) in its own type.
+        """Write a tensor of (samples, height, width, depth) in its own type.
 
         Raises:
             Fault: it is not all inside its region.
         """
-        height, width, depth = values.shape
+        _, height, width, depth = values.shape
         self._check_room(tensor, (height, width, depth))
         for part in _parts(tensor, (height, width, depth)):
             self.view(part.area, tensor.dtype, write=True)[...] = part.of(values)
@@ -282,7 +309,7 @@ class Memory:
         if tensor.storage in {CHAINED, NO_STORAGE}:
             room = self._limit
         elif tensor.region in self.regions:
-            room = max(room, self.regions[tensor.region].size)
+            room = max(room, self.size(tensor.region))
         elements = shape[0] * shape[1] * shape[2]
         if elements > self._most_elements:
             raise LimitFault(
@@ -294,7 +321,7 @@ class Memory:
             )
 
     def load_table(self, offset: int, data: Bytes) -> None:
-        """Write into the table memory."""
+        """Write into the table memory, which is the same for all samples."""
         self._demand_table(offset, data.size)
         self.tables[offset : offset + data.size] = data
         self.loaded[offset : offset + data.size] = True
@@ -333,8 +360,21 @@ class _Part:
     area: Area
 
     def of(self, values: Values) -> Values:
-        """Return the part of an array, in the shape of the area, not copied."""
-        return values[self.rows, self.columns, self.channels].reshape(self.area.shape)
+        """Return the part of an array of all samples, in the shape of the area, not copied."""
+        part = values[:, self.rows, self.columns, self.channels]
+        return part.reshape(len(values), *self.area.shape)
+
+
+def shared(rows: Bytes) -> Bytes:
+    """Return what all samples have in common: the first of equal rows.
+
+    Raises:
+        SamplesDiffer: the rows are not equal.
+    """
+    if len(rows) > 1 and (rows[1:] != rows[:1]).any():
+        raise SamplesDiffer
+    row: Bytes = rows[0]
+    return row
 
 
 def areas_of(tensor: FeatureMap, shape: Shape, box: Box) -> Iterator[Area]:

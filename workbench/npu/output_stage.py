@@ -135,7 +135,7 @@ class OutputStage:
         self._constant = bias * self._factor + half / parts + self.ofm.zero_point
 
     def finish(self, accumulators: _Array, bound: float | None = None) -> None:
-        """Write the results of accumulators of (height, width, depth).
+        """Write the results of accumulators of (samples, height, width, depth).
 
         Args:
             accumulators: Whole numbers in any type that holds them exactly, without bias.
@@ -146,9 +146,11 @@ class OutputStage:
         self.store(results)
 
     def fill(self, results: _Array, accumulators: _Array, bound: float | None = None) -> None:
-        """Put the results of accumulators into an array of the same shape."""
-        for rows in _chunks(accumulators.shape):
-            results[rows] = self.apply(accumulators[rows], bound)
+        """Put the results of accumulators into a contiguous array of the same shape."""
+        depth = accumulators.shape[-1]
+        given, taken = accumulators.reshape(-1, depth), results.reshape(-1, depth)
+        for rows in _chunks(given.shape):
+            taken[rows] = self.apply(given[rows], bound)
 
     def apply(self, accumulators: _Array, bound: float | None = None) -> _Array:
         """Return results in the type of the OFM; of the shape of the accumulators."""
@@ -232,11 +234,11 @@ class OutputStage:
             )  # fmt: skip
 
     def store(self, results: _Array) -> None:
-        """Write results of (height, width, depth) to memory or to a chain buffer."""
+        """Write results of (samples, height, width, depth) to memory or to a chain buffer."""
         state = self._state
-        state.counters.ofm = results.shape
+        state.counters.ofm = results.shape[1:]
         if results.size:
-            state.last_element = int(results.flat[-1])
+            state.last_elements = results[:, -1, -1, -1].copy()
         if self.ofm.storage == CHAINED:
             state.chains[self.ofm.region] = results
         elif self.ofm.storage != NO_STORAGE:
@@ -259,8 +261,8 @@ def _turned(registers: Registers, results: _Array) -> _Array:
     order, reverse = precision >> 11 & 7, precision >> 9 & 3
     if order not in _TRANSPOSED:
         raise ModeFault(f"OFM_PRECISION names the transposition {order}, which does not exist.")
-    turned = results.transpose(_TRANSPOSED[order])
-    return np.flip(turned, reverse - 1) if reverse else turned
+    turned = results.transpose(0, *(axis + 1 for axis in _TRANSPOSED[order]))
+    return np.flip(turned, reverse) if reverse else turned
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.output_stage import OutputStage
 from workbench.npu.registers import Kernel
 from workbench.npu.state import State
-from workbench.npu.windows import padded_ifm, stored_size, taps
+from workbench.npu.windows import Ifm, stored_size, taps
 
 _Array = npt.NDArray[Any]
 
@@ -57,7 +57,7 @@ def pool(state: State, parameter: int) -> None:
 def _stage(state: State, sums: Integers) -> OutputStage:
     registers = state.registers
     if not registers["OFM_PRECISION"] >> 8 & 1:
-        return OutputStage(state, None, channel_scales(state, sums.shape[2]))
+        return OutputStage(state, None, channel_scales(state, sums.shape[-1]))
     return OutputStage(state, registers.ofm_scale)
 
 
@@ -71,7 +71,7 @@ def _window(state: State, fill: int) -> tuple[Integers, Kernel]:
     state.spend(work)
     if kernel.height * kernel.width > 1 or _rescales(state):
         state.counters.macs += work
-    return padded_ifm(state, ifm, kernel, np.int64, fill), kernel
+    return Ifm(state, ifm, kernel, np.int64, fill).padded(), kernel
 
 
 def _rescales(state: State) -> bool:
@@ -90,7 +90,9 @@ def _folded(state: State, fill: int, fold: Callable[..., Any]) -> Integers:
     """Return what a ufunc makes of all taps."""
     values, kernel = _window(state, fill)
     rows, columns, depth = state.registers.ofm_shape
-    folded = np.full((rows, columns, depth), fill, np.int64)
+    if kernel.height * kernel.width == 1:
+        return next(taps(values, kernel, rows, columns))
+    folded = np.full((len(values), rows, columns, depth), fill, np.int64)
     for tap in taps(values, kernel, rows, columns):
         fold(folded, tap, out=folded)
     return folded
@@ -153,13 +155,13 @@ def _reduce_sum(state: State) -> Integers:
     depth = (state.registers["IFM_DEPTH_M1"] & 0xFFFF) + 1
     state.spend(rows * columns * depth)
     values = state.tensor(ifm, (rows, columns, depth)).astype(np.int64) - ifm.zero_point
-    summed: Integers = values.sum(2, keepdims=True)
+    summed: Integers = values.sum(-1, keepdims=True)
     return summed
 
 
 def _nothing(state: State) -> Integers:
     """Return zeros: all comes from the start of the accumulators."""
-    return np.zeros(state.registers.ofm_shape, np.int64)
+    return np.zeros((1, *state.registers.ofm_shape), np.int64)
 
 
 def _position_x(state: State) -> Integers:
@@ -181,7 +183,7 @@ def _position(state: State, axis: int) -> Integers:
     state.remark(
         "warning", "argmax", "Which of equal elements ARGMAX takes on the hardware is not public."
     )
-    return np.asarray(values.argmax(axis, keepdims=True), np.int64)
+    return np.asarray(values.argmax(axis + 1, keepdims=True), np.int64)
 
 
 _POOLS_U55 = {_MAX: _largest, _AVERAGE: _average_u55, _REDUCE_SUM: _reduce_sum}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.npu.counters import Counters
 from workbench.npu.cpu import CpuOperators, Output, run_kernel
 from workbench.npu.faults import Finding
-from workbench.npu.machine import Machine
+from workbench.npu.machine import Machine, MachineResult
 from workbench.npu.memory import Access
 from workbench.npu.state import Options, WeightCache
 from workbench.pte import vela_stream
@@ -136,9 +136,70 @@ class Program:
             WorkbenchError: an input does not fit; an operator is not simulated; a command of a
                 delegate cannot be carried out.
         """
+        chosen = options or Options()
+        steps = self._steps(inputs, chosen, operators)
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(self.machines[call.index].run(call.inputs, chosen))
+        except StopIteration as ended:
+            result: Result = ended.value
+            return result
+
+    def run_samples(
+        self,
+        samples: Sequence[Sequence[_Array]],
+        execute: Executed,
+        operators: CpuOperators | None = None,
+    ) -> list[Result]:
+        """Compute the outputs of several samples; calls of one delegate are executed together.
+
+        Args:
+            samples: For each sample its inputs, as of ``run``.
+            execute: Executes a delegate for some of the samples.
+            operators: Computes CPU operators other than quantizing and dequantizing.
+
+        Raises:
+            WorkbenchError: as of ``run``.
+        """
+        runs = [self._steps(inputs, Options(), operators) for inputs in samples]
+        results: dict[int, Result] = {}
+        calls: dict[int, DelegateCall] = {}
+        answers: dict[int, MachineResult | None] = dict.fromkeys(range(len(runs)))
+        while answers:
+            for number, answer in answers.items():
+                try:
+                    calls[number] = runs[number].send(answer)  # type: ignore[arg-type]
+                except StopIteration as ended:
+                    results[number] = ended.value
+            answers = {}
+            # Samples may go different ways and wait for different delegates.
+            for index in dict.fromkeys(call.index for call in calls.values()):
+                numbers = [number for number, call in calls.items() if call.index == index]
+                given = zip(*(calls.pop(number).inputs for number in numbers), strict=True)
+                executed = execute(index, numbers, [np.stack(column) for column in given])
+                answers.update(zip(numbers, executed, strict=True))
+        return [results[number] for number in range(len(runs))]
+
+    def _steps(
+        self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None
+    ) -> Steps:
         data = (self._constants, self._initial)
-        run = _Run(self._method, data, self.machines, options or Options(), operators)
+        run = _Run(self._method, data, self.machines, options, operators)
         return run.all(_checked(self.inputs, inputs))
+
+
+@dataclass(frozen=True)
+class DelegateCall:
+    """A delegate that a run wants executed: which one, and its inputs in their memory order."""
+
+    index: int
+    inputs: list[_Array]
+
+
+Steps = Generator[DelegateCall, MachineResult, Result]
+# Executes a delegate: its index, which samples, and each input with the samples as first axis.
+Executed = Callable[[int, Sequence[int], Sequence[_Array]], Sequence[MachineResult]]
 
 
 class _Run:
@@ -163,7 +224,8 @@ class _Run:
         self._peak: dict[int, Mapping[int, int]] = {}
         self._accesses: dict[tuple[int, int], tuple[Access, ...]] = {}
 
-    def all(self, inputs: Sequence[_Array]) -> Result:
+    def all(self, inputs: Sequence[_Array]) -> Steps:
+        """Yield the delegates to be executed, and take what they give; return the outputs."""
         for index, given in zip(self._method.inputs, inputs, strict=True):
             self._write(index, given)
         calls, at, steps = self._method.calls, 0, 0
@@ -177,6 +239,8 @@ class _Run:
                     at = call.index
                     if at < 0:
                         raise _damaged("a jump goes before its first instruction")
+            elif call.kind == "delegate":
+                yield from self._delegate(call)
             else:
                 self._perform(call, at - 1)
         outputs = tuple(np.asarray(self._value(index)) for index in self._method.outputs)
@@ -185,16 +249,14 @@ class _Run:
         )
 
     def _perform(self, call: Call, number: int) -> None:
-        if call.kind == "delegate":
-            self._delegate(call)
-        elif call.kind == "kernel":
+        if call.kind == "kernel":
             self._kernel(call)
         elif call.kind == "move":
             self._write(call.values[1], self._value(call.values[0]))
         elif call.kind != "free":
             raise _damaged(f"instruction {number} is of a kind that is not known")
 
-    def _delegate(self, call: Call) -> None:
+    def _delegate(self, call: Call) -> Generator[DelegateCall, MachineResult, None]:
         if not 0 <= call.index < len(self._machines):
             raise _damaged("a delegate is called that does not exist")
         machine = self._machines[call.index]
@@ -206,7 +268,7 @@ class _Run:
             _in_memory_order(self._value(index), value)
             for index, value in zip(given, self._method.tensors(given), strict=True)
         ]
-        outputs = machine.run(arrays, self._options)
+        outputs = yield DelegateCall(call.index, arrays)
         for index, value, data in zip(
             taken, self._method.tensors(taken), outputs.outputs, strict=True
         ):

@@ -55,9 +55,9 @@ def resize(state: State, parameter: int) -> None:
     if mode == _BILINEAR:
         resized = _bilinear(values, down, across)
     elif mode == _NEAREST:
-        resized = values[down.nearest][:, across.nearest]
+        resized = values[:, down.nearest][:, :, across.nearest]
     else:
-        resized = values[down.first][:, across.first]
+        resized = values[:, down.first][:, :, across.first]
     scale = registers.ofm_scale
     if scale.shift < _EXTRA_SHIFT:
         raise Fault("A resize has an output shift of less than 16.")
@@ -84,7 +84,7 @@ def _axis(registers: Registers, name: str, size: int, count: int) -> _Axis:
 
 def _bilinear(values: Integers, down: _Axis, across: _Axis) -> Integers:
     below = down.part[:, None, None]
-    rows = values[down.first] * (down.parts - below) + values[down.second] * below
-    right = across.part[None, :, None]
-    left = rows[:, across.first] * (across.parts - right)
-    return np.asarray(left + rows[:, across.second] * right)
+    rows = values[:, down.first] * (down.parts - below) + values[:, down.second] * below
+    right = across.part[:, None]
+    left = rows[:, :, across.first] * (across.parts - right)
+    return np.asarray(left + rows[:, :, across.second] * right)

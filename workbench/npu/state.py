@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,22 +61,28 @@ class WeightCache:
 
     def __init__(self, limit: int = 512 << 20) -> None:
         self._limit, self._size = limit, 0
+        # Samples may be run by several threads.
+        self._lock = Lock()
         self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
 
     def get(self, key: Any) -> Any:
         """Return what is kept under a key, or None."""
-        if key not in self._kept:
-            return None
-        self._kept.move_to_end(key)
-        return self._kept[key][0]
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
 
     def put(self, key: Any, value: Any, size: int) -> None:
         """Keep a value of so many bytes."""
-        self._kept[key] = (value, size)
-        self._size += size
-        while self._size > self._limit and len(self._kept) > 1:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self._size -= dropped
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = (value, size)
+            self._size += size
+            while self._size > self._limit and len(self._kept) > 1:
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
 
 
 @dataclass
@@ -86,7 +93,8 @@ class State:
         chains: Tensors in the chain buffers by their number (U85).
         accumulators: What the last operation left in the accumulators (U85); None before.
         keep_accumulators: Whether an operation of the program asks for them.
-        last_element: The last element that was written; a branch asks whether it is zero (U85).
+        last_elements: The last element that was written, of each sample; a branch asks whether it
+            is zero (U85).
         counters: Of the operation that runs.
     """
 
@@ -98,7 +106,7 @@ class State:
     keep_accumulators: bool = False
     chains: dict[int, npt.NDArray[Any]] = field(default_factory=dict)
     accumulators: npt.NDArray[np.int64] | None = None
-    last_element: int = 0
+    last_elements: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1, np.int64))
     counters: Counters = field(default_factory=lambda: Counters(0, ""))
     findings: list[Finding] = field(default_factory=list)
     work: int = 0
@@ -124,7 +132,9 @@ class State:
             )
 
     def tensor(self, source: FeatureMap, shape: tuple[int, int, int]) -> npt.NDArray[Any]:
-        """Return a tensor from memory or from a chain buffer; it may share the memory.
+        """Return a tensor as (samples, *shape), from memory or from a chain buffer.
+
+        It may share the memory.
 
         Raises:
             Fault: it is outside of its region, or the chain buffer holds nothing of this shape.
@@ -134,7 +144,7 @@ class State:
         if source.storage != CHAINED:
             return self.memory.read(source, shape)
         held = self.chains.get(source.region)
-        if held is None or held.shape != shape:
+        if held is None or held.shape[1:] != shape:
             raise Fault(
                 f"Chain buffer {source.region} holds nothing of {shape} elements for the "
                 f"{source.side}."

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workbench.npu.faults import Fault, ModeFault
-from workbench.npu.memory import TABLE_BYTES, Bytes
+from workbench.npu.memory import TABLE_BYTES, Bytes, shared
 from workbench.npu.registers import Registers
 from workbench.npu.state import State
 
@@ -55,13 +55,13 @@ def transfer(state: State, parameter: int) -> None:
 
 def _read(state: State, region: int, address: int, length: int) -> Bytes:
     if region & _INTERNAL:
-        return state.memory.table(_table_offset(state, address), length)
+        return state.memory.table(_table_offset(state, address), length)[None]
     return state.memory.bytes_at(region & 7, address, length)
 
 
 def _write(state: State, region: int, address: int, data: Bytes) -> None:
     if region & _INTERNAL:
-        state.memory.load_table(_table_offset(state, address), data)
+        state.memory.load_table(_table_offset(state, address), shared(data))
     else:
         state.memory.put(region & 7, address, data.copy())
 
@@ -118,7 +118,7 @@ def _index(state: State, plane: int, position: int) -> int:
     registers = state.registers
     skip = registers.stride("DMA0_IDX_SKIP1") if plane else 0
     address = registers.address("DMA0_IDX") + _INDEX_BYTES * position + plane * skip
-    data = state.memory.bytes_at(registers["DMA0_IDX_REGION"] & 7, address, _INDEX_BYTES)
+    data = state.memory.shared_bytes_at(registers["DMA0_IDX_REGION"] & 7, address, _INDEX_BYTES)
     index = int.from_bytes(data.tobytes(), "little", signed=True)
     largest = registers.get("DMA0_IDX_MAX", 0x7FFFFFFF) & 0x7FFFFFFF
     if not 0 <= index <= largest:

@@ -66,7 +66,7 @@ def _stream(state: State, name: str) -> bytes:
         return b""
     state.counters.weight_bytes += size
     base = registers.address(f"{name}_BASE")
-    return state.memory.bytes_at(registers.region("WEIGHT"), base, size).tobytes()
+    return state.memory.shared_bytes_at(registers.region("WEIGHT"), base, size).tobytes()
 
 
 def _geometry(state: State, ifm: FeatureMap, kernel: Kernel, *, depthwise: bool) -> Geometry:

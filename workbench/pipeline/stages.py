@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
           ("target.compile", "rules.placing", "board.placements"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 20, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 11,
+          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 12,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 8, _entry("run")),

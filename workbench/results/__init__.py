@@ -73,6 +73,7 @@ from workbench.results.quality import (
     Reading,
     SampleQuality,
     TensorQuality,
+    TosaExecutors,
     VerifyResult,
 )
 from workbench.results.simulation import RuntimeEvent, SimulationResult, TracedOperation
@@ -141,6 +142,7 @@ __all__ = [
     "TensorQuality",
     "TensorRange",
     "TensorSpec",
+    "TosaExecutors",
     "TracedOperation",
     "VelaOperation",
     "VelaReport",

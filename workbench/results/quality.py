@@ -261,9 +261,9 @@ class CompiledProgram(Frozen):
     Each delegate gets the same integers as its TOSA on the reference model; ``elements`` are those
     of all its outputs, ``max_lsb`` is the largest difference of two integers. ``refused`` says why
     it was not executed to the end; "" if all samples were. ``whole_refused`` says why the whole
-    program, with its CPU operators, was not executed for the first sample; "" if it was.
-    ``whole_max_lsb`` is then the largest difference of its outputs from the integer program's in
-    steps of their grids, None if nothing was compared.
+    program, with its CPU operators, was not executed; "" if it was: for all samples, of a program
+    with state for the first one. ``whole_max_lsb`` is then the largest difference of its outputs
+    from the integer program's in steps of their grids, None if nothing was compared.
     """
 
     samples: int
@@ -295,6 +295,45 @@ class AgainstFloat(Frozen):
     dependence: Dependence | None = None
 
 
+class TosaExecutors(Frozen):
+    """Which executor computed the TOSA of the delegates.
+
+    ``reference_samples`` counts the samples that the TOSA reference model computed: the first one,
+    and every one where something disagreed. ``executor_samples`` counts those of the own executor.
+    ``equal_tensors`` are the tensors inside delegates that both computed, all with equal integers.
+    ``left`` says why something was left to the reference model; ``differs`` names a tensor where
+    the two gave different integers: the reference model then computed everything.
+    """
+
+    reference_samples: int
+    executor_samples: int
+    equal_tensors: int
+    left: tuple[str, ...] = ()
+    differs: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Which executor computed how many samples, in one line."""
+        reference = _samples(self.reference_samples)
+        if self.differs:
+            return (
+                f"TOSA: {reference} by the reference model; the own executor differed in "
+                f"{self.differs}."
+            )
+        if not self.executor_samples:
+            why = f" (not by the own executor: {'; '.join(self.left)})" if self.left else ""
+            return f"TOSA: {reference} by the reference model{why}."
+        why = f", and what the own executor left: {'; '.join(self.left)}" if self.left else ""
+        return (
+            f"TOSA: {_samples(self.executor_samples)} by the own executor; {reference} also by "
+            f"the reference model, {self.equal_tensors:,} tensors equal{why}."
+        )
+
+
+def _samples(count: int) -> str:
+    return f"{count:,} sample" if count == 1 else f"{count:,} samples"
+
+
 class VerifyResult(Frozen):
     """A program run on a reference and compared to the model; computed.
 
@@ -324,6 +363,7 @@ class VerifyResult(Frozen):
     decided_equal: int = 0
     against_float: AgainstFloat | None = None
     compiled: CompiledProgram | None = None
+    executors: TosaExecutors | None = None
     runtime: str = ""
     max_abs_error: float | None = None
     readings: tuple[Reading, ...] = ()

@@ -194,6 +194,15 @@ def test_that_verification_tells_both_comparisons(told):
         "Functional 16 of 16 samples equal to the TOSA reference model "
         "(compiled program executed, no device)",
     ]
+    executors = {"reference_samples": 2, "executor_samples": 16, "equal_tensors": 1030,
+                 "left": [], "differs": ""}  # fmt: skip
+    assert told(verify=dumped("verify", executors=executors)) == [
+        "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, arg-max equal for "
+        "16 of 16",
+        "TOSA: 16 samples by the own executor; 2 samples also by the reference model, 1,030 "
+        "tensors equal.",
+        "Functional 16 of 16 samples equal to its TOSA (compiled program executed, no device)",
+    ]
     empty = dumped("verify", elements=0, exact=0, compiled=None,
                    first_divergence="conv2d", tensor_samples=2)  # fmt: skip
     assert told(verify=empty) == [
@@ -239,8 +248,7 @@ def test_that_a_simulation_is_told_beside_the_estimate(told):
     assert lines == [
         "Measured 1,180 NPU cycles per inference, 1.18 of Vela's estimate "
         "(FVP_Corstone_SSE-300_Ethos-U55 11.27.42)",
-        "100.00% of 160 outputs equal to the TOSA reference model, at most 0 LSB apart, "
-        "arg-max equal for 16 of 16",
+        "100.00% of 160 outputs equal to its TOSA, at most 0 LSB apart, arg-max equal for 16 of 16",
         "98.12% of 160 outputs equal to the quantized model, at most 1 LSB apart, "
         "arg-max equal for 16 of 16",
         "All 16 samples were computed in one start; the simulator was then ended.",

@@ -258,7 +258,7 @@ def test_that_the_peak_of_the_accumulators_holds_the_bias():
 
 
 def test_that_what_the_accumulators_held_is_added():
-    sums = np.array([[[1, 2, 3, 4]]])
+    sums = np.array([[[[1, 2, 3, 4]]]])
     u85 = {"family": "ethos-u85", "macs": 256}
     fresh = state(**u85)
     assert begun(fresh, sums) is sums
@@ -268,9 +268,9 @@ def test_that_what_the_accumulators_held_is_added():
         begun(kept, sums)
     kept.accumulators = sums * 10
     kept.keep_accumulators = True
-    assert begun(kept, sums).tolist() == [[[11, 22, 33, 44]]]
-    assert kept.accumulators.tolist() == [[[11, 22, 33, 44]]]
-    kept.accumulators = np.zeros((1, 1, 3), np.int64)
+    assert begun(kept, sums).tolist() == [[[[11, 22, 33, 44]]]]
+    assert kept.accumulators.tolist() == [[[[11, 22, 33, 44]]]]
+    kept.accumulators = np.zeros((1, 1, 1, 3), np.int64)
     with pytest.raises(Fault):
         begun(kept, sums)
     with pytest.raises(ModeFault):
@@ -278,7 +278,7 @@ def test_that_what_the_accumulators_held_is_added():
     second = {f"IFM2_{name[4:]}": value for name, value in COPY.items() if name[:4] == "IFM_"}
     held = state(**u85, ACC_FORMAT=2 << 4, **{**second, "IFM2_ZERO_POINT": 2})
     held.memory.put(1, 0, np.array([10, 20, 30, 40], np.uint8))
-    assert begun(held, sums).tolist() == [[[9, 20, 31, 42]]]
+    assert begun(held, sums).tolist() == [[[[9, 20, 31, 42]]]]
 
 
 @for_each(

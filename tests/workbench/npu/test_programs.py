@@ -58,6 +58,34 @@ def test_that_compiled_programs_give_the_bytes_of_the_reference_model(cases, kin
     assert differing == []
 
 
+def together(machine, inputs, samples):
+    """Return outputs of some samples at once, the first as given, and of each by itself."""
+    g = np.random.default_rng(0)
+    rows = [np.stack([np.asarray(v), *(g.permutation(np.ravel(v)).reshape(np.shape(v))
+                                       for _ in range(samples - 1))]) for v in inputs]  # fmt: skip
+    at_once = [result.outputs for result in machine.run_samples(rows, samples)]
+    alone = [machine.run([row[at] for row in rows]).outputs for at in range(samples)]
+    return at_once, alone
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_that_samples_at_once_give_what_each_gives_by_itself(cases, every):
+    for name in list(cases)[::every]:
+        (machine,) = load(cases[name].blob).machines
+        at_once, alone = together(machine, cases[name].inputs, 3)
+        assert not cases[name].differs(at_once[0]), name
+        for some, others in zip(at_once, alone, strict=True):
+            assert [one.tobytes() for one in some] == [one.tobytes() for one in others], name
+
+
+def test_that_samples_that_go_different_ways_give_what_each_gives_by_itself(cases):
+    names = ("net_branching85_0_0", "net_branching85_0_1")
+    (machine,) = load(cases[names[0]].blob).machines
+    rows = [np.stack(pair) for pair in zip(*(cases[name].inputs for name in names), strict=True)]
+    for name, result in zip(names, machine.run_samples(rows, 2), strict=True):
+        assert not cases[name].differs(result.outputs)
+
+
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_that_correct_programs_have_no_findings(cases, every):
     chosen = [name for name in cases if name.startswith(("net_", "digits", "u85_a8", "u55_a16"))]

@@ -31,6 +31,24 @@ def test_that_a_program_quantizes_computes_and_dequantizes(name):
     assert len(np.unique(found)) > 1
 
 
+@for_each("name", ["u55", "u65", "u85"])
+def test_that_samples_of_a_program_give_what_each_gives_by_itself(name):
+    program = load(PROGRAMS / f"{name}.pte")
+    g = np.random.default_rng(0)
+    samples = [[g.standard_normal(tensor.shape) for tensor in program.inputs] for _ in range(3)]
+    asked = []
+
+    def execute(index, numbers, inputs):
+        asked.append((index, tuple(numbers)))
+        return program.machines[index].run_samples(inputs, len(numbers))
+
+    results = program.run_samples(samples, execute)
+    assert asked == [(0, (0, 1, 2))]
+    for sample, result in zip(samples, results, strict=True):
+        for found, wanted in zip(result.outputs, program.run(sample).outputs, strict=True):
+            assert np.array_equal(found, wanted)
+
+
 def test_that_a_constant_input_becomes_a_constant_channel_of_a_copy():
     program = load(PROGRAMS / "u85.pte")
     (found,) = program.run([np.full((1, 4, 8, 8), 0.5, np.float32)]).outputs

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.engine
 class Delegate:
     """A machine that computes given bytes."""
 
-    commands = ()
+    commands, scratch_bytes, index = (), 1, 0
 
     def __init__(self, outputs):
         self._outputs = outputs
 
-    def run(self, inputs, options):
+    def run_samples(self, inputs, samples, options):
         del inputs, options
-        return SimpleNamespace(outputs=self._outputs, findings=())
+        return [SimpleNamespace(outputs=self._outputs, findings=())] * samples
 
 
 @pytest.fixture
@@ -42,11 +42,19 @@ def comparing(monkeypatch):
     return make
 
 
+def compare(found, *expected, samples=1):
+    """Compare the delegate for some samples, of each of which its TOSA gives the same."""
+    from workbench.engine.targets.ethos_u.compiled_program import ExecutedCalls
+    from workbench.engine.targets.ethos_u.tosa_delegates import TosaCall
+
+    outputs = [np.stack([np.asarray(values, np.int8)] * samples) for values in expected]
+    return found.compare([TosaCall(0, [], outputs)], 0, ExecutedCalls())
+
+
 def test_that_the_first_difference_is_kept_with_both_values(comparing):
     found = comparing([1, -2, 7, 4])
-    for sample in range(2):
-        found.begin(sample)
-        found.compare(0, [], [np.asarray([[1, -2], [3, 5]], np.int8)])
+    differing = compare(found, [[1, -2], [3, 5]], samples=2)
+    assert [at for _, at in differing] == [0, 1]
     result = found.result(2)
     assert (result.elements, result.equal, result.max_lsb) == (8, 4, 4)
     first = result.first_difference
@@ -56,8 +64,7 @@ def test_that_the_first_difference_is_kept_with_both_values(comparing):
 
 def test_that_a_missing_output_is_a_fault_of_the_program(comparing):
     found = comparing([1, 2])
-    found.begin(0)
-    found.compare(0, [], [np.asarray([1, 2], np.int8), np.asarray([3], np.int8)])
+    compare(found, [1, 2], [3])
     (fault,) = found.result(1).findings
     assert (fault.severity, fault.code, fault.delegate) == ("error", "npu-output-missing", 0)
     assert "sum (add in module head)" not in fault.message
@@ -66,8 +73,7 @@ def test_that_a_missing_output_is_a_fault_of_the_program(comparing):
 
 def test_that_an_output_of_another_size_is_a_fault_of_the_program(comparing):
     found = comparing([1, 2, 3])
-    found.begin(0)
-    found.compare(0, [], [np.asarray([1, 2], np.int8)])
+    compare(found, [1, 2])
     (fault,) = found.result(1).findings
     assert (fault.severity, fault.code, fault.delegate) == ("error", "npu-output-size", 0)
     # Which output it is, and the module that makes it.

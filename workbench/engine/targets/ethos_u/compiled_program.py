@@ -7,11 +7,11 @@ belongs to this delegate alone. No device is involved.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import ThreadpoolController
 
 from workbench.engine.fx import programs
 from workbench.engine.targets.ethos_u.compiled_tensors import (
@@ -20,6 +20,7 @@ from workbench.engine.targets.ethos_u.compiled_tensors import (
     reference_tensors,
 )
 from workbench.engine.targets.ethos_u.intermediates import output_names
+from workbench.engine.targets.ethos_u.sample_groups import in_groups
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.npu.program import Program
@@ -38,14 +39,50 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.targets.base import Lowered
+    from workbench.engine.targets.ethos_u.tosa_delegates import TosaCall
     from workbench.npu.faults import Finding
-    from workbench.npu.machine import Machine
+    from workbench.npu.machine import Machine, MachineResult
     from workbench.results import VelaReport
 
 _Array = npt.NDArray[Any]
 _FINDINGS_KEPT = 50
 # What the simulator raises where a device would read or write elsewhere, or stop.
 _FAULTS = frozenset({"npu-address", "npu-command", "npu-mode", "npu-stream", "npu-table"})
+
+
+@dataclass
+class ExecutedCalls:
+    """What a whole program has executed, by the index of the delegate, in the order of calls."""
+
+    calls: dict[int, list[tuple[list[_Array], list[MachineResult]]]] = field(default_factory=dict)
+
+    def keep(self, index: int, inputs: Sequence[_Array], results: Sequence[MachineResult]) -> None:
+        """Keep a delegate that was executed for all samples."""
+        self.calls.setdefault(index, []).append((list(inputs), list(results)))
+
+    def of(self, index: int, inputs: Sequence[_Array], samples: int) -> list[MachineResult] | None:
+        """Return the results of a delegate for just these inputs; None if it had none of them."""
+        for given, results in self.calls.get(index, ()):
+            if len(results) == samples and all(
+                one.tobytes() == other.tobytes() for one, other in zip(given, inputs, strict=True)
+            ):
+                return results
+        return None
+
+
+def execute_delegate(
+    machine: Machine, inputs: Sequence[_Array], samples: int, options: Options
+) -> list[MachineResult]:
+    """Execute a delegate for some samples.
+
+    Raises:
+        WorkbenchError: a command cannot be carried out.
+    """
+    parts = in_groups(
+        lambda at: machine.run_samples([v[at] for v in inputs], at.stop - at.start, options),
+        samples, machine.scratch_bytes,
+    )  # fmt: skip
+    return [result for part in parts for result in part]
 
 
 class CompiledDelegates:
@@ -60,7 +97,6 @@ class CompiledDelegates:
         self._tosa = lowered.tosa
         self._refused = ""
         self._machines: list[Machine | None] = []
-        self._threads = ThreadpoolController()
         self._modules = {r.delegate: modules_of_commands(r) for r in self._reports}
         self._device = lowered.device_graph
         self._sample = self._elements = self._equal = self._most = 0
@@ -76,36 +112,63 @@ class CompiledDelegates:
                 "translated to TOSA."
             )
 
-    def begin(self, sample: int) -> None:
-        """Set the number of the sample that is compared next."""
-        self._sample = sample
+    def compare(
+        self, calls: Sequence[TosaCall], first: int, done: ExecutedCalls
+    ) -> list[tuple[TosaCall, int]]:
+        """Execute delegates of some samples, and compare their outputs with those of their TOSA.
 
-    def compare(self, delegate: int, inputs: Sequence[_Array], expected: Sequence[_Array]) -> None:
-        """Execute a delegate; ``expected`` are the outputs of its TOSA for the same inputs."""
-        machine = None if self._refused else self._machines[delegate]
-        if machine is None:
-            return
+        Args:
+            calls: The delegates.
+            first: The number of the first of their samples.
+            done: What the whole program has executed for the same samples.
+
+        Returns:
+            The delegates with a sample, counted from ``first``, where an output differs.
+        """
+        differing = []
+        for call in calls:
+            self._sample = first
+            machine = None if self._refused else self._machines[call.delegate]
+            if machine is None:
+                continue
+            for at, result in enumerate(self._results(call, machine, done)):
+                self._sample = first + at
+                if self._differs(call, at, result):
+                    differing.append((call, at))
+        return differing
+
+    def _results(
+        self, call: TosaCall, machine: Machine, done: ExecutedCalls
+    ) -> list[MachineResult]:
+        """Return what the compiled delegate gives; nothing if it cannot be executed."""
+        count = len(call.outputs[0])
+        if (known := done.of(machine.index, call.inputs, count)) is not None:
+            return known
         options = Options(check=self._sample == 0, modules=self._modules)
         try:
-            # The products are small: a second thread costs more than it gives.
-            with self._threads.limit(limits=1, user_api="blas"):
-                result = machine.run(inputs, options)
+            return execute_delegate(machine, call.inputs, count, options)
         except WorkbenchError as error:
             info = error.infos[0]
             self._refused = info.message
             if info.code in _FAULTS:
-                self._add_fault(delegate, info.code, info.message)
-            return
+                self._add_fault(call.delegate, info.code, info.message)
+            return []
+
+    def _differs(self, call: TosaCall, at: int, result: MachineResult) -> bool:
+        """Count the equal elements of one sample; return whether some are not."""
         for finding in result.findings:
             self._keep(finding)
-        names = output_names(self._tosa[delegate])
-        if self._lacks_outputs(delegate, names, [o.size for o in result.outputs], expected):
-            return
-        known = self._first
+        expected = [values[at] for values in call.outputs]
+        names = output_names(self._tosa[call.delegate])
+        sizes = [output.size for output in result.outputs]
+        if self._refused or self._lacks_outputs(call.delegate, names, sizes, expected):
+            return False
+        known, differing = self._first, self._elements - self._equal
         for name, data, values in zip(names, result.outputs, expected, strict=True):
-            self._count(delegate, name, data, values)
+            self._count(call.delegate, name, data, values)
         if self._first is not None and known is None:
-            self._first = self._located(self._first, inputs)
+            self._first = self._located(self._first, [values[at] for values in call.inputs])
+        return self._elements - self._equal > differing
 
     def _lacks_outputs(
         self, delegate: int, names: Sequence[str], sizes: Sequence[int], expected: Sequence[_Array]

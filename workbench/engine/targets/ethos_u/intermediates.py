@@ -215,7 +215,12 @@ class IntegerComparison:
     """Accumulates the difference of integers and quantized model over samples, per tensor."""
 
     def __init__(self, converted: torch.fx.GraphModule, pairs: Sequence[Pair]) -> None:
-        self._converted, self.pairs = converted, pairs
+        self.pairs, self._wanted = pairs, {pair.seen for pair in pairs}
+        self._values: dict[str, torch.Tensor] = {}
+        self._converted = converted
+        # A copy of a program with state would keep the first state.
+        has_state = bool(programs.written_buffers(converted))
+        self._watched = None if has_state else Watched(converted, self._keep)
         self._sums = [Accumulator() for _ in pairs]
         self._elements, self._exact, self._most = ([0] * len(pairs) for _ in range(3))
 
@@ -240,19 +245,19 @@ class IntegerComparison:
         tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]],
     ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
         """Yield each pair with the quantized model's values and the real values of the integers."""
-        values: dict[str, torch.Tensor] = {}
-        wanted = {pair.seen for pair in self.pairs}
-
-        def keep(name: str, value: torch.Tensor) -> None:
-            if name in wanted:
-                values[name] = value
-
-        Watched(self._converted, keep).run(*inputs)
+        self._values = {}
+        watched = self._watched or Watched(self._converted, self._keep)
+        watched.run(*inputs)
+        values, self._values = self._values, {}
         for pair in self.pairs:
             codes, value = tensors.get((pair.delegate, pair.name)), values.get(pair.seen)
             if codes is not None and value is not None and codes.size == value.numel():
                 real = pair.grid.reals(torch.from_numpy(codes.copy()))
                 yield pair, value, as_laid_out(real, value)
+
+    def _keep(self, name: str, value: torch.Tensor) -> None:
+        if name in self._wanted:
+            self._values[name] = value
 
     def result(self) -> Iterator[IntegerQuality]:
         """Yield the figures of all compared tensors, in program order."""

@@ -1,19 +1,18 @@
 """The compiled program on the TOSA reference model, compared to the quantized model. Computed.
 
-The edge program runs as on the device: CPU operators eagerly, every delegate's TOSA on the
-reference model. Source: tosa-tools 2026.5.0, module ``tosa_reference_model``.
+The edge program runs as on the device: CPU operators eagerly, every delegate as TOSA. The own
+executor computes all samples at once; the TOSA reference model of tosa-tools 2026.5.0 computes the
+first one too, with all tensors compared, and every one where something disagrees.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-import tosa_reference_model
-from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 from torch.export.graph_signature import OutputKind
 
 from workbench.engine.data.evaluation import evaluation_samples, verification_samples
@@ -25,17 +24,19 @@ from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.rounding import with_roundings
 from workbench.engine.quality.stateful_execution import Steps, stepping
-from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
-from workbench.engine.targets.ethos_u.functional_run import execute
-from workbench.engine.targets.ethos_u.grids import Grid, given_values, meant_values, output_grids
-from workbench.engine.targets.ethos_u.intermediates import (
-    IntegerComparison,
-    exposed,
-    outer_names,
-    output_names,
-    pairs,
+from workbench.engine.reference_process import ReferenceProcess
+from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates, ExecutedCalls
+from workbench.engine.targets.ethos_u.functional_run import FunctionalOutputs, WholeProgram
+from workbench.engine.targets.ethos_u.grids import Grid, output_grids
+from workbench.engine.targets.ethos_u.integer_program import (
+    IntegerProgram,
+    IntegerSteps,
+    Tensors,
 )
+from workbench.engine.targets.ethos_u.intermediates import IntegerComparison, pairs
 from workbench.engine.targets.ethos_u.pool_rounding import halves_away_from_zero
+from workbench.engine.targets.ethos_u.sample_groups import SAMPLES_AT_ONCE
+from workbench.engine.targets.ethos_u.tosa_delegates import ExecutorDiffers, TosaDelegates
 from workbench.errors import Place, failure
 from workbench.results import (
     AgainstFloat,
@@ -46,215 +47,182 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
     from workbench.engine.targets.base import Lowered
 
 
-class IntegerSteps:
-    """Runs the integer program sample by sample, with state as on the device.
-
-    Outputs that are inputs of the next step are passed as real numbers on the grid of that input:
-    firmware that passes integers must convert between the grids too.
-    """
-
-    def __init__(
-        self, program: IntegerProgram, converted: torch.fx.GraphModule, *, integer_io: bool
-    ) -> None:
-        self._program, self._converted, self._integer_io = program, converted, integer_io
-        self._carried: list[torch.Tensor] = []
-
-    def given(self, sample: Sample) -> list[torch.Tensor]:
-        """Return the inputs for the next sample; resets the state at the start of a sequence."""
-        if sample.begins:
-            self._program.reset()
-            self._carried = []
-        inputs = sample.inputs
-        if self._carried:
-            inputs = (*inputs[: -sample.carried], *self._carried)
-        return given_values(self._converted, inputs, self._integer_io)
-
-    def __call__(self, sample: Sample) -> list[torch.Tensor]:
-        """Return the program's outputs for the next sample, without state."""
-        outputs = self._program.compute(tuple(self.given(sample)))
-        kept = len(outputs) - sample.carried
-        if sample.carried:
-            self._carried = meant_values(self._converted, outputs, self._integer_io)[kept:]
-        return outputs[:kept]
-
-
-_DELEGATE = executorch_call_delegate
 # Otherwise the quantized model is interpreted node by node, several times slower.
 TENSOR_SAMPLES = 4
 # What an element counts as that is NaN or infinite in one of two programs [LSB].
 _NOT_FINITE_LSB = 1 << 16
 
 
-class IntegerProgram(torch.fx.Interpreter):
-    """Runs an edge program whose delegates run on the reference model.
+@dataclass(frozen=True)
+class Verified:
+    """What *verify* computed, for the stages that follow.
 
-    Buffers keep their values between runs, until ``reset``.
+    Attributes:
+        integer: Outputs of the integer program for each sample, as real numbers.
+        quantized: Outputs of the quantized model.
+        executed: What the whole compiled program gave; None if not for all samples.
     """
 
-    def __init__(self, lowered: Lowered) -> None:
-        program = lowered.edge
-        super().__init__(program.graph_module)
-        delegates = programs.delegates(program)
-        self._tosa = dict(zip(delegates, lowered.tosa, strict=True))
-        self._specs = {
-            name: [v.meta["val"] for v in _outputs(delegate)]
-            for name, delegate in delegates.items()
-        }
-        self._program = program
-        self._buffers: dict[str, torch.Tensor] = {}
-        self._wanted: dict[str, list[str]] = {}
-        self._at: Any = None
-        self.compiled: CompiledDelegates | None = None
-        self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
-        self.executed: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
-        self.keeps_executed = False
-
-    def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
-        """Store these tensors of the delegates in ``made`` from now on; none to stop.
-
-        Tensors inside branches and loops are not available and are skipped.
-        """
-        self.made = {}
-        names = list(self._tosa)
-        self._wanted = {name: [] for name in names}
-        outer = {name: outer_names(flatbuffer) for name, flatbuffer in self._tosa.items()}
-        for delegate, tensor in tensors:
-            name = names[delegate]
-            if tensor in outer[name]:
-                self._wanted[name].append(tensor)
-
-    def compute(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """Return the program's outputs for one set of inputs."""
-        signature = self._program.graph_signature
-        outputs = self.run(*self._values(inputs))
-        for spec, value in zip(signature.output_specs, outputs, strict=True):
-            if spec.kind is OutputKind.BUFFER_MUTATION:
-                self._buffers[spec.target] = value
-        user = [v for s, v in zip(signature.output_specs, outputs, strict=True)
-                if s.kind is OutputKind.USER_OUTPUT]  # fmt: skip
-        return [value for value in user if isinstance(value, torch.Tensor)]
-
-    def reset(self) -> None:
-        """Reset all buffers to their initial values."""
-        self._buffers = {}
-
-    def _values(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """Return the values of the graph's placeholders."""
-        program = self._program
-        signature = program.graph_signature
-        given = iter(inputs)
-        values = []
-        for node in program.graph.nodes:
-            if node.op != "placeholder":
-                continue
-            name = node.name
-            if name in signature.inputs_to_parameters:
-                values.append(program.state_dict[signature.inputs_to_parameters[name]])
-            elif name in signature.inputs_to_buffers:
-                target = signature.inputs_to_buffers[name]
-                kept = self._buffers.get(target, program.state_dict.get(target))
-                values.append(program.constants[target] if kept is None else kept)
-            elif name in signature.inputs_to_lifted_tensor_constants:
-                target = signature.inputs_to_lifted_tensor_constants[name]
-                values.append(program.constants[target])
-            else:
-                values.append(next(given))
-        return values
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        """Run a node; a delegate call needs the memory order of its tensors."""
-        self._at = n
-        return super().run_node(n)
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Run a delegate on the reference model, other functions directly."""
-        if target is not _DELEGATE:
-            return super().call_function(target, args, kwargs)
-        name = next(n for n in self._tosa if getattr(self._program.graph_module, n) is args[0])
-        layouts = [source.meta["val"].dim_order() for source in self._at.args[1:]]
-        arrays = [_lying(a, layout) for a, layout in zip(args[1:], layouts, strict=True)]
-        flatbuffer, inner = self._tosa[name], self._wanted.get(name, [])
-        if inner:
-            flatbuffer = exposed(flatbuffer, [*output_names(flatbuffer), *inner])
-        outputs, status = tosa_reference_model.run(
-            flatbuffer, arrays, verbosity="NONE",
-            initialize_variable_tensor_from_numpy=True,
-        )  # fmt: skip
-        if status != tosa_reference_model.GraphStatus.TOSA_VALID:
-            raise failure(
-                f"The reference model rejected the delegate {name} ({status}).",
-                "The TOSA program is invalid. Please report it with the model.",
-                Place(kind="stage", id="verify"),
-                code="reference-model-rejected",
-            )
-        count, number = len(self._specs[name]), list(self._tosa).index(name)
-        _check_outputs(number, outputs[:count], self._specs[name])
-        if self.compiled is not None:
-            self.compiled.compare(number, arrays, [np.array(o) for o in outputs[:count]])
-        for tensor, values in zip(inner, outputs[count:], strict=True):
-            self.made[number, tensor] = np.array(values)
-        if self.compiled is not None and self.keeps_executed:
-            wanted = {tensor: self.made[number, tensor] for tensor in inner}
-            tensors = self.compiled.tensors(number, arrays, wanted)
-            self.executed |= {(number, tensor): values for tensor, values in tensors.items()}
-        shaped = zip(outputs[:count], self._specs[name], strict=True)
-        return [_standing(np.array(o), v) for o, v in shaped]
+    integer: list[Tensors]
+    quantized: list[Tensors]
+    executed: FunctionalOutputs | None
 
 
 def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
-    with halves_away_from_zero(context.hot("convert").module, context.hot("lower").edge):
-        return _verify(context)
+    with (
+        ReferenceProcess() as process,
+        halves_away_from_zero(context.hot("convert").module, context.hot("lower").edge),
+    ):
+        try:
+            return _Verification(context, process).result()
+        except ExecutorDiffers as error:
+            context.log(
+                f"The own executor of TOSA and the reference model differ in {error}: the "
+                "reference model computes all samples.", "warning",
+            )  # fmt: skip
+            return _Verification(context, process, differs=str(error)).result()
 
 
-def _verify(context: StageContext) -> VerifyResult:
-    lowered: Lowered = context.hot("lower")
-    program, converted = IntegerProgram(lowered), context.hot("convert").module
-    integer_io = bool(context.project.target.options.get("integer_io"))
-    integer = IntegerSteps(program, converted, integer_io=integer_io)
-    tally = Tally(output_grids(converted), integer_io=integer_io)
-    program.compiled = CompiledDelegates(context, lowered)
-    wanted = context.project.verification.samples
-    floating = _FloatModel(context, evaluation_samples(context))
-    inside = _inside(context, lowered)
-    program.expose((pair.delegate, pair.name) for pair in inside.pairs)
-    # Only a program without state may be replaced by an equal, faster one.
-    remembers = programs.written_buffers(converted)
-    module = converted if remembers else quantized_module(context)
-    computed: list[list[torch.Tensor]] = []
-    whole: dict[str, object] = {}
-    with torch.no_grad(), stepping(module) as steps:
-        for number, (sample, counts) in enumerate(_chosen(context)):
-            context.progress(number, wanted, f"sample {number + 1}")
-            program.compiled.begin(number)
-            inputs, outputs = steps.inputs(sample), integer(sample)
-            if number < TENSOR_SAMPLES:
-                inside.add(inputs, program.made)
+class _Verification:
+    """One comparison of all programs over the chosen samples."""
+
+    def __init__(self, context: StageContext, process: ReferenceProcess, differs: str = "") -> None:
+        self._context, self._differs = context, differs
+        lowered: Lowered = context.hot("lower")
+        converted = context.hot("convert").module
+        integer_io = bool(context.project.target.options.get("integer_io"))
+        self._tosa = TosaDelegates(lowered.tosa, process, trusted=not differs)
+        self._program = IntegerProgram(lowered, self._tosa)
+        self._integer = IntegerSteps(self._program, converted, integer_io=integer_io)
+        self._tally = Tally(output_grids(converted), integer_io=integer_io)
+        self._compiled = CompiledDelegates(context, lowered)
+        self._whole, self._whole_most = WholeProgram(context), 0
+        self._floating = _FloatModel(context, evaluation_samples(context))
+        self._inside = _inside(context, lowered)
+        # Only a program without state may be replaced by an equal, faster one.
+        self._remembers = bool(programs.written_buffers(converted)) or _has_state(lowered.edge)
+        self._module = converted if self._remembers else quantized_module(context)
+        self._integers: list[Tensors] = []
+        self._quantized: list[Tensors] = []
+        # The largest difference from the quantized model that the reference model has confirmed.
+        self._confirmed = 0
+
+    def result(self) -> VerifyResult:
+        """Run all samples and return the comparison.
+
+        Raises:
+            ExecutorDiffers: the reference model gives other integers than the own executor.
+        """
+        context = self._context
+        wanted = context.project.verification.samples
+        self._program.expose((pair.delegate, pair.name) for pair in self._inside.pairs)
+        with torch.no_grad(), stepping(self._module) as steps:
+            for batch in self._batches():
+                number = len(self._integers)
+                context.progress(number, wanted, f"sample {number + 1}")
+                self._add(batch, steps)
+                if len(self._integers) >= TENSOR_SAMPLES:
+                    self._program.expose(())
+        self._tosa.conclude()
+        executed = self._whole.outputs
+        is_whole = executed.refused or len(executed.outputs) == len(self._integers)
+        # The stage ``run`` takes what is computed here.
+        context.keep(Verified(self._integers, self._quantized, executed if is_whole else None))
+        return self._results()
+
+    def _batches(self) -> Iterator[list[tuple[Sample, bool]]]:
+        """Yield the samples, each with whether it is an evaluation sample.
+
+        The first one is alone, then those whose inner tensors are compared; programs with state
+        take one at a time.
+        """
+        chosen = iter(_chosen(self._context))
+        size, done = 1, 0
+        while batch := list(itertools.islice(chosen, size)):
+            yield batch
+            done += len(batch)
+            if not self._remembers and not batch[0][0].carried:
+                size = TENSOR_SAMPLES - done if done < TENSOR_SAMPLES else SAMPLES_AT_ONCE
+
+    def _add(self, batch: Sequence[tuple[Sample, bool]], steps: Steps) -> None:
+        first, program = len(self._integers), self._program
+        self._tosa.begin(first)
+        given, outputs = self._integer.together([sample for sample, _ in batch])
+        has_state = self._remembers or bool(batch[0][0].carried)
+        done = ExecutedCalls()
+        if not self._whole.outputs.refused and (not first or not has_state):
+            done = self._whole.execute(given)
+        for call, at in self._compiled.compare(program.calls, first, done):
+            self._tosa.settle(call, at)
+        for at, ((sample, counts), integers) in enumerate(zip(batch, outputs, strict=True)):
+            inputs = steps.inputs(sample)
+            if first + at < TENSOR_SAMPLES:
+                self._inside.add(inputs, program.made[at])
             quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
-            most = tally.add(quantized, outputs)
-            computed.append(tally.reals(outputs))
-            if not number:
-                whole = _whole_program(context, inputs, computed[0], tally)
-            floating.add(sample, quantized, computed[-1], most, counts=counts)
-            if number + 1 == TENSOR_SAMPLES:
-                program.expose(())
-    # The stage ``run`` compares with the same outputs.
-    context.keep(computed)
-    compiled = program.compiled.result(tally.samples).model_copy(update=whole)
-    chosen = (sample.inputs for sample, _ in _chosen(context))
-    result = tally.result() if remembers else with_roundings(tally.result(), converted, chosen)
-    return _with_tensors(result, tuple(inside.result())).model_copy(update={
-        "text": floating.text.result() if floating.text is not None else None,
-        "against_float": floating.result(_ignored(context, lowered)),
-        "compiled": compiled,
-    })  # fmt: skip
+            reals = self._tally.reals(integers)
+            most, is_changed = self._tally.add(quantized, integers)
+            self._confirm(at, most, is_changed=is_changed)
+            self._integers.append(reals)
+            self._quantized.append(quantized)
+            self._floating.add(sample, quantized, reals, most, counts=counts)
+        self._compare_whole(first)
+
+    def _confirm(self, at: int, most: int, *, is_changed: bool) -> None:
+        """Let the reference model settle a sample that differs as none before it did.
+
+        Args:
+            at: Which sample of the batch.
+            most: Its largest difference from the quantized model [LSB].
+            is_changed: Whether a decided arg-max differs.
+        """
+        if most > self._confirmed or is_changed:
+            for call in self._program.calls:
+                self._tosa.settle(call, at)
+            self._tosa.settled(at)
+            self._confirmed = max(self._confirmed, most)
+
+    def _compare_whole(self, first: int) -> None:
+        """Compare what the whole compiled program gave with the integer program."""
+        executed = self._whole.outputs
+        for at, values in enumerate(executed.outputs[first:], first):
+            expected, reals = self._integers[at], self._tally.reals(values)
+            if len(reals) != len(expected):
+                executed.refused = (
+                    f"The executed program has {len(reals)} outputs, {len(expected)} are expected."
+                )
+                return
+            self._whole_most = max(self._whole_most, self._tally.steps_apart(expected, reals))
+
+    def _results(self) -> VerifyResult:
+        context, tally, floating = self._context, self._tally, self._floating
+        refused = self._whole.outputs.refused
+        compiled = self._compiled.result(tally.samples).model_copy(update={
+            "whole_refused": refused, "whole_max_lsb": None if refused else self._whole_most,
+        })  # fmt: skip
+        result = tally.result()
+        if not self._remembers:
+            samples = (sample.inputs for sample, _ in _chosen(context))
+            result = with_roundings(result, context.hot("convert").module, samples)
+        return _with_tensors(result, tuple(self._inside.result())).model_copy(update={
+            "text": floating.text.result() if floating.text is not None else None,
+            "against_float": floating.result(_ignored(context, context.hot("lower"))),
+            "compiled": compiled,
+            "executors": self._tosa.by.result(self._differs),
+        })  # fmt: skip
+
+
+def _has_state(edge: Any) -> bool:
+    """Return whether an edge program writes its buffers."""
+    specs = edge.graph_signature.output_specs
+    return any(spec.kind is OutputKind.BUFFER_MUTATION for spec in specs)
 
 
 def _with_tensors(result: VerifyResult, tensors: tuple[IntegerQuality, ...]) -> VerifyResult:
@@ -269,33 +237,6 @@ def _with_tensors(result: VerifyResult, tensors: tuple[IntegerQuality, ...]) -> 
 def _chosen(context: StageContext) -> Iterator[tuple[Sample, bool]]:
     """Return the samples to verify, each with whether it is an evaluation sample."""
     return itertools.islice(verification_samples(context), context.project.verification.samples)
-
-
-def _whole_program(
-    context: StageContext, inputs: tuple[torch.Tensor, ...], expected: list[torch.Tensor],
-    tally: Tally,
-) -> dict[str, object]:  # fmt: skip
-    """Execute the whole program for one sample, with the operators that run on the CPU.
-
-    Args:
-        context: The stage.
-        inputs: The sample.
-        expected: The outputs of the integer program, as real numbers.
-        tally: Counts in steps of the outputs' grids.
-
-    Returns:
-        Why it was not executed, and the largest difference, as fields of ``CompiledProgram``.
-    """
-    integer_io = bool(context.project.target.options.get("integer_io"))
-    given = given_values(context.hot("convert").module, inputs, integer_io)
-    executed = execute(context, [given])
-    if executed.refused:
-        return {"whole_refused": executed.refused}
-    values = tally.reals(executed.outputs[0])
-    if len(values) != len(expected):
-        text = f"The executed program has {len(values)} outputs, {len(expected)} are expected."
-        return {"whole_refused": text}
-    return {"whole_max_lsb": tally.steps_apart(expected, values)}
 
 
 class _FloatModel:
@@ -388,21 +329,23 @@ def integers(
     """
     lowered: Lowered = context.hot("lower")
     converted = context.hot("convert").module
-    program, inside = IntegerProgram(lowered), _inside(context, lowered)
-    program.expose((pair.delegate, pair.name) for pair in inside.pairs)
-    program.compiled = CompiledDelegates(context, lowered)
     integer_io = bool(context.project.target.options.get("integer_io"))
-    integer = IntegerSteps(program, converted, integer_io=integer_io)
-    for sample in history:
-        program.keeps_executed = sample is history[-1]
-        integer(sample)
+    inside = _inside(context, lowered)
+    with ReferenceProcess() as process:
+        program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
+        integer = IntegerSteps(program, converted, integer_io=integer_io)
+        for sample in history:
+            if sample is history[-1]:
+                program.expose((pair.delegate, pair.name) for pair in inside.pairs)
+                program.compiled = CompiledDelegates(context, lowered)
+            integer(sample)
     with stepping(converted) as steps:
         for sample in history[:-1]:
             steps(sample)
         inputs = steps.inputs(history[-1])
         return {
             side: {pair.node.name: real for pair, _, real in inside.reals(inputs, tensors)}
-            for side, tensors in (("integer", program.made), ("compiled", program.executed))
+            for side, tensors in (("integer", program.made[0]), ("compiled", program.executed))
         }
 
 
@@ -433,9 +376,14 @@ class Tally:
             most = max(most, int(apart.nan_to_num(0.0).max())) if apart.numel() else most
         return most
 
-    def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
-        """Add one sample's outputs of both programs; return the largest difference [LSB]."""
+    def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> tuple[int, bool]:
+        """Add one sample's outputs of both programs.
+
+        Returns:
+            The largest difference [LSB], and whether a decided arg-max differs.
+        """
         self.samples += 1
+        decided = self._decided - self._decided_equal
         same, most, given = True, 0, self.reals(integer)
         _check_shapes(quantized, given)
         for position, (a, real) in enumerate(zip(quantized, given, strict=True)):
@@ -456,7 +404,7 @@ class Tally:
                 self._decided_equal += agree
             same = same and agree
         self._equal += same
-        return most
+        return most, self._decided - self._decided_equal > decided
 
     def result(self) -> VerifyResult:
         """Return the tally."""
@@ -510,43 +458,9 @@ def _check_shapes(expected: Sequence[torch.Tensor], given: Sequence[torch.Tensor
     )
 
 
-def _check_outputs(delegate: int, outputs: Sequence[Any], specs: Sequence[torch.Tensor]) -> None:
-    """Check that the TOSA of a delegate has the outputs that the program reads.
-
-    Raises:
-        WorkbenchError: one is missing or has another size.
-    """
-    sizes, wanted = [np.asarray(o).size for o in outputs], [spec.numel() for spec in specs]
-    if sizes == wanted:
-        return
-    raise failure(
-        f"The TOSA of delegate {delegate} has outputs of {sizes} elements, and the program reads "
-        f"{wanted}.",
-        "The program was lowered wrongly. Report it with the model.",
-        Place(kind="stage", id="lower"),
-        code="delegate-outputs-differ",
-    )
-
-
 def _has_argmax(values: torch.Tensor, step: float) -> bool:
     """Return whether a vector has an element that exceeds all others by more than a step."""
     if values.numel() < 2 or max(values.shape) != values.numel():
         return False
     first, second = values.reshape(-1).double().topk(2).values.tolist()
     return bool(first - second > 1.5 * step)
-
-
-def _lying(tensor: torch.Tensor, layout: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return values in memory order, which is the shape in a delegate's TOSA."""
-    return np.ascontiguousarray(tensor.detach().permute(layout).numpy())
-
-
-def _standing(values: np.ndarray[Any, Any], like: torch.Tensor) -> torch.Tensor:
-    """Return a delegate's output in the shape of the program's tensor."""
-    layout = like.dim_order()
-    lying = torch.from_numpy(values).reshape([like.shape[axis] for axis in layout])
-    return lying.permute([layout.index(axis) for axis in range(len(layout))]).to(like.dtype)
-
-
-def _outputs(delegate: Any) -> list[Any]:
-    return list(delegate.original_module.graph.output_node().args[0])

@@ -31,10 +31,13 @@ from workbench.engine.data.evaluation import (
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.reference_process import ReferenceProcess
 from workbench.engine.targets.ethos_u.functional_run import FunctionalOutputs, execute
 from workbench.engine.targets.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.engine.targets.ethos_u.integer_program import IntegerProgram
 from workbench.engine.targets.ethos_u.pool_rounding import halves_away_from_zero
-from workbench.engine.targets.ethos_u.reference_model import IntegerProgram, Tally
+from workbench.engine.targets.ethos_u.reference_model import Tally, Verified
+from workbench.engine.targets.ethos_u.tosa_delegates import TosaDelegates
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.results import PROGRAM_FILE, LowerResult, RuntimeEvent, SimulationResult
@@ -65,7 +68,7 @@ def simulate(context: StageContext) -> SimulationResult:
             failed: the exit reason first, then every recognised failure.
     """
     samples = _Samples(context)
-    functional = execute(context, samples.inputs)
+    functional = samples.executed or execute(context, samples.inputs)
     link = simulating_board()
     if link is not None:
         return _board_result(context, samples, functional, link)
@@ -198,27 +201,35 @@ class _Samples:
         inputs: In the types of the program.
         expected: Outputs of the quantized model, in the types of the program.
         quantized: Outputs of the quantized model, as real numbers.
-        reference: Outputs of the TOSA reference model, as real numbers.
+        reference: Outputs of the integer program, as real numbers.
+        executed: What verify executed for the same samples; None if it did not.
     """
 
     def __init__(self, context: StageContext) -> None:
-        converted = context.hot("convert").module
+        converted, self._context = context.hot("convert").module, context
         self._integer_io = bool(context.project.target.options.get("integer_io"))
         self._grids = output_grids(converted)
+        # What verify kept is of other samples if the data changes from reading to reading.
+        verified: Verified | None = None
+        if is_repeatable(evaluation_samples(context)):
+            verified = context.store.get("verify", context.plan.key("verify"))
         with halves_away_from_zero(converted, context.hot("lower").edge):
             self.quantized, runtime, once = _samples(
-                context, converted, integer_io=self._integer_io
+                context, converted, verified, integer_io=self._integer_io
             )
         self.inputs = [inputs for inputs, _ in runtime]
         self.expected = [outputs for _, outputs in runtime]
-        # What verify kept is of other samples if the data changes from reading to reading.
-        once = once or not is_repeatable(evaluation_samples(context))
-        kept = None if once else context.store.get("verify", context.plan.key("verify"))
-        if kept is None or len(kept) != len(self.inputs):
-            integer = IntegerProgram(context.hot("lower"))
-            with torch.no_grad():
-                kept = [self.reals(integer.compute(tuple(sample))) for sample in self.inputs]
-        self.reference: list[Tensors] = kept
+        if once or (verified is not None and len(verified.integer) != len(self.inputs)):
+            verified = None
+        self.executed = None if verified is None else verified.executed
+        self.reference = self._computed() if verified is None else verified.integer
+
+    def _computed(self) -> list[Tensors]:
+        """Return the outputs of the integer program by the reference model, as real numbers."""
+        lowered = self._context.hot("lower")
+        with torch.no_grad(), ReferenceProcess() as process:
+            program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
+            return [self.reals(program.compute([sample])[0]) for sample in self.inputs]
 
     def reals(self, outputs: Tensors) -> Tensors:
         """Return the program's outputs as real numbers."""
@@ -233,7 +244,7 @@ class _Samples:
 
 
 def _samples(
-    context: StageContext, converted: Any, *, integer_io: bool
+    context: StageContext, converted: Any, verified: Verified | None, *, integer_io: bool
 ) -> tuple[list[Tensors], list[tuple[Tensors, Tensors]], bool]:
     """Return the quantized model's outputs for some samples, and inputs and outputs of the program.
 
@@ -247,9 +258,12 @@ def _samples(
         if steps.remembers or samples.spell is not None:
             context.log("Only one step is simulated: a restarted simulator has no state.")
             wanted, once = 1, True
-        for sample, _ in itertools.islice(verification_samples(context), wanted):
+        known = verified.quantized if verified is not None and not once else []
+        chosen = itertools.islice(verification_samples(context), wanted)
+        for number, (sample, _) in enumerate(chosen):
             context.check_cancelled()
-            outputs.append(tensors_of(module(*sample.inputs)))
+            is_known = number < len(known)
+            outputs.append(known[number] if is_known else tensors_of(module(*sample.inputs)))
             given, expected = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
             runtime.append((list(given), list(expected)))
     return outputs, runtime, once
