@@ -49,19 +49,22 @@ def point_of(run: Run) -> Point | None:
 def front_of(runs: Iterable[Run]) -> set[int]:
     """Return the numbers of the runs on the Pareto front.
 
-    Only runs with the newest run's kind of accuracy are compared, and only those with the fewest
-    CPU operators, which Vela's cycles do not include.
+    Only runs with the newest run's kind of accuracy, data and estimator are compared, and of
+    these only those with the fewest CPU operators, which Vela's cycles do not include.
     """
     listed = list(runs)
-    newest = newest_accuracy(listed)
-    fewest = min((run.cost.cpu_nodes for run in listed if run.cost is not None), default=0)
-    points = [
-        point_of(run)
-        if run.accuracy_name == newest and run.cost is not None and run.cost.cpu_nodes == fewest
-        else None
-        for run in listed
-    ]
-    return {listed[index].number for index in pareto_front(points)}
+    ranked = [run for run in listed if point_of(run) is not None]
+    basis = _basis(ranked[-1]) if ranked else None
+    comparable = [run for run in ranked if _basis(run) == basis]
+    fewest = min((run.cost.cpu_nodes for run in comparable if run.cost is not None), default=0)
+    best = [run for run in comparable if run.cost is not None and run.cost.cpu_nodes == fewest]
+    return {best[index].number for index in pareto_front([point_of(run) for run in best])}
+
+
+def _basis(run: Run) -> tuple[str, str, str]:
+    """Return what two runs must share for their figures to be ranked."""
+    estimator = run.cost.vela_version if run.cost is not None else ""
+    return run.accuracy_name, run.quality.data, estimator
 
 
 def newest_accuracy(runs: Sequence[Run]) -> str:

@@ -96,10 +96,32 @@ def let_cycles(monkeypatch, cycles):
     leave_results(monkeypatch, lower=lowered.model_copy(update={"vela": (report,)}))
 
 
+def let_top1(monkeypatch, quantized, float_):
+    value = result_of("evaluate")
+    classes = {"decided": 400, "decided_equal": 380}
+    figures = {
+        "top1_quantized": quantized, "top1_float": float_, "samples": 400,
+        "outputs": tuple(o.model_copy(update=classes) for o in value.outputs),
+    }  # fmt: skip
+    leave_results(monkeypatch, evaluate=value.model_copy(update=figures))
+
+
 def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypatch):
-    # Any run or none can be pinned.
+    # Without a choice the accuracy is compared with the float model, the cost with the first run.
     qtbot.waitUntil(lambda: done.context.pin.run is not None)
     assert done.context.pin.run.number == 1
+    let_top1(monkeypatch, quantized=0.92, float_=1.0)
+    done.context.assigner.modules(["head"], "a8w4")
+    qtbot.waitUntil(lambda: tile(done, "quality").score.is_stale)
+    run_to(done, qtbot, "")
+    qtbot.waitUntil(lambda: "92.0 %" in tile(done, "quality").score.value)
+    qtbot.waitUntil(lambda: tile(done, "quality").score.is_bad)
+    quality = tile(done, "quality").score
+    assert "float 100.0" in quality.value
+    assert quality.delta == "\u22128.0"
+    assert quality.is_better is False
+    done.document.undo_stack.undo()
+    # Any run or none can be pinned.
     done.context.pin.choose(0)
     qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "")
     assert done.window.scoreboard.pin.text() == "No comparison"

@@ -55,6 +55,10 @@ def test_that_only_comparable_runs_are_on_the_front():
     unknown = run(3, top1, None)
     assert front_of([old, dearer, unknown, newest]) == {4}
     assert front_of([dearer, newest, old]) == {1}
+    # Estimators and data that differ give figures that are not comparable.
+    older_vela = run(5, top1, COST.model_copy(update={"vela_version": "4.0", "cycles": 1}))
+    other_data = run(6, top1.model_copy(update={"data": "e", "top1": 0.9}))
+    assert front_of([older_vela, other_data, newest]) == {4}
     assert newest_accuracy([newest, old]) == "SQNR"
     assert newest_accuracy([old, newest]) == "top-1"
     assert newest_accuracy([]) == ""

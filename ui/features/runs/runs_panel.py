@@ -14,7 +14,7 @@ from ui.shared.panel import Panel
 from ui.shared.run_table import RUN_COLUMNS, ChangeTableModel, RunRow, RunTableModel, describe_run
 from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
-from ui.shared.tradeoff_plot import Dot, TradeoffPlot
+from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot
 from workbench.history.comparison import (
     difference,
     estimate_warning,
@@ -148,15 +148,17 @@ class RunsPanel(Panel):
         name = newest_accuracy(self._runs)
         points = [point_of(run) if run.accuracy_name == name else None for run in self._runs]
         self._dots = tuple(i for i, point in enumerate(points) if point is not None)
+        fewest = min((run.cost.cpu_nodes for run in self._runs if run.cost), default=0)
         dots = [
-            Dot(*point, on_front=run.number in best)
+            Dot(*point, on_front=run.number in best,
+                has_more_cpu=run.cost is not None and run.cost.cpu_nodes > fewest)
             for run, point in zip(self._runs, points, strict=True)
             if point is not None
-        ]
+        ]  # fmt: skip
         unit = f"{name} [dB]" if name == "SQNR" else name
         self.plot.render_dots(dots, f"{unit}, measured on host")
         self.plot.setVisible(bool(dots))
-        text = "Dot size: SRAM. Line: Pareto front. Drag the dashed lines to set limits."
+        text = f"Dot size: SRAM. Line: Pareto front. {CPU_WORDS} Drag the dashed lines to filter."
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.plot_note.setText(text if dots else why or NO_COST)
