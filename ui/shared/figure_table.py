@@ -245,6 +245,8 @@ class FigureView(QTableView):
         self._figures = model
         self.setModel(model)
         self.setAccessibleName(name)
+        # No toast covers it.
+        self.setProperty("keepClear", True)
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
         # Arrow keys move inside; Tab goes on to the next widget.
         self.setTabKeyNavigation(False)

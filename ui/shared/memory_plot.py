@@ -22,7 +22,7 @@ _BUFFERS = "OpBuffering"
 _LEAST_BLOCK, _RIMMED_PX = QSizeF(1.0, 1.0), 4.0
 
 
-class _Blocks(pg.GraphicsObject):
+class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
     """Rectangles that are never smaller than a pixel, with a rim where there is room for one.
 
     A bar of pyqtgraph whose rim has the colour of the ground vanishes where it is narrow.

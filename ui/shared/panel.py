@@ -215,6 +215,10 @@ class Panel(QWidget):
         first = next((w for w in reading_order(self) if w.isVisible() and w.isEnabled()), self)
         first.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
+    def take_keys(self) -> None:
+        """Give the focus to what shows the selection, so that keys apply to it."""
+        self.take_focus()
+
     def flush(self) -> None:
         """Run all pending renders now."""
         self._soon.stop()

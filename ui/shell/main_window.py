@@ -60,6 +60,8 @@ AREAS: dict[str, Qt.DockWidgetArea] = {
 NAME = "Quantization Workbench"
 SIZE = (1600, 1000)
 LEAST = QSize(840, 470)
+# What a window manager draws around a window: a title, and borders [px].
+_FRAME = QSize(8, 40)
 # Below this height the panels at the left are stacked, below this width those of both sides.
 _LOW_PX, _NARROW_PX = 600, 960
 # Least width of the left side at first, and its width with the tabs of both sides.
@@ -113,13 +115,22 @@ class MainWindow(QMainWindow):
         self._build_status()
         for dock in self.docks.values():
             dock.visibilityChanged.connect(self._on_dock_shown)
-        self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
+        self.resize(QSize(*SIZE).boundedTo(self._room().expandedTo(LEAST)))
         self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
         self.rail.set_theme(self.appearance.theme)
         self.show_welcome()
         # The first project shares the room of the window as it is then.
         self._working = self._initial
+
+    @property
+    def fills_screen(self) -> bool:
+        """Whether the screen has no more room than the window takes at first."""
+        return self._room() != self._room().expandedTo(QSize(*SIZE))
+
+    def _room(self) -> QSize:
+        """Return the largest size of the window whose frame is on the screen, too."""
+        return self.screen().availableSize() - _FRAME
 
     def furnish(self, context: PanelContext, scores: Scores) -> None:
         """Add the parts that show the project, and enable the actions."""

@@ -89,6 +89,8 @@ class RunController(QObject):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
+        # Errors of the former run are solved, or come again.
+        self._context.notices.close_errors()
         self._context.runner.run_until(project, document.folder, stages, done)
 
     def cancel(self) -> None:
@@ -133,7 +135,10 @@ class RunController(QObject):
             "again when the code changes.",
             [
                 Action("Allow and run", allow),
-                Action("View code\u2026", lambda: TrustDialog(code, allow, self._window).open()),
+                Action(
+                    "View code\u2026", lambda: TrustDialog(code, allow, self._window).open(),
+                    is_default=True,
+                ),
                 Action("Cancel", lambda: None),
             ],
             blocking=True,
@@ -241,7 +246,7 @@ class DeliverablesController(QObject):
         project = self._context.document.project
         ask_to_save(
             self._window, "Export report to", lambda name: self.report(Path(name)),
-            f"{project.name if project else 'report'}.html", start=self._context.document.folder,
+            f"{project.name if project else 'untitled'}-report.html", start=self._context.document.folder,
             filters=["Web page (*.html)"],
         )  # fmt: skip
 

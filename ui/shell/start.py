@@ -56,10 +56,14 @@ def show_frame(application: QApplication, project: Path | None) -> MainWindow:
     """Show the window without its contents: the places of panels, or of the welcome page."""
     settings = Settings()
     window = MainWindow(Appearance(application, settings.theme))
-    window.restore_session(settings.layout(LAST))
+    former = settings.layout(LAST)
+    window.restore_session(former)
     if project is not None and project.suffix == ".qwb":
         window.show_panels()
-    window.show()
+    if "geometry" not in former and window.fills_screen:
+        window.showMaximized()
+    else:
+        window.show()
     return window
 
 

@@ -122,6 +122,13 @@ def test_that_a_whole_run_fills_the_window_and_a_second_opening_needs_no_engine(
     qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
     qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)
     assert opened.context.selection.value.modules == {"stem.conv"}
+    # Number keys give what it went to a precision.
+    tree = opened.window.docks["modules"].panel.tree
+    qtbot.waitUntil(tree.hasFocus)
+    rules = opened.document.project.rules
+    qtbot.keyClick(tree, Qt.Key.Key_2)
+    qtbot.waitUntil(lambda: opened.document.project.rules != rules)
+    opened.document.undo_stack.undo()
     # Deliverables are copied where the user says.
     opened.deliveries.deliver(tmp_path / "out")
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"

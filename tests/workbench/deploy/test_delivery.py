@@ -14,7 +14,7 @@ from workbench.analysis.accuracy import AccuracyData, AccuracyResult
 from workbench.analysis.answers import Answers
 from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy import delivery
-from workbench.deploy.delivery import deliver
+from workbench.deploy.delivery import deliver, stated_files
 from workbench.errors import WorkbenchError
 from workbench.results import Deliverable, PackageResult, load_result, save_result
 
@@ -80,6 +80,14 @@ def test_that_digests_are_those_of_the_files_as_they_are_delivered(packaged, tmp
     known = {f.name: f.sha256 for f in files}
     assert all(entry["sha256"] == known[entry["name"]] for entry in manifest["files"])
     assert (out / "net.pte").read_bytes() == PAGES["net.pte"]
+
+
+def test_that_what_is_shown_before_is_what_is_delivered(packaged, tmp_path):
+    shown, contents = stated_files(packaged, RIGHT)
+    assert shown == deliver(packaged, tmp_path / "out", RIGHT)
+    assert "net.pte" not in contents
+    for name, data in contents.items():
+        assert (tmp_path / "out" / name).read_bytes() == data
 
 
 def test_that_a_program_that_differs_says_so_first(packaged, tmp_path):

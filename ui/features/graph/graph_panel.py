@@ -261,6 +261,9 @@ class GraphPanel(Panel):
             self.tabs.setCurrentIndex(0)
         self._show_level()
 
+    def take_keys(self) -> None:
+        self.view.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
     def render_selection(self, selected: Selected) -> None:
         if selected.origin == self.panel_id:
             return

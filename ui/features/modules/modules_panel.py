@@ -155,6 +155,9 @@ class ModulesPanel(Panel):
         self._banner.render_stage(view)
         self._banner.setVisible(is_outdated)
 
+    def take_keys(self) -> None:
+        self.tree.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
     def render_selection(self, selected: Selected) -> None:
         paths = selected.modules or self.context.model_index.modules_of(selected.nodes)
         self.assign.setEnabled(bool(paths))
