@@ -53,7 +53,7 @@ def describe_run(run: Run) -> str:
             f"estimated (Vela {run.cost.vela_version})"
         )
     if run.gate is not None:
-        lines.append(f"Compiled program: {run.gate.sentence}")
+        lines.append(f"Compiled program {run.gate.sentence}")
         if run.gate.execution is not None:
             lines.append(run.gate.execution.sentence)
     if run.accuracy_result is not None:

@@ -1,4 +1,4 @@
-"""The bar: Run, target and board, a dot for every stage, and the progress with Cancel."""
+"""The bar: Run with Cancel, target and board, and the stages in labelled groups."""
 
 from __future__ import annotations
 
@@ -44,11 +44,22 @@ STATE_WORDS = {
     "blocked": "blocked",
     "unavailable": "not available",
 }
-_DOT_PX = 20
+_DOT_PX = 16
+# What a person calls the stages. Those of a group share a label with their time or progress.
+GROUPS: tuple[tuple[str, tuple[StageId, ...]], ...] = (
+    ("Load", ("import_model", "export")),
+    ("Calibrate", ("prepare", "calibrate")),
+    ("Quantize", ("convert", "evaluate")),
+    ("Compile", ("lower",)),
+    ("Verify", ("verify", "run")),
+    ("Pack", ("package",)),
+)
 # Least widths of the buttons of the target and of the state.
 _GOAL_PX, _STATUS_PX = 130, 80
-# Below this width of the bar, Cancel is its sign alone.
-_NARROW_PX = 960
+# Below these widths of the bar, Cancel is its sign alone, and groups of stages have no label.
+_NARROW_PX, _UNLABELLED_PX = 960, 1240
+# Width of the label of a group of stages.
+_GROUP_PX = 58
 
 
 class StageButton(QAbstractButton):
@@ -174,6 +185,69 @@ def paint_state(painter: QPainter, centre: QPointF, view: StageView, theme: Them
 
 def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
     return QPolygonF([centre + QPointF(x, y) for x, y in points])
+
+
+class StageGroup(QWidget):
+    """The dots of some stages, with what they do together below a label of two lines."""
+
+    def __init__(
+        self, title: str, buttons: Sequence[StageButton], theme: Callable[[], Theme],
+        parent: QWidget,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self._title, self._buttons, self._theme = title, tuple(buttons), theme
+        self.label, self.state = Label(title, self), Label("", self)
+        # Room for the widest text: the bar does not move under the pointer.
+        self.state.setFixedWidth(_GROUP_PX)
+        for label in (self.label, self.state):
+            label.setObjectName("StageLabel")
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        texts = QVBoxLayout()
+        texts.setSpacing(0)
+        texts.addWidget(self.label)
+        texts.addWidget(self.state)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 6, 0)
+        layout.setSpacing(0)
+        for button in buttons:
+            layout.addWidget(button)
+        layout.addSpacing(3)
+        layout.addLayout(texts)
+        self.render_state()
+
+    def render_state(self) -> None:
+        """Show the time of the stages, or the progress of the one that runs."""
+        views = [button.view for button in self._buttons if button.view.state != "unavailable"]
+        self.setVisible(bool(views))
+        self.state.setText(group_text(views))
+        theme = self._theme()
+        worst = next((v for v in views if is_bad(v)), None)
+        running = any(v.state == "running" for v in views)
+        colour = theme.bad if worst else theme.accent if running else theme.muted
+        look = f"color: {colour};"
+        if self.state.styleSheet() != look:
+            self.state.setStyleSheet(look)
+
+    def set_labelled(self, on: bool) -> None:
+        """Show the label, or the dots alone."""
+        self.label.setVisible(on)
+        self.state.setVisible(on)
+
+
+def group_text(views: Sequence[StageView]) -> str:
+    """Return the state of a group of stages in a word: progress, failure, or their time."""
+    for view in views:
+        if view.state == "running":
+            return f"{view.fraction:.0%}" if view.fraction is not None else duration(view.elapsed_s)
+    if any(is_bad(view) for view in views):
+        return "failed" if any(view.state == "failed" for view in views) else "not met"
+    for state in ("queued", "blocked"):
+        if any(view.state == state for view in views):
+            return STATE_WORDS[state]
+    if views and all(view.state == "cached" for view in views):
+        times = [view.elapsed_s for view in views if view.elapsed_s is not None]
+        return duration(sum(times)) if times else "done"
+    return "\u2013"
 
 
 class _CutButton(QPushButton):
@@ -344,6 +418,8 @@ class PipelineBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.cancel.setText("Cancel" if event.size().width() >= _NARROW_PX else "")
+        for group in self.groups:
+            group.set_labelled(event.size().width() >= _UNLABELLED_PX)
 
     def add_tool(self, action: QAction) -> None:
         """Add a button for an action at the right end."""
@@ -356,6 +432,10 @@ class PipelineBar(QWidget):
         button.setToolTip(literal(f"{words} ({keys})" if keys else words))
         button.setAccessibleName(words)
         self._tools.addWidget(button)
+
+    def add_switch(self, switch: QWidget) -> None:
+        """Add a switch of the runs, beside Run."""
+        self._switches.addWidget(switch)
 
     def button(self, stage_id: StageId) -> StageButton:
         """Return the dot of a stage."""
@@ -378,12 +458,18 @@ class PipelineBar(QWidget):
         self._stages.aboutToShow.connect(self._fill_stages)
         self.status.setMenu(self._stages)
         dots = QHBoxLayout()
-        dots.setSpacing(0)
+        dots.setSpacing(2)
         for stage in STAGES:
             button = StageButton(StageView(stage.id, stage.title), self._theme, self)
             button.clicked.connect(partial(self._on_stage_clicked, stage.id))
             self._buttons[stage.id] = button
-            dots.addWidget(button)
+        self.groups = [
+            StageGroup(title, [self._buttons[stage] for stage in stages], self._theme, self)
+            for title, stages in GROUPS
+        ]
+        for group in self.groups:
+            dots.addWidget(group)
+        self._switches = QHBoxLayout()
         self._tools = QHBoxLayout()
         self._tools.setSpacing(2)
         layout = QHBoxLayout(self)
@@ -391,6 +477,7 @@ class PipelineBar(QWidget):
         layout.setSpacing(8)
         layout.addWidget(self.run)
         layout.addWidget(self.cancel)
+        layout.addLayout(self._switches)
         layout.addWidget(self.goal)
         layout.addSpacing(4)
         layout.addLayout(dots)
@@ -439,6 +526,8 @@ class PipelineBar(QWidget):
     def _show_status(self) -> None:
         views = [button.view for button in self._buttons.values()]
         self.status.render_status(status_text(views))
+        for group in self.groups:
+            group.render_state()
         running = [v for v in views if v.state == "running"]
         self.status.share = running[-1].fraction if running else None
         self.status.update()

@@ -237,8 +237,8 @@ class DeliverablesController(QObject):
 
     def _say_none(self) -> None:
         self._context.notices.info(
-            "No deliverables yet.", "Run Package first.",
-            [Action("Run Package", lambda: self._run_to("package"))],
+            "No files to export yet.", "Package the program first.",
+            [Action("Package", lambda: self._run_to("package"))],
         )  # fmt: skip
 
     def ask_report(self) -> None:

@@ -242,7 +242,7 @@ def _is_estimated(project: Project) -> bool:
 def _quality(figures: _Figures, pinned: Run | None) -> Score:
     value, stale = figures.evaluated, "evaluate" in figures.stale
     before = pinned.quality if pinned else None
-    score = Score("quality", "Top-1", "\u2013", "Run Evaluate first.", is_stale=stale)
+    score = Score("quality", "Top-1", "\u2013", "Not evaluated yet.", is_stale=stale)
     if value is None:
         return score
     origin = f"Measured on host (PyTorch), {value.samples} samples of {value.data}"
@@ -336,7 +336,7 @@ def _judged(score: Score, accuracy: AccuracyResult | None) -> Score:
 
 def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
     value, stale = figures.evaluated, "evaluate" in figures.stale
-    score = Score("sqnr", "SQNR", "\u2013", "Run Evaluate first.", is_stale=stale)
+    score = Score("sqnr", "SQNR", "\u2013", "Not evaluated yet.", is_stale=stale)
     if value is None:
         return score
     origin = f"Measured on host (PyTorch) at the outputs, {value.samples} samples"
@@ -362,7 +362,7 @@ def _bits(figures: _Figures) -> Iterator[Score]:
 def _exported(figures: _Figures) -> Iterator[Score]:
     exported = figures.lowered.exported if figures.lowered else None
     score = Score(
-        "products", "int8 products", "\u2013", "Run Lower first.", is_stale="lower" in figures.stale
+        "products", "int8 products", "\u2013", "Not compiled yet.", is_stale="lower" in figures.stale
     )
     if exported is not None:
         score = replace(
@@ -375,7 +375,7 @@ def _exported(figures: _Figures) -> Iterator[Score]:
 
 def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     lowered, stale = figures.lowered, "lower" in figures.stale
-    cycles = Score("cycles", "Cycles", "\u2013", "Run Lower first.", is_stale=stale)
+    cycles = Score("cycles", "Cycles", "\u2013", "Not compiled yet.", is_stale=stale)
     sram, cpu = replace(cycles, id="sram", title="SRAM"), replace(cycles, id="cpu", title="CPU ops")
     if lowered is None:
         yield from (cycles, sram, cpu)
@@ -417,17 +417,17 @@ def _equal(figures: _Figures) -> Score:
     value, gate = figures.verified, figures.gate
     score = Score(
         "equal",
-        "Integer program",
+        "NPU output",
         "\u2013",
-        "Run Verify first.",
+        "Not verified yet.",
         is_stale="verify" in figures.stale,
     )
     if value is None:
         return score
-    text = "exact" if value.exact == value.elements else f"{value.max_lsb} LSB"
+    text = "bit-exact" if value.exact == value.elements else f"within {value.max_lsb} LSB"
     if gate is not None:
         text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
-    verdict_text = f"\nCompiled program: {gate.sentence}" if gate is not None else ""
+    verdict_text = f"\nCompiled program {gate.sentence}" if gate is not None else ""
     share = f"{value.exact:,} of {value.elements:,} output values equal, {value.samples} samples"
     return replace(
         score,

@@ -270,7 +270,7 @@ _HELD = {True: "held", False: "BROKEN", None: "not checked"}
 
 
 def _print_gate(part: dict[str, Any]) -> None:
-    print(f"Verdict      {GateResult.model_validate(part).sentence}")
+    print(f"Compiled     {GateResult.model_validate(part).sentence}")
     for entry in part["limits"]:
         limit = Limit.model_validate(entry)
         print(f"             {_HELD[limit.held]}: {limit_text(limit)}")

@@ -211,7 +211,7 @@ def _statements(answers: Answers) -> Iterator[tuple[str, bool]]:
     The answer that keeps the program from being delivered comes first.
     """
     gate, accuracy = answers.gate, answers.accuracy
-    verification = (f"Verification: {gate.sentence}", True)
+    verification = (f"Verification: compiled program {gate.sentence}", True)
     measured = (f"Accuracy: {accuracy.sentence}", True)
     if accuracy.refused and gate.verdict != "differs":
         yield from (measured, verification)

@@ -229,7 +229,7 @@ def sentence(fit: Fit) -> str:
         return f"Does not fit {fit.board}: {lost}."
     doubts = ", ".join(fit.doubts)
     if doubts:
-        return f"Fits {fit.board}, if the unconfirmed sizes are correct ({doubts})."
+        return f"Fits {fit.board} (size from a secondary source: {doubts})."
     return f"Fits {fit.board}."
 
 

@@ -43,7 +43,7 @@ def _entry(name: str) -> str:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 3,
+    Stage("import_model", "Load", "Loading the model", (), ("model",), ("torch",), 3,
           _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",),
           ("model.strict_export", "model.split_outputs"), ("torch",), 9, _entry("export")),
@@ -52,12 +52,12 @@ STAGES: tuple[Stage, ...] = (
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 6,
           _entry("calibrate")),
-    Stage("convert", "Convert", "Converting", ("calibrate",), ("ranges", "range_methods"),
+    Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
           ("torchao",), 7,
           _entry("convert")),
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 8,
           _entry("evaluate")),
-    Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
+    Stage("lower", "Compile", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 19, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),

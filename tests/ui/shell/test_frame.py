@@ -174,7 +174,7 @@ def the_drawer_opens_on_demand_and_the_workspace_has_most_of_a_narrow_window(don
     menu = done.window.pipeline.status.menu()
     menu.aboutToShow.emit()
     texts = [action.text() for action in menu.actions()]
-    assert texts[0].startswith("Import\t")
+    assert texts[0].startswith("Load\t")
     assert done.window.pipeline.status.text() == "Up to date"
     # The workspace has most of the window.
     for width, height in SIZES:

@@ -48,8 +48,8 @@ from workbench.results import (
 )
 from workbench.targets import has_stage
 
-NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
-NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
+NO_QUALITY = "Evaluate to compare the quantized model with the float model."
+NO_VERIFY = "Verify to compare the compiled program with the quantized model."
 Key = tuple[Path, bool]
 _SQNR = 1
 _WIDE_PX = 820

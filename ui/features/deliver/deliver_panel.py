@@ -95,9 +95,9 @@ class DeliverablesView(QWidget):
         QGuiApplication.clipboard().setText("\n".join(names))
 
 
-NO_PACKAGE = "Run Package to create the deliverables."
-NOT_VERIFIED = "Not verified. Run Verify to compare the program with the quantized model."
-NOT_MEASURED = "Accuracy not measured. Run Evaluate to compare with the float model."
+NO_PACKAGE = "Package to create the files for the firmware."
+NOT_VERIFIED = "Not verified. Verify to compare the program with the quantized model."
+NOT_MEASURED = "Accuracy not measured. Evaluate to compare with the float model."
 _NOTE_SUFFIX = ".md"
 
 
@@ -142,7 +142,7 @@ class DeliverPanel(ResultPanel):
         self._show_verdict()
         for action in ("deliver", "inside"):
             self.buttons[action].setEnabled(package.current)
-            self.buttons[action].setToolTip("" if package.current else "Run Package first")
+            self.buttons[action].setToolTip("" if package.current else "Not packaged yet")
         is_program = any(file.name.endswith(".pte") for file in package.value.files)
         self.buttons["inside"].setVisible(is_program)
         self.fit.render_fit(self._fits.read(), self.context.theme)
@@ -201,7 +201,7 @@ class DeliverPanel(ResultPanel):
             self._show_answer(self.verdict, NOT_VERIFIED, (), theme.muted)
         else:
             colours = {"right": theme.good, "differs": theme.bad}
-            text = f"Compiled program: {gate.sentence.rstrip('.')}."
+            text = f"Compiled program {gate.sentence.rstrip('.')}."
             self._show_answer(
                 self.verdict, text, _gate_lines(gate), colours.get(gate.verdict, theme.warning)
             )

@@ -138,7 +138,7 @@ class IsolationNote(QFrame):
         self.hide()
 
 
-EMPTY_TEXT = "Run Export to see the graph."
+EMPTY_TEXT = "Load the model to see its graph."
 IDS = [level.id for level in LEVELS]
 
 

@@ -32,7 +32,7 @@ from workbench.ids import StageId
 if TYPE_CHECKING:
     from workbench.results import NodeAnnotation
 
-EMPTY_TEXT = "Run Export to see the modules."
+EMPTY_TEXT = "Load the model to see its modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
 # A narrower column shows too few letters.
 _NARROWEST_TYPE_PX = 48

@@ -106,8 +106,8 @@ class RulesPanel(Panel):
             text = "Export failed: counts outdated" if is_counted else "Export failed: no counts"
         elif is_counted and session.planned and view.state != "cached":
             text = "Counts outdated"
-        self.hint.setText(" \u00b7 ".join(part for part in ("Strongest first", text) if part))
-        self.hint.setToolTip(literal(sentence(view, "Run Export to count the modules.")))
+        self.hint.setText(" \u00b7 ".join(part for part in ("Last match wins, numbered as applied", text) if part))
+        self.hint.setToolTip(literal(sentence(view, "Load the model to count its modules.")))
         mark(self.hint, is_bad=is_bad)
 
     def render_selection(self, selected: Selected) -> None:

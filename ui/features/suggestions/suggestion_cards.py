@@ -244,7 +244,7 @@ def _text(text: str, parent: QWidget) -> Label:
 
 
 UNKNOWN = "Gain unknown: the project changed again before it was compiled."
-WAITING = "Run Lower to see the gain."
+WAITING = "Compile to see the gain."
 # Project fields that change the compiled program.
 _DECISIVE = (
     "model",

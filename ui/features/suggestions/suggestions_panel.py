@@ -11,7 +11,7 @@ from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.suggestions import Suggestion
 
-NOTHING = "Run Lower to get suggestions for less work on the CPU, better accuracy and less memory."
+NOTHING = "Compile to get suggestions for less work on the CPU, better accuracy and less memory."
 NO_SUGGESTION = "No suggestions for the present configuration."
 TRYING = "Compiling the project with a suggestion, to measure it before it is offered."
 

@@ -30,7 +30,7 @@ def question_text(code: Code) -> str:
     reasons = list(dict.fromkeys(use.why for use in code.uses))
     count = len(code.files)
     files = f"{count} file{'' if count == 1 else 's'}"
-    text = f"{_listed('Reason', reasons)}\n{_listed(f'Code ({files})', list(code.places))}"
+    text = f"{_listed('Why', reasons)}\n{_listed(f'Code ({files})', list(code.places))}"
     unread = [info.message for info in unread_files(code)]
     return f"{text}\n{_listed('Left out', unread)}" if unread else text
 
