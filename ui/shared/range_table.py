@@ -322,8 +322,8 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
     Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
            "Width divided by the width of the middle 99.8 % of values"),
     Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,
-           "Fraction of values more than half a step outside the quantized range, from the histogram; "
-           "unknown for per-channel grids"),
+           "Fraction of values more than half a step outside the quantized range, from the "
+           "histogram; unknown for per-channel grids"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
            "Float against quantized, measured on host (PyTorch)"),
     Column("Zeros", lambda r: percent(r.tensor.zeros), lambda r: r.tensor.zeros,

@@ -69,9 +69,10 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("theme", "&View", "Toggle &dark theme", "Ctrl+Shift+L", "moon"),
     *(
         ActionRow(f"workspace_{row.id}", "&View", f"Workspace {row.title}", f"Ctrl+{number}")
-        for number, row in enumerate(WORKSPACES, 1)
+        for number, row in enumerate(WORKSPACES)
     ),
     ActionRow(LINE, "&View"),
+    ActionRow("sides", "&View", "Side &panels", "Ctrl+B", "beside"),
     ActionRow("default_layout", "&View", "&Reset layout"),
     ActionRow("save_layout", "&View", "&Save layout\u2026"),
     ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),

@@ -53,6 +53,8 @@ class RunController(QObject):
         self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
         self.ahead = LowerAhead(context, self)
+        # The workspace in which all was run, until the outcome is shown; "" without such a run.
+        self._shown_from = ""
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
         runner.refused.connect(context.notices.error)
@@ -89,6 +91,7 @@ class RunController(QObject):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
+        self._shown_from = self._window.workspaces.current if not stage_id else ""
         # Errors of the former run are solved, or come again.
         self._context.notices.close_errors()
         self._context.runner.run_until(project, document.folder, stages, done)
@@ -136,7 +139,8 @@ class RunController(QObject):
             [
                 Action("Allow and run", allow),
                 Action(
-                    "View code\u2026", lambda: TrustDialog(code, allow, self._window).open(),
+                    "View code\u2026",
+                    lambda: TrustDialog(code, allow, self._window).open(),
                     is_default=True,
                 ),
                 Action("Cancel", lambda: None),
@@ -154,7 +158,19 @@ class RunController(QObject):
         problem = event.problem(details=self._context.log.last_lines(40))
         self._context.notices.error(WorkbenchError([problem]))
 
+    def _show_outcome(self, job: Job) -> None:
+        """Show the outcome after a run of all stages, unless the user went elsewhere."""
+        if not self._shown_from or job.study or not job.over or self.ahead.is_own(job.id):
+            return
+        if job.state != "done":
+            self._shown_from = ""
+        elif not self._context.runner.running:
+            if self._window.workspaces.current == self._shown_from:
+                self._window.reveal("outcome")
+            self._shown_from = ""
+
     def _on_job_changed(self, job: Job) -> None:
+        self._show_outcome(job)
         if not job.over or job.elapsed_s < NOTABLE_S or self.ahead.is_own(job.id):
             return
         if job.state == "done":
@@ -246,7 +262,8 @@ class DeliverablesController(QObject):
         project = self._context.document.project
         ask_to_save(
             self._window, "Export report to", lambda name: self.report(Path(name)),
-            f"{project.name if project else 'untitled'}-report.html", start=self._context.document.folder,
+            f"{project.name if project else 'untitled'}-report.html",
+            start=self._context.document.folder,
             filters=["Web page (*.html)"],
         )  # fmt: skip
 

@@ -362,8 +362,12 @@ def _bits(figures: _Figures) -> Iterator[Score]:
 def _exported(figures: _Figures) -> Iterator[Score]:
     exported = figures.lowered.exported if figures.lowered else None
     score = Score(
-        "products", "int8 products", "\u2013", "Not compiled yet.", is_stale="lower" in figures.stale
-    )
+        "products",
+        "int8 products",
+        "\u2013",
+        "Not compiled yet.",
+        is_stale="lower" in figures.stale,
+    )  # fmt: skip
     if exported is not None:
         score = replace(
             score,

@@ -10,14 +10,14 @@ from tests.fakes import engine as fake_engine
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from ui.features.suggestions.suggestion_cards import (
+from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
+from ui.shared.labels import Label
+from ui.shared.suggestion_cards import (
     UNKNOWN,
     WAITING,
     GainFigures,
     SuggestionCards,
 )
-from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
-from ui.shared.labels import Label
 from workbench.project import edits
 from workbench.results import CpuNode, PartQuality, save_result
 from workbench.suggestions import Suggestion, Written

@@ -279,7 +279,9 @@ class InspectorPanel(Panel):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
-        dialog.setWindowTitle("Output channels" if is_channels else "Weight clustering: distinct weights")
+        dialog.setWindowTitle(
+            "Output channels" if is_channels else "Weight clustering: distinct weights"
+        )
         dialog.setLabelText(f"{path}; 0 for {'all' if is_channels else 'off'}")
         dialog.setIntRange(0, layer.channels if is_channels else 255)
         dialog.setIntValue(present)
