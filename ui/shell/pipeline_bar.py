@@ -28,6 +28,7 @@ from ui.shared.theme import Theme, icon
 from ui.shell.panels import RUN_BAR_PX
 from ui.state.jobs import duration
 from ui.state.session import StageView
+from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID
@@ -379,6 +380,8 @@ class PipelineBar(QWidget):
         self._theme = theme
         self._buttons: dict[StageId, StageButton] = {}
         self._is_working = False
+        # The devices of the project's board.
+        self._devices: tuple[tuple[str, Path], frozenset[str] | None] = (("", Path()), None)
         self._build()
 
     def render_stages(self, stages: Sequence[StageView], *, working: bool) -> None:
@@ -406,7 +409,16 @@ class PipelineBar(QWidget):
         """Show target and board; relative paths of the project start at ``folder``."""
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
-        self.goal.render_goal(target_text(project.target, project.board, folder))
+        key = (project.board, folder)
+        if self._devices[0] != key:
+            self._devices = (key, board_devices(project.board, folder))
+        devices = self._devices[1]
+        self.target.offer_devices(Path(project.board).stem, devices)
+        text = target_text(project.target, project.board, folder)
+        lacks = devices is not None and project.target.id not in devices
+        self.goal.render_goal(f"{text} (no such NPU)" if lacks else text)
+        self.goal.setProperty("invalid", lacks)
+        self.goal.style().polish(self.goal)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -555,6 +567,17 @@ class PipelineBar(QWidget):
             self.result_asked.emit(stage_id)
         else:
             self.run_asked.emit(stage_id)
+
+
+def board_devices(board: str, folder: Path) -> frozenset[str] | None:
+    """Return the ids of a board's devices; None without a board, or if it cannot be read."""
+    if not board:
+        return None
+    try:
+        npus = load(board, folder).npu
+    except (OSError, WorkbenchError):
+        return None
+    return frozenset(device for npu in npus for device in npu.devices)
 
 
 def target_text(choice: TargetChoice, board: str, folder: Path) -> str:

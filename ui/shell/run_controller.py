@@ -217,6 +217,14 @@ class DeliverablesController(QObject):
         if folder is None or project is None:
             return
         answers = answers_of(project, self._context.load)
+        if (lacking := self._why_not_on_board(project)) and not allow_differences:
+            again = partial(self.deliver, target, allow_differences=True)
+            self._context.notices.question(
+                f"Not exported: {lacking}",
+                "Choose a device of the board, or another board.",
+                [Action("Export all the same", again, destructive=True)],
+            )
+            return
         if answers.refused and not allow_differences:
             again = partial(self.deliver, target, allow_differences=True)
             self._context.notices.question(
@@ -235,6 +243,19 @@ class DeliverablesController(QObject):
             return
         show = Action("Open folder", lambda: open_externally(target))
         self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
+
+    def _why_not_on_board(self, project: Project) -> str:
+        """Return why the program does not run on the project's board; "" if it does."""
+        from workbench.deploy import fitting
+
+        results = self._context.result("lower")
+        if results is None or not project.board:
+            return ""
+        try:
+            fit = fitting.of_results(project, self._context.document.folder, results)
+        except (OSError, WorkbenchError):
+            return ""
+        return fitting.sentence(fit) if fit is not None and fit.absent else ""
 
     def _show_panel(self, panel_id: PanelId) -> None:
         self._window.reveal(panel_id)

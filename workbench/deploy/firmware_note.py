@@ -224,7 +224,7 @@ def _shape(port: dict[str, Any]) -> str:
 def _grid(port: Mapping[str, Any]) -> str:
     """Return the conversion between codes and real values of an input or output."""
     if "scale" not in port:
-        return "as it is"
+        return "none (float)"
     return f"(code - {port['zero_point']}) * {port['scale']:.9g}"
 
 
