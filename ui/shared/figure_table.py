@@ -76,6 +76,14 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         self._shown_at: dict[int, int] = {}
         self._sorted_by: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
 
+    def set_columns(self, columns: Sequence[Column[Row]]) -> None:
+        """Set other columns; there are no rows afterwards, and no sort order."""
+        self.beginResetModel()
+        self._columns, self._rows = tuple(columns), ()
+        self._sorted_by = (-1, Qt.SortOrder.AscendingOrder)
+        self._arrange()
+        self.endResetModel()
+
     def set_rows(self, rows: Iterable[Row]) -> None:
         """Set the rows, and keep the sort order."""
         self.beginResetModel()

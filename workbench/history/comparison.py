@@ -224,6 +224,94 @@ def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
     return [change for _, change in sorted(moved, key=lambda ranked: -ranked[0])]
 
 
+@dataclass(frozen=True)
+class ComparedRow:
+    """One difference of several runs: its kind, name, value in each run, and the change.
+
+    ``change`` is that of the last run from the first; "" if it is no number.
+    """
+
+    kind: str
+    what: str
+    values: tuple[str, ...]
+    change: str
+
+
+# The kinds of differences, in the order in which they are shown: what was changed comes last.
+KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer",
+         "versions": "Version"}  # fmt: skip
+
+
+def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRow]:
+    """Return the differences of two or more runs; rows in which no run differs are left out.
+
+    Args:
+        runs: The runs, at least two. Each is compared with the first.
+        cache: Where their compiled programs are; without it modules are not compared.
+    """
+    first, *others = runs
+    lowered = [lowered_of(run, cache) if cache is not None else None for run in runs]
+    rows: dict[tuple[str, str], dict[int, Change]] = {}
+    for number, run in enumerate(others, 1):
+        parts = dict(difference(first, run).parts)
+        old, new = lowered[0], lowered[number]
+        if old is not None and new is not None:
+            parts["modules"] = tuple(module_changes(old, new))
+        for kind, found in parts.items():
+            for change in found:
+                rows.setdefault((kind, change.what), {})[number] = change
+    listed = []
+    for (kind, what), changed in rows.items():
+        before = next(iter(changed.values())).before
+        values = [before]
+        values += [
+            changed[number].after if number in changed else before for number in range(1, len(runs))
+        ]
+        moved = change_text(values[0], values[-1])
+        listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved))
+    order = list(KINDS.values())
+    return sorted(listed, key=lambda row: order.index(row.kind))
+
+
+def change_text(before: str, after: str) -> str:
+    """Return how much a figure changed, with its share; "" if one of both is no number."""
+    old, new = _leading(before), _leading(after)
+    if old is None or new is None or old == new:
+        return ""
+    change = f"{new - old:+,.6g}".replace("-", "\u2212")
+    is_relative = old > 0 and not before.endswith(("%", "dB"))
+    share = f" ({100 * (new - old) / old:+.1f} %)".replace("-", "\u2212") if is_relative else ""
+    return f"{change}{share}"
+
+
+def _leading(text: str) -> float | None:
+    """Return the number that a text begins with; None if it begins with none."""
+    word = text.split(" ", maxsplit=1)[0].replace(",", "")
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def run_title(run: Run, base: Run | None = None) -> str:
+    """Return the name of a run: its number, and what its rules change of another run's.
+
+    For example ``Run 3 (+a16w8 Conv2d)``.
+    """
+    if base is None or run.number == base.number:
+        return f"Run {run.number}"
+    parts = []
+    for change in changes(facts_of_rules(base), facts_of_rules(run)):
+        sign, value = ("+", change.after) if change.after else ("\u2212", change.before)
+        parts.append(f"{sign}{value} {change.what}")
+    if run.target.id != base.target.id:
+        parts.append(run.target.id)
+    if not parts:
+        return f"Run {run.number}"
+    more = f", {len(parts) - 2} more" if len(parts) > 2 else ""
+    return f"Run {run.number} ({', '.join(parts[:2])}{more})"
+
+
 _NO_MODULE = "(no module)"
 
 

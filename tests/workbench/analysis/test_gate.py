@@ -332,7 +332,7 @@ def test_that_limits_for_people_have_signs_separators_and_names_of_their_own():
 
 def test_that_a_verdict_in_a_line_has_its_count_its_broken_limits_or_its_reason():
     right = verdict(Gate(), verified=verified())
-    assert right.sentence == "right (5 of 5 limits held)"
+    assert right.sentence == "correct: 5 of 5 checks passed"
     limits = (Limit(name="lsb", limit="<= 3", value=84.0, held=False),
               Limit(name="top1", limit=">= 0.9", value=0.95, held=True),
               Limit(name="sqnr", limit=">= 40", value=12.5, held=False))  # fmt: skip

@@ -188,9 +188,7 @@ def test_that_kernels_and_components_are_listed_or_their_absence_is():
 def test_that_the_regions_of_the_npu_are_told_where_it_is_used():
     facts = dataclasses.replace(facts_of(), delegates=1)
     assert blocks(facts, "Memory placement")[-1] == region_settings(facts.use)
-    assert isinstance(
-        blocks(dataclasses.replace(facts, delegates=0), "Memory placement")[-1], Code
-    )
+    assert isinstance(blocks(dataclasses.replace(facts, delegates=0), "Memory placement")[-1], Code)
 
 
 def test_that_the_note_says_how_a_picture_becomes_the_input():
