@@ -249,6 +249,8 @@ class FigureView(QTableView):
         self._widest_px = widest_px
         # Widths that the columns need; none after the user has changed one.
         self._wanted: list[int] = []
+        # Widths of the whole texts, which columns take where there is room for more.
+        self._whole: list[int] = []
         self._is_sizing = False
         self._figures = model
         self.setModel(model)
@@ -289,7 +291,7 @@ class FigureView(QTableView):
         header.setStretchLastSection(self._has_texts(model.columnCount() - 1))
         self._is_sizing = False
         looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
-        self._wanted = []
+        self._wanted, self._whole = [], []
         for column in range(model.columnCount()):
             texts = model.texts(column, looked_at)
             # Only the longest texts are measured; measuring every cell is slow.
@@ -297,6 +299,7 @@ class FigureView(QTableView):
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)
             wanted = max(text_px + _PAD_PX, header.sectionSizeHint(column) + _HEADER_PX)
             self._wanted.append(min(wanted, self._widest_px))
+            self._whole.append(wanted)
         self._share_width()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -348,7 +351,8 @@ class FigureView(QTableView):
         self.setHorizontalScrollBarPolicy(
             policy.ScrollBarAlwaysOff if is_empty else policy.ScrollBarAsNeeded
         )
-        missing = sum(self._wanted) - self.viewport().width()
+        shown = [w for c, w in enumerate(self._wanted) if not self.isColumnHidden(c)]
+        missing = sum(shown) - self.viewport().width()
         widths = list(self._wanted)
         texts = [column for column in range(len(widths)) if self._has_texts(column)]
         for column in sorted(texts, key=lambda column: not self._gives_way(column)):
@@ -357,6 +361,11 @@ class FigureView(QTableView):
                 narrower = max(least, widths[column] - missing)
                 missing -= widths[column] - narrower
                 widths[column] = narrower
+        for column in texts:
+            if missing < 0 and not self.isColumnHidden(column) and self._wanted:
+                wider = min(self._whole[column], widths[column] - missing)
+                missing += max(wider - widths[column], 0)
+                widths[column] = max(wider, widths[column])
         self._is_sizing = True
         for column, width in enumerate(widths):
             self.setColumnWidth(column, width)
