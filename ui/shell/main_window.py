@@ -127,8 +127,9 @@ class MainWindow(QMainWindow):
 
     @property
     def fills_screen(self) -> bool:
-        """Whether the screen has no more room than the window takes at first."""
-        return self._room() != self._room().expandedTo(QSize(*SIZE))
+        """Whether the screen has no more room than the window takes at first, but the least."""
+        room = self._room()
+        return room == room.expandedTo(LEAST) and room != room.expandedTo(QSize(*SIZE))
 
     def _room(self) -> QSize:
         """Return the largest size of the window whose frame is on the screen, too."""

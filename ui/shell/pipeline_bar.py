@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QCheckBox,
     QFormLayout,
     QFrame,
     QHBoxLayout,
@@ -59,6 +60,12 @@ GROUPS: tuple[tuple[str, tuple[StageId, ...]], ...] = (
 _GOAL_PX, _STATUS_PX = 130, 80
 # Below these widths of the bar, Cancel is its sign alone, and groups of stages have no label.
 _NARROW_PX, _UNLABELLED_PX = 960, 1240
+# Below this width it has no switch of automatic runs, which the menu has.
+_SWITCHED_PX = 1100
+_SPACING_PX = 8
+# How much widths of a whole and a cut text may differ by rounding.
+_ROUNDING_PX = 2
+_SHORT_SWITCH = "Auto"
 # Width of the label of a group of stages.
 _GROUP_PX = 58
 
@@ -208,12 +215,12 @@ class StageGroup(QWidget):
         texts.addWidget(self.label)
         texts.addWidget(self.state)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 6, 0)
+        layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         for button in buttons:
             layout.addWidget(button)
-        layout.addSpacing(3)
         layout.addLayout(texts)
+        self.set_labelled(on=False)
         self.render_state()
 
     def render_state(self) -> None:
@@ -229,7 +236,12 @@ class StageGroup(QWidget):
         if self.state.styleSheet() != look:
             self.state.setStyleSheet(look)
 
-    def set_labelled(self, on: bool) -> None:
+    @property
+    def label_px(self) -> int:
+        """The width that the label takes; 0 without one."""
+        return self.minimumSizeHint().width() - len(self._buttons) * _DOT_PX
+
+    def set_labelled(self, *, on: bool) -> None:
         """Show the label, or the dots alone."""
         self.label.setVisible(on)
         self.state.setVisible(on)
@@ -265,6 +277,10 @@ class _CutButton(QPushButton):
         if text != self._whole:
             self._whole = text
             self.updateGeometry()
+            above = self.parentWidget()
+            if above is not None and (layout := above.layout()) is not None:
+                # A text is cut to the width that it gets, not to that of the former one.
+                layout.activate()
             self._cut()
 
     def sizeHint(self) -> QSize:
@@ -283,7 +299,7 @@ class _CutButton(QPushButton):
         metrics, missing = self.fontMetrics(), max(self.sizeHint().width() - self.width(), 0)
         room = metrics.horizontalAdvance(self._whole) - missing
         elided = metrics.elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
-        text = elided if missing else self._whole
+        text = elided if missing > _ROUNDING_PX else self._whole
         if text != self.text():
             self.setText(text)
 
@@ -380,6 +396,7 @@ class PipelineBar(QWidget):
         self._theme = theme
         self._buttons: dict[StageId, StageButton] = {}
         self._is_working = False
+        self._switch_texts: dict[QCheckBox, str] = {}
         # The devices of the project's board.
         self._devices: tuple[tuple[str, Path], frozenset[str] | None] = (("", Path()), None)
         self._build()
@@ -430,8 +447,25 @@ class PipelineBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.cancel.setText("Cancel" if event.size().width() >= _NARROW_PX else "")
+        self._show_parts(event.size().width())
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the size without what the bar leaves out where it is narrow."""
+        hint = super().minimumSizeHint()
+        spare = sum(group.label_px for group in self.groups)
+        shown = (switch for switch in self._switch_texts if not switch.isHidden())
+        spare += sum(switch.minimumSizeHint().width() + _SPACING_PX for switch in shown)
+        hint.setWidth(hint.width() - spare)
+        return hint
+
+    def _show_parts(self, width: int) -> None:
+        """Show the labels and switches that a width has room for."""
+        is_labelled = width >= _UNLABELLED_PX
         for group in self.groups:
-            group.set_labelled(event.size().width() >= _UNLABELLED_PX)
+            group.set_labelled(on=is_labelled)
+        for switch, whole in self._switch_texts.items():
+            switch.setText(whole if is_labelled else _SHORT_SWITCH)
+            switch.setVisible(width >= _SWITCHED_PX)
 
     def add_tool(self, action: QAction) -> None:
         """Add a button for an action at the right end."""
@@ -445,9 +479,12 @@ class PipelineBar(QWidget):
         button.setAccessibleName(words)
         self._tools.addWidget(button)
 
-    def add_switch(self, switch: QWidget) -> None:
-        """Add a switch of the runs, beside Run."""
+    def add_switch(self, switch: QCheckBox) -> None:
+        """Add a switch of the runs, beside Run; its text is short where the bar is narrow."""
+        self._switch_texts[switch] = switch.text()
+        switch.setAccessibleName(switch.text())
         self._switches.addWidget(switch)
+        self._show_parts(self.width())
 
     def button(self, stage_id: StageId) -> StageButton:
         """Return the dot of a stage."""
@@ -469,8 +506,27 @@ class PipelineBar(QWidget):
         self._stages = QMenu(self.status)
         self._stages.aboutToShow.connect(self._fill_stages)
         self.status.setMenu(self._stages)
+        self._switches = QHBoxLayout()
+        self._tools = QHBoxLayout()
+        self._tools.setSpacing(2)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(2, 0, 2, 0)
+        layout.setSpacing(_SPACING_PX)
+        layout.addWidget(self.run)
+        layout.addWidget(self.cancel)
+        layout.addLayout(self._switches)
+        layout.addWidget(self.goal)
+        layout.addSpacing(4)
+        layout.addLayout(self._build_stages())
+        layout.addWidget(self.status)
+        layout.addStretch(1)
+        layout.addLayout(self._tools)
+        self.setFixedHeight(RUN_BAR_PX)
+
+    def _build_stages(self) -> QHBoxLayout:
+        """Create the dots of all stages in their groups."""
         dots = QHBoxLayout()
-        dots.setSpacing(2)
+        dots.setSpacing(0)
         for stage in STAGES:
             button = StageButton(StageView(stage.id, stage.title), self._theme, self)
             button.clicked.connect(partial(self._on_stage_clicked, stage.id))
@@ -481,22 +537,7 @@ class PipelineBar(QWidget):
         ]
         for group in self.groups:
             dots.addWidget(group)
-        self._switches = QHBoxLayout()
-        self._tools = QHBoxLayout()
-        self._tools.setSpacing(2)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(2, 0, 2, 0)
-        layout.setSpacing(8)
-        layout.addWidget(self.run)
-        layout.addWidget(self.cancel)
-        layout.addLayout(self._switches)
-        layout.addWidget(self.goal)
-        layout.addSpacing(4)
-        layout.addLayout(dots)
-        layout.addWidget(self.status)
-        layout.addStretch(1)
-        layout.addLayout(self._tools)
-        self.setFixedHeight(RUN_BAR_PX)
+        return dots
 
     def _build_run(self) -> None:
         self.run = QToolButton(self)

@@ -111,8 +111,8 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     board, choice = placement
     wanted = demands(choice, (len(program), beside), memory(program), folder)
     npu = board.npu_of(choice.id)
-    found = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
-    return found if npu else found.model_copy(update={"absent": choice.id})
+    filled = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
+    return filled if npu else filled.model_copy(update={"absent": choice.id})
 
 
 def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[Demand]:

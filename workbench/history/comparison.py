@@ -257,8 +257,8 @@ def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRo
         old, new = lowered[0], lowered[number]
         if old is not None and new is not None:
             parts["modules"] = tuple(module_changes(old, new))
-        for kind, found in parts.items():
-            for change in found:
+        for kind, differences in parts.items():
+            for change in differences:
                 rows.setdefault((kind, change.what), {})[number] = change
     listed = []
     for (kind, what), changed in rows.items():

@@ -37,12 +37,24 @@ def test_that_a_user_who_went_elsewhere_stays_there(opened, qtbot):
 
 
 def test_that_an_answer_that_is_not_known_is_asked_for(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
     panel = opened.window.reveal("outcome")
     qtbot.waitUntil(lambda: len(panel.cards) == 4)
-    assert not panel.buttons["report"].isEnabled()
-    click(qtbot, panel.cards[0].more)
-    qtbot.waitUntil(lambda: opened.session.stage("evaluate").state == "cached")
-    qtbot.waitUntil(lambda: bool(panel.cards[0].answer.bars))
+    (fast,) = [card for card in panel.cards if card.answer.id == "fast"]
+    click(qtbot, fast.more)
+    qtbot.waitUntil(lambda: opened.session.stage("lower").state == "cached")
+    qtbot.waitUntil(lambda: bool(fast.answer.bars))
+
+
+def test_that_figures_of_a_former_configuration_stay_and_are_called_outdated(opened, qtbot):
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("outcome")
+    qtbot.waitUntil(lambda: len(panel.cards) == 4)
+    figures = [card.figure.text() for card in panel.cards]
+    opened.context.assigner.modules(["stem"], "a16w8")
+    qtbot.waitUntil(panel.frames["evaluate"].banner.isVisible)
+    qtbot.waitUntil(lambda: {card.mark.text() for card in panel.cards} == {"outdated"})
+    assert [card.figure.text() for card in panel.cards] == figures
 
 
 def test_that_the_sides_are_collapsed_where_no_precision_is_assigned(opened, qtbot):

@@ -28,6 +28,8 @@ def done(opened, qtbot):
     run_to(opened, qtbot, "")
     qtbot.waitUntil(lambda: any(score.id == "cycles" for score in opened.scores.values))
     qtbot.waitUntil(lambda: opened.window.scoreboard.tiles["cycles"].score.value != "\u2013")
+    qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
+    opened.window.show_workspace("model")
     return opened
 
 

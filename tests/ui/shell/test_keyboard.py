@@ -60,6 +60,8 @@ def run_all(workbench, qtbot, keys):
     qtbot.waitUntil(lambda: workbench.session.stage("package").state == "cached")
     qtbot.waitUntil(lambda: not workbench.runner.running)
     qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
+    qtbot.waitUntil(lambda: workbench.window.workspaces.current == "outcome")
+    keys(Qt.Key.Key_1, CTRL)
 
 
 def test_that_a_project_is_made_and_run_with_keys(workbench, qtbot, keys, tmp_path):

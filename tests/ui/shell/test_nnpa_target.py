@@ -140,6 +140,7 @@ def readings_products_commands_and_files_are_shown(nnpa, qtbot):
 
 def panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):
     # Panels without a use for the target are not shown.
+    nnpa.window.show_workspace("model")
     docks = nnpa.window.docks
     gone = {"memory", "timeline", "simulator", "devices", "formats"}
     assert {name for name, dock in docks.items() if dock.isHidden()} == gone | set(DRAWER)

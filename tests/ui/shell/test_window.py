@@ -160,7 +160,7 @@ def test_that_a_crash_and_a_failed_stage_are_told_once_and_the_project_is_kept(
     assert state_of(opened, "evaluate") == "cached"
     # A failed stage is told once and listed.
     run_to(opened, qtbot, "lower")
-    assert opened.window.pipeline.status.text() == "Lower failed"
+    assert opened.window.pipeline.status.text() == "Compile failed"
     notice = notices.take("softmax is too wide.")
     assert notice.where == info.where
     assert state_of(opened, "lower") == "failed"
@@ -299,7 +299,7 @@ def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
     workbench.document.new(make_project(), tmp_path)
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
-    notice = notices.take("Save changes to net (not saved)?")
+    notice = notices.take("Save this new project?")
     workbench.notices.choose(notice.id, "Don't save")
     assert workbench.document.project is None
     # A project open elsewhere can be read.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPalette
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -22,12 +22,13 @@ from PySide6.QtWidgets import (
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label, literal
-from ui.shared.panel import Panel
+from ui.shared.panel import Result
+from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.suggestion_cards import shared_suggestions
 from ui.shared.theme import Theme
-from workbench.errors import WorkbenchError
+from workbench.errors import Place, WorkbenchError
 from workbench.outcome_page import Answer, AnswerId, AnswerState, Bar, outcome_page
-from workbench.results import LowerResult
+from workbench.results import EvaluateResult, LowerResult
 from workbench.suggestions import Suggestion
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class AnswerCard(QFrame):
     ) -> None:
         super().__init__(parent)
         self.setObjectName("Card")
-        self._theme, self._details = theme, details
+        self._details = details
         self.answer: Answer | None = None
         self.mark, self.title = Label(self), Label(self)
         self.title.setObjectName("CardTitle")
@@ -142,14 +143,13 @@ class AnswerCard(QFrame):
             column.addWidget(part)
         column.addStretch(1)
 
-    def render_answer(self, answer: Answer) -> None:
-        """Show an answer."""
+    def render_answer(self, answer: Answer, theme: Theme, *, is_outdated: bool) -> None:
+        """Show an answer. One that is outdated has no colour."""
         self.answer = answer
-        theme = self._theme()
         colours = {"met": theme.good, "missed": theme.bad, "doubtful": theme.warning}
-        colour = colours.get(answer.state, theme.text)
+        colour = theme.muted if is_outdated else colours.get(answer.state, theme.text)
         self.title.setText(answer.title)
-        self.mark.setText(_STATES[answer.state])
+        self.mark.setText("outdated" if is_outdated else _STATES[answer.state])
         for label in (self.mark, self.figure):
             palette = label.palette()
             palette.setColor(QPalette.ColorRole.WindowText, QColor(colour))
@@ -201,76 +201,88 @@ class NextStep(QWidget):
             layout.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
 
 
-class OutcomePanel(Panel):
+class OutcomePanel(ResultPanel):
     """Shows the four answers, what to do next, and the buttons that hand the result on."""
 
     panel_id = "outcome"
 
-    def build(self) -> None:
+    def build_frames(self) -> None:
         self._fits = BoardFitReader(self.context)
         self._steps_key: tuple[str, ...] | None = None
+        self.cards: list[AnswerCard] = []
         self.suggesting = shared_suggestions(self.context)
         self.suggesting.changed.connect(lambda: self._mark("state"))
-        self.page = QWidget(self)
-        self.cards: list[AnswerCard] = []
+        self.frames["evaluate"] = StageFrame("Outcome", NOTHING, self._make, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames["evaluate"])
+
+    def show_results(self) -> None:
+        project = self.context.document.project
+        shown = self.read(EvaluateResult, "evaluate")
+        self.show_frame("evaluate", shown)
+        if shown is None or project is None:
+            return
+        outdated: set[str] = set()
+        try:
+            answers = outcome_page(project, partial(self._load, outdated), self._fits.read())
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+            return
+        theme = self.context.theme
+        for _ in range(len(self.cards), len(answers)):
+            self.cards.append(AnswerCard(self._on_details, lambda: self.context.theme, self.page))
+        for card, answer in zip(self.cards, answers, strict=False):
+            card.render_answer(answer, theme, is_outdated=answer.stage in outdated)
+        for card in self.cards[len(answers) :]:
+            card.hide()
+        self._arrange(len(answers))
+        self._show_steps()
+        self.buttons["deliver"].setEnabled(self.context.result("package") is not None)
+
+    def set_theme(self, theme: Theme) -> None:
+        del theme
+        self._steps_key = None
+        if self.has("evaluate"):
+            self.show_results()
+
+    def _load(self, outdated: set[str], kind: type[Result], stage: StageId, /) -> Result | None:
+        """Return the present result of a stage, else the former one, and note that it is."""
+        shown = self.read(kind, stage)
+        if shown is not None and not shown.current:
+            outdated.add(stage)
+        return shown.value if shown is not None else None
+
+    def _make(self, content: QWidget) -> None:
+        self.page = QWidget(content)
         self._grid = QGridLayout()
         self._grid.setSpacing(10)
-        self.note = WrappedLabel(NOTHING, self.page)
-        self.note.setObjectName("Hint")
         self.heading = Label("What to do next", self.page)
         self.heading.setObjectName("Subheading")
         self.steps = QVBoxLayout()
         self.all_steps = QPushButton("All suggestions", self.page)
         self.all_steps.setProperty("link", True)
         self.all_steps.clicked.connect(partial(self._show_panel, "suggestions"))
-        body = QVBoxLayout(self.page)
-        body.setContentsMargins(16, 4, 16, 16)
-        body.setSpacing(10)
-        body.addWidget(self.note)
-        body.addLayout(self._grid)
         next_row = QHBoxLayout()
         next_row.addWidget(self.heading)
         next_row.addStretch(1)
         next_row.addWidget(self.all_steps)
-        body.addLayout(next_row)
-        body.addLayout(self.steps)
+        body = QVBoxLayout(self.page)
+        body.setContentsMargins(16, 4, 16, 16)
+        body.setSpacing(10)
+        for part in (self._grid, next_row, self.steps):
+            body.addLayout(part)
         body.addStretch(1)
-        scroll = QScrollArea(self)
+        scroll = QScrollArea(content)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(self.page)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(1, 1, 1, 1)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(self._head())
         layout.addWidget(scroll, 1)
-
-    def refresh(self) -> None:
-        project, context = self.context.document.project, self.context
-        answers: tuple[Answer, ...] = ()
-        if project is not None:
-            try:
-                answers = outcome_page(project, context.load, self._fits.read())
-            except WorkbenchError as error:
-                context.notices.error(error)
-        is_empty = not any(answer.bars for answer in answers)
-        self.note.setVisible(is_empty)
-        for _ in range(len(self.cards), len(answers)):
-            self.cards.append(AnswerCard(self._on_details, lambda: context.theme, self.page))
-        for card, answer in zip(self.cards, answers, strict=False):
-            card.render_answer(answer)
-        for card in self.cards[len(answers) :]:
-            card.hide()
-        self._arrange(len(answers))
-        self._show_steps()
-        self.buttons["report"].setEnabled(not is_empty)
-        self.buttons["deliver"].setEnabled(context.result("package") is not None)
-
-    def set_theme(self, theme: Theme) -> None:
-        del theme
-        self._steps_key = None
-        self.refresh()
 
     def _head(self) -> QHBoxLayout:
         row = QHBoxLayout()
@@ -281,7 +293,7 @@ class OutcomePanel(Panel):
             ("Export deliverables\u2026", "deliver", "The program and the files for the firmware"),
         ):
             button = QPushButton(title, self)
-            button.setToolTip(tip)
+            button.setToolTip(literal(tip))
             button.clicked.connect(partial(self.context.commands.asked.emit, action))
             self.buttons[action] = button
             row.addWidget(button)
@@ -292,9 +304,10 @@ class OutcomePanel(Panel):
         row.addStretch(1)
         return row
 
-    def resizeEvent(self, event: object) -> None:
-        super().resizeEvent(event)  # type: ignore[arg-type]  # Qt's event
-        self._arrange(sum(not card.isHidden() for card in self.cards))
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self.has("evaluate"):
+            self._arrange(sum(not card.isHidden() for card in self.cards))
 
     def _arrange(self, count: int) -> None:
         """Put the cards in two columns, or in one where the panel is narrow."""
@@ -307,11 +320,11 @@ class OutcomePanel(Panel):
 
     def _show_steps(self) -> None:
         lowered, folder = self.context.load(LowerResult, "lower"), self.context.result("lower")
-        found: tuple[Suggestion, ...] = ()
+        ranked: tuple[Suggestion, ...] = ()
         if lowered is not None and folder is not None and lowered.exported is None:
-            found = self.suggesting.look_at(lowered, folder)[:_MOST_STEPS]
+            ranked = self.suggesting.look_at(lowered, folder)[:_MOST_STEPS]
         is_known = lowered is not None
-        key = (str(is_known), *(f"{s.id} {s.expected}" for s in found))
+        key = (str(is_known), *(f"{s.id} {s.expected}" for s in ranked))
         if key == self._steps_key:
             return
         self._steps_key = key
@@ -319,14 +332,14 @@ class OutcomePanel(Panel):
             if (widget := item.widget()) is not None:
                 widget.hide()
                 widget.deleteLater()
-        for number, suggestion in enumerate(found, 1):
+        for number, suggestion in enumerate(ranked, 1):
             self.steps.addWidget(NextStep(number, suggestion, self.suggesting.apply, self.page))
-        if is_known and not found:
+        if is_known and not ranked:
             hint = WrappedLabel(NO_STEP, self.page)
             hint.setObjectName("Hint")
             self.steps.addWidget(hint)
         self.heading.setVisible(is_known)
-        self.all_steps.setVisible(bool(found))
+        self.all_steps.setVisible(bool(ranked))
 
     def _on_details(self, answer: AnswerId) -> None:
         shown = next(card.answer for card in self.cards if card.answer and card.answer.id == answer)
@@ -340,6 +353,4 @@ class OutcomePanel(Panel):
         self.context.commands.asked.emit(f"go_{panel_id}")
 
     def _on_goals(self) -> None:
-        from workbench.errors import Place
-
         self.context.notices.place_asked.emit(Place(kind="option", id="accuracy"))

@@ -24,7 +24,7 @@ from ui.features.rules.rule_stack import (
     shown_order,
 )
 from ui.shared.explanations import rule_name, rule_numbers
-from ui.shared.labels import Label, literal
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import ask_config
 from ui.shared.state_notes import mark, sentence
@@ -139,7 +139,8 @@ class RulesPanel(Panel):
     def _arrange(self) -> None:
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 6, 4)
-        self.hint = Label(self)
+        # It is longer than the panel is broad, and must not widen it.
+        self.hint = ElidedLabel(parent=self)
         self.hint.setObjectName("Hint")
         bar.addWidget(self.hint, 1)
         for name, words, act in (

@@ -258,7 +258,7 @@ class SearchPanel(Panel):
             projects = [with_candidate(project, result, c) for c in new if not c.weights]
             self.context.history.keep(projects, self.context.document.folder, "search")
 
-    def _found(self) -> SearchResult | None:
+    def _judged(self) -> SearchResult | None:
         """Return the result of the study, judged by the limits that the form shows now."""
         result = self.study.found
         if result is None:
@@ -272,7 +272,7 @@ class SearchPanel(Panel):
 
     def _show_found(self) -> None:
         self.limits.render_accuracy(self._accuracy_name())
-        result = self._found()
+        result = self._judged()
         self._show_start(result)
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
@@ -304,8 +304,9 @@ class SearchPanel(Panel):
 
     def _accuracy_name(self) -> str:
         """Return the name of the figure that candidates are, or will be, compared by."""
-        found = self.study.found
-        named = next((c.accuracy_name for c in found.candidates if c.figures), "") if found else ""
+        result = self.study.found
+        candidates = result.candidates if result is not None else ()
+        named = next((c.accuracy_name for c in candidates if c.figures), "")
         project = self.context.document.project
         metric = project.evaluation.metric if project is not None else None
         return named or newest_accuracy(self.context.history.runs) or metric or ""
