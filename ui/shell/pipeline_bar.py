@@ -59,9 +59,9 @@ GROUPS: tuple[tuple[str, tuple[StageId, ...]], ...] = (
 # Least widths of the buttons of the target and of the state.
 _GOAL_PX, _STATUS_PX = 130, 80
 # Below these widths of the bar, Cancel is its sign alone, and groups of stages have no label.
-_NARROW_PX, _UNLABELLED_PX = 960, 1240
-# Below this width it has no switch of automatic runs, which the menu has.
-_SWITCHED_PX = 1100
+_NARROW_PX, _UNLABELLED_PX = 960, 1310
+# Below these widths the switch of automatic runs has a short text, and is in the menu only.
+_WHOLE_SWITCH_PX, _SWITCHED_PX = 1440, 1100
 _SPACING_PX = 8
 # How much widths of a whole and a cut text may differ by rounding.
 _ROUNDING_PX = 2
@@ -460,11 +460,10 @@ class PipelineBar(QWidget):
 
     def _show_parts(self, width: int) -> None:
         """Show the labels and switches that a width has room for."""
-        is_labelled = width >= _UNLABELLED_PX
         for group in self.groups:
-            group.set_labelled(on=is_labelled)
+            group.set_labelled(on=width >= _UNLABELLED_PX)
         for switch, whole in self._switch_texts.items():
-            switch.setText(whole if is_labelled else _SHORT_SWITCH)
+            switch.setText(whole if width >= _WHOLE_SWITCH_PX else _SHORT_SWITCH)
             switch.setVisible(width >= _SWITCHED_PX)
 
     def add_tool(self, action: QAction) -> None:

@@ -304,6 +304,7 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
     # The Tab key moves the focus along the chain.
     window = opened.window
     run_to(opened, qtbot, "")
+    qtbot.waitUntil(lambda: window.workspaces.current == "outcome")
     window.activateWindow()
     chain = tab_chain(window)
     chain[0].setFocus(Qt.FocusReason.TabFocusReason)
@@ -314,6 +315,7 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
     for workspace in ["model", "accuracy", "performance", "explore", "deliver"]:
         window.show_workspace(workspace)
         window.reveal("problems")
+        window.show_sides(on=True)
         qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
         regions = [
             window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
@@ -341,6 +343,8 @@ def test_that_tab_visits_what_is_shown_from_the_top_and_tabs_before_their_panels
             rail.buttons[name]
         ]
     # Tab goes through a panel from top to bottom.
+    # Where parts are not side by side.
+    opened.window.resize(860, 700)
     for name in ["rules", "modules", "search", "training", "simulator", "log"]:
         panel = opened.window.reveal(name)
         qtbot.waitUntil(panel.isVisible)

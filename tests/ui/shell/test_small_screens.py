@@ -241,7 +241,7 @@ def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name):
     panel = opened.window.reveal(name)
     panel.flush()
     note = panel.pages.currentWidget()
-    assert note.button.text() == "Run Export"
+    assert note.button.text() == "Load the model"
     note.button.click()
     qtbot.waitUntil(lambda: panel.pages.currentWidget() is not note)
 
