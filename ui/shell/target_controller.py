@@ -29,8 +29,7 @@ from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
 from workbench.project.plugins import installed, items_of
-from workbench.targets import target_of
-from workbench.targets.rule_conversion import convert_rules
+from workbench.targets import convert_rules, target_of
 
 
 class TargetController(QObject):

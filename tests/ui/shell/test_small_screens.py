@@ -28,7 +28,7 @@ def small(opened, qtbot):
     opened.window.resize(1280, 720)
     opened.window.reset_layout()
     opened.runs.run_to("")
-    qtbot.waitUntil(lambda: not opened.runner.running)
+    qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
     return opened
 
 

@@ -3,8 +3,7 @@
 from tests.fakes.projects import make_project
 from workbench.project import edits
 from workbench.project.model import Rule, TargetChoice
-from workbench.targets import TARGETS, target_of
-from workbench.targets.rule_conversion import OFF, convert_rules
+from workbench.targets import OFF, TARGETS, convert_rules, target_of
 
 RULES = (
     Rule(id="r1", kind="global", match="", config="a8w8"),
