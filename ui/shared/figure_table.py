@@ -207,6 +207,8 @@ _LEAST_ROWS = 4
 WIDEST_PX = 340
 # What a column of texts keeps where the table has too little room for all columns.
 _LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 70
+# What may be missing for all columns although names are cut: more, and the table scrolls far.
+_SCROLLED_PX = 300
 _PAD_PX = 16
 _HEADER_PX = 4
 _LOOKED_AT = 60
@@ -355,7 +357,10 @@ class FigureView(QTableView):
         missing = sum(shown) - self.viewport().width()
         widths = list(self._wanted)
         texts = [column for column in range(len(widths)) if self._has_texts(column)]
-        for column in sorted(texts, key=lambda column: not self._gives_way(column)):
+        spare = sum(max(widths[c] - _LEAST_TEXT_PX, 0) for c in texts)
+        # A table of many figures scrolls in any case: cut names would not spare that.
+        narrowed = texts if missing <= spare + _SCROLLED_PX else []
+        for column in sorted(narrowed, key=lambda column: not self._gives_way(column)):
             least = _LEAST_YIELDING_PX if self._gives_way(column) else _LEAST_TEXT_PX
             if missing > 0 and widths[column] > least:
                 narrower = max(least, widths[column] - missing)
