@@ -129,6 +129,7 @@ _TITLES = {
 # Figures that are shares, and those of which none is expected.
 _SHARES = {"argmax", "top1", "top1_loss", "float_argmax"}
 _COUNTS = {"findings", "compiled", "inputs"}
+_BOUNDS = {"<=": "at most", "<": "below", ">=": "needed", ">": "above"}
 
 
 def limit_words(limit: Limit, bound: str = "") -> str:
@@ -143,7 +144,7 @@ def limit_words(limit: Limit, bound: str = "") -> str:
     if limit.name in _COUNTS and limit.held and not limit.value:
         return f"{title}: none"
     sign, _, number = limit.limit.partition(" ")
-    words = bound or ("needed" if sign.startswith(">") else "at most")
+    words = bound or _BOUNDS.get(sign, sign)
     return f"{title}: {value} ({words} {_figure(limit.name, float(number))})"
 
 

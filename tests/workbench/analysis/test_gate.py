@@ -302,7 +302,7 @@ def test_that_the_verdict_says_what_was_executed_without_a_device():
     other = verdict(Gate(), verified=verified(compiled=compiled(equal=150))).execution
     assert "10 of 160 output elements differ" in other.sentence
     refused = verdict(Gate(), verified=verified(compiled=compiled(refused="too large."))).execution
-    assert refused.sentence == "Not executed functionally: too large."
+    assert refused.sentence == "Not executed on the simulator: too large."
     assert verdict(Gate(), verified=verified(compiled=None)).execution is None
     for samples, words in ((1, "1 sample, all "), (2, "2 samples, all ")):
         execution = verdict(Gate(), verified=verified(compiled=compiled(samples=samples))).execution
@@ -327,7 +327,7 @@ def test_that_limits_for_people_have_signs_separators_and_names_of_their_own():
     cycles = Limit(name="cycles", limit=">= 1000", value=1234.0, held=True)
     assert limit_words(cycles) == "Cycles: 1,234 (needed 1,000)"
     own = Limit(name="mine", limit="< 2", value=1.0, held=True)
-    assert limit_words(own) == "mine: 1, limit < 2"
+    assert limit_words(own) == "mine: 1 (below 2)"
 
 
 def test_that_a_verdict_in_a_line_has_its_count_its_broken_limits_or_its_reason():
