@@ -272,7 +272,7 @@ def _compiled_cards(compiled: CompiledProgram | None) -> Iterator[Card]:
         return
     hint = (
         f"{count(compiled.equal)} of {count(compiled.elements)} elements equal to the TOSA "
-        "reference model; executed functionally, no device"
+        "reference model; executed on the simulator (no timing)"
     )
     share = compiled.equal / compiled.elements if compiled.elements else None
     if compiled.refused:

@@ -300,7 +300,7 @@ def _print_run(part: dict[str, Any]) -> None:
     report = part["report"]
     label = f"{report['simulator']} {report['version']}".rstrip()
     if part["kind"] == "functional":
-        print("Simulated    executed functionally, no device, no cycles")
+        print("Simulated    executed on the simulator (no timing)")
     elif part["cycles"] is None:
         print(f"Measured     functional only, no cycles ({label})")
     else:
