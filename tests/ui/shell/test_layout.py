@@ -39,6 +39,7 @@ def test_that_the_bar_and_the_outcome_fit_every_size_in_both_themes(done, qtbot)
     for width, height in SIZES:
         for _ in ("dark", "light"):
             window.actions_by_id["theme"].trigger()
+            settle(qtbot)
             window.resize(width, height)
             settle(qtbot)
             assert (window.width(), window.height()) == (width, height)
