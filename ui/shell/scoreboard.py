@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LEAST_PX = 92
 _FADED = 0.5
 _LISTED = 15
-_STRETCH: dict[ScoreId, int] = {"cycles": 3}
+_STRETCH: dict[ScoreId, int] = {"quality": 3, "cycles": 3}
 
 
 class ScoreTile(QAbstractButton):

@@ -64,9 +64,9 @@ STAGES: tuple[Stage, ...] = (
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 10,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 8, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 9, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 10, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 11, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 
