@@ -104,6 +104,7 @@ class MainWindow(QMainWindow):
         self._withheld: set[str] = set()
         # Panels at the sides that are hidden only because a workspace needs no sides.
         self._collapsed: set[str] = set()
+        self._fronts: set[str] = {"inspector"}
         self.setObjectName("MainWindow")
         self.setWindowTitle(NAME)
         self.setDockNestingEnabled(True)
@@ -261,14 +262,19 @@ class MainWindow(QMainWindow):
     def show_sides(self, *, on: bool) -> None:
         """Show the panels at the sides, or collapse those that are shown."""
         if on:
-            for name in self._collapsed:
-                self.docks[name].show()
+            for name, dock in self._sides.items():
+                if name in self._collapsed:
+                    dock.show()
+            for name in self._fronts & self._collapsed:
+                self.docks[name].raise_()
             self._collapsed.clear()
             return
-        for name, dock in self._sides.items():
-            if not dock.isHidden() and not dock.isFloating():
-                self._collapsed.add(name)
-                dock.hide()
+        shown = {n: d for n, d in self._sides.items() if not d.isHidden() and not d.isFloating()}
+        # Tabs that were in front are so again.
+        self._fronts = {name for name, dock in shown.items() if dock.is_in_front}
+        self._collapsed |= shown.keys()
+        for dock in shown.values():
+            dock.hide()
 
     def toggle_sides(self) -> None:
         """Show the panels at the sides in this workspace, or collapse them."""

@@ -65,6 +65,12 @@ def test_that_the_sides_are_collapsed_where_no_precision_is_assigned(opened, qtb
         return {name for name in names if not window.docks[name].isHidden()}
 
     assert shown() == {"modules", "rules", "inspector"}
+    for _ in range(3):
+        window.show_workspace("accuracy")
+        window.show_workspace("model")
+        qtbot.wait(30)
+        assert window.docks["inspector"].is_in_front
+        assert not window.docks["suggestions"].is_in_front
     window.docks["rules"].hide()
     window.show_workspace("accuracy")
     assert not shown()
