@@ -224,6 +224,7 @@ def workbench(qtbot, qapp, engines, notices):
     made = Workbench(qapp, show_frame(qapp, None), engines)
     made.settings.warm_engines = False
     made.settings.lower_ahead = False
+    made.window.actions_by_id["live"].setChecked(False)
     made.notices.posted.connect(notices.posted.append)
     made.start(None)
     # Of the screen of 800 x 800 the panels would be stacked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -235,6 +236,7 @@ def findings() -> list[Finding]:
     return [
         _python(),
         *packages,
+        *_display(),
         _acceleration(),
         *toolchain_findings(),
         *machine_findings(),
@@ -251,6 +253,41 @@ def _python() -> Finding:
         why="the toolchain's wheels exist for 3.11 and 3.12",
         remedy="" if good else "Install Python 3.11 and create the environment with it.",
     )  # fmt: skip
+
+
+# Shared libraries that Qt loads for a window under X11, and the Debian packages that have them:
+# those of ``.ci/install``.
+DISPLAY_LIBRARIES = {
+    "libGL.so.1": "libgl1", "libEGL.so.1": "libegl1", "libglib-2.0.so.0": "libglib2.0-0",
+    "libxkbcommon.so.0": "libxkbcommon0", "libdbus-1.so.3": "libdbus-1-3",
+    "libfontconfig.so.1": "libfontconfig1", "libxcb-cursor.so.0": "libxcb-cursor0",
+    "libxcb-icccm.so.4": "libxcb-icccm4", "libxcb-keysyms.so.1": "libxcb-keysyms1",
+    "libxcb-shape.so.0": "libxcb-shape0", "libxcb-xkb.so.1": "libxcb-xkb1",
+    "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
+}  # fmt: skip
+
+
+def _display() -> Iterator[Finding]:
+    """Yield whether the window has its shared libraries; only Linux has them apart from Qt."""
+    if not sys.platform.startswith("linux"):
+        return
+    absent = [name for name in DISPLAY_LIBRARIES if not _loads(name)]
+    packages = " ".join(DISPLAY_LIBRARIES[name] for name in absent)
+    yield Finding(
+        name="libraries of the window",
+        state="optional" if absent else "ok",
+        version="" if absent else f"{len(DISPLAY_LIBRARIES)} found",
+        why=f"the window does not start without {', '.join(absent)}" if absent else "",
+        remedy=f"apt-get install {packages}" if absent else "",
+    )
+
+
+def _loads(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def _package(name: str, proven: str) -> Finding:

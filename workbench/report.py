@@ -21,6 +21,7 @@ from workbench.history.comparison import front_of, newest_accuracy, point_of, ru
 from workbench.history.store import History, history_path
 from workbench.ids import StageId
 from workbench.installation import resources
+from workbench.outcome_page import Answer, outcome_page
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import resolve_graph
 from workbench.pipeline.stages import STAGES
@@ -214,6 +215,7 @@ class Findings:
     verify: VerifyResult | None
     forms: tuple[FormComparison, ...]
     answers: Answers | None
+    outcome: tuple[Answer, ...]
     simulated: SimulationResult | None
     package: PackageResult | None
     fit: Fit | None
@@ -275,6 +277,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         verify=_load(VerifyResult, "verify", planned, cache),
         forms=_forms(planned, cache),
         answers=answers,
+        outcome=_outcome(project, planned, cache, fitting),
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         fit=fitting,
@@ -290,6 +293,15 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         accuracy_name=newest_accuracy(runs),
         lines={run.number: rules_line(run) for run in runs},
     )
+
+
+def _outcome(project: Project, planned: Plan, cache: Cache, fit: Fit | None) -> tuple[Answer, ...]:
+    """Return the answers of the outcome page that are known."""
+
+    def load(kind: type[Result], stage: StageId) -> Result | None:
+        return _load(kind, stage, planned, cache)
+
+    return tuple(answer for answer in outcome_page(project, load, fit) if answer.bars)
 
 
 def _answers(project: Project, planned: Plan, cache: Cache) -> Answers:

@@ -49,6 +49,26 @@ SAMPLES: tuple[Sample, ...] = (
 )  # fmt: skip
 
 
+# What a sample consists of. Its folder may hold more: the run history and the exported files of
+# whoever opened the project there.
+_FILES: dict[str, tuple[str, ...]] = {
+    "digits": (
+        "digits.qwb", "model.py", "train.py", "weights.safetensors", "calibration.npz",
+        "held_out.npz",
+    ),
+    "time_series": (
+        "networks.py", "train.py",
+        *(f"{name}{rest}" for name in ("motions", "vowels")
+          for rest in (".qwb", "_calibration.npz", "_held_out.npz", "_weights.safetensors")),
+    ),
+    "mobilenet_v2": ("mobilenet_v2.qwb", "model.py"),
+    "mlperf_tiny": (
+        "networks.py", "keyword_spotting.qwb", "image_classification.qwb",
+        "visual_wake_words.qwb", "anomaly_detection.qwb",
+    ),
+}  # fmt: skip
+
+
 def copy_sample(sample: Sample, folder: Path) -> Path:
     """Copy a sample into a new folder below ``folder`` and return its project.
 
@@ -60,10 +80,9 @@ def copy_sample(sample: Sample, folder: Path) -> Path:
         number += 1
         target = folder / f"{sample.folder}-{number}"
     try:
-        shutil.copytree(
-            resources() / "samples" / sample.folder, target,
-            ignore=shutil.ignore_patterns(".*", "__pycache__"),
-        )  # fmt: skip
+        target.mkdir(parents=True)
+        for name in _FILES[sample.folder]:
+            shutil.copyfile(resources() / "samples" / sample.folder / name, target / name)
     except OSError as error:
         raise failure(
             f"The sample cannot be copied to {target}: {error.strerror or error}.",

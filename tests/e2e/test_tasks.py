@@ -113,6 +113,8 @@ def person(qtbot, notices, monkeypatch, kept_results, request):
     made = Workbench(application, show_frame(application, None))
     made.notices.posted.connect(notices.posted.append)
     made.start(None)
+    # A task that wants it switches it on.
+    made.window.actions_by_id["live"].setChecked(False)
     made.window.resize(1280, 720)
     qtbot.waitExposed(made.window)
     yield Person(made, qtbot, request.node.name.removeprefix("test_that_"))

@@ -79,7 +79,9 @@ def test_that_the_line_with_the_function_is_named_and_the_module_brings_what_it_
     assert line.instead.startswith("return self.second(self.relu6(self.first(x)))")
     before, after = lowered(engine, made), lowered(engine, project("module6"))
     fewer = len(before.cpu_nodes) - len(after.cpu_nodes)
-    assert found.expected.startswith(f"Up to {fewer} fewer on the CPU of {len(before.cpu_nodes)}")
+    assert found.expected.startswith(
+        f"Removes up to {fewer} of {len(before.cpu_nodes)} CPU operators"
+    )
     assert "relu6" not in suggested(engine, project("module6"))
 
 

@@ -1,8 +1,10 @@
 """The environment check says what is there, what is missing, and how to get it."""
 
+import ctypes
 import platform
 import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -171,9 +173,9 @@ def test_that_a_package_is_compared_with_the_verified_version(monkeypatch, versi
 
 
 def test_that_other_pythons_are_told(monkeypatch):
-    monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=(3, 13, 1)))
+    monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=(3, 13, 1), platform="linux"))
     assert (found()["Python"].state, bool(found()["Python"].remedy)) == ("different", True)
-    monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=(3, 12, 1)))
+    monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=(3, 12, 1), platform="linux"))
     assert found()["Python"].state == "ok"
 
 
@@ -209,3 +211,28 @@ def test_that_the_releases_of_each_toolchain_are_rated(monkeypatch):
     assert states == {
         "toolchain built-in": "ok", "toolchain own": "ok", "toolchain new": "different",
     }  # fmt: skip
+
+
+def test_that_absent_libraries_of_the_window_are_named_with_their_packages(monkeypatch):
+    def found():
+        return next(f for f in doctor.findings() if f.name == "libraries of the window")
+
+    load = ctypes.CDLL
+
+    def without(name, *rest, **more):
+        if name in {"libxcb-cursor.so.0", "libxcb-icccm.so.4"}:
+            raise OSError(name)
+        return load(name, *rest, **more)
+
+    monkeypatch.setattr("workbench.doctor._loads", lambda _name: True)
+    assert found().state == "ok"
+    monkeypatch.undo()
+    monkeypatch.setattr(ctypes, "CDLL", without)
+    assert found().state == "optional"
+    assert {"libxcb-cursor0", "libxcb-icccm4"} <= set(found().remedy.split())
+
+
+def test_that_the_named_packages_are_those_that_the_installer_installs():
+    script = (Path(__file__).parents[2] / ".ci" / "install").read_text()
+    listed = script.partition("packages=(")[2].partition(")")[0].split()
+    assert set(doctor.DISPLAY_LIBRARIES.values()) == {p for p in listed if p.startswith("lib")}

@@ -36,7 +36,7 @@ def test_that_a_project_without_results_says_what_was_not_run(tmp_path):
     html = made(tmp_path)
     assert "<svg" not in html
     text = text_of(html)
-    assert "Not run for the present configuration: Evaluate, Lower, Verify, Package." in text
+    assert "Not run for the present configuration: Evaluate, Compile, Verify, Package." in text
     assert "global" in text
     assert "a16w8" in text
     assert "Cost" not in text
@@ -93,7 +93,7 @@ def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
         write_result("lower", folder)
         (folder / "program.pte").write_bytes(PROGRAM.read_bytes())
     text = text_of(page(project, path, cache))
-    assert "Fits Himax WiseEye2 (Grove Vision AI Module V2), if the unconfirmed sizes" in text
+    assert "Fits Himax WiseEye2 (Grove Vision AI Module V2) (size from a secondary source" in text
     assert "scratch pool (computed from the program)" in text
     assert "2,048.0 KiB, not confirmed" in text
 

@@ -5,7 +5,9 @@ import shutil
 import pytest
 
 from tests.problems import refused
+from workbench.history.store import history_path
 from workbench.installation import resources
+from workbench.project.store import load
 from workbench.samples import SAMPLES, copy_sample
 
 DIGITS = next(sample for sample in SAMPLES if sample.name == "digits")
@@ -18,14 +20,27 @@ def test_that_every_copy_gets_a_folder_of_its_own(tmp_path):
     assert all(path.is_file() for path in copies)
 
 
-def test_that_hidden_files_and_bytecode_are_not_copied(tmp_path, monkeypatch):
+def test_that_what_others_left_in_the_installed_sample_is_not_copied(tmp_path, monkeypatch):
     folder = tmp_path / "installed" / "samples" / "digits"
     shutil.copytree(resources() / "samples" / "digits", folder)
+    listed = {path.name for path in copy_sample(DIGITS, tmp_path / "before").parent.iterdir()}
     (folder / ".hidden").touch()
     (folder / "__pycache__").mkdir(exist_ok=True)
+    history_path(folder / "digits.qwb").touch()
+    (folder / "digits.pte").touch()
     monkeypatch.setattr("workbench.samples.resources", lambda: tmp_path / "installed")
     copied = {path.name for path in copy_sample(DIGITS, tmp_path).parent.iterdir()}
-    assert copied == {path.name for path in folder.iterdir()} - {".hidden", "__pycache__"}
+    assert copied == listed
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_that_a_copy_has_every_file_that_its_project_names(sample, tmp_path):
+    path = copy_sample(sample, tmp_path)
+    project = load(path)
+    data = (project.calibration, project.evaluation.data if project.evaluation else None)
+    assert (path.parent / project.model.spec.partition(":")[0]).is_file()
+    for name in (project.model.weights, *(entry.spec for entry in data if entry)):
+        assert not name or ":" in str(name) or (path.parent / str(name)).is_file(), name
 
 
 def test_that_a_folder_that_cannot_be_written_is_refused(tmp_path):

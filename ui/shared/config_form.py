@@ -37,6 +37,7 @@ from workbench.project.configs import (
     is_reference,
 )
 from workbench.project.plugins import PluginItem
+from workbench.text import listed
 
 Refusal = Callable[[QuantConfig], str]
 
@@ -164,7 +165,8 @@ class ConfigForm(QWidget):
     def render_config(self, config: QuantConfig, refusal: Refusal) -> None:
         """Show a config. ``refusal`` returns why the target rejects a config, or ""."""
         self._config, self._refusal = config, refusal
-        reasons: dict[str, None] = {}
+        # One line for each reason: a target that takes none of the options has one for all.
+        refused: dict[str, list[str]] = {}
         for form_field, combo in zip(self._fields, self.combos, strict=True):
             now = form_field.read(config)
             combo.setCurrentIndex([o.value for o in form_field.options].index(now))
@@ -172,9 +174,11 @@ class ConfigForm(QWidget):
                 reason = refusal(form_field.change(config, option.value))
                 _offer(combo, row, reason)
                 if reason and option.value != now:
-                    reasons[f"{option.title}: {reason}"] = None
-        if own := refusal(config):
-            reasons = {f"Current: {own}": None, **reasons}
+                    refused.setdefault(reason, []).append(option.title)
+        own = refusal(config)
+        refused.pop(own, None)
+        reasons = [f"Current: {own}"] if own else []
+        reasons += [f"{listed(t)}: {why}" for why, t in refused.items()]
         self.reason.setText("\n".join(reasons))
         self.reason.setVisible(bool(reasons))
         self._render_observer(config.activation.observer)

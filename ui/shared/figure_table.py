@@ -76,6 +76,14 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         self._shown_at: dict[int, int] = {}
         self._sorted_by: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
 
+    def set_columns(self, columns: Sequence[Column[Row]]) -> None:
+        """Set other columns; there are no rows afterwards, and no sort order."""
+        self.beginResetModel()
+        self._columns, self._rows = tuple(columns), ()
+        self._sorted_by = (-1, Qt.SortOrder.AscendingOrder)
+        self._arrange()
+        self.endResetModel()
+
     def set_rows(self, rows: Iterable[Row]) -> None:
         """Set the rows, and keep the sort order."""
         self.beginResetModel()
@@ -199,6 +207,8 @@ _LEAST_ROWS = 4
 WIDEST_PX = 340
 # What a column of texts keeps where the table has too little room for all columns.
 _LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 70
+# What may be missing for all columns although names are cut: more, and the table scrolls far.
+_SCROLLED_PX = 300
 _PAD_PX = 16
 _HEADER_PX = 4
 _LOOKED_AT = 60
@@ -241,10 +251,14 @@ class FigureView(QTableView):
         self._widest_px = widest_px
         # Widths that the columns need; none after the user has changed one.
         self._wanted: list[int] = []
+        # Widths of the whole texts, which columns take where there is room for more.
+        self._whole: list[int] = []
         self._is_sizing = False
         self._figures = model
         self.setModel(model)
         self.setAccessibleName(name)
+        # No toast covers it.
+        self.setProperty("keepClear", True)
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
         # Arrow keys move inside; Tab goes on to the next widget.
         self.setTabKeyNavigation(False)
@@ -279,7 +293,7 @@ class FigureView(QTableView):
         header.setStretchLastSection(self._has_texts(model.columnCount() - 1))
         self._is_sizing = False
         looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
-        self._wanted = []
+        self._wanted, self._whole = [], []
         for column in range(model.columnCount()):
             texts = model.texts(column, looked_at)
             # Only the longest texts are measured; measuring every cell is slow.
@@ -287,6 +301,7 @@ class FigureView(QTableView):
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)
             wanted = max(text_px + _PAD_PX, header.sectionSizeHint(column) + _HEADER_PX)
             self._wanted.append(min(wanted, self._widest_px))
+            self._whole.append(wanted)
         self._share_width()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -338,15 +353,24 @@ class FigureView(QTableView):
         self.setHorizontalScrollBarPolicy(
             policy.ScrollBarAlwaysOff if is_empty else policy.ScrollBarAsNeeded
         )
-        missing = sum(self._wanted) - self.viewport().width()
+        shown = [w for c, w in enumerate(self._wanted) if not self.isColumnHidden(c)]
+        missing = sum(shown) - self.viewport().width()
         widths = list(self._wanted)
         texts = [column for column in range(len(widths)) if self._has_texts(column)]
-        for column in sorted(texts, key=lambda column: not self._gives_way(column)):
+        spare = sum(max(widths[c] - _LEAST_TEXT_PX, 0) for c in texts)
+        # A table of many figures scrolls in any case: cut names would not spare that.
+        narrowed = texts if missing <= spare + _SCROLLED_PX else []
+        for column in sorted(narrowed, key=lambda column: not self._gives_way(column)):
             least = _LEAST_YIELDING_PX if self._gives_way(column) else _LEAST_TEXT_PX
             if missing > 0 and widths[column] > least:
                 narrower = max(least, widths[column] - missing)
                 missing -= widths[column] - narrower
                 widths[column] = narrower
+        for column in texts:
+            if missing < 0 and not self.isColumnHidden(column) and self._wanted:
+                wider = min(self._whole[column], widths[column] - missing)
+                missing += max(wider - widths[column], 0)
+                widths[column] = max(wider, widths[column])
         self._is_sizing = True
         for column, width in enumerate(widths):
             self.setColumnWidth(column, width)

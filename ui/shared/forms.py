@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent, QWheelEvent
 from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
     QDoubleSpinBox,
     QFrame,
     QHBoxLayout,
@@ -128,12 +130,33 @@ class TallForm(QScrollArea):
             # Wrapped labels need more lines than their hint says.
             width = max(self._form.width(), size.width())
             size.setHeight(max(size.height(), self._form.heightForWidth(width)))
-        return self._bounded(size)
+        size = self._bounded(size)
+        if self.isVisible():
+            # A dialog that grew with its form would move its buttons away from the pointer.
+            size.setHeight(min(size.height(), self.height()))
+        return size
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._guard_wheel()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
+            self._guard_wheel()
+        is_field = isinstance(watched, QComboBox | QAbstractSpinBox)
+        if is_field and isinstance(event, QWheelEvent):
+            # The wheel scrolls the form; over a field it would change a value that passes by.
+            self.wheelEvent(event)
+            return True
         return super().eventFilter(watched, event)
+
+    def _guard_wheel(self) -> None:
+        for kind in (QComboBox, QAbstractSpinBox):
+            for field in self._form.findChildren(kind):
+                field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+                # A filter that is installed again is still called once.
+                field.installEventFilter(self)
 
     def _bounded(self, size: QSize) -> QSize:
         most = max(self.screen().availableSize().height() - self._rest() - _FRAME_PX, _LEAST_PX)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, Signal
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
+from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QWidget
 
 from ui.shared.chart import Chart, pen, wash
@@ -18,6 +18,64 @@ from workbench.results import LiveRange
 _KIB = 1024
 # Vela's name for weights that are copied to SRAM at run time.
 _BUFFERS = "OpBuffering"
+# The smallest block that is drawn, and the side from which it has a rim [px].
+_LEAST_BLOCK, _RIMMED_PX = QSizeF(1.0, 1.0), 4.0
+
+
+class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
+    """Rectangles that are never smaller than a pixel, with a rim where there is room for one.
+
+    A bar of pyqtgraph whose rim has the colour of the ground vanishes where it is narrow.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sides = np.zeros((0, 4))
+        self._brushes: list[QColor] = []
+        self._rim = QColor()
+
+    def show_blocks(self, sides: NDArray[np.float64], brushes: list[QColor], rim: QColor) -> None:
+        """Show rectangles.
+
+        Args:
+            sides: Left, right, bottom and top of each, shape (number, 4), in units of the plot.
+            brushes: A colour for each.
+            rim: The colour of the rims.
+        """
+        self.prepareGeometryChange()
+        self._sides, self._brushes, self._rim = sides, brushes, rim
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        if not self._sides.size:
+            return QRectF()
+        left, bottom = self._sides[:, [0, 2]].min(axis=0)
+        right, top = self._sides[:, [1, 3]].max(axis=0)
+        return QRectF(left, bottom, right - left, top - bottom)
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Paint the blocks in whole pixels of the picture."""
+        shape = painter.worldTransform()
+        painter.save()
+        painter.resetTransform()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(Qt.PenStyle.NoPen)
+        wide: list[QRectF] = []
+        by_colour: dict[int, list[QRectF]] = {}
+        for sides, colour in zip(self._sides, self._brushes, strict=True):
+            left, right, bottom, top = sides
+            block = shape.mapRect(QRectF(left, bottom, right - left, top - bottom))
+            block.setSize(block.size().expandedTo(_LEAST_BLOCK))
+            by_colour.setdefault(colour.rgba(), []).append(block)
+            if min(block.width(), block.height()) >= _RIMMED_PX:
+                wide.append(block)
+        for rgba, blocks in by_colour.items():
+            painter.setBrush(QColor.fromRgba(rgba))
+            painter.drawRects(blocks)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(pg.mkPen(self._rim, width=1))
+        painter.drawRects(wide)
+        painter.restore()
 
 
 class MemoryPlot(Chart):
@@ -40,8 +98,7 @@ class MemoryPlot(Chart):
         self._chosen: frozenset[int] = frozenset()
         self._theme: Theme | None = None
         self._sides = np.zeros((0, 4))
-        self._boxes = pg.BarGraphItem(x0=[], x1=[], y0=[], y1=[])
-        self._marks = pg.BarGraphItem(x0=[], x1=[], y0=[], y1=[])
+        self._boxes, self._marks = _Blocks(), _Blocks()
         self._peak = pg.InfiniteLine(angle=0)
         self._most = pg.LinearRegionItem(movable=False)
         for item in (self._most, self._boxes, self._marks, self._peak):
@@ -85,7 +142,7 @@ class MemoryPlot(Chart):
         theme = self._theme
         kinds = {True: wash(theme.warning, 0.55), False: wash(theme.accent, 0.55)}
         brushes = [kinds[tensor.usage == _BUFFERS] for tensor in self.tensors]
-        self._draw(self._boxes, self._sides, brushes, QColor(theme.surface))
+        self._boxes.show_blocks(self._sides, brushes, QColor(theme.surface))
         self._mark()
 
     def _mark(self) -> None:
@@ -93,15 +150,7 @@ class MemoryPlot(Chart):
             return
         rows = sorted(self._chosen)
         brushes = [wash(self._theme.good, 0.85)] * len(rows)
-        self._draw(self._marks, self._sides[rows], brushes, QColor(self._theme.text))
-
-    def _draw(
-        self, item: pg.BarGraphItem, sides: NDArray[np.float64], brushes: list[QColor], rim: QColor
-    ) -> None:
-        item.setOpts(
-            x0=sides[:, 0], x1=sides[:, 1], y0=sides[:, 2], y1=sides[:, 3],
-            brushes=brushes, pen=pg.mkPen(rim, width=1),
-        )  # fmt: skip
+        self._marks.show_blocks(self._sides[rows], brushes, QColor(self._theme.text))
 
     def _at(self, point: QPointF) -> int | None:
         x, y = point.x(), point.y()

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from workbench.analysis.gate import GateResult
 
 PanelId = Literal[
-    "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost", "timeline",
-    "memory", "devices", "simulator", "sensitivity", "search", "weight_transforms", "training",
-    "runs", "deliverables", "inspector", "suggestions", "jobs", "log", "problems",
+    "outcome", "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost",
+    "timeline", "memory", "devices", "simulator", "sensitivity", "search", "weight_transforms",
+    "training", "runs", "deliverables", "inspector", "suggestions", "jobs", "log", "problems",
 ]  # fmt: skip
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
@@ -214,6 +214,10 @@ class Panel(QWidget):
         """Give the focus to the first control; without one, keep it until there is one."""
         first = next((w for w in reading_order(self) if w.isVisible() and w.isEnabled()), self)
         first.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def take_keys(self) -> None:
+        """Give the focus to what shows the selection, so that keys apply to it."""
+        self.take_focus()
 
     def flush(self) -> None:
         """Run all pending renders now."""

@@ -114,7 +114,7 @@ def on_the_cpu(nodes: Sequence[CpuNode]) -> Iterator[Problem]:
         )
         where = Place(kind="node", id=alike_nodes[0].node)
         text = f"{what} on the CPU: {reason}"
-        yield Problem("warning", text, "", where, "Lower", code="operator-on-cpu")
+        yield Problem("warning", text, "", where, "Compile", code="operator-on-cpu")
 
 
 def warnings_of(texts: Sequence[str], source: str) -> Iterator[Problem]:

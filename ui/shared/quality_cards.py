@@ -272,7 +272,7 @@ def _compiled_cards(compiled: CompiledProgram | None) -> Iterator[Card]:
         return
     hint = (
         f"{count(compiled.equal)} of {count(compiled.elements)} elements equal to the TOSA "
-        "reference model; executed functionally, no device"
+        "reference model; executed on the simulator (no timing)"
     )
     share = compiled.equal / compiled.elements if compiled.elements else None
     if compiled.refused:
@@ -288,7 +288,7 @@ def verify_cards(value: VerifyResult) -> list[Card]:
         return [
             Card("Max difference", figure(value.max_abs_error), by,
                  "Maximum difference of the exported file's outputs from the float model's"),
-            Card("Same arg-max", f"{value.argmax_equal} of {value.samples}", by,
+            Card("Same class", f"{value.argmax_equal} of {value.samples}", by,
                  "Samples with the same largest output"),
             Card("Samples", count(value.samples), by, "Inputs that both models ran"),
         ]  # fmt: skip
@@ -297,7 +297,7 @@ def verify_cards(value: VerifyResult) -> list[Card]:
              f"{count(value.exact)} of {count(value.elements)} output elements"),
         Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "1 LSB is one quantization "
                                                                  "step of the output"),
-        Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
+        Card("Same class", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
              COMPUTED, "Samples with the same largest output"),
         Card("Samples", count(value.samples), COMPUTED, "Inputs that both models ran"),
         *_compiled_cards(value.compiled),

@@ -103,7 +103,7 @@ def legend_of(theme: Theme, labels: Iterable[str]) -> str:
     ]
     marks += [
         _unbroken("pale: min to max"), _unbroken("solid: 99.8 % of values"),
-        f'<span style="color:{theme.text}">\u2500</span>{_unbroken(" grid ends")}',
+        f'<span style="color:{theme.text}">\u2500</span>{_unbroken(" range limits")}',
         f'<span style="color:{theme.bad}">\u2500</span>{_unbroken(" one step")}',
     ]  # fmt: skip
     return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"

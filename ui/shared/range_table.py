@@ -39,7 +39,7 @@ METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("SQNR", lambda c: decibel(c.sqnr_db), lambda c: c.sqnr_db,
            "Predicted from the histogram: rounding and clipping of this tensor only"),
     Column("Clipped", lambda c: percent(c.clipped), lambda c: c.clipped,
-           "Fraction of values more than half a step outside the grid"),
+           "Fraction of values more than half a step outside the quantized range"),
     Column("Step", lambda c: figure(c.grid.scale), lambda c: c.grid.scale),
     Column("Min", lambda c: figure(c.minimum), lambda c: c.minimum),
     Column("Max", lambda c: figure(c.maximum), lambda c: c.maximum),
@@ -282,7 +282,7 @@ def describe(row: RangeRow) -> str:
         lines += [
             f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
             f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
-            f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
+            f"quantized range  {figure(row.grid[0])} to {figure(row.grid[1])}",
             f"step  {figure(row.step)}{channels}",
         ]
     if tensor.dynamic:
@@ -290,7 +290,7 @@ def describe(row: RangeRow) -> str:
     if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
         lines.insert(2, f"node {tensor.origin}")
     if row.clipped is not None:
-        lines.append(f"outside the grid  {percent(row.clipped)}")
+        lines.append(f"clipped  {percent(row.clipped)}")
     if row.sqnr_db is not None:
         lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured on host")
     if tensor.problem:
@@ -322,8 +322,8 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
     Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
            "Width divided by the width of the middle 99.8 % of values"),
     Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,
-           "Fraction of values more than half a step outside the grid, from the histogram; "
-           "unknown for per-channel grids"),
+           "Fraction of values more than half a step outside the quantized range, from the "
+           "histogram; unknown for per-channel grids"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
            "Float against quantized, measured on host (PyTorch)"),
     Column("Zeros", lambda r: percent(r.tensor.zeros), lambda r: r.tensor.zeros,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
 
 from ui.shared.figure_table import Column, FigureTableModel
 from ui.shared.figures import DASH, count, decibel, kib, percent, size
-from workbench.history.comparison import Change, rules_line
+from workbench.history.comparison import ComparedRow, rules_line
 from workbench.history.runs import Cost, Run
 
 
@@ -53,7 +53,7 @@ def describe_run(run: Run) -> str:
             f"estimated (Vela {run.cost.vela_version})"
         )
     if run.gate is not None:
-        lines.append(f"Compiled program: {run.gate.sentence}")
+        lines.append(f"Compiled program {run.gate.sentence}")
         if run.gate.execution is not None:
             lines.append(run.gate.execution.sentence)
     if run.accuracy_result is not None:
@@ -118,13 +118,6 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )  # fmt: skip
 
-CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (
-    Column("Kind", lambda r: r[0]),
-    Column("What", lambda r: r[1].what),
-    Column("First run", lambda r: r[1].before or DASH),
-    Column("Second run", lambda r: r[1].after or DASH),
-)
-
 
 class RunTableModel(FigureTableModel[RunRow]):
     """The runs of the project."""
@@ -138,9 +131,29 @@ class RunTableModel(FigureTableModel[RunRow]):
         return any(text(row) not in {"", DASH} for row in self.rows)
 
 
-class ChangeTableModel(FigureTableModel[tuple[str, Change]]):
-    """The differences between two runs."""
+class ComparisonTableModel(FigureTableModel[ComparedRow]):
+    """The differences of several runs: the change first, then the value in each run."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(CHANGE_COLUMNS, lambda row: f"{row[1].what}\n{row[1].before} \u2192 "
-                         f"{row[1].after}", parent)  # fmt: skip
+        super().__init__(_comparison_columns(()), _describe_compared, parent)
+
+    def show_runs(self, titles: Sequence[str], rows: Iterable[ComparedRow]) -> None:
+        """Show rows; ``titles`` names the runs, in the order of the rows' values."""
+        self.set_columns(_comparison_columns(titles))
+        self.set_rows(rows)
+
+
+def _comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]:
+    def value(index: int) -> Callable[[ComparedRow], str]:
+        return lambda row: row.values[index] or DASH
+
+    return (
+        Column("Kind", lambda row: row.kind, gives_way=True),
+        Column("What", lambda row: row.what),
+        Column("Change", lambda row: row.change, None, "Of the last run from the first"),
+        *(Column(title, value(index), None, title) for index, title in enumerate(titles)),
+    )
+
+
+def _describe_compared(row: ComparedRow) -> str:
+    return "\n".join((row.what, " \u2192 ".join(value or DASH for value in row.values), row.change))

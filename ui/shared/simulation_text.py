@@ -43,7 +43,7 @@ def simulation_cards(result: SimulationResult) -> list[Card]:
              "those of the TOSA reference model"),
         Card("Max difference", f"{quantized.max_lsb} LSB", origin,
              "From the quantized model, in the simulated samples"),
-        Card("Same arg-max", f"{quantized.argmax_equal} of {result.samples}", origin,
+        Card("Same class", f"{quantized.argmax_equal} of {result.samples}", origin,
              "Samples with the same largest output as the quantized model"),
         samples,
     ]  # fmt: skip

@@ -55,7 +55,9 @@ def button_text(view: StageView) -> str:
     """Return the text of the run button; "" if the stage cannot be started."""
     if view.state not in _RUNNABLE:
         return ""
-    return f"Run {view.title} again" if view.state == "failed" else f"Run {view.title}"
+    # A person loads a model; that this takes two stages is no matter here.
+    wanted = "Load the model" if view.id == "export" else f"Run {view.title}"
+    return f"{wanted} again" if view.state == "failed" else wanted
 
 
 def place_of(view: StageView) -> Place | None:

@@ -131,18 +131,31 @@ class FocusOutline(QObject):
         if isinstance(application, QApplication):
             application.focusChanged.connect(self._on_focus_changed)
 
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Keep the line at the edge of its widget.
+
+        A line that filtered the events of its own parent would be called while both are deleted.
+        """
+        line = self._line
+        is_resized = event.type() == QEvent.Type.Resize
+        if is_resized and line is not None and isValid(line) and watched is line.parent():
+            line.surround(line.parentWidget() or line)
+        return False
+
     def _on_focus_changed(self, _before: QWidget | None, now: QWidget | None) -> None:
         # Without its widget a line is gone too.
         if self._line is not None and isValid(self._line):
+            if (view := self._line.parentWidget()) is not None:
+                view.removeEventFilter(self)
             self._line.hide()
             self._line.deleteLater()
-        if now is None:
-            self._line = None
+        self._line = None
+        if now is None or isinstance(now, QTextEdit | QPlainTextEdit):
+            # Texts show the focus by their cursor and border.
             return
-        # Texts show the focus by their cursor and border.
-        is_text = isinstance(now, QTextEdit | QPlainTextEdit)
-        is_view = isinstance(now, QAbstractScrollArea) or bool(now.property("framed"))
-        self._line = _Line(now) if is_view and not is_text else None
+        if isinstance(now, QAbstractScrollArea) or bool(now.property("framed")):
+            self._line = _Line(now)
+            now.installEventFilter(self)
 
 
 class _Line(QWidget):
@@ -150,26 +163,20 @@ class _Line(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._view = parent
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        parent.installEventFilter(self)
-        self._surround()
+        self.surround(parent)
         self.show()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self._view and event.type() == QEvent.Type.Resize:
-            self._surround()
-        return False
+    def surround(self, parent: QWidget) -> None:
+        """Take the size of the parent."""
+        whole = parent.rect()
+        self.setGeometry(whole)
+        # Only the line covers its parent, which scrolls without painting all of it.
+        self.setMask(QRegion(whole) - QRegion(whole.adjusted(1, 1, -1, -1)))
+        self.raise_()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         del event
         painter = QPainter(self)
         painter.fillRect(self.rect(), self.palette().color(QPalette.ColorRole.Highlight))
         painter.end()
-
-    def _surround(self) -> None:
-        whole = self._view.rect()
-        self.setGeometry(whole)
-        # Only the line covers its parent, which scrolls without painting all of it.
-        self.setMask(QRegion(whole) - QRegion(whole.adjusted(1, 1, -1, -1)))
-        self.raise_()

@@ -74,6 +74,19 @@ class TargetForm(QWidget):
         """The present choice."""
         return self._choice
 
+    def offer_devices(self, board: str, devices: Collection[str] | None) -> None:
+        """Offer the devices of a board only; None is no board, which offers all."""
+        model = self.device.model()
+        assert isinstance(model, QStandardItemModel)
+        for row in range(self.device.count()):
+            is_offered = devices is None or self.device.itemData(row) in devices
+            model.item(row).setEnabled(is_offered)
+            why = "" if is_offered else f"{board} has no such NPU. Choose another board first."
+            self.device.setItemData(row, literal(why), Qt.ItemDataRole.ToolTipRole)
+        present = self._choice.id if self._choice is not None else ""
+        self.device.setProperty("invalid", devices is not None and present not in devices)
+        self.device.style().polish(self.device)
+
     def set_folder(self, folder: Path) -> None:
         """Set the folder that the project's paths are relative to."""
         self._folder = folder

@@ -15,6 +15,8 @@ from ui.shared.theme import Theme
 
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
 _NEAR_PX = 14.0
+# What ``Dot.has_more_cpu`` looks like, in words.
+CPU_WORDS = "Triangle: more CPU operators, whose time the cycles leave out."
 # What cycles are counted in, from ten of them on.
 _UNITS = ((1_000_000, "million "), (1_000, "thousand "))
 # Names of accuracies in [0, 1].
@@ -25,7 +27,9 @@ _SHARES = ("top-1", "Top-1")
 class Dot:
     """One configuration: accuracy, cycles and peak SRAM [bytes].
 
-    A faint dot breaks a limit that the plot does not show.
+    A faint dot breaks a limit that the plot does not show. ``has_more_cpu`` is whether more
+    operators run on the CPU than in other configurations: its cycles leave these out, and it is
+    drawn as a triangle.
     """
 
     accuracy: float
@@ -33,6 +37,7 @@ class Dot:
     sram: float
     on_front: bool = False
     is_faint: bool = False
+    has_more_cpu: bool = False
 
 
 class TradeoffPlot(Chart):
@@ -163,6 +168,7 @@ class TradeoffPlot(Chart):
         self._dots.setData(
             x=[d.cycles for d in self.dots], y=[d.accuracy for d in self.dots],
             size=sizes, brush=colours, pen=rims,
+            symbol=["t1" if d.has_more_cpu else "o" for d in self.dots],
         )  # fmt: skip
 
     def _nearest(self, point: QPointF) -> int | None:

@@ -59,8 +59,8 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("export_mase", "&Edit", "&Export MASE pass_args\u2026"),
     ActionRow("run_all", "&Run", "Run &all", "F5", "run"),
     ActionRow("run_evaluate", "&Run", "Run to &Evaluate", "F6"),
-    ActionRow("run_lower", "&Run", "Run to &Lower", "F7"),
-    ActionRow("live", "&Run", "Li&ve figures", "F8"),
+    ActionRow("run_lower", "&Run", "Run to Com&pile", "F7"),
+    ActionRow("live", "&Run", "E&valuate automatically", "F8"),
     ActionRow("cancel", "&Run", "&Cancel all jobs", "Ctrl+.", "stop"),
     ActionRow("blame", "&Run", "&Find rejected operators"),
     ActionRow("deliver", "&Run", "Export &deliverables\u2026", "", "save"),
@@ -69,9 +69,10 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("theme", "&View", "Toggle &dark theme", "Ctrl+Shift+L", "moon"),
     *(
         ActionRow(f"workspace_{row.id}", "&View", f"Workspace {row.title}", f"Ctrl+{number}")
-        for number, row in enumerate(WORKSPACES, 1)
+        for number, row in enumerate(WORKSPACES)
     ),
     ActionRow(LINE, "&View"),
+    ActionRow("sides", "&View", "Side &panels", "Ctrl+B", "beside"),
     ActionRow("default_layout", "&View", "&Reset layout"),
     ActionRow("save_layout", "&View", "&Save layout\u2026"),
     ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),

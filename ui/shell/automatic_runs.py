@@ -1,4 +1,4 @@
-"""Runs that the window starts by itself: live figures, and lowering ahead of the user."""
+"""Runs that the window starts by itself: after every edit, and compiling ahead of the user."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from workbench.targets import has_stage
 GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 # Time without jobs before lowering starts by itself [ms]: a user who goes on at once comes first.
 QUIET_MS = 1000
-_TIP = "Refresh the figures after every edit, without being asked"
+_TIP = "Evaluate and compile after every edit, once the project was run"
 
 
 class LiveMode(QObject):
     """Evaluates and compiles the open project after every edit.
 
-    A configuration is run once. After a failure or a cancel the user starts it again.
+    A configuration is run once. After a failure or a cancel the user starts it again. A project is
+    followed after its first evaluation: opening one runs nothing, unless the user switches on.
     """
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
@@ -29,16 +30,17 @@ class LiveMode(QObject):
         self._context = context
         self._jobs: list[str] = []
         self._tried = ""
+        self._is_asked = False
         self.action: QAction = window.actions_by_id["live"]
         self.action.setCheckable(True)
         self.action.setToolTip(_TIP)
         self.action.setChecked(context.settings.live)
         self.action.toggled.connect(self._on_toggled)
-        self.switch = QCheckBox("Live figures", window)
+        self.switch = QCheckBox("Evaluate automatically", window)
         self.switch.setToolTip(_TIP)
         self.switch.setChecked(self.action.isChecked())
         self.switch.clicked.connect(self._on_clicked)
-        window.statusBar().addPermanentWidget(self.switch)
+        window.pipeline.add_switch(self.switch)
         context.session.planned_anew.connect(self._follow)
 
     def _on_clicked(self, on: bool) -> None:
@@ -47,7 +49,7 @@ class LiveMode(QObject):
     def _on_toggled(self, on: bool) -> None:
         self.switch.setChecked(on)
         self._context.settings.live = on
-        self._tried = ""
+        self._tried, self._is_asked = "", on
         if on:
             self._follow()
         else:
@@ -58,6 +60,9 @@ class LiveMode(QObject):
         context = self._context
         project = context.document.project
         if not self.action.isChecked() or project is None:
+            return
+        known = (context.session.result(g) or context.session.former(g) for g in GOALS)
+        if not self._is_asked and not any(known):
             return
         views = [context.session.stage(g) for g in GOALS if has_stage(project, g)]
         if any(job.project != project for job in self._running()):

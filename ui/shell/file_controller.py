@@ -182,13 +182,18 @@ class FileController(QObject):
         else:
             self._saved(then)
 
+    def _question(self) -> str:
+        if self._document.path is None:
+            return "Save this new project?"
+        return f"Save changes to {self._document.title}?"
+
     def leave(self, then: Then) -> None:
         """Run an action that closes the project, after asking about unsaved changes."""
         if not self._document.modified:
             then()
             return
         self._notices.question(
-            f"Save changes to {self._document.title}?",
+            self._question(),
             "Unsaved changes are lost.",
             [
                 Action("Save", lambda: self.save(then)),

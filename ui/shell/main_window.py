@@ -60,13 +60,15 @@ AREAS: dict[str, Qt.DockWidgetArea] = {
 NAME = "Quantization Workbench"
 SIZE = (1600, 1000)
 LEAST = QSize(840, 470)
+# What a window manager draws around a window: a title, and borders [px].
+_FRAME = QSize(8, 40)
 # Below this height the panels at the left are stacked, below this width those of both sides.
 _LOW_PX, _NARROW_PX = 600, 960
 # Least width of the left side at first, and its width with the tabs of both sides.
 _SIDE_PX, _STACKED_PX = 240, 280
 DRAWER: tuple[PanelId, ...] = ("problems", "jobs", "log")
 # Parts of a saved layout beside the state of each area.
-_CURRENT, _WITHHELD = "workspace", "withheld"
+_CURRENT, _WITHHELD, _COLLAPSED = "workspace", "withheld", "collapsed"
 
 
 class MainWindow(QMainWindow):
@@ -100,6 +102,9 @@ class MainWindow(QMainWindow):
         self._toggles: dict[str, QAction] = {}
         # Panels that are hidden only because the target has no use for them.
         self._withheld: set[str] = set()
+        # Panels at the sides that are hidden only because a workspace needs no sides.
+        self._collapsed: set[str] = set()
+        self._fronts: set[str] = {"inspector"}
         self.setObjectName("MainWindow")
         self.setWindowTitle(NAME)
         self.setDockNestingEnabled(True)
@@ -113,13 +118,23 @@ class MainWindow(QMainWindow):
         self._build_status()
         for dock in self.docks.values():
             dock.visibilityChanged.connect(self._on_dock_shown)
-        self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
+        self.resize(QSize(*SIZE).boundedTo(self._room().expandedTo(LEAST)))
         self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
         self.rail.set_theme(self.appearance.theme)
         self.show_welcome()
         # The first project shares the room of the window as it is then.
         self._working = self._initial
+
+    @property
+    def fills_screen(self) -> bool:
+        """Whether the screen has no more room than the window takes at first, but the least."""
+        room = self._room()
+        return room == room.expandedTo(LEAST) and room != room.expandedTo(QSize(*SIZE))
+
+    def _room(self) -> QSize:
+        """Return the largest size of the window whose frame is on the screen, too."""
+        return self.screen().availableSize() - _FRAME
 
     def furnish(self, context: PanelContext, scores: Scores) -> None:
         """Add the parts that show the project, and enable the actions."""
@@ -141,7 +156,7 @@ class MainWindow(QMainWindow):
             (self._scores_place, self.scoreboard),
         ):  # fmt: skip
             slot.fill(part)
-        for name in ("palette", "theme"):
+        for name in ("sides", "palette", "theme"):
             self.pipeline.add_tool(self.actions_by_id[name])
         self._add_undo(context.document.undo_stack)
         for action in self.actions_by_id.values():
@@ -179,6 +194,7 @@ class MainWindow(QMainWindow):
             **{name: home.saveState() for name, home in self.workspaces.homes.items()},
             _CURRENT: QByteArray(self.workspaces.current.encode()),
             _WITHHELD: QByteArray(",".join(sorted(self._withheld)).encode()),
+            _COLLAPSED: QByteArray(",".join(sorted(self._collapsed)).encode()),
         }
 
     def apply_layout(self, parts: dict[str, QByteArray]) -> None:
@@ -197,14 +213,19 @@ class MainWindow(QMainWindow):
                 arrange(home, parts[part])
         # A layout that was saved before these bars existed does not name them.
         self._set_bars_visible(True)
-        withheld = bytes(parts.get(_WITHHELD, QByteArray()).data()).decode()
-        self._withheld = {name for name in withheld.split(",") if name in self.docks}
+        self._withheld = self._named(parts, _WITHHELD)
+        self._collapsed = self._named(parts, _COLLAPSED)
         current = bytes(parts.get(_CURRENT, QByteArray()).data()).decode()
         self.show_workspace(next((n for n in self.workspaces.homes if n == current), "model"))
         self.offer_panels()
         self._show_titles()
         if parts is self._initial:
             self._share_room()
+
+    def _named(self, parts: dict[str, QByteArray], part: str) -> set[str]:
+        """Return the panels that a part of a layout names."""
+        names = bytes(parts.get(part, QByteArray()).data()).decode()
+        return {name for name in names.split(",") if name in self.docks}
 
     def restore_session(self, parts: dict[str, QByteArray]) -> None:
         """Restore the geometry and layout of the last session."""
@@ -230,11 +251,42 @@ class MainWindow(QMainWindow):
     def show_workspace(self, workspace: WorkspaceId) -> None:
         """Show a workspace."""
         self._show_titles_in(self.workspaces.homes[workspace])
+        if workspace != self.workspaces.current or workspace == "model":
+            self.show_sides(on=workspace == "model")
         self.workspaces.show_workspace(workspace)
         self.rail.set_current(workspace)
         self._titles.start()
         if self._is_furnished:
             self.toasts.raise_soon()
+
+    def show_sides(self, *, on: bool) -> None:
+        """Show the panels at the sides, or collapse those that are shown."""
+        if on:
+            for name, dock in self._sides.items():
+                if name in self._collapsed:
+                    dock.show()
+            for name in self._fronts & self._collapsed:
+                self.docks[name].raise_()
+            self._collapsed.clear()
+            return
+        shown = {n: d for n, d in self._sides.items() if not d.isHidden() and not d.isFloating()}
+        # Tabs that were in front are so again.
+        self._fronts = {name for name, dock in shown.items() if dock.is_in_front}
+        self._collapsed |= shown.keys()
+        for dock in shown.values():
+            dock.hide()
+
+    def toggle_sides(self) -> None:
+        """Show the panels at the sides in this workspace, or collapse them."""
+        shown = any(not d.isHidden() and not d.isFloating() for d in self._sides.values())
+        if not shown and not self._collapsed:
+            self._collapsed = set(self._sides) - self._withheld
+        self.show_sides(on=not shown)
+
+    @property
+    def _sides(self) -> dict[str, Dock]:
+        """The panels at the sides of the workspaces."""
+        return {row.id: self.docks[row.id] for row in PANELS if row.area in {"left", "right"}}
 
     def reveal(self, panel_id: PanelId) -> Panel | None:
         """Bring a panel to the front and return it; None if there is no such panel."""
@@ -244,6 +296,7 @@ class MainWindow(QMainWindow):
         panel = dock.fill()
         if (workspace := self._workspace_of(panel_id)) is not None:
             self.show_workspace(workspace)
+        self._collapsed.discard(panel_id)
         dock.show()
         dock.raise_()
         self.toasts.raise_all()
@@ -425,6 +478,7 @@ class MainWindow(QMainWindow):
         for workspace in WORKSPACES:
             show = self.actions_by_id[f"workspace_{workspace.id}"]
             show.triggered.connect(partial(self.show_workspace, workspace.id))
+        self.actions_by_id["sides"].triggered.connect(self.toggle_sides)
         self.recents = QMenu("Open &recent", self)
         menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
         self.layouts = menus["&View"].addMenu("Layouts")

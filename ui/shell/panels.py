@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from workbench.ids import StageId
     from workbench.project.model import Project
 
-WorkspaceId = Literal["model", "accuracy", "performance", "explore", "deliver"]
+WorkspaceId = Literal["outcome", "model", "accuracy", "performance", "explore", "deliver"]
 WORKSPACE_IDS: tuple[WorkspaceId, ...] = get_args(WorkspaceId)
 Area = Literal["left", "right", "bottom"] | WorkspaceId
 
@@ -30,6 +30,7 @@ class WorkspaceRow:
 
 
 WORKSPACES: tuple[WorkspaceRow, ...] = (
+    WorkspaceRow("outcome", "Outcome", "outcome", "Accurate, correct, fits, fast: four answers"),
     WorkspaceRow("model", "Model", "model", "The graph, and the precision of every part"),
     WorkspaceRow("accuracy", "Accuracy", "accuracy", "Errors, ranges and single samples"),
     WorkspaceRow("performance", "Performance", "performance", "Cycles, time and memory"),
@@ -114,6 +115,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("jobs", "Jobs", "bottom", "ui.features.jobs.jobs_panel:JobsPanel"),
     PanelRow("log", "Log", "bottom", "ui.features.jobs.log_panel:LogPanel"),
     PanelRow("problems", "Problems", "bottom", "ui.features.problems.problems_panel:ProblemsPanel"),
+    PanelRow("outcome", "Outcome", "outcome", "ui.features.outcome.outcome_panel:OutcomePanel"),
 )  # fmt: skip
 # Heights of the bars above the workspaces [px].
 RUN_BAR_PX, SCOREBOARD_PX = 34, 44

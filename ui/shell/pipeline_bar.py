@@ -1,4 +1,4 @@
-"""The bar: Run, target and board, a dot for every stage, and the progress with Cancel."""
+"""The bar: Run with Cancel, target and board, and the stages in labelled groups."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QCheckBox,
     QFormLayout,
     QFrame,
     QHBoxLayout,
@@ -28,6 +29,7 @@ from ui.shared.theme import Theme, icon
 from ui.shell.panels import RUN_BAR_PX
 from ui.state.jobs import duration
 from ui.state.session import StageView
+from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID
@@ -44,11 +46,28 @@ STATE_WORDS = {
     "blocked": "blocked",
     "unavailable": "not available",
 }
-_DOT_PX = 20
+_DOT_PX = 16
+# What a person calls the stages. Those of a group share a label with their time or progress.
+GROUPS: tuple[tuple[str, tuple[StageId, ...]], ...] = (
+    ("Load", ("import_model", "export")),
+    ("Calibrate", ("prepare", "calibrate")),
+    ("Quantize", ("convert", "evaluate")),
+    ("Compile", ("lower",)),
+    ("Verify", ("verify", "run")),
+    ("Pack", ("package",)),
+)
 # Least widths of the buttons of the target and of the state.
 _GOAL_PX, _STATUS_PX = 130, 80
-# Below this width of the bar, Cancel is its sign alone.
-_NARROW_PX = 960
+# Below these widths of the bar, Cancel is its sign alone, and groups of stages have no label.
+_NARROW_PX, _UNLABELLED_PX = 960, 1310
+# Below these widths the switch of automatic runs has a short text, and is in the menu only.
+_WHOLE_SWITCH_PX, _SWITCHED_PX = 1440, 1100
+_SPACING_PX = 8
+# How much widths of a whole and a cut text may differ by rounding.
+_ROUNDING_PX = 2
+_SHORT_SWITCH = "Auto"
+# Width of the label of a group of stages.
+_GROUP_PX = 58
 
 
 class StageButton(QAbstractButton):
@@ -176,6 +195,74 @@ def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
     return QPolygonF([centre + QPointF(x, y) for x, y in points])
 
 
+class StageGroup(QWidget):
+    """The dots of some stages, with what they do together below a label of two lines."""
+
+    def __init__(
+        self, title: str, buttons: Sequence[StageButton], theme: Callable[[], Theme],
+        parent: QWidget,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self._title, self._buttons, self._theme = title, tuple(buttons), theme
+        self.label, self.state = Label(title, self), Label("", self)
+        # Room for the widest text: the bar does not move under the pointer.
+        self.state.setFixedWidth(_GROUP_PX)
+        for label in (self.label, self.state):
+            label.setObjectName("StageLabel")
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        texts = QVBoxLayout()
+        texts.setSpacing(0)
+        texts.addWidget(self.label)
+        texts.addWidget(self.state)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        for button in buttons:
+            layout.addWidget(button)
+        layout.addLayout(texts)
+        self.set_labelled(on=False)
+        self.render_state()
+
+    def render_state(self) -> None:
+        """Show the time of the stages, or the progress of the one that runs."""
+        views = [button.view for button in self._buttons if button.view.state != "unavailable"]
+        self.setVisible(bool(views))
+        self.state.setText(group_text(views))
+        theme = self._theme()
+        worst = next((v for v in views if is_bad(v)), None)
+        running = any(v.state == "running" for v in views)
+        colour = theme.bad if worst else theme.accent if running else theme.muted
+        look = f"color: {colour};"
+        if self.state.styleSheet() != look:
+            self.state.setStyleSheet(look)
+
+    @property
+    def label_px(self) -> int:
+        """The width that the label takes; 0 without one."""
+        return self.minimumSizeHint().width() - len(self._buttons) * _DOT_PX
+
+    def set_labelled(self, *, on: bool) -> None:
+        """Show the label, or the dots alone."""
+        self.label.setVisible(on)
+        self.state.setVisible(on)
+
+
+def group_text(views: Sequence[StageView]) -> str:
+    """Return the state of a group of stages in a word: progress, failure, or their time."""
+    for view in views:
+        if view.state == "running":
+            return f"{view.fraction:.0%}" if view.fraction is not None else duration(view.elapsed_s)
+    if any(is_bad(view) for view in views):
+        return "failed" if any(view.state == "failed" for view in views) else "not met"
+    for state in ("queued", "blocked"):
+        if any(view.state == state for view in views):
+            return STATE_WORDS[state]
+    if views and all(view.state == "cached" for view in views):
+        times = [view.elapsed_s for view in views if view.elapsed_s is not None]
+        return duration(sum(times)) if times else "done"
+    return "\u2013"
+
+
 class _CutButton(QPushButton):
     """A button whose text is cut where the bar is narrow."""
 
@@ -190,6 +277,10 @@ class _CutButton(QPushButton):
         if text != self._whole:
             self._whole = text
             self.updateGeometry()
+            above = self.parentWidget()
+            if above is not None and (layout := above.layout()) is not None:
+                # A text is cut to the width that it gets, not to that of the former one.
+                layout.activate()
             self._cut()
 
     def sizeHint(self) -> QSize:
@@ -208,7 +299,7 @@ class _CutButton(QPushButton):
         metrics, missing = self.fontMetrics(), max(self.sizeHint().width() - self.width(), 0)
         room = metrics.horizontalAdvance(self._whole) - missing
         elided = metrics.elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
-        text = elided if missing else self._whole
+        text = elided if missing > _ROUNDING_PX else self._whole
         if text != self.text():
             self.setText(text)
 
@@ -305,6 +396,9 @@ class PipelineBar(QWidget):
         self._theme = theme
         self._buttons: dict[StageId, StageButton] = {}
         self._is_working = False
+        self._switch_texts: dict[QCheckBox, str] = {}
+        # The devices of the project's board.
+        self._devices: tuple[tuple[str, Path], frozenset[str] | None] = (("", Path()), None)
         self._build()
 
     def render_stages(self, stages: Sequence[StageView], *, working: bool) -> None:
@@ -332,7 +426,16 @@ class PipelineBar(QWidget):
         """Show target and board; relative paths of the project start at ``folder``."""
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
-        self.goal.render_goal(target_text(project.target, project.board, folder))
+        key = (project.board, folder)
+        if self._devices[0] != key:
+            self._devices = (key, board_devices(project.board, folder))
+        devices = self._devices[1]
+        self.target.offer_devices(Path(project.board).stem, devices)
+        text = target_text(project.target, project.board, folder)
+        lacks = devices is not None and project.target.id not in devices
+        self.goal.render_goal(f"{text} (no such NPU)" if lacks else text)
+        self.goal.setProperty("invalid", lacks)
+        self.goal.style().polish(self.goal)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -344,6 +447,24 @@ class PipelineBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.cancel.setText("Cancel" if event.size().width() >= _NARROW_PX else "")
+        self._show_parts(event.size().width())
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the size without what the bar leaves out where it is narrow."""
+        hint = super().minimumSizeHint()
+        spare = sum(group.label_px for group in self.groups)
+        shown = (switch for switch in self._switch_texts if not switch.isHidden())
+        spare += sum(switch.minimumSizeHint().width() + _SPACING_PX for switch in shown)
+        hint.setWidth(hint.width() - spare)
+        return hint
+
+    def _show_parts(self, width: int) -> None:
+        """Show the labels and switches that a width has room for."""
+        for group in self.groups:
+            group.set_labelled(on=width >= _UNLABELLED_PX)
+        for switch, whole in self._switch_texts.items():
+            switch.setText(whole if width >= _WHOLE_SWITCH_PX else _SHORT_SWITCH)
+            switch.setVisible(width >= _SWITCHED_PX)
 
     def add_tool(self, action: QAction) -> None:
         """Add a button for an action at the right end."""
@@ -356,6 +477,13 @@ class PipelineBar(QWidget):
         button.setToolTip(literal(f"{words} ({keys})" if keys else words))
         button.setAccessibleName(words)
         self._tools.addWidget(button)
+
+    def add_switch(self, switch: QCheckBox) -> None:
+        """Add a switch of the runs, beside Run; its text is short where the bar is narrow."""
+        self._switch_texts[switch] = switch.text()
+        switch.setAccessibleName(switch.text())
+        self._switches.addWidget(switch)
+        self._show_parts(self.width())
 
     def button(self, stage_id: StageId) -> StageButton:
         """Return the dot of a stage."""
@@ -377,27 +505,38 @@ class PipelineBar(QWidget):
         self._stages = QMenu(self.status)
         self._stages.aboutToShow.connect(self._fill_stages)
         self.status.setMenu(self._stages)
+        self._switches = QHBoxLayout()
+        self._tools = QHBoxLayout()
+        self._tools.setSpacing(2)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(2, 0, 2, 0)
+        layout.setSpacing(_SPACING_PX)
+        layout.addWidget(self.run)
+        layout.addWidget(self.cancel)
+        layout.addLayout(self._switches)
+        layout.addWidget(self.goal)
+        layout.addSpacing(4)
+        layout.addLayout(self._build_stages())
+        layout.addWidget(self.status)
+        layout.addStretch(1)
+        layout.addLayout(self._tools)
+        self.setFixedHeight(RUN_BAR_PX)
+
+    def _build_stages(self) -> QHBoxLayout:
+        """Create the dots of all stages in their groups."""
         dots = QHBoxLayout()
         dots.setSpacing(0)
         for stage in STAGES:
             button = StageButton(StageView(stage.id, stage.title), self._theme, self)
             button.clicked.connect(partial(self._on_stage_clicked, stage.id))
             self._buttons[stage.id] = button
-            dots.addWidget(button)
-        self._tools = QHBoxLayout()
-        self._tools.setSpacing(2)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(2, 0, 2, 0)
-        layout.setSpacing(8)
-        layout.addWidget(self.run)
-        layout.addWidget(self.goal)
-        layout.addSpacing(4)
-        layout.addLayout(dots)
-        layout.addWidget(self.status)
-        layout.addWidget(self.cancel)
-        layout.addStretch(1)
-        layout.addLayout(self._tools)
-        self.setFixedHeight(RUN_BAR_PX)
+        self.groups = [
+            StageGroup(title, [self._buttons[stage] for stage in stages], self._theme, self)
+            for title, stages in GROUPS
+        ]
+        for group in self.groups:
+            dots.addWidget(group)
+        return dots
 
     def _build_run(self) -> None:
         self.run = QToolButton(self)
@@ -439,6 +578,8 @@ class PipelineBar(QWidget):
     def _show_status(self) -> None:
         views = [button.view for button in self._buttons.values()]
         self.status.render_status(status_text(views))
+        for group in self.groups:
+            group.render_state()
         running = [v for v in views if v.state == "running"]
         self.status.share = running[-1].fraction if running else None
         self.status.update()
@@ -466,6 +607,17 @@ class PipelineBar(QWidget):
             self.result_asked.emit(stage_id)
         else:
             self.run_asked.emit(stage_id)
+
+
+def board_devices(board: str, folder: Path) -> frozenset[str] | None:
+    """Return the ids of a board's devices; None without a board, or if it cannot be read."""
+    if not board:
+        return None
+    try:
+        npus = load(board, folder).npu
+    except (OSError, WorkbenchError):
+        return None
+    return frozenset(device for npu in npus for device in npu.devices)
 
 
 def target_text(choice: TargetChoice, board: str, folder: Path) -> str:

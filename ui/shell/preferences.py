@@ -108,7 +108,7 @@ class PreferencesDialog(QDialog):
         )
         self.warm.setChecked(self._settings.warm_engines)
         self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
-        self.ahead = QCheckBox("Lower in the background after evaluation", self)
+        self.ahead = QCheckBox("Compile in the background after evaluation", self)
         self.ahead.setToolTip("The cost is known before you ask for it; an edit cancels the work")
         self.ahead.setChecked(self._settings.lower_ahead)
         self.ahead.clicked.connect(partial(setattr, self._settings, "lower_ahead"))

@@ -53,6 +53,8 @@ class RunController(QObject):
         self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
         self.ahead = LowerAhead(context, self)
+        # The workspace in which all was run, until the outcome is shown; "" without such a run.
+        self._shown_from = ""
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
         runner.refused.connect(context.notices.error)
@@ -89,6 +91,9 @@ class RunController(QObject):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
+        self._shown_from = self._window.workspaces.current if not stage_id else ""
+        # Errors of the former run are solved, or come again.
+        self._context.notices.close_errors()
         self._context.runner.run_until(project, document.folder, stages, done)
 
     def cancel(self) -> None:
@@ -133,7 +138,11 @@ class RunController(QObject):
             "again when the code changes.",
             [
                 Action("Allow and run", allow),
-                Action("View code\u2026", lambda: TrustDialog(code, allow, self._window).open()),
+                Action(
+                    "View code\u2026",
+                    lambda: TrustDialog(code, allow, self._window).open(),
+                    is_default=True,
+                ),
                 Action("Cancel", lambda: None),
             ],
             blocking=True,
@@ -149,7 +158,19 @@ class RunController(QObject):
         problem = event.problem(details=self._context.log.last_lines(40))
         self._context.notices.error(WorkbenchError([problem]))
 
+    def _show_outcome(self, job: Job) -> None:
+        """Show the outcome after a run of all stages, unless the user went elsewhere."""
+        if not self._shown_from or job.study or not job.over or self.ahead.is_own(job.id):
+            return
+        if job.state != "done":
+            self._shown_from = ""
+        elif not self._context.runner.running:
+            if self._window.workspaces.current == self._shown_from:
+                self._window.reveal("outcome")
+            self._shown_from = ""
+
     def _on_job_changed(self, job: Job) -> None:
+        self._show_outcome(job)
         if not job.over or job.elapsed_s < NOTABLE_S or self.ahead.is_own(job.id):
             return
         if job.state == "done":
@@ -196,6 +217,14 @@ class DeliverablesController(QObject):
         if folder is None or project is None:
             return
         answers = answers_of(project, self._context.load)
+        if (lacking := self._why_not_on_board(project)) and not allow_differences:
+            again = partial(self.deliver, target, allow_differences=True)
+            self._context.notices.question(
+                f"Not exported: {lacking}",
+                "Choose a device of the board, or another board.",
+                [Action("Export all the same", again, destructive=True)],
+            )
+            return
         if answers.refused and not allow_differences:
             again = partial(self.deliver, target, allow_differences=True)
             self._context.notices.question(
@@ -215,6 +244,19 @@ class DeliverablesController(QObject):
         show = Action("Open folder", lambda: open_externally(target))
         self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
 
+    def _why_not_on_board(self, project: Project) -> str:
+        """Return why the program does not run on the project's board; "" if it does."""
+        from workbench.deploy import fitting
+
+        results = self._context.result("lower")
+        if results is None or not project.board:
+            return ""
+        try:
+            fit = fitting.of_results(project, self._context.document.folder, results)
+        except (OSError, WorkbenchError):
+            return ""
+        return fitting.sentence(fit) if fit is not None and fit.absent else ""
+
     def _show_panel(self, panel_id: PanelId) -> None:
         self._window.reveal(panel_id)
 
@@ -232,8 +274,8 @@ class DeliverablesController(QObject):
 
     def _say_none(self) -> None:
         self._context.notices.info(
-            "No deliverables yet.", "Run Package first.",
-            [Action("Run Package", lambda: self._run_to("package"))],
+            "No files to export yet.", "Package the program first.",
+            [Action("Package", lambda: self._run_to("package"))],
         )  # fmt: skip
 
     def ask_report(self) -> None:
@@ -241,7 +283,8 @@ class DeliverablesController(QObject):
         project = self._context.document.project
         ask_to_save(
             self._window, "Export report to", lambda name: self.report(Path(name)),
-            f"{project.name if project else 'report'}.html", start=self._context.document.folder,
+            f"{project.name if project else 'untitled'}-report.html",
+            start=self._context.document.folder,
             filters=["Web page (*.html)"],
         )  # fmt: skip
 

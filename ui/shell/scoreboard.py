@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LEAST_PX = 92
 _FADED = 0.5
 _LISTED = 15
-_STRETCH: dict[ScoreId, int] = {"cycles": 3}
+_STRETCH: dict[ScoreId, int] = {"quality": 3, "cycles": 3}
 
 
 class ScoreTile(QAbstractButton):
@@ -45,7 +45,7 @@ class ScoreTile(QAbstractButton):
         """Show a figure; ``pinned`` names the run that it is compared with."""
         self._score = score
         state = "outdated, " if score.is_stale and score.value != "\u2013" else ""
-        compared = f"{score.delta} against {pinned}" if score.delta else ""
+        compared = f"{score.delta} against {score.compared or pinned}" if score.delta else ""
         self.setAccessibleName(f"{score.title}: {state}{score.value} {compared}".strip())
         lines = [f"{score.title}: {score.value}", score.origin]
         lines += [compared] if compared else []
@@ -135,7 +135,7 @@ class Scoreboard(QWidget):
         self.pin = QToolButton(self)
         self.pin.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.pin.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.pin.setToolTip("The run that the figures are compared with")
+        self.pin.setToolTip("What the figures are compared with: the float model, or a run")
         self._menu = QMenu(self.pin)
         self._menu.aboutToShow.connect(self._fill_menu)
         self.pin.setMenu(self._menu)
@@ -158,7 +158,9 @@ class Scoreboard(QWidget):
             self._replace(self._scores.values)
         for score_id, tile in self.tiles.items():
             tile.render_score(values[score_id], pinned)
-        self.pin.setText(f"vs. {pinned}" if pinned else "No comparison")
+        compared = ["float"] if self._scores.pin.is_float else []
+        compared += [pinned] if pinned else []
+        self.pin.setText(f"vs. {', '.join(compared)}" if compared else "No comparison")
         self.pin.setAccessibleName(self.pin.text())
 
     def set_theme(self, theme: Theme) -> None:
@@ -185,7 +187,7 @@ class Scoreboard(QWidget):
     def _fill_menu(self) -> None:
         pin, menu = self._scores.pin, self._menu
         menu.clear()
-        self._add(menu, "First evaluation", None, pin)
+        self._add(menu, "Float model, cost: first run", None, pin)
         self._add(menu, "No comparison", 0, pin)
         runs = self._history.runs
         if runs:

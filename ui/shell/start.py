@@ -6,12 +6,13 @@ Imports of this module stay light, because they all come before the first paint.
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEventLoop, QObject, QTimer, Signal
+from PySide6.QtCore import QEventLoop, QObject, QSocketNotifier, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from ui.shared.appearance import Appearance
@@ -56,10 +57,14 @@ def show_frame(application: QApplication, project: Path | None) -> MainWindow:
     """Show the window without its contents: the places of panels, or of the welcome page."""
     settings = Settings()
     window = MainWindow(Appearance(application, settings.theme))
-    window.restore_session(settings.layout(LAST))
+    former = settings.layout(LAST)
+    window.restore_session(former)
     if project is not None and project.suffix == ".qwb":
         window.show_panels()
-    window.show()
+    if "geometry" not in former and window.fills_screen:
+        window.showMaximized()
+    else:
+        window.show()
     return window
 
 
@@ -85,6 +90,14 @@ class Start(QObject):
 
     def _on_close_asked(self) -> None:
         self.window.may_close = self._is_closed = True
+        self._application.quit()
+
+    def end(self) -> None:
+        """End at once, with what is unsaved kept for the next start, and no lock left behind."""
+        if self.workbench is not None:
+            self.workbench.document.leave_behind()
+            self.workbench.stop()
+        self._is_closed = True
         self._application.quit()
 
     def _on_painted(self) -> None:
@@ -118,5 +131,33 @@ def run(project: str | None) -> int:
     """Open the window, run until it is closed, and return the exit code."""
     application = new_application()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    Start(application, Path(project) if project else None)
+    start = Start(application, Path(project) if project else None)
+    ended = EndSignals(application)
+    ended.came.connect(start.end)
     return application.exec()
+
+
+class EndSignals(QObject):
+    """Turns SIGTERM and SIGHUP into a Qt signal: a handler of Python's runs between Qt's events.
+
+    Signals:
+        came: the system asks the program to end.
+    """
+
+    came = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._ends = socket.socketpair()
+        for end in self._ends:
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._ends[1].fileno(), warn_on_full_buffer=False)
+        for name in ("SIGTERM", "SIGHUP"):
+            if (number := getattr(signal, name, None)) is not None:
+                signal.signal(number, lambda *_: None)
+        self._notifier = QSocketNotifier(self._ends[0].fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier.activated.connect(self._on_came)
+
+    def _on_came(self) -> None:
+        self._ends[0].recv(64)
+        self.came.emit()

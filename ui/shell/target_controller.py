@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
@@ -21,13 +22,14 @@ from ui.shared.panel import PanelContext
 from ui.shared.target_form import TargetForm
 from ui.shell.main_window import MainWindow
 from ui.state.document import Document
+from ui.state.notices import Action
 from ui.state.relocate import relative_to
 from workbench.deploy import boards
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
 from workbench.project.plugins import installed, items_of
-from workbench.targets import target_of
+from workbench.targets import convert_rules, target_of
 
 
 class TargetController(QObject):
@@ -36,6 +38,7 @@ class TargetController(QObject):
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._document, self._window = context.document, window
+        self._notices = context.notices
 
     def ask(self) -> None:
         """Open the dialog with all target options."""
@@ -72,10 +75,39 @@ class TargetController(QObject):
         before = project.target
         changed = [k for k, v in choice.options.items() if before.options.get(k) != v]
         what = choice.id if choice.id != before.id or not changed else choice.options[changed[0]]
-        self._document.apply(f"Set target to {what}", lambda p: edits.set_target(p, choice))
+        title = f"Set target to {what}"
+        _, conversions = convert_rules(project, choice)
+        if not conversions or target_of(choice.id) is target_of(before.id):
+            self._set(title, choice)
+            return
+        lines = [f"\u2022 {c.name}: {c.before} \u2192 {c.after}" for c in conversions[:_LISTED]]
+        more = len(conversions) - _LISTED
+        lines += [f"and {more} more"] if more > 0 else []
+        count = len(conversions)
+        # The form shows the present target until the question is answered.
+        self._window.pipeline.render_project(project, self._document.folder)
+        self._notices.question(
+            f"{count} rule{'' if count == 1 else 's'} cannot be used for "
+            f"{target_of(choice.id).title}.",
+            "\n".join(("Converted, in one undo step:", *lines)),
+            [
+                Action("Convert the rules", partial(self._convert, title, choice)),
+                Action("Keep the rules", partial(self._set, title, choice)),
+                Action("Cancel", lambda: None),
+            ],
+            blocking=True,
+        )
+
+    def _set(self, title: str, choice: TargetChoice) -> None:
+        self._document.apply(title, lambda p: edits.set_target(p, choice))
+
+    def _convert(self, title: str, choice: TargetChoice) -> None:
+        self._document.apply(title, lambda p: convert_rules(p, choice)[0])
 
 
 _WIDTH_PX = 560
+# Conversions of rules that a question lists.
+_LISTED = 8
 
 
 class TargetDialog(QDialog):

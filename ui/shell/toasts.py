@@ -114,16 +114,18 @@ class Toast(QFrame):
         row = QHBoxLayout()
         row.setContentsMargins(24, 2, 8, 0)
         row.setSpacing(6)
-        first = self.notice.level == "question"
-        for action in self.notice.actions:
+        actions = self.notice.actions
+        default = next((a for a in actions if a.is_default), actions[0] if actions else None)
+        for action in actions:
             button = QPushButton(action.title, self)
-            button.setProperty("primary", first and not action.destructive)
+            is_first = action is default and self.notice.level == "question"
+            button.setProperty("primary", is_first and not action.destructive)
             button.setProperty("danger", action.destructive)
             choose = partial(self._notices.choose, self.notice.id, action.title)
             button.clicked.connect(lambda _=False, choose=choose: choose())
-            self._default = self._default or button
+            if action is default:
+                self._default = button
             row.addWidget(button)
-            first = False
         if self.notice.where is not None:
             show = QPushButton("Show", self)
             show.clicked.connect(self._on_show_clicked)

@@ -194,6 +194,13 @@ class Navigation(QObject):
             case _:
                 self._window.reveal("problems")
 
+    def jump(self, place: Place) -> None:
+        """Show a module or a node, and let its panel take the keys: a number gives a precision."""
+        self.go(place)
+        panel = self._window.reveal("modules" if place.kind == "module" else "graph")
+        if panel is not None:
+            panel.take_keys()
+
     def _go_to_option(self, key: str) -> None:
         """Show the field of a setting, or the panel in which an option is set."""
         first = re.split(r"[.\[]", key, maxsplit=1)[0]
@@ -218,11 +225,12 @@ class Navigation(QObject):
             if module.path:
                 place = Place(kind="module", id=module.path)
                 name = module.type_name.rpartition(".")[2]
-                yield Entry(module.path, name, partial(self.go, place))
+                yield Entry(module.path, name, partial(self.jump, place))
         snapshot = self._context.model_index.snapshot
         for node in snapshot.nodes if snapshot else ():
             if node.kind == "call":
-                yield Entry(node.id, node.op, partial(self.go, Place(kind="node", id=node.id)))
+                place = Place(kind="node", id=node.id)
+                yield Entry(node.id, node.op, partial(self.jump, place))
 
 
 # The parts of the project that the dialog Project settings edits.

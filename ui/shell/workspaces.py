@@ -39,7 +39,7 @@ class Rail(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 2, 0, 2)
         layout.setSpacing(2)
-        for number, row in enumerate(WORKSPACES, 1):
+        for number, row in enumerate(WORKSPACES):
             button = QToolButton(self)
             button.setObjectName("RailButton")
             button.setText(row.title)
@@ -93,6 +93,7 @@ class Workspaces(QStackedWidget):
             home.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
             self.homes[row.id] = home
             self.addWidget(home)
+        self.setCurrentWidget(self.homes["model"])
 
     @property
     def current(self) -> WorkspaceId:

@@ -193,6 +193,12 @@ class Document(QObject):
         self.project_changed.emit(None)
         self.state_changed.emit()
 
+    def leave_behind(self) -> None:
+        """Write unsaved changes for the next start, which offers them, and give the lock back."""
+        self.autosave()
+        self._sidecar = None
+        self._leave()
+
     def save(self, *, overwrite: bool = False) -> None:
         """Write the project to its file.
 

@@ -20,11 +20,15 @@ SHOWN_S = 6.0
 
 @dataclass(frozen=True)
 class Action:
-    """One action of a notice. ``destructive`` marks actions that discard data."""
+    """One action of a notice. ``destructive`` marks actions that discard data.
+
+    Enter runs the one that ``is_default``, or the first.
+    """
 
     title: str
     run: Callable[[], None]
     destructive: bool = False
+    is_default: bool = False
 
 
 @dataclass(frozen=True)

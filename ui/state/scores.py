@@ -35,12 +35,12 @@ _NO_PIN = 0
 
 @dataclass(frozen=True)
 class Score:
-    """One figure: its value and the difference from the pinned run, as texts.
+    """One figure: its value and the difference from ``compared``, as texts.
 
-    ``is_better`` is None if there is no difference, or neither direction is better. ``origin`` says
-    how the figure was obtained. ``is_stale`` is whether it belongs to a former configuration, and
-    ``is_bad`` whether it breaks a limit. ``field`` is the project setting that provides it; "" if
-    it has none.
+    ``compared`` is what it is compared with, "" is the pinned run. ``is_better`` is None if there
+    is no difference, or neither direction is better. ``origin`` says how the figure was obtained.
+    ``is_stale`` is whether it belongs to a former configuration, and ``is_bad`` whether it breaks a
+    limit. ``field`` is the project setting that provides it; "" if it has none.
     """
 
     id: ScoreId
@@ -52,10 +52,13 @@ class Score:
     is_stale: bool = False
     is_bad: bool = False
     field: str = ""
+    compared: str = ""
 
 
 class Pin(QObject):
-    """The run that figures are compared with: the first evaluation, a chosen run, or none.
+    """What figures are compared with: the float model, a chosen run, or nothing.
+
+    Beside the float model, the first evaluation is what the cost is compared with.
 
     Signals:
         changed: there is another run, or none.
@@ -82,12 +85,17 @@ class Pin(QObject):
         return next((run for run in self._history.runs if run.number == number), None)
 
     @property
+    def is_float(self) -> bool:
+        """Whether the accuracy is compared with that of the float model."""
+        return self.number is None
+
+    @property
     def number(self) -> int | None:
-        """The number of the chosen run; 0 is no comparison, None the first evaluation."""
+        """The number of the chosen run; 0 is no comparison, None the float model."""
         return self._settings.pinned(str(self._document.path or ""))
 
     def choose(self, number: int | None) -> None:
-        """Pin a run; 0 is no comparison, None the first evaluation."""
+        """Pin a run; 0 is no comparison, None the float model."""
         self._settings.pin(str(self._document.path or ""), number)
         self.changed.emit()
 
@@ -175,7 +183,7 @@ class Scores(QObject):
             self._sram_limit(project),
             frozenset(stale),
         )
-        yield from scores(figures, self.pin.run)
+        yield from scores(figures, self.pin.run, is_float=self.pin.is_float)
 
     def _sram_limit(self, project: Project) -> int | None:
         """Return the size of the board's SRAM that holds the program's scratch memory [bytes]."""
@@ -198,10 +206,17 @@ class Scores(QObject):
         return self._fitted[1]
 
 
-def scores(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
-    """Yield the scores that the project's target has, in the order they are shown."""
+def scores(figures: _Figures, pinned: Run | None, *, is_float: bool = False) -> Iterator[Score]:
+    """Yield the scores that the project's target has, in the order they are shown.
+
+    Args:
+        figures: The results.
+        pinned: The run that they are compared with.
+        is_float: Whether top-1, metric or perplexity are compared with the float model's instead.
+    """
     project = figures.project
-    quality, sqnr = _quality(figures, pinned), _sqnr(figures, pinned)
+    quality, sqnr = _quality(figures, None if is_float else pinned), _sqnr(figures, pinned)
+    quality = _against_float(quality, figures) if is_float else quality
     judged = quality if _is_labelled(figures.accuracy) else sqnr
     yield from (_judged(s, figures.accuracy) if s is judged else s for s in (quality, sqnr))
     if not has_stage(project, "lower"):
@@ -227,7 +242,7 @@ def _is_estimated(project: Project) -> bool:
 def _quality(figures: _Figures, pinned: Run | None) -> Score:
     value, stale = figures.evaluated, "evaluate" in figures.stale
     before = pinned.quality if pinned else None
-    score = Score("quality", "Top-1", "\u2013", "Run Evaluate first.", is_stale=stale)
+    score = Score("quality", "Top-1", "\u2013", "Not evaluated yet.", is_stale=stale)
     if value is None:
         return score
     origin = f"Measured on host (PyTorch), {value.samples} samples of {value.data}"
@@ -264,6 +279,36 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
     return score
 
 
+def _against_float(score: Score, figures: _Figures) -> Score:
+    """Return the score of the accuracy with the float model's figure and what was lost of it.
+
+    The difference is green where the project's limits hold, red where they do not.
+    """
+    value = figures.evaluated
+    if value is None:
+        return score
+    if value.metric_quantized is not None and value.metric_float is not None:
+        now, before, form = value.metric_quantized, value.metric_float, "{:.3g}"
+        shown, grows = f"{before:.4g}", None
+    elif value.top1_quantized is not None and value.top1_float is not None:
+        now, before, form = 100 * value.top1_quantized, 100 * value.top1_float, "{:.1f}"
+        shown, grows = f"{before:.1f}", True
+    elif value.text is not None and value.text.perplexity_quantized is not None:
+        now, before = value.text.perplexity_quantized, value.text.perplexity_float
+        form, shown, grows = "{:.3f}", f"{before:.3f}", False
+    else:
+        return score
+    compared = _compared(score, now - before, form, grows=grows)
+    verdict = figures.accuracy.verdict if figures.accuracy is not None else "not measured"
+    judged = {"accurate enough": True, "not accurate enough": False, "low accuracy": None}
+    return replace(
+        compared,
+        value=f"{score.value}, float {shown}",
+        is_better=judged.get(verdict, compared.is_better),
+        compared="the float model",
+    )
+
+
 # Marks of the accuracy beside the figure that it follows from.
 _ACCURACY_SIGNS = {
     "accurate enough": " \u2713", "low accuracy": " !", "not accurate enough": " \u2717",
@@ -291,7 +336,7 @@ def _judged(score: Score, accuracy: AccuracyResult | None) -> Score:
 
 def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
     value, stale = figures.evaluated, "evaluate" in figures.stale
-    score = Score("sqnr", "SQNR", "\u2013", "Run Evaluate first.", is_stale=stale)
+    score = Score("sqnr", "SQNR", "\u2013", "Not evaluated yet.", is_stale=stale)
     if value is None:
         return score
     origin = f"Measured on host (PyTorch) at the outputs, {value.samples} samples"
@@ -317,8 +362,12 @@ def _bits(figures: _Figures) -> Iterator[Score]:
 def _exported(figures: _Figures) -> Iterator[Score]:
     exported = figures.lowered.exported if figures.lowered else None
     score = Score(
-        "products", "int8 products", "\u2013", "Run Lower first.", is_stale="lower" in figures.stale
-    )
+        "products",
+        "int8 products",
+        "\u2013",
+        "Not compiled yet.",
+        is_stale="lower" in figures.stale,
+    )  # fmt: skip
     if exported is not None:
         score = replace(
             score,
@@ -330,7 +379,7 @@ def _exported(figures: _Figures) -> Iterator[Score]:
 
 def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     lowered, stale = figures.lowered, "lower" in figures.stale
-    cycles = Score("cycles", "Cycles", "\u2013", "Run Lower first.", is_stale=stale)
+    cycles = Score("cycles", "Cycles", "\u2013", "Not compiled yet.", is_stale=stale)
     sram, cpu = replace(cycles, id="sram", title="SRAM"), replace(cycles, id="cpu", title="CPU ops")
     if lowered is None:
         yield from (cycles, sram, cpu)
@@ -372,17 +421,17 @@ def _equal(figures: _Figures) -> Score:
     value, gate = figures.verified, figures.gate
     score = Score(
         "equal",
-        "Integer program",
+        "NPU output",
         "\u2013",
-        "Run Verify first.",
+        "Not verified yet.",
         is_stale="verify" in figures.stale,
     )
     if value is None:
         return score
-    text = "exact" if value.exact == value.elements else f"{value.max_lsb} LSB"
+    text = "bit-exact" if value.exact == value.elements else f"within {value.max_lsb} LSB"
     if gate is not None:
         text += {"right": " \u2713", "differs": " \u2717", "not verified": ""}[gate.verdict]
-    verdict_text = f"\nCompiled program: {gate.sentence}" if gate is not None else ""
+    verdict_text = f"\nCompiled program {gate.sentence}" if gate is not None else ""
     share = f"{value.exact:,} of {value.elements:,} output values equal, {value.samples} samples"
     return replace(
         score,

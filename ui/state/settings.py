@@ -96,7 +96,7 @@ class Settings:
     @property
     def live(self) -> bool:
         """Whether every edit refreshes the figures."""
-        return self._text("live", "false") == "true"
+        return self._text("live", "true") == "true"
 
     @live.setter
     def live(self, on: bool) -> None:

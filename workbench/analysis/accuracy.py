@@ -124,7 +124,7 @@ class AccuracyResult(Frozen):
         if self.verdict == "low accuracy":
             causes = [_cause(mark).replace("limit", "better") for mark in self.marks]
         if self.verdict == "accurate enough":
-            causes = [f"{len(self.limits)} of {len(self.limits)} limits held"]
+            causes = [f"{len(self.limits)} of {len(self.limits)} limits met"]
         where = f", on {self.measured_on}" if self.data is not None else ""
         return f"{self.verdict} ({'; '.join(causes)}{where})"
 
@@ -195,7 +195,7 @@ def _cause(limit: Limit) -> str:
 
 def mark_words(mark: Limit) -> str:
     """Return a mark for people, such as ``SQNR ... [dB]: 15.2, better \u2265 20``."""
-    return limit_words(mark).replace(", limit", ", better")
+    return limit_words(mark, bound="better")
 
 
 def accuracy_of(

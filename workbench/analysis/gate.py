@@ -60,8 +60,8 @@ class Execution(Frozen):
     def sentence(self) -> str:
         """What was executed and what became of it, in one line."""
         if self.refused:
-            return f"Not executed functionally: {self.refused.rstrip('.')}."
-        start = f"Executed functionally, no device: {self.samples:,} sample"
+            return f"Not executed on the simulator: {self.refused.rstrip('.')}."
+        start = f"Executed on the simulator (no timing): {self.samples:,} sample"
         start += "" if self.samples == 1 else "s"
         others = "the TOSA reference model's."
         if self.executors is not None:
@@ -99,7 +99,7 @@ class GateResult(Frozen):
     def sentence(self) -> str:
         """The verdict in one line, with the limits that are broken."""
         if self.verdict == "right":
-            return f"right ({len(self.limits)} of {len(self.limits)} limits held)"
+            return f"correct: {len(self.limits)} of {len(self.limits)} checks passed"
         if self.verdict == "differs":
             return f"differs ({'; '.join(map(limit_text, self.broken))})"
         return f"not verified ({self.reason.rstrip('.')})"
@@ -116,9 +116,9 @@ def limit_text(limit: Limit) -> str:
 _TITLES = {
     "lsb": "Largest difference [LSB]", "share": "Largest difference, share of the range",
     "sqnr": "SQNR of 16-bit outputs [dB]",
-    "argmax": "Same arg-max", "loss": "SQNR lost by integers [dB]",
-    "compiled": "Elements of the compiled program that differ",
-    "findings": "Faults of the compiled program", "quality": "SQNR [dB]", "cosine": "Cosine",
+    "argmax": "Same class", "loss": "SQNR lost by integers [dB]",
+    "compiled": "Outputs that differ",
+    "findings": "Compiler faults", "quality": "SQNR [dB]", "cosine": "Cosine",
     "top1": "Top-1", "metric": "Metric", "perplexity": "Perplexity",
     "executed": "Difference of the executed program [LSB]",
     "top1_loss": "Top-1 lost against float", "metric_loss": "Metric lost against float",
@@ -130,13 +130,30 @@ _TITLES = {
 }  # fmt: skip
 
 
-def limit_words(limit: Limit) -> str:
-    """Return a limit for people, such as ``Largest difference [LSB]: 84, limit \u2264 3``."""
-    value = "unknown" if limit.value is None else f"{limit.value:,.4g}"
+# Figures that are shares, and those of which none is expected.
+_SHARES = {"argmax", "top1", "top1_loss", "float_argmax"}
+_COUNTS = {"findings", "compiled", "inputs"}
+_BOUNDS = {"<=": "at most", "<": "below", ">=": "needed", ">": "above"}
+
+
+def limit_words(limit: Limit, bound: str = "") -> str:
+    """Return a limit for people, such as ``Same class: 100 % (needed 95 %)``.
+
+    ``bound`` is what its bound is called; "" names it by its direction.
+    """
+    value = "unknown" if limit.value is None else _figure(limit.name, limit.value)
     if limit.value is None and limit.held:
         value = "equal"
-    bound = limit.limit.replace("<=", "\u2264").replace(">=", "\u2265")
-    return f"{_TITLES.get(limit.name, limit.name)}: {value}, limit {bound}"
+    title = _TITLES.get(limit.name, limit.name)
+    if limit.name in _COUNTS and limit.held and not limit.value:
+        return f"{title}: none"
+    sign, _, number = limit.limit.partition(" ")
+    words = bound or _BOUNDS.get(sign, sign)
+    return f"{title}: {value} ({words} {_figure(limit.name, float(number))})"
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{100 * value:.4g} %" if name in _SHARES else f"{value:,.4g}"
 
 
 def verdict(  # noqa: PLR0913 - one argument for the result of each stage

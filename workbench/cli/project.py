@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ def _new(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
     else:
-        print(f"Wrote {path}. Next: workbench run {path} --out dist")
+        print(f"Wrote {path}. Next: workbench run {shlex.quote(str(path))} --out dist")
     return EXIT_DONE
 
 
@@ -160,7 +161,7 @@ def _begin(options: argparse.Namespace) -> int:
         print_json({"project": str(path), "files": files})
         return EXIT_DONE
     print(f"Wrote {path} and {code}. They contain {recipe.begins_with}: replace them.")
-    print(f"Next: workbench run {path} --trust --out dist")
+    print(f"Next: workbench run {shlex.quote(str(path))} --trust --out dist")
     return EXIT_DONE
 
 
@@ -173,7 +174,8 @@ def _take_over(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"project": str(path), "files": [*taken.files], "notes": [*taken.notes]})
         return EXIT_DONE
-    print(f"Wrote {path} and {', '.join(taken.files)}. Next: workbench run {path} --out dist")
+    print(f"Wrote {path} and {', '.join(taken.files)}.")
+    print(f"Next: workbench run {shlex.quote(str(path))} --out dist")
     for note in taken.notes:
         print(f"  {note}")
     return EXIT_DONE
@@ -278,7 +280,7 @@ def _check(options: argparse.Namespace) -> int:
     if not result.matches_checked:
         note = ErrorInfo(
             message="Rules are not matched: the model has not been exported yet.",
-            hint=f"Run: workbench run {options.project} --until export",
+            hint=f"Run: workbench run {shlex.quote(str(options.project))} --until export",
             code="rules-not-matched",
         )
         print_infos([note], "note")

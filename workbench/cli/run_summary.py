@@ -275,7 +275,7 @@ _HELD = {True: "held", False: "BROKEN", None: "not checked"}
 
 
 def _print_gate(part: dict[str, Any]) -> None:
-    print(f"Verdict      {GateResult.model_validate(part).sentence}")
+    print(f"Compiled     {GateResult.model_validate(part).sentence}")
     for entry in part["limits"]:
         limit = Limit.model_validate(entry)
         print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
@@ -305,7 +305,7 @@ def _print_run(part: dict[str, Any]) -> None:
     report = part["report"]
     label = f"{report['simulator']} {report['version']}".rstrip()
     if part["kind"] == "functional":
-        print("Simulated    executed functionally, no device, no cycles")
+        print("Simulated    executed on the simulator (no timing)")
     elif part["cycles"] is None:
         print(f"Measured     functional only, no cycles ({label})")
     else:

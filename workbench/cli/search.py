@@ -37,7 +37,10 @@ def add(verbs: Any) -> None:
     )
     add_project(verb)
     verb.add_argument(
-        "--accuracy-at-least", type=float, metavar="X", help="your metric, else top-1, else SQNR"
+        "--accuracy-at-least",
+        type=_accuracy,
+        metavar="X",
+        help="your metric, else top-1 (98%% or 0.98), else SQNR [dB]",
     )
     verb.add_argument("--cycles-at-most", type=float, metavar="N")
     verb.add_argument("--sram-at-most", type=float, metavar="BYTES")
@@ -83,6 +86,12 @@ def _add_size(verb: argparse.ArgumentParser) -> None:
         metavar="EPOCHS",
         help="with --widths: train every candidate with fewer channels before it is measured",
     )
+
+
+def _accuracy(text: str) -> float:
+    """Return an accuracy; with a per cent sign it is a share."""
+    number = text.removesuffix("%")
+    return float(number) / 100 if number != text else float(number)
 
 
 def _perform(options: argparse.Namespace) -> int:
@@ -142,6 +151,12 @@ def _print(result: SearchResult, best: Candidate | None) -> None:
         print(f"Best within limits: candidate {best.number}, {best.cycles:,} cycles (estimated).")
 
 
+def _shown(candidate: Candidate) -> str:
+    is_share = candidate.accuracy_name.lower() == "top-1"
+    value = candidate.accuracy or 0.0
+    return f"{100 * value:.2f} %" if is_share else f"{value:.4g}"
+
+
 def _row(candidate: Candidate, is_best: bool) -> list[str]:
     named = list(candidate.choices.values())
     general = max(dict.fromkeys(named), key=named.count)
@@ -151,7 +166,7 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
     figures = ["-"] * 4
     if candidate.accuracy is not None:
         figures = [
-            f"{candidate.accuracy:.4g}",
+            _shown(candidate),
             f"{candidate.cycles:,}",
             f"{(candidate.sram_bytes or 0) / 1024:.1f}",
             str(candidate.cpu_nodes),

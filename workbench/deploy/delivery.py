@@ -67,6 +67,24 @@ def deliver(
     return tuple(changed.get(file.name, file) for file in files)
 
 
+def stated_files(
+    source: Path, answers: Answers, outcome: Mapping[str, Any] = NO_OUTCOME
+) -> tuple[tuple[Deliverable, ...], dict[str, bytes]]:
+    """Return the deliverables as ``deliver`` makes them, and the bytes of those it changes.
+
+    The arguments and the errors are those of ``deliver``.
+    """
+    files = load_result(PackageResult, source).files
+    changing = [file for file in files if _states(file.name)]
+    changed, contents = _contents(source, changing, answers, outcome)
+    return tuple(changed.get(file.name, file) for file in files), contents
+
+
+def _states(name: str) -> bool:
+    """Return whether a file states the answers."""
+    return name == _MANIFEST or name.endswith((".md", ".html"))
+
+
 def _contents(
     source: Path, files: Iterable[Deliverable], answers: Answers, outcome: Mapping[str, Any]
 ) -> tuple[dict[str, Deliverable], dict[str, bytes]]:
@@ -193,7 +211,7 @@ def _statements(answers: Answers) -> Iterator[tuple[str, bool]]:
     The answer that keeps the program from being delivered comes first.
     """
     gate, accuracy = answers.gate, answers.accuracy
-    verification = (f"Verification: {gate.sentence}", True)
+    verification = (f"Verification: compiled program {gate.sentence}", True)
     measured = (f"Accuracy: {accuracy.sentence}", True)
     if accuracy.refused and gate.verdict != "differs":
         yield from (measured, verification)

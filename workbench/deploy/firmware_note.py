@@ -132,7 +132,7 @@ def sections(
             "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
             "For a Zephyr application:", Code(kconfig(facts)),
         )),
-        Section("Where things must lie", tuple(_places(facts))),
+        Section("Memory placement", tuple(_places(facts))),
         Section("Kernels and components", tuple(_kernels(facts))),
         Section("Check it", (_check(facts, max((t["atol"] for t in tolerances), default=0.0)),)),
         Section("Files", (_files(files),)),
@@ -159,7 +159,7 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         (side, str(port.get("dtype", port["type"])), _shape(port), _grid(port))
         for side, port in ports
     ]
-    yield Table(("", "type", "shape", "real number"), tuple(rows))
+    yield Table(("", "type", "shape", "scaling"), tuple(rows))
     if lowered.vela:
         stated = lowered.cycles_vela
         as_stated = f" (Vela says {stated:,})" if stated != lowered.cycles else ""
@@ -224,7 +224,7 @@ def _shape(port: dict[str, Any]) -> str:
 def _grid(port: Mapping[str, Any]) -> str:
     """Return the conversion between codes and real values of an input or output."""
     if "scale" not in port:
-        return "as it is"
+        return "none (float)"
     return f"(code - {port['zero_point']}) * {port['scale']:.9g}"
 
 

@@ -53,16 +53,20 @@ class Filling(Frozen):
 
 
 class Fit(Frozen):
-    """A program on a board, memory by memory; ``homeless`` items fit no memory."""
+    """A program on a board, memory by memory; ``homeless`` items fit no memory.
+
+    ``absent`` is the NPU that the program is compiled for, if the board has no such NPU.
+    """
 
     board: str
     fillings: tuple[Filling, ...]
     homeless: tuple[Demand, ...] = ()
+    absent: str = ""
 
     @property
     def fits(self) -> bool:
-        """Whether everything fits."""
-        return not self.homeless
+        """Whether the board has the NPU, and everything fits."""
+        return not self.homeless and not self.absent
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -107,7 +111,8 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     board, choice = placement
     wanted = demands(choice, (len(program), beside), memory(program), folder)
     npu = board.npu_of(choice.id)
-    return fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
+    filled = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
+    return filled if npu else filled.model_copy(update={"absent": choice.id})
 
 
 def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[Demand]:
@@ -224,12 +229,14 @@ def document(fit: Fit) -> dict[str, Any]:
 
 def sentence(fit: Fit) -> str:
     """Return the verdict as a sentence, including unconfirmed sizes."""
+    if fit.absent:
+        return f"Does not run on {fit.board}: the board has no {fit.absent}."
     if not fit.fits:
         lost = "; ".join(_lost(fit, demand) for demand in fit.homeless)
         return f"Does not fit {fit.board}: {lost}."
     doubts = ", ".join(fit.doubts)
     if doubts:
-        return f"Fits {fit.board}, if the unconfirmed sizes are correct ({doubts})."
+        return f"Fits {fit.board} (size from a secondary source: {doubts})."
     return f"Fits {fit.board}."
 
 

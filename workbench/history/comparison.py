@@ -49,26 +49,22 @@ def point_of(run: Run) -> Point | None:
 def front_of(runs: Iterable[Run]) -> set[int]:
     """Return the numbers of the runs on the Pareto front.
 
-    Only runs with the newest run's kind of accuracy and release of Vela are compared, whose
-    estimates are one scale, and only those with the fewest CPU operators, which Vela's cycles do
-    not include.
+    Only runs with the newest run's kind of accuracy, data and estimator are compared, and of
+    these only those with the fewest CPU operators, which Vela's cycles do not include.
     """
     listed = list(runs)
-    newest = newest_accuracy(listed)
-    costs = [run.cost for run in listed if run.cost is not None]
-    estimator = costs[-1].vela_version if costs else ""
-    rated = [cost for cost in costs if cost.vela_version == estimator]
-    fewest = min((cost.cpu_nodes for cost in rated), default=0)
-    points = [
-        point_of(run)
-        if run.accuracy_name == newest
-        and run.cost is not None
-        and run.cost.vela_version == estimator
-        and run.cost.cpu_nodes == fewest
-        else None
-        for run in listed
-    ]
-    return {listed[index].number for index in pareto_front(points)}
+    ranked = [run for run in listed if point_of(run) is not None]
+    basis = _basis(ranked[-1]) if ranked else None
+    comparable = [run for run in ranked if _basis(run) == basis]
+    fewest = min((run.cost.cpu_nodes for run in comparable if run.cost is not None), default=0)
+    best = [run for run in comparable if run.cost is not None and run.cost.cpu_nodes == fewest]
+    return {best[index].number for index in pareto_front([point_of(run) for run in best])}
+
+
+def _basis(run: Run) -> tuple[str, str, str]:
+    """Return what two runs must share for their figures to be ranked."""
+    estimator = run.cost.vela_version if run.cost is not None else ""
+    return run.accuracy_name, run.quality.data, estimator
 
 
 def newest_accuracy(runs: Sequence[Run]) -> str:
@@ -226,6 +222,94 @@ def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
             change = Change(layer.tensor, f"{old:.2f} dB", f"{new:.2f} dB")
             moved.append((abs(new - old), change))
     return [change for _, change in sorted(moved, key=lambda ranked: -ranked[0])]
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One difference of several runs: its kind, name, value in each run, and the change.
+
+    ``change`` is that of the last run from the first; "" if it is no number.
+    """
+
+    kind: str
+    what: str
+    values: tuple[str, ...]
+    change: str
+
+
+# The kinds of differences, in the order in which they are shown: what was changed comes last.
+KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer",
+         "versions": "Version"}  # fmt: skip
+
+
+def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRow]:
+    """Return the differences of two or more runs; rows in which no run differs are left out.
+
+    Args:
+        runs: The runs, at least two. Each is compared with the first.
+        cache: Where their compiled programs are; without it modules are not compared.
+    """
+    first, *others = runs
+    lowered = [lowered_of(run, cache) if cache is not None else None for run in runs]
+    rows: dict[tuple[str, str], dict[int, Change]] = {}
+    for number, run in enumerate(others, 1):
+        parts = dict(difference(first, run).parts)
+        old, new = lowered[0], lowered[number]
+        if old is not None and new is not None:
+            parts["modules"] = tuple(module_changes(old, new))
+        for kind, differences in parts.items():
+            for change in differences:
+                rows.setdefault((kind, change.what), {})[number] = change
+    listed = []
+    for (kind, what), changed in rows.items():
+        before = next(iter(changed.values())).before
+        values = [before]
+        values += [
+            changed[number].after if number in changed else before for number in range(1, len(runs))
+        ]
+        moved = change_text(values[0], values[-1])
+        listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved))
+    order = list(KINDS.values())
+    return sorted(listed, key=lambda row: order.index(row.kind))
+
+
+def change_text(before: str, after: str) -> str:
+    """Return how much a figure changed, with its share; "" if one of both is no number."""
+    old, new = _leading(before), _leading(after)
+    if old is None or new is None or old == new:
+        return ""
+    change = f"{new - old:+,.6g}".replace("-", "\u2212")
+    is_relative = old > 0 and not before.endswith(("%", "dB"))
+    share = f" ({100 * (new - old) / old:+.1f} %)".replace("-", "\u2212") if is_relative else ""
+    return f"{change}{share}"
+
+
+def _leading(text: str) -> float | None:
+    """Return the number that a text begins with; None if it begins with none."""
+    word = text.split(" ", maxsplit=1)[0].replace(",", "")
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def run_title(run: Run, base: Run | None = None) -> str:
+    """Return the name of a run: its number, and what its rules change of another run's.
+
+    For example ``Run 3 (+a16w8 Conv2d)``.
+    """
+    if base is None or run.number == base.number:
+        return f"Run {run.number}"
+    parts = []
+    for change in changes(facts_of_rules(base), facts_of_rules(run)):
+        sign, value = ("+", change.after) if change.after else ("\u2212", change.before)
+        parts.append(f"{sign}{value} {change.what}")
+    if run.target.id != base.target.id:
+        parts.append(run.target.id)
+    if not parts:
+        return f"Run {run.number}"
+    more = f", {len(parts) - 2} more" if len(parts) > 2 else ""
+    return f"Run {run.number} ({', '.join(parts[:2])}{more})"
 
 
 _NO_MODULE = "(no module)"

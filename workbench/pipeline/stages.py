@@ -32,7 +32,7 @@ def _entry(name: str) -> str:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("import_model", "Import", "Importing the model", (), ("model",),
+    Stage("import_model", "Load", "Loading the model", (), ("model",),
           ("torch", "executorch"), 3, _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",),
           ("model.strict_export", "model.split_outputs"), ("torch", "executorch"), 9,
@@ -42,21 +42,21 @@ STAGES: tuple[Stage, ...] = (
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 6,
           _entry("calibrate")),
-    Stage("convert", "Convert", "Converting", ("calibrate",), ("ranges", "range_methods"),
+    Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
           ("torchao",), 7,
           _entry("convert")),
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 8,
           _entry("evaluate")),
-    Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
+    Stage("lower", "Compile", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
           ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 20, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 12,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 8, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 9, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 10, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 11, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 

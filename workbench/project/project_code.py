@@ -129,7 +129,7 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
             imported = (p for p in sources.files_of(reference) if os.path.isfile(p))
             files = tuple(sorted(imported, key=lambda file: file != path))
             name = reference.module or (path.name if path else "")
-            uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
+            uses.append(CodeUse(option, files, f"runs {name}, function {reference.attribute}"))
         elif reference.kind == "weights" and path is not None:
             pickled = tuple(p for p in sources.files_of(reference) if form_of(p) == "module")
             if pickled:

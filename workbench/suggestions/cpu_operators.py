@@ -58,7 +58,7 @@ def module_for_function(left: Left) -> Iterator[Suggestion]:
         title="Use nn.ReLU6 instead of F.relu6",
         evidence="The quantizer has no pattern for the function, so it stays in float on the "
         "CPU and splits the program; it has one for the module.",
-        expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, including "
+        expected=f"Removes up to {left.fewer(nodes)} of {left.total} CPU operators, including "
         f"conversions: counted in the graph, {plural(len(lines), 'line')} to change.",
         gain=ExpectedGain(cpu_operators=left.fewer(nodes)),
         nodes=nodes,
@@ -201,8 +201,7 @@ def integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
         evidence="The program has float inputs and outputs, which it converts on the CPU. "
         "With integers, the application converts them with the scale and zero point "
         "in the manifest.",
-        expected=f"{plural(number, 'operator')} fewer on the CPU of {left.total}: "
-        "counted in the graph.",
+        expected=f"{_removes(number, left.total)}: counted in the graph.",
         gain=ExpectedGain(cpu_operators=number),
         nodes=left.border,
         edit=partial(with_option, name=_INTEGER_IO, value=True),
@@ -240,7 +239,7 @@ def _of_config(
         id=identity,
         title=title,
         evidence=f"{names} {stays} on the CPU. {why}",
-        expected=f"Up to {fewer} fewer on the CPU of {left.total}, including conversions: "
+        expected=f"Removes up to {fewer} of {left.total} CPU operators, including conversions: "
         "counted in the graph."
         if fewer > 0
         else (
@@ -373,3 +372,10 @@ def left_on_cpu(
         operators.append(Operator(cpu, origin, effective, module))
     border = tuple(node.node for node in lowered.cpu_nodes if node.cause == "border")
     return Left(tuple(operators), len(lowered.cpu_nodes), border, edge)
+
+
+def _removes(number: int, total: int) -> str:
+    if number == total:
+        whole = {1: "the CPU operator", 2: "both CPU operators"}
+        return f"Removes {whole.get(total, f'all {total} CPU operators')}"
+    return f"Removes {number} of {total} CPU operators"

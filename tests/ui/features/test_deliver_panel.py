@@ -25,6 +25,8 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     qtbot.waitUntil(note.button.isVisible)
     assert note.button.text() == "Run Package"
     run_to(opened, qtbot, "")
+    qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
+    opened.window.reveal("deliverables")
     qtbot.waitUntil(lambda: panel.has("package") and panel.deliverables.isVisible())
     # Package shows files, pools and kernels to copy.
     assert panel.files.index(0, 0).data() == "net.pte"
@@ -34,7 +36,7 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     assert QGuiApplication.clipboard().text() == "\n".join(KERNELS)
     # The verdict is told.
     answers = opened.context.answers()
-    assert panel.verdict.text() == f"Compiled program: {answers.gate.sentence}."
+    assert panel.verdict.text() == f"Compiled program {answers.gate.sentence}."
     assert panel.accuracy.text() == f"Accuracy: {answers.accuracy.sentence}."
     # Export asks for a folder.
     qtbot.mouseClick(panel.buttons["deliver"], Qt.MouseButton.LeftButton)

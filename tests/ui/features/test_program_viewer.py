@@ -152,7 +152,7 @@ def test_that_a_program_is_executed_by_operations_on_inputs_of_a_file(shown, qtb
     window.tabs.setCurrentWidget(view)
     view.run.click()
     qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)
-    assert "no device" in view.note.text()
+    assert "no timing" in view.note.text()
     offsets = [row[2] for row in texts(view.operations)]
     assert len(offsets) == len(set(offsets)) > 1
     view.operation_table.selectRow(view.operations.rowCount() - 1)

@@ -60,9 +60,18 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(
     assert not {"Measured", "Equal to TOSA", "Compiled", "Accurate"} & shown
     assert len(panel.plot.dots) == 2
     # Two runs are compared.
+    assert not panel.compare.isEnabled()
     panel.table.selectAll()
+    qtbot.mouseClick(panel.compare, Qt.MouseButton.LeftButton)
+    assert panel.change_table.isVisible()
     assert texts(panel.change_table, 1) == ["head"]
-    assert texts(panel.change_table, 3) == ["float"]
+    # Runs are named by what changed, the change comes before the values, and all of it is visible.
+    assert titles(panel.change_table)[2:] == ["Change", "Run 1", "Run 2 (+float head)"]
+    assert texts(panel.change_table, 4) == ["float"]
+    header = panel.change_table.horizontalHeader()
+    assert header.sectionViewportPosition(4) < panel.change_table.viewport().width()
+    assert panel.change_table.width() > 0.9 * panel.width()
+    panel.pages.setCurrentIndex(0)
     # Restoring a run is one undo step.
     document = two_runs.document
     after = document.project

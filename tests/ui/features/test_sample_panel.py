@@ -62,3 +62,15 @@ def test_that_values_of_a_former_configuration_say_so(panel, opened, qtbot):
     show(panel, opened, qtbot)
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(lambda: "Outdated" in panel.note.text())
+
+
+def test_that_pictures_have_the_same_size_and_one_colour_scale(panel, opened, qtbot):
+    opened.window.resize(1200, 800)
+    show(panel, opened, qtbot)
+    qtbot.waitUntil(lambda: any(chart.isVisible() for chart in panel.maps.values()))
+    maps = [chart for chart in panel.maps.values() if chart.isVisible()]
+    assert len(maps) > 1
+    qtbot.waitUntil(lambda: max(m.width() for m in maps) - min(m.width() for m in maps) <= 2)
+    assert len({m.height() for m in maps}) == 1
+    assert all(m.mapTo(panel, m.rect().topRight()).x() <= panel.width() for m in maps)
+    assert panel.scale.isVisible()

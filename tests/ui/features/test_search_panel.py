@@ -13,7 +13,7 @@ from workbench.protocol import RunStudy, StudyProgress
 def searched(opened, qtbot):
     panel = opened.window.reveal("search")
     panel.limits.trials.setValue(3)
-    panel.limits.accuracy.setText("0.88")
+    panel.limits.accuracy.setText("88")
     panel.start.click()
     qtbot.waitUntil(lambda: not opened.runner.running and len(panel.plot.dots) == 3)
     return panel
@@ -29,16 +29,13 @@ def test_that_candidates_are_within_limits_moved_along_and_applied(
     assert searched.title.text() == "Candidate 1"
     assert "within all limits" in searched.about.text()
     assert [dot.is_faint for dot in searched.plot.dots] == [False, True, False]
-    # The slider moves along the front and names the rules that differ.
-    assert searched.slider.maximum() == 2
-    searched.slider.setValue(2)
+    # The slider moves along the front within the limits and names the rules that differ.
+    assert searched.slider.maximum() == 1
+    searched.slider.setValue(1)
     assert searched.title.text() == "Candidate 3"
     assert "breaks" not in searched.about.text()
-    searched.slider.setValue(0)
-    assert "exceeds a limit" in searched.about.text()
     # Applying a candidate is one undo step.
     before = opened.document.project
-    searched.slider.setValue(2)
     searched.apply.click()
     rules = opened.document.project.rules
     assert {(r.match, r.config) for r in rules} == {("", "a16w8"), ("stem.conv", "a8w8")}
@@ -52,6 +49,19 @@ def test_that_candidates_are_within_limits_moved_along_and_applied(
     searched.refresh()
     assert "former" not in searched.note.text()
     assert len(searched.plot.dots) == 3
+
+
+def test_that_a_limit_filters_what_was_found_at_once(searched, qtbot):
+    assert searched.limits.unit.text() == "%"
+    searched.limits.accuracy.setText("99.9")
+    qtbot.waitUntil(lambda: all(dot.is_faint for dot in searched.plot.dots))
+    assert not searched.apply.isEnabled()
+    assert searched.title.text() == "No candidate within the limits"
+    searched.limits.accuracy.setText("1")
+    qtbot.waitUntil(lambda: not any(dot.is_faint for dot in searched.plot.dots))
+    assert searched.slider.maximum() == 2
+    # All three candidates were evaluated: there is nothing to continue.
+    assert searched.start.text() == "Search"
 
 
 @pytest.mark.slow

@@ -10,14 +10,14 @@ from tests.fakes import engine as fake_engine
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
-from ui.features.suggestions.suggestion_cards import (
+from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
+from ui.shared.labels import Label
+from ui.shared.suggestion_cards import (
     UNKNOWN,
     WAITING,
     GainFigures,
     SuggestionCards,
 )
-from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
-from ui.shared.labels import Label
 from workbench.project import edits
 from workbench.results import CpuNode, PartQuality, save_result
 from workbench.suggestions import Suggestion, Written
@@ -102,7 +102,7 @@ def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(
     assert [r.config for r in opened.document.project.rules] == ["a8w8", "a8w8"]
     banner = opened.window.docks["suggestions"].panel.frames["lower"].banner
     assert banner.isVisible()
-    assert banner.button.text() == "Run Lower"
+    assert banner.button.text() == "Run Compile"
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: "Operators on the CPU 1 → 0, counted" in cards.texts()[0])
     assert "1,000 → 1,200 (+20.0 %), estimated (Vela 5.1.0)" in cards.texts()[0]

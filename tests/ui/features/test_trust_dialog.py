@@ -15,14 +15,14 @@ def code(tmp_path):
 
 def test_that_the_question_names_reasons_folder_and_files(code, tmp_path):
     text = question_text(code)
-    assert text.splitlines() == ["Reason: runs model.py:net", f"Code (2 files): {tmp_path}"]
+    assert text.splitlines() == ["Will run model.py, function net", f"Code (2 files): {tmp_path}"]
 
 
 def test_that_several_reasons_and_places_are_listed_once_each(tmp_path):
     uses = [CodeUse(option, (), f"runs {name}") for option, name in zip("abc", "xyx", strict=True)]
     code = Code(uses=tuple(uses), places={"/one": "", "/two": ""})
     assert question_text(code).splitlines() == [
-        "Reason:", "\u2022 runs x", "\u2022 runs y",
+        "What it does:", "\u2022 runs x", "\u2022 runs y",
         "Code (0 files):", "\u2022 /one", "\u2022 /two",
     ]  # fmt: skip
 

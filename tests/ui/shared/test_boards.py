@@ -6,11 +6,18 @@ from ui.features.memory.memory_panel import BoardFit
 from ui.features.memory.sram_budget import SramBudget
 from ui.shared.target_form import BoardBox
 from ui.shared.theme import DARK
+from workbench.deploy.boards import load
 from workbench.deploy.fitting import of_program
+from workbench.project import edits
 from workbench.project.board_files import own_folder
+from workbench.project.model import TargetChoice
 
 PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"
 BROKEN = 'title = "Broken"\n'
+
+
+def bar_devices(project):
+    return {device for npu in load(project.board, Path()).npu for device in npu.devices}
 
 
 def pick(box, board):
@@ -30,6 +37,19 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
     assert opened.document.undo_stack.undoText() == "Set board to renesas-ra8p1"
     assert project.target.options["system_config"] == "RA8P1"
     assert box.currentText() == "renesas-ra8p1"
+    # Only its devices are offered; one that it lacks is marked.
+    bar = opened.window.pipeline
+    device, goal = bar.target.device, bar.goal
+    offered = {
+        device.itemData(row)
+        for row in range(device.count())
+        if device.model().item(row).isEnabled()
+    }
+    assert offered == bar_devices(project)
+    assert not goal.property("invalid")
+    opened.document.apply("Set", lambda p: edits.set_target(p, TargetChoice(id="ethos-u85-512")))
+    assert goal.property("invalid")
+    opened.document.undo_stack.undo()
     opened.document.undo_stack.undo()
     assert opened.document.project == before
     assert box.currentText() == "No board"
@@ -42,7 +62,7 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
     # The verdict stands with the numbers of each memory.
     for board, words in [
         ("renesas-ra8p1", "Fits Renesas"),
-        ("himax-we2", "if the unconfirmed sizes are correct"),
+        ("himax-we2", "size from a secondary source"),
     ]:
         pick(opened.window.pipeline.board, board)
         label = BoardFit()

@@ -159,3 +159,23 @@ def test_that_a_table_without_rows_has_nothing_to_scroll_to(model, qtbot):
     assert not view.horizontalScrollBar().isVisible()
     model.set_rows(ROWS)
     assert view.horizontalScrollBar().isVisible()
+
+
+def test_that_texts_are_whole_where_there_is_room(qtbot):
+    name = "body.0.second.conv_weight_and_scale_of_a_long_name_" * 2
+    columns = (
+        Column("Name", lambda row: row[0]), Column("Size", lambda row: str(row[1]), lambda r: r[1]),
+        Column("Note", lambda row: ""),
+    )  # fmt: skip
+    model = FigureTableModel(columns, lambda row: row[0])
+    view = FigureView("Names", model)
+    qtbot.addWidget(view)
+    model.set_rows([(name, 1), ("x", 2)])
+    needed = view.fontMetrics().horizontalAdvance(name)
+    view.resize(needed + 300, 200)
+    view.show()
+    qtbot.waitExposed(view)
+    qtbot.waitUntil(lambda: view.columnWidth(0) > needed)
+    view.resize(400, 200)
+    qtbot.waitUntil(lambda: view.columnWidth(0) < needed)
+    qtbot.waitUntil(lambda: view.horizontalScrollBar().maximum() == 0)

@@ -28,6 +28,8 @@ def done(opened, qtbot):
     run_to(opened, qtbot, "")
     qtbot.waitUntil(lambda: any(score.id == "cycles" for score in opened.scores.values))
     qtbot.waitUntil(lambda: opened.window.scoreboard.tiles["cycles"].score.value != "\u2013")
+    qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
+    opened.window.show_workspace("model")
     return opened
 
 
@@ -96,10 +98,32 @@ def let_cycles(monkeypatch, cycles):
     leave_results(monkeypatch, lower=lowered.model_copy(update={"vela": (report,)}))
 
 
+def let_top1(monkeypatch, quantized, float_):
+    value = result_of("evaluate")
+    classes = {"decided": 400, "decided_equal": 380}
+    figures = {
+        "top1_quantized": quantized, "top1_float": float_, "samples": 400,
+        "outputs": tuple(o.model_copy(update=classes) for o in value.outputs),
+    }  # fmt: skip
+    leave_results(monkeypatch, evaluate=value.model_copy(update=figures))
+
+
 def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypatch):
-    # Any run or none can be pinned.
+    # Without a choice the accuracy is compared with the float model, the cost with the first run.
     qtbot.waitUntil(lambda: done.context.pin.run is not None)
     assert done.context.pin.run.number == 1
+    let_top1(monkeypatch, quantized=0.92, float_=1.0)
+    done.context.assigner.modules(["head"], "a8w4")
+    qtbot.waitUntil(lambda: tile(done, "quality").score.is_stale)
+    run_to(done, qtbot, "")
+    qtbot.waitUntil(lambda: "92.0 %" in tile(done, "quality").score.value)
+    qtbot.waitUntil(lambda: tile(done, "quality").score.is_bad)
+    quality = tile(done, "quality").score
+    assert "float 100.0" in quality.value
+    assert quality.delta == "\u22128.0"
+    assert quality.is_better is False
+    done.document.undo_stack.undo()
+    # Any run or none can be pinned.
     done.context.pin.choose(0)
     qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "")
     assert done.window.scoreboard.pin.text() == "No comparison"
@@ -152,7 +176,7 @@ def the_drawer_opens_on_demand_and_the_workspace_has_most_of_a_narrow_window(don
     menu = done.window.pipeline.status.menu()
     menu.aboutToShow.emit()
     texts = [action.text() for action in menu.actions()]
-    assert texts[0].startswith("Import\t")
+    assert texts[0].startswith("Load\t")
     assert done.window.pipeline.status.text() == "Up to date"
     # The workspace has most of the window.
     for width, height in SIZES:
@@ -280,6 +304,7 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
     # The Tab key moves the focus along the chain.
     window = opened.window
     run_to(opened, qtbot, "")
+    qtbot.waitUntil(lambda: window.workspaces.current == "outcome")
     window.activateWindow()
     chain = tab_chain(window)
     chain[0].setFocus(Qt.FocusReason.TabFocusReason)
@@ -290,6 +315,7 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
     for workspace in ["model", "accuracy", "performance", "explore", "deliver"]:
         window.show_workspace(workspace)
         window.reveal("problems")
+        window.show_sides(on=True)
         qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
         regions = [
             window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
@@ -317,6 +343,8 @@ def test_that_tab_visits_what_is_shown_from_the_top_and_tabs_before_their_panels
             rail.buttons[name]
         ]
     # Tab goes through a panel from top to bottom.
+    # Where parts are not side by side.
+    opened.window.resize(860, 700)
     for name in ["rules", "modules", "search", "training", "simulator", "log"]:
         panel = opened.window.reveal(name)
         qtbot.waitUntil(panel.isVisible)

@@ -60,6 +60,9 @@ def run_all(workbench, qtbot, keys):
     qtbot.waitUntil(lambda: workbench.session.stage("package").state == "cached")
     qtbot.waitUntil(lambda: not workbench.runner.running)
     qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
+    qtbot.waitUntil(lambda: workbench.window.workspaces.current == "outcome")
+    keys(Qt.Key.Key_1, CTRL)
+    assert workbench.window.workspaces.current == "model"
 
 
 def test_that_a_project_is_made_and_run_with_keys(workbench, qtbot, keys, tmp_path):
@@ -89,6 +92,7 @@ def test_that_a_module_is_changed_and_the_worst_layer_found_with_keys(opened, qt
     assert len(chosen) == 1
     keys(Qt.Key.Key_2)
     assert {opened.document.project.rules[-1].match} == chosen
+    qtbot.waitUntil(lambda: opened.session.stage("package").state == "stale")
     run_all(opened, qtbot, keys)
     tab_to(keys, qtbot, lambda widget: widget.accessibleName().startswith("SQNR"))
     keys(Qt.Key.Key_Space)
@@ -145,7 +149,7 @@ def test_that_the_tab_key_goes_through_what_is_seen_and_all_of_it(opened, qtbot,
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: not opened.runner.running)
     window = opened.window
-    window.resize(1280, 720)
+    window.resize(960, 720)
     # Each of them stays where it is, behind the next one.
     for name in ("accuracy", "ranges", "cost", "simulator"):
         panel = window.reveal(name)
@@ -172,7 +176,7 @@ def test_that_panels_show_the_focus_keep_it_and_leave_it_to_a_question(
     opened, qtbot, keys, notices
 ):
     # Going to a narrow panel shows its first part.
-    opened.window.resize(1100, 700)
+    opened.window.resize(860, 700)
     opened.window.actions_by_id["go_simulator"].trigger()
     parts = opened.window.docks["simulator"].panel.parts
     qtbot.waitUntil(lambda: not parts.is_split)
@@ -180,13 +184,13 @@ def test_that_panels_show_the_focus_keep_it_and_leave_it_to_a_question(
     assert opened.window.docks["simulator"].isAncestorOf(QApplication.focusWidget())
     # Parts that move into tabs keep the focus.
     window = opened.window
-    window.resize(1100, 700)
+    window.resize(860, 700)
     panel = window.reveal("simulator")
     qtbot.waitUntil(lambda: not panel.parts.is_split)
     panel.parts.tabs.setCurrentIndex(1)
     field = panel.machine.choose_runner
     field.setFocus()
-    for width, is_split in ((2200, True), (1100, False)):
+    for width, is_split in ((2200, True), (860, False)):
         window.resize(width, 700)
         qtbot.waitUntil(lambda is_split=is_split: panel.parts.is_split is is_split)
         assert field.hasFocus()

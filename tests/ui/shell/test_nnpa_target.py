@@ -16,7 +16,7 @@ from ui.shell.main_window import DRAWER
 from ui.state.assigner import preset_ids
 from workbench.history.runs import cost_of
 from workbench.project import edits
-from workbench.project.configs import DynamicConfig
+from workbench.project.configs import DynamicConfig, QuantConfig
 from workbench.project.model import Rule, TargetChoice
 from workbench.project.rules import Effective
 from workbench.results import (
@@ -140,6 +140,7 @@ def readings_products_commands_and_files_are_shown(nnpa, qtbot):
 
 def panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):
     # Panels without a use for the target are not shown.
+    nnpa.window.show_workspace("model")
     docks = nnpa.window.docks
     gone = {"memory", "timeline", "simulator", "devices", "formats"}
     assert {name for name, dock in docks.items() if dock.isHidden()} == gone | set(DRAWER)
@@ -264,3 +265,32 @@ def test_that_what_is_applied_is_shown_with_the_wish_struck_out():
     }  # fmt: skip
     rules = [Rule(id="r1", kind="global", config="int8-dyn")]
     assert why(shown["stem"], rules) == ("float; not applied: int8-dyn from rule 1 whole model")
+
+
+def test_that_rules_are_converted_in_one_undo_step_if_the_user_wants_it(opened, notices, qtbot):
+    before = opened.document.project
+    opened.targets.choose(NNPA)
+    question = notices.take("cannot be used for")
+    assert "a8w8 \u2192 int8-dyn" in question.hint
+    # Nothing happens before the answer, and the form shows what is.
+    assert opened.document.project == before
+    assert opened.window.pipeline.target.choice.id == before.target.id
+    opened.notices.choose(question.id, "Convert the rules")
+    project = opened.document.project
+    assert project.target.id == "nnpa"
+    target = target_of("nnpa")
+    used = [rule for rule in project.rules if rule.enabled]
+    assert used
+    assert not any(target.refusal(NNPA, project.config_of(r), r.kind) for r in used)
+    opened.document.undo_stack.undo()
+    assert opened.document.project == before
+    opened.targets.choose(NNPA)
+    opened.notices.choose(notices.take("cannot be used for").id, "Keep the rules")
+    assert opened.document.project.rules == before.rules
+
+
+def test_that_one_reason_is_said_once_for_all_options(opened, qtbot):
+    said = "NNPA supports int8 with dynamic ranges."
+    dialog = ConfigDialog("head", QuantConfig(), lambda _: said, opened.window)
+    qtbot.addWidget(dialog)
+    assert dialog.form.reason.text().count(said) == 1

@@ -28,7 +28,7 @@ def small(opened, qtbot):
     opened.window.resize(1280, 720)
     opened.window.reset_layout()
     opened.runs.run_to("")
-    qtbot.waitUntil(lambda: not opened.runner.running)
+    qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
     return opened
 
 
@@ -241,7 +241,7 @@ def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name):
     panel = opened.window.reveal(name)
     panel.flush()
     note = panel.pages.currentWidget()
-    assert note.button.text() == "Run Export"
+    assert note.button.text() == "Load the model"
     note.button.click()
     qtbot.waitUntil(lambda: panel.pages.currentWidget() is not note)
 

@@ -115,3 +115,22 @@ def test_that_a_project_that_cannot_be_opened_leaves_the_welcome_page(
     assert frame.welcome.isVisible()
     made.stop()
     made.deleteLater()
+
+
+def test_that_a_window_that_is_ended_leaves_no_lock_and_keeps_what_is_unsaved(project_file):
+    done = started(project_file, """
+import os, signal
+from ui.shell.start import EndSignals
+from workbench.project import edits
+ended = EndSignals(application)
+ended.came.connect(start.end)
+def change():
+    document = start.workbench.document
+    document.apply("Set", lambda p: edits.assign(p, "module_name", "head", "float"))
+    os.kill(os.getpid(), signal.SIGTERM)
+start.ready.connect(change)
+""")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    left = {path.name for path in project_file.parent.iterdir() if path.name.startswith(".")}
+    assert not any(name.endswith(".lock") for name in left), left
+    assert any("autosave" in name for name in left), left

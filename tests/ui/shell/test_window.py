@@ -122,6 +122,13 @@ def test_that_a_whole_run_fills_the_window_and_a_second_opening_needs_no_engine(
     qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
     qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)
     assert opened.context.selection.value.modules == {"stem.conv"}
+    # Number keys give what it went to a precision.
+    tree = opened.window.docks["modules"].panel.tree
+    qtbot.waitUntil(tree.hasFocus)
+    rules = opened.document.project.rules
+    qtbot.keyClick(tree, Qt.Key.Key_2)
+    qtbot.waitUntil(lambda: opened.document.project.rules != rules)
+    opened.document.undo_stack.undo()
     # Deliverables are copied where the user says.
     opened.deliveries.deliver(tmp_path / "out")
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
@@ -153,7 +160,7 @@ def test_that_a_crash_and_a_failed_stage_are_told_once_and_the_project_is_kept(
     assert state_of(opened, "evaluate") == "cached"
     # A failed stage is told once and listed.
     run_to(opened, qtbot, "lower")
-    assert opened.window.pipeline.status.text() == "Lower failed"
+    assert opened.window.pipeline.status.text() == "Compile failed"
     notice = notices.take("softmax is too wide.")
     assert notice.where == info.where
     assert state_of(opened, "lower") == "failed"
@@ -292,7 +299,7 @@ def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
     workbench.document.new(make_project(), tmp_path)
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
-    notice = notices.take("Save changes to net (not saved)?")
+    notice = notices.take("Save this new project?")
     workbench.notices.choose(notice.id, "Don't save")
     assert workbench.document.project is None
     # A project open elsewhere can be read.

@@ -96,7 +96,7 @@ def test_that_code_is_asked_for_before_any_engine_starts(runner, heard, engines,
     runner.run_until(project, tmp_path, ["export"], set())
     assert engines.made == []
     ((error, run),) = heard.trust
-    assert "net.py:net" in error.infos[0].message
+    assert "net.py, function net" in error.infos[0].message
     TrustStore(tmp_path / "trust.json").grant(read_code(project, tmp_path), "net")
     run()
     qtbot.waitUntil(lambda: heard.states() == {"export": "done"})

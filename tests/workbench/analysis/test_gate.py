@@ -317,11 +317,11 @@ def test_that_a_condition_says_when_a_program_is_not_accepted(text, figure, brea
 def test_that_the_verdict_says_what_was_executed_without_a_device():
     equal = verdict(Gate(), verified=verified(compiled=compiled())).execution
     assert equal.equal == equal.elements
-    assert equal.sentence.startswith("Executed functionally, no device: 16 samples, all 160 ")
+    assert equal.sentence.startswith("Executed on the simulator (no timing): 16 samples, all 160 ")
     other = verdict(Gate(), verified=verified(compiled=compiled(equal=150))).execution
     assert "10 of 160 output elements differ" in other.sentence
     refused = verdict(Gate(), verified=verified(compiled=compiled(refused="too large."))).execution
-    assert refused.sentence == "Not executed functionally: too large."
+    assert refused.sentence == "Not executed on the simulator: too large."
     assert verdict(Gate(), verified=verified(compiled=None)).execution is None
     for samples, words in ((1, "1 sample, all "), (2, "2 samples, all ")):
         execution = verdict(Gate(), verified=verified(compiled=compiled(samples=samples))).execution
@@ -339,19 +339,19 @@ def test_that_a_limit_is_written_with_its_value_and_bound(value, held, text):
     limit = Limit(name="lsb", limit="<= 3", value=value, held=held)
     assert limit_text(limit) == f"lsb {text}, limit <= 3"
     shown = "0.1235" if value == 0.123456789 else text
-    assert limit_words(limit) == f"Largest difference [LSB]: {shown}, limit \u2264 3"
+    assert limit_words(limit) == f"Largest difference [LSB]: {shown} (at most 3)"
 
 
 def test_that_limits_for_people_have_signs_separators_and_names_of_their_own():
     cycles = Limit(name="cycles", limit=">= 1000", value=1234.0, held=True)
-    assert limit_words(cycles) == "Cycles: 1,234, limit \u2265 1000"
+    assert limit_words(cycles) == "Cycles: 1,234 (needed 1,000)"
     own = Limit(name="mine", limit="< 2", value=1.0, held=True)
-    assert limit_words(own) == "mine: 1, limit < 2"
+    assert limit_words(own) == "mine: 1 (below 2)"
 
 
 def test_that_a_verdict_in_a_line_has_its_count_its_broken_limits_or_its_reason():
     right = verdict(Gate(), verified=verified())
-    assert right.sentence == "right (5 of 5 limits held)"
+    assert right.sentence == "correct: 5 of 5 checks passed"
     limits = (Limit(name="lsb", limit="<= 3", value=84.0, held=False),
               Limit(name="top1", limit=">= 0.9", value=0.95, held=True),
               Limit(name="sqnr", limit=">= 40", value=12.5, held=False))  # fmt: skip

@@ -1,6 +1,7 @@
 """Projects begun from a recipe, a command line of ExecuTorch, or a model; each also as JSON."""
 
 import json
+import shlex
 
 import pytest
 
@@ -23,7 +24,7 @@ def new(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_that_a_model_is_written_and_told(new, tmp_path):
+def test_that_a_model_is_written_and_told(new, tmp_path, capsys):
     (tmp_path / "model.py").write_text("def net(): ...\n")
     given = ("--model", "model.py:net", "--target", "ethos-u55-128")
     code, text, project = new(*given, "--json")
@@ -33,6 +34,12 @@ def test_that_a_model_is_written_and_told(new, tmp_path):
     code, text, _ = new(*given, "--force")
     assert code == 0
     assert "workbench run net.qwb" in text
+    spaced = tmp_path / "my models" / "net.qwb"
+    spaced.parent.mkdir()
+    (spaced.parent / "model.py").write_text("def net(): ...\n")
+    assert main(["new", str(spaced), *given]) == 0
+    command = capsys.readouterr().out.partition("Next: ")[2].splitlines()[0]
+    assert str(spaced) in shlex.split(command)
 
 
 @pytest.mark.parametrize(

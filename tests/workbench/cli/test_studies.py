@@ -46,7 +46,7 @@ def test_that_a_run_prints_its_document_and_writes_the_deliverables(
     assert played.commands[-1].cache_root != command.cache_root
     code, lines = asked("run", "--skip", "run", "--fail-if", "lsb>0", as_json=False)
     assert code == 4
-    assert any(line.startswith("Verdict differs") for line in lines)
+    assert any(line.startswith("Compiled differs") for line in lines)
     assert codes == []
 
 
@@ -120,7 +120,7 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
 
 
 def test_that_a_search_keeps_its_candidates_and_applies_the_best(asked, played, project_file):
-    limits = ("--accuracy-at-least", "0.92", "--cycles-at-most", "5000", "--sram-at-most", "9000",
+    limits = ("--accuracy-at-least", "92%", "--cycles-at-most", "5000", "--sram-at-most", "9000",
               "--cpu-operators-at-most", "3", "--trials", "3", "--workers", "2")  # fmt: skip
     code, document = asked("search", *limits)
     assert code == 0
@@ -133,9 +133,9 @@ def test_that_a_search_keeps_its_candidates_and_applies_the_best(asked, played, 
     code, lines = asked("search", *limits, "--apply", as_json=False)
     assert code == 0
     assert lines[1:] == [
-        "1 * 0.9 1,000 4.0 1 broken staircase a8w8",
-        "2 * 0.85 800 4.0 1 broken staircase a8w4, stem.conv: a8w8",
-        "3 * 0.95 1,400 4.0 1 kept search a16w8, stem.conv: a8w8",
+        "1 * 90.00 % 1,000 4.0 1 broken staircase a8w8",
+        "2 * 85.00 % 800 4.0 1 broken staircase a8w4, stem.conv: a8w8",
+        "3 * 95.00 % 1,400 4.0 1 kept search a16w8, stem.conv: a8w8",
         "Best within limits: candidate 3, 1,400 cycles (estimated).",
     ]
     assert {(r.match, r.config) for r in store.load(project_file).rules} == {

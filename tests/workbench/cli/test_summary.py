@@ -261,7 +261,7 @@ def test_that_a_simulation_is_told_beside_the_estimate(told):
     assert told(run=dumped("run", against_quantized=none)) == [*lines[:2], *lines[3:]]
     functional = told(run=dumped("run", kind="functional"))
     assert functional[:3] == [
-        "Simulated executed functionally, no device, no cycles", *lines[1:3],
+        "Simulated executed on the simulator (no timing)", *lines[1:3],
     ]  # fmt: skip
 
 
@@ -272,7 +272,7 @@ def test_that_the_verdict_stands_with_every_limit(told):
         {"name": "loss", "limit": "<= 3", "value": None, "held": None},
     ]
     lines = told(gate={"verdict": "differs", "reason": "", "limits": limits})
-    assert lines[0].startswith("Verdict differs")
+    assert lines[0].startswith("Compiled differs")
     assert [line.split(":")[0] for line in lines[1:]] == ["held", "BROKEN", "not checked"]
 
 

@@ -314,7 +314,7 @@ def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
     text = SMALL.format(ram=1 << 20, flash=1 << 20).replace("confirmed = true", "confirmed = false")
     write(tmp_path, text=text)
     found = of_program(make_project(board="mine.toml"), tmp_path, PROGRAM)
-    assert "unconfirmed sizes are correct (RAM, flash)" in sentence(found)
+    assert "secondary source: RAM, flash" in sentence(found)
     assert not fit(read(tmp_path / "mine.toml"), []).doubts
 
 

@@ -14,7 +14,7 @@ from workbench.analysis.accuracy import AccuracyData, AccuracyResult
 from workbench.analysis.answers import Answers
 from workbench.analysis.gate import Execution, GateResult, Limit
 from workbench.deploy import delivery
-from workbench.deploy.delivery import deliver
+from workbench.deploy.delivery import deliver, stated_files
 from workbench.errors import WorkbenchError
 from workbench.results import Deliverable, PackageResult, load_result, save_result
 
@@ -82,6 +82,14 @@ def test_that_digests_are_those_of_the_files_as_they_are_delivered(packaged, tmp
     assert (out / "net.pte").read_bytes() == PAGES["net.pte"]
 
 
+def test_that_what_is_shown_before_is_what_is_delivered(packaged, tmp_path):
+    shown, contents = stated_files(packaged, RIGHT)
+    assert shown == deliver(packaged, tmp_path / "out", RIGHT)
+    assert "net.pte" not in contents
+    for name, data in contents.items():
+        assert (tmp_path / "out" / name).read_bytes() == data
+
+
 def test_that_a_program_that_differs_says_so_first(packaged, tmp_path):
     deliver(packaged, tmp_path / "out", DIFFERS)
     assert "differs (lsb 84" in (tmp_path / "out" / "net.md").read_text().splitlines()[0]
@@ -97,7 +105,7 @@ def test_that_a_program_that_is_not_accurate_enough_says_so_first(packaged, tmp_
     first = (tmp_path / "out" / "net.md").read_text().splitlines()[0]
     assert "not accurate enough (SQNR against float [dB] 4.5, limit >= 10" in first
     page = (tmp_path / "out" / "net.html").read_text()
-    assert page.index("not accurate enough") < page.index("right") < page.index("<h1>")
+    assert page.index("not accurate enough") < page.index("program correct") < page.index("<h1>")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["accuracy"] == INACCURATE.accuracy.model_dump(mode="json")
 
@@ -106,10 +114,10 @@ def test_that_a_note_states_both_answers_below_its_title(packaged, tmp_path):
     deliver(packaged, tmp_path / "out", RIGHT)
     lines = (tmp_path / "out" / "net.md").read_text().splitlines()
     assert lines[0] == "# net on ethos-u55-128"
-    assert "right" in lines[2]
+    assert "program correct" in lines[2]
     assert "accurate enough" in lines[4]
     assert "4 samples of data.npz that calibration did not see" in lines[4]
-    assert "right" in (tmp_path / "out" / "net.html").read_text()
+    assert "program correct" in (tmp_path / "out" / "net.html").read_text()
 
 
 def test_that_a_folder_that_cannot_be_made_is_refused(packaged, tmp_path):
@@ -126,7 +134,7 @@ def test_that_note_and_manifest_say_what_was_executed_without_a_device(packaged,
     assert manifest["gate"]["execution"] == executed.model_dump()
     notes = [p.read_text() for p in (tmp_path / "dist").iterdir() if p.suffix in {".md", ".html"}]
     assert notes
-    assert all("Executed functionally, no device: 16 samples" in note for note in notes)
+    assert all("Executed on the simulator (no timing): 16 samples" in note for note in notes)
 
 
 def files_of(folder):

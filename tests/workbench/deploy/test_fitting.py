@@ -96,6 +96,20 @@ def test_that_a_configuration_fits_a_board_by_its_device_its_mode_and_its_sram(b
     assert why_not_on(board, choice(), 65537) == "too little SRAM"
 
 
+def test_that_a_program_for_an_npu_that_the_board_lacks_does_not_fit(tmp_path):
+    write(tmp_path)
+    results = tmp_path / "results"
+    results.mkdir()
+    save_result(result_of("lower"), results)
+    (results / PROGRAM_FILE).write_bytes(PROGRAM)
+    project = boards.put(make_project(), "mine.toml", tmp_path)
+    wrong = edits.set_target(project, choice("ethos-u55-256"))
+    found = fitting.of_results(wrong, tmp_path, results)
+    assert (found.fits, found.absent) == (False, "ethos-u55-256")
+    assert "ethos-u55-256" in sentence(found)
+    assert fitting.of_results(project, tmp_path, results).absent == ""
+
+
 def test_that_departures_from_a_board_are_told_one_by_one(board, tmp_path):
     assert boards.departures(board, choice(), tmp_path) == []
     assert len(boards.departures(board, choice("ethos-u55-256"), tmp_path)) == 1
@@ -148,9 +162,9 @@ def test_that_the_program_is_described_with_its_ports_and_its_estimate():
     assert first.startswith("ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram; ")
     assert "2 delegates on the NPU, 1 kernel on the CPU" in first
     assert "net.ptd" in weights
-    assert table == Table(("", "type", "shape", "real number"), (
+    assert table == Table(("", "type", "shape", "scaling"), (
         ("input", "int8", "[1, 3, 4, 4], in memory [1, 4, 4, 3]", "(code - -3) * 0.5"),
-        ("output", "int", "", "as it is"),
+        ("output", "int", "", "none (float)"),
     ))  # fmt: skip
     assert "1,000 cycles, 0.002 ms" in cycles
     assert "in 1 buffers of the method pool (state)" in kept
@@ -173,10 +187,8 @@ def test_that_kernels_and_components_are_listed_or_their_absence_is():
 
 def test_that_the_regions_of_the_npu_are_told_where_it_is_used():
     facts = dataclasses.replace(facts_of(), delegates=1)
-    assert blocks(facts, "Where things must lie")[-1] == region_settings(facts.use)
-    assert isinstance(
-        blocks(dataclasses.replace(facts, delegates=0), "Where things must lie")[-1], Code
-    )
+    assert blocks(facts, "Memory placement")[-1] == region_settings(facts.use)
+    assert isinstance(blocks(dataclasses.replace(facts, delegates=0), "Memory placement")[-1], Code)
 
 
 def test_that_the_note_says_how_a_picture_becomes_the_input():

@@ -218,7 +218,7 @@ def test_that_the_note_says_what_fits_and_what_is_not_confirmed():
     facts = facts_of(board="himax-we2")
     text = markdown(title(facts), note(facts))
     assert "# net on Himax WiseEye2" in text
-    assert "unconfirmed sizes" in text
+    assert "secondary source" in text
     assert "not confirmed: notes of users" in text
     assert "set ET_RTOL to 0 and ET_ATOL to 0.5" in text
 

@@ -5,6 +5,7 @@ from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from workbench.analysis.gate import GateResult
 from workbench.history.comparison import (
+    compared,
     config_name,
     difference,
     estimate_warning,
@@ -17,6 +18,7 @@ from workbench.history.comparison import (
     point_of,
     rule_name,
     rules_line,
+    run_title,
     size_line,
 )
 from workbench.history.runs import Cost, Quality, Run, Simulated, quality_of
@@ -55,6 +57,10 @@ def test_that_only_comparable_runs_are_on_the_front():
     unknown = run(3, top1, None)
     assert front_of([old, dearer, unknown, newest]) == {4}
     assert front_of([dearer, newest, old]) == {1}
+    # Estimators and data that differ give figures that are not comparable.
+    older_vela = run(5, top1, COST.model_copy(update={"vela_version": "4.0", "cycles": 1}))
+    other_data = run(6, top1.model_copy(update={"data": "e", "top1": 0.9}))
+    assert front_of([older_vela, other_data, newest]) == {4}
     assert newest_accuracy([newest, old]) == "SQNR"
     assert newest_accuracy([old, newest]) == "top-1"
     assert newest_accuracy([]) == ""
@@ -63,6 +69,22 @@ def test_that_only_comparable_runs_are_on_the_front():
     assert point_of(run()) == (30.0, 1000.0, 2048.0)
     assert point_of(unknown) is None
     assert point_of(run(quality=nothing)) is None
+
+
+def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed():
+    first = run(1)
+    wide = run(2, rules=(rule("global"), rule("module_type", "Conv2d", "a16w8")),
+               cost=COST.model_copy(update={"cycles": 1500}))  # fmt: skip
+    third = run(3, cost=COST.model_copy(update={"cycles": 900}))
+    assert [run_title(r, first) for r in (first, wide, third)] == [
+        "Run 1", "Run 2 (+a16w8 Conv2d)", "Run 3",
+    ]  # fmt: skip
+    rows = {row.what: row for row in compared([first, wide, third])}
+    assert rows["cycles"].values == ("1,000", "1,500", "900")
+    assert rows["cycles"].change == "\u2212100 (\u221210.0 %)"
+    assert rows["Conv2d"].values == ("", "a16w8", "")
+    assert rows["Conv2d"].change == ""
+    assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
 
 
 def test_that_the_accuracy_is_the_users_metric_first():

@@ -31,7 +31,7 @@ def test_that_kept_figures_are_those_of_quality_cost_and_limits():
     assert made.numbers["sqnr"] == math.inf
     assert made.numbers["lsb"] == 2.0
     assert set(made.figures) <= set(FIGURES)
-    assert (made.verdict, made.sentence) == ("right", "right (4 of 4 limits held)")
+    assert (made.verdict, made.sentence) == ("right", "correct: 4 of 4 checks passed")
 
 
 def test_that_a_run_without_samples_cost_or_verdict_has_no_such_figures():

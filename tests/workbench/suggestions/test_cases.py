@@ -228,7 +228,7 @@ def test_that_a_gain_of_one_operator_is_a_gain():
     project = edits.assign(make_project(), "module_name", "head", "float")
     made = found(project, cpu("lin", "float", "head"))["float:r2"]
     assert made.gain.cpu_operators == 1
-    assert made.expected.startswith("Up to 1 fewer on the CPU of 1")
+    assert made.expected.startswith("Removes up to 1 of 1 CPU operators")
 
 
 def test_that_as_many_conversions_as_operators_are_no_gain():

@@ -48,11 +48,11 @@ from workbench.results import (
 )
 from workbench.targets import has_stage
 
-NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
-NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
+NO_QUALITY = "Evaluate to compare the quantized model with the float model."
+NO_VERIFY = "Verify to compare the compiled program with the quantized model."
 Key = tuple[Path, bool]
 _SQNR = 1
-_WIDE_PX = 820
+_WIDE_PX = 1080
 # The bars may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
 _LOWEST_BARS_PX = 68
 

@@ -67,7 +67,7 @@ class TokenTableModel(FigureTableModel[TokenStep]):
 
 # Marks of a limit that is held, broken, or not checked.
 SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
-AGAINST_QUANTIZED = "Integer program vs. quantized model"
+AGAINST_QUANTIZED = "NPU output against the quantized model"
 EXPORTED_FILE = "Exported file vs. float model"
 
 
@@ -108,7 +108,7 @@ class ComparisonView(QWidget):
         self.verdict.setVisible(gate is not None)
         if gate is not None:
             limits = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in gate.limits]
-            self.verdict.setText("\n".join([f"Compiled program: {gate.sentence}", *limits]))
+            self.verdict.setText("\n".join([f"Compiled program {gate.sentence}", *limits]))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""

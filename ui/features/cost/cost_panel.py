@@ -197,7 +197,7 @@ def _summary(value: LowerResult) -> str:
     return f"{npu} {rest}"
 
 
-NO_COST = "Run Lower to estimate the cost of the program on the device."
+NO_COST = "Compile to estimate the cost of the program on the device."
 _MOST_BARS = 24
 _EVERY = "every module"
 OPERATIONS, PLACES, PRODUCTS = range(3)

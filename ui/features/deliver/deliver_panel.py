@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QListWidget,
-    QPlainTextEdit,
     QPushButton,
+    QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
@@ -28,8 +28,10 @@ from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.accuracy import AccuracyResult, mark_words
+from workbench.analysis.answers import Answers
 from workbench.analysis.gate import GateResult, limit_words
-from workbench.errors import Place
+from workbench.deploy.delivery import stated_files
+from workbench.errors import Place, WorkbenchError
 from workbench.results import PackageResult
 
 COUNTED = "computed from the program"
@@ -93,9 +95,9 @@ class DeliverablesView(QWidget):
         QGuiApplication.clipboard().setText("\n".join(names))
 
 
-NO_PACKAGE = "Run Package to create the deliverables."
-NOT_VERIFIED = "Not verified. Run Verify to compare the program with the quantized model."
-NOT_MEASURED = "Accuracy not measured. Run Evaluate to compare with the float model."
+NO_PACKAGE = "Package to create the files for the firmware."
+NOT_VERIFIED = "Not verified. Verify to compare the program with the quantized model."
+NOT_MEASURED = "Accuracy not measured. Evaluate to compare with the float model."
 _NOTE_SUFFIX = ".md"
 
 
@@ -119,7 +121,7 @@ class DeliverPanel(ResultPanel):
     panel_id = "deliverables"
 
     def build_frames(self) -> None:
-        self._key: tuple[Path, bool] | None = None
+        self._key: tuple[Path, bool, Answers | None] | None = None
         self._fits = BoardFitReader(self.context)
         self.frames["package"] = StageFrame("Files", NO_PACKAGE, self._make, self)
         layout = QVBoxLayout(self)
@@ -140,11 +142,11 @@ class DeliverPanel(ResultPanel):
         self._show_verdict()
         for action in ("deliver", "inside"):
             self.buttons[action].setEnabled(package.current)
-            self.buttons[action].setToolTip("" if package.current else "Run Package first")
+            self.buttons[action].setToolTip("" if package.current else "Not packaged yet")
         is_program = any(file.name.endswith(".pte") for file in package.value.files)
         self.buttons["inside"].setVisible(is_program)
         self.fit.render_fit(self._fits.read(), self.context.theme)
-        key = (package.folder, package.current)
+        key = (package.folder, package.current, self.context.answers())
         if key != self._key:
             self._key = key
             self._show_package(package)
@@ -171,10 +173,10 @@ class DeliverPanel(ResultPanel):
         buttons.addStretch(1)
         self.files = FileTableModel(self)
         self.deliverables = DeliverablesView(self.files, content)
-        self.note = QPlainTextEdit(content)
-        self.note.setReadOnly(True)
+        self.note = QTextBrowser(content)
+        self.note.setOpenExternalLinks(True)
         self.note.setAccessibleName("Firmware note")
-        self.note.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.note.document().setDocumentMargin(16)
         self.pages = Tabs(content)
         self.pages.add_pages(("Files", self.deliverables), ("Firmware note", self.note))
         answers = QVBoxLayout()
@@ -199,7 +201,7 @@ class DeliverPanel(ResultPanel):
             self._show_answer(self.verdict, NOT_VERIFIED, (), theme.muted)
         else:
             colours = {"right": theme.good, "differs": theme.bad}
-            text = f"Compiled program: {gate.sentence.rstrip('.')}."
+            text = f"Compiled program {gate.sentence.rstrip('.')}."
             self._show_answer(
                 self.verdict, text, _gate_lines(gate), colours.get(gate.verdict, theme.warning)
             )
@@ -218,14 +220,23 @@ class DeliverPanel(ResultPanel):
         label.setStyleSheet(f"color: {colour};")
 
     def _show_package(self, shown: Shown[PackageResult]) -> None:
-        package = shown.value
+        package, contents = shown.value, dict[str, bytes]()
+        answers = self.context.answers()
+        if answers is not None and shown.current:
+            try:
+                files, contents = stated_files(shown.folder, answers)
+            except WorkbenchError as error:
+                self.context.notices.error(error)
+                return
+            package = package.model_copy(update={"files": files})
         self.files.set_rows(package.files)
         self.deliverables.render_package(package, self.context.theme, stale=not shown.current)
         names = [file.name for file in package.files if file.name.endswith(_NOTE_SUFFIX)]
         self.pages.setTabVisible(1, bool(names))
         if names:
             try:
-                self.note.setPlainText((shown.folder / names[0]).read_text("utf-8"))
+                data = contents.get(names[0]) or (shown.folder / names[0]).read_bytes()
+                self.note.setMarkdown(data.decode("utf-8"))
             except OSError as error:
                 self.note.setPlainText(f"The note cannot be read: {error.strerror}.")
 

@@ -38,7 +38,7 @@ from workbench.targets.formats.parameters import Role
 from workbench.targets.formats.schemes import bits_of
 from workbench.targets.formats.values import Prediction, predict
 
-NOTHING = "Run Calibrate to evaluate number formats on observed values."
+NOTHING = "Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
 # Least width of the panel with the form beside the histogram, and width of the form there.
 _WIDE_PX, _FORM_PX = 560, 350

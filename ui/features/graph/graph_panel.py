@@ -138,7 +138,7 @@ class IsolationNote(QFrame):
         self.hide()
 
 
-EMPTY_TEXT = "Run Export to see the graph."
+EMPTY_TEXT = "Load the model to see its graph."
 IDS = [level.id for level in LEVELS]
 
 
@@ -260,6 +260,9 @@ class GraphPanel(Panel):
         if not self.tabs.isTabEnabled(self.tabs.currentIndex()):
             self.tabs.setCurrentIndex(0)
         self._show_level()
+
+    def take_keys(self) -> None:
+        self.view.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def render_selection(self, selected: Selected) -> None:
         if selected.origin == self.panel_id:

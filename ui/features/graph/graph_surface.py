@@ -11,6 +11,7 @@ from PySide6.QtCore import (
     QRectF,
     QSize,
     QSizeF,
+    Qt,
     QTimer,
     QVariantAnimation,
     Signal,
@@ -266,6 +267,7 @@ class GraphSurface(QObject):
                 self.rest.start()
         if self._widget.hasFocus():
             painter.setPen(self._painter.palette.accent.color())
+            painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(self._widget.rect().adjusted(0, 0, -1, -1))
         painter.end()
 

@@ -173,7 +173,7 @@ def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, tit
     if hows == ["owner"]:
         text = f"({text})"
     if lost:
-        text += f", {lost} without"
+        text += f", {lost} fused"
     tip = "; ".join(_HOW[how] for how in hows if how)
     return Stop(title, text, f"{', '.join(nodes[:12])}\n{tip}", other)
 
@@ -183,7 +183,7 @@ def _compiled(
 ) -> Stop:
     """Return Vela's rows of the selected operations."""
     if rows is None:
-        return Stop("Vela", "not run", "Run Lower first.")
+        return Stop("Vela", "not run", "Not compiled yet.")
     mine = [row for row in rows if row.device in chosen] if chosen else []
     how = (
         "matched by the name of the TOSA operator"

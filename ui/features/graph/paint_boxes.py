@@ -268,8 +268,8 @@ class BoxPainter:
         struck = self._palette.static_text(wish, is_title=False) if wish else None
         asked = struck.size().width() + 6 if struck is not None else 0.0
         width = static.size().width() + 10 + asked
-        # The chip is on the border, so that it covers no text of a narrow box; a longer one above.
-        top = rect.y() - (CHIP_HEIGHT - 2 if wish else 6)
+        # The chip is above the box, where it covers neither a long title nor that of a narrow box.
+        top = rect.y() - (CHIP_HEIGHT - 2)
         body = QRectF(rect.right() - width + 6, top, width, CHIP_HEIGHT)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(colour)

@@ -60,9 +60,11 @@ class GraphPainter:
             self._headers.paint(painter, picture)
         self._boxes.paint_pointers(painter, picture)
         painter.restore()
+        painter.save()
         self._chrome.paint_legend(painter, picture)
         if with_map:
             self._chrome.paint_map(painter, picture)
+        painter.restore()
 
     def paint_empty(self, painter: QPainter, rect: QRect, *, is_waiting: bool) -> None:
         """Paint the background, with a text while a layout is being computed."""

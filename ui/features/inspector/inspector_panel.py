@@ -133,7 +133,7 @@ class InspectorPanel(Panel):
         self._failed_at = place_of(view)
         if not self.context.session.planned or (view.state == "cached" and is_known):
             return ""
-        empty = "" if is_known else "Run Export to see modules and operations."
+        empty = "" if is_known else "Load the model to see its modules and operations."
         text = sentence(view, empty, is_brief=True)
         if is_known:
             text = f"Modules and operations: outdated. {text}"
@@ -249,15 +249,15 @@ class InspectorPanel(Panel):
         channels = f"{layer.channels} \u2192 {kept}" if kept else str(layer.channels)
         if not layer.fixed:
             channels += f' <a href="channels:{escape(path)}">Change\u2026</a>'
-        weights = clusters.get(path, clusters.get("")) or "no limit"
+        weights = clusters.get(path, clusters.get("")) or "off"
         facts: Facts = [
             ("Output channels", channels),
-            ("Distinct weights", f'{weights} <a href="clusters:{escape(path)}">Change\u2026</a>'),
+            ("Weight clustering", f'{weights} <a href="clusters:{escape(path)}">Change\u2026</a>'),
         ]
         yield "<h4>Size</h4>"
         yield _table(facts)
         if layer.fixed:
-            yield f"<p>The channels stay: the layer {escape(layer.fixed)}.</p>"
+            yield f"<p>Cannot prune: this layer {escape(layer.fixed)}.</p>"
         elif layer.partners:
             links = ", ".join(_link("module", partner) for partner in layer.partners)
             yield f"<p>Channels are removed together with those of {links}.</p>"
@@ -279,8 +279,10 @@ class InspectorPanel(Panel):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
-        dialog.setWindowTitle("Output channels" if is_channels else "Distinct weights")
-        dialog.setLabelText(f"{path}; 0 for {'all' if is_channels else 'no limit'}")
+        dialog.setWindowTitle(
+            "Output channels" if is_channels else "Weight clustering: distinct weights"
+        )
+        dialog.setLabelText(f"{path}; 0 for {'all' if is_channels else 'off'}")
         dialog.setIntRange(0, layer.channels if is_channels else 255)
         dialog.setIntValue(present)
         dialog.intValueSelected.connect(lambda value: self._set_size(kind, path, value))

@@ -83,7 +83,7 @@ class LiveTableModel(FigureTableModel[LiveRow]):
         super().__init__(LIVE_COLUMNS, lambda row: describe_tensor(row.tensor), parent)
 
 
-NO_MEMORY = "Run Lower to see the memory allocation on the device."
+NO_MEMORY = "Compile to see the memory allocation on the device."
 _SHARE = 1
 
 

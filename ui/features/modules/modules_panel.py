@@ -32,7 +32,7 @@ from workbench.ids import StageId
 if TYPE_CHECKING:
     from workbench.results import NodeAnnotation
 
-EMPTY_TEXT = "Run Export to see the modules."
+EMPTY_TEXT = "Load the model to see its modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
 # A narrower column shows too few letters.
 _NARROWEST_TYPE_PX = 48
@@ -154,6 +154,9 @@ class ModulesPanel(Panel):
         is_outdated = bool(self._shown) and session.planned and view.state != "cached"
         self._banner.render_stage(view)
         self._banner.setVisible(is_outdated)
+
+    def take_keys(self) -> None:
+        self.tree.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def render_selection(self, selected: Selected) -> None:
         paths = selected.modules or self.context.model_index.modules_of(selected.nodes)

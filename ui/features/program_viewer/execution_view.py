@@ -202,7 +202,7 @@ class ExecutionView(QWidget):
         counted = executed.result.counters
         findings = executed.result.findings
         self.note.setText(
-            f"{count(len(counted))} operations executed functionally, no device."
+            f"{count(len(counted))} operations executed on the simulator (no timing)."
             + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings
                else "")
         )  # fmt: skip

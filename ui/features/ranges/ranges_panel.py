@@ -40,7 +40,7 @@ from workbench.ids import StageId
 from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
-EMPTY_TEXT = "Run Calibrate to see the ranges."
+EMPTY_TEXT = "Calibrate to see the ranges."
 EXAMPLE_TEXT = "Calibrated on the example input only. Add calibration data and run Calibrate again."
 STAGE: StageId = "calibrate"
 _SLICE_S = 0.006

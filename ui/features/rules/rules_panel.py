@@ -24,7 +24,7 @@ from ui.features.rules.rule_stack import (
     shown_order,
 )
 from ui.shared.explanations import rule_name, rule_numbers
-from ui.shared.labels import Label, literal
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import ask_config
 from ui.shared.state_notes import mark, sentence
@@ -39,6 +39,8 @@ from workbench.project.model import Rule, RuleKind
 from workbench.project.plugins import offered
 
 EMPTY_TEXT = "No rules: nothing is quantized.\nAdd a rule below, or select modules and press 1."
+
+ORDER = "Last match wins, numbered as applied"
 
 
 class RulesPanel(Panel):
@@ -106,8 +108,10 @@ class RulesPanel(Panel):
             text = "Export failed: counts outdated" if is_counted else "Export failed: no counts"
         elif is_counted and session.planned and view.state != "cached":
             text = "Counts outdated"
-        self.hint.setText(" \u00b7 ".join(part for part in ("Strongest first", text) if part))
-        self.hint.setToolTip(literal(sentence(view, "Run Export to count the modules.")))
+        self.hint.setText(
+            " \u00b7 ".join(part for part in ("Last match wins, numbered as applied", text) if part)
+        )
+        self.hint.setToolTip(literal(sentence(view, "Load the model to count its modules.")))
         mark(self.hint, is_bad=is_bad)
 
     def render_selection(self, selected: Selected) -> None:
@@ -135,7 +139,8 @@ class RulesPanel(Panel):
     def _arrange(self) -> None:
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 4, 6, 4)
-        self.hint = Label(self)
+        # It is longer than the panel is broad, and must not widen it.
+        self.hint = ElidedLabel(parent=self)
         self.hint.setObjectName("Hint")
         bar.addWidget(self.hint, 1)
         for name, words, act in (

@@ -1,4 +1,4 @@
-"""The Runs panel: evaluated configurations as table and plot, and the diff of two runs."""
+"""The Runs panel: evaluated configurations as table and plot, and the comparison of runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, 
 from ui.shared.figure_table import FigureView
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
-from ui.shared.run_table import RUN_COLUMNS, ChangeTableModel, RunRow, RunTableModel, describe_run
+from ui.shared.run_table import (
+    RUN_COLUMNS,
+    ComparisonTableModel,
+    RunRow,
+    RunTableModel,
+    describe_run,
+)
 from ui.shared.state_notes import StageNote, StaleBanner
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
-from ui.shared.tradeoff_plot import Dot, TradeoffPlot
+from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot
 from workbench.history.comparison import (
-    difference,
+    compared,
     estimate_warning,
     front_of,
-    lowered_of,
-    module_changes,
     newest_accuracy,
     point_of,
     rules_line,
+    run_title,
 )
 from workbench.history.runs import Run
 from workbench.ids import StageId
@@ -36,13 +42,13 @@ NO_PRESENT = "No run of the present configuration."
 NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
 _WIDE_PX = 760
-_KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
-          "versions": "Version"}  # fmt: skip
-NO_PAIR = "Select two runs to compare them."
+# The page of the comparison.
+_COMPARISON = 1
+NO_PAIR = "Select two or more runs to compare them."
 
 
 class RunsPanel(Panel):
-    """Shows the runs, a trade-off plot and the difference of two runs."""
+    """Shows the runs with a trade-off plot, and the differences of selected runs."""
 
     panel_id = "runs"
 
@@ -66,7 +72,9 @@ class RunsPanel(Panel):
         self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
         self.plot.dot_chosen.connect(self._on_dot_chosen)
         self.plot_note = _hint(NO_COST, self)
-        self.changes = ChangeTableModel(self)
+        self.compare = QPushButton("Compare", self)
+        self.compare.clicked.connect(lambda: self.pages.setCurrentIndex(_COMPARISON))
+        self.changes = ComparisonTableModel(self)
         self.change_table = FigureView("Run comparison", self.changes, self)
         self.change_note = _hint(NO_PAIR, self)
         self._lay_out()
@@ -83,22 +91,22 @@ class RunsPanel(Panel):
     def _lay_out(self) -> None:
         head = QHBoxLayout()
         head.addWidget(self.note, 1)
+        head.addWidget(self.compare)
         head.addWidget(self.restore)
         left = _stack(self, head, self.banner, self.none, self.table)
-        plot = _stack(self, self.plot_note, self.plot)
-        changes = _stack(self, self.change_note, self.change_table)
-        right = self._right = QSplitter(Qt.Orientation.Vertical, self)
-        for part in (plot, changes):
-            right.addWidget(part)
-            right.setCollapsible(right.count() - 1, False)
-        right.setSizes([320, 220])
+        right = _stack(self, self.plot_note, self.plot)
         split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
-        split.addWidget(left)
-        split.addWidget(right)
-        split.setSizes([520, 420])
+        for part in (left, right):
+            split.addWidget(part)
+            split.setCollapsible(split.count() - 1, False)
+        split.setSizes([620, 420])
+        self.pages = Tabs(self)
+        self.pages.add_pages(
+            ("Runs", split), ("Comparison", _stack(self, self.change_note, self.change_table))
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
-        layout.addWidget(split)
+        layout.addWidget(self.pages)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the table above the plot where there is too little room beside it."""
@@ -107,8 +115,7 @@ class RunsPanel(Panel):
         is_wide = self.width() >= _WIDE_PX
         if self._split.orientation() != (wide if is_wide else high):
             self._split.setOrientation(wide if is_wide else high)
-            self._right.setOrientation(high if is_wide else wide)
-            self._split.setSizes([520, 420] if is_wide else [220, 260])
+            self._split.setSizes([620, 420] if is_wide else [220, 260])
 
     def _on_changed(self) -> None:
         self._mark("state")
@@ -148,15 +155,17 @@ class RunsPanel(Panel):
         name = newest_accuracy(self._runs)
         points = [point_of(run) if run.accuracy_name == name else None for run in self._runs]
         self._dots = tuple(i for i, point in enumerate(points) if point is not None)
+        fewest = min((run.cost.cpu_nodes for run in self._runs if run.cost), default=0)
         dots = [
-            Dot(*point, on_front=run.number in best)
+            Dot(*point, on_front=run.number in best,
+                has_more_cpu=run.cost is not None and run.cost.cpu_nodes > fewest)
             for run, point in zip(self._runs, points, strict=True)
             if point is not None
-        ]
+        ]  # fmt: skip
         unit = f"{name} [dB]" if name == "SQNR" else name
         self.plot.render_dots(dots, f"{unit}, measured on host")
         self.plot.setVisible(bool(dots))
-        text = "Dot size: SRAM. Line: Pareto front. Drag the dashed lines to set limits."
+        text = f"Dot size: SRAM. Line: Pareto front. {CPU_WORDS} Drag the dashed lines to filter."
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.plot_note.setText(text if dots else why or NO_COST)
@@ -174,19 +183,18 @@ class RunsPanel(Panel):
         can = len(chosen) == 1 and project is not None and _differs(chosen[0], project)
         self.restore.setEnabled(can)
         self.restore.setToolTip("" if can else NO_RESTORE)
-        is_pair = len(chosen) == 2
-        self.change_table.setVisible(is_pair)
-        if not is_pair:
-            self.change_note.setText(rules_line(chosen[0]) if len(chosen) == 1 else NO_PAIR)
+        is_several = len(chosen) > 1
+        self.change_table.setVisible(is_several)
+        self.compare.setEnabled(is_several)
+        self.compare.setToolTip("" if is_several else NO_PAIR)
+        if not is_several:
+            self.change_note.setText(NO_PAIR)
             return
-        first, second = chosen
-        note = f"Run {first.number} and run {second.number}. {estimate_warning(first, second)}"
-        self.change_note.setText(note.strip())
-        parts = dict(difference(first, second).parts)
-        lowered = [lowered_of(run, self.context.session.cache) for run in chosen]
-        if lowered[0] is not None and lowered[1] is not None:
-            parts["modules"] = tuple(module_changes(lowered[0], lowered[1]))
-        self.changes.set_rows((_KINDS[kind], c) for kind in _KINDS for c in parts.get(kind, ()))
+        first, *others = chosen
+        titles = [run_title(run, first) for run in chosen]
+        warnings = dict.fromkeys(filter(None, (estimate_warning(first, run) for run in others)))
+        self.change_note.setText("  ".join([f"{titles[0]}: {rules_line(first)}.", *warnings]))
+        self.changes.show_runs(titles, compared(chosen, self.context.session.cache))
 
     def _describe(self, dot: int) -> str:
         return describe_run(self._runs[self._dots[dot]])

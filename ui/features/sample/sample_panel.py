@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import (
     QCheckBox,
+    QGridLayout,
     QHBoxLayout,
     QPushButton,
     QSplitter,
@@ -21,7 +23,7 @@ from PySide6.QtWidgets import (
 from ui.shared.chart import COUNTS_LOG, Chart, pen
 from ui.shared.figures import count, decibel, figure
 from ui.shared.flow_row import FlowRow
-from ui.shared.forms import SpinBox
+from ui.shared.forms import SpinBox, WrappedLabel
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.state_notes import StudyNote
@@ -45,6 +47,7 @@ TITLES = {
 }  # fmt: skip
 EMPTY_TEXT = "Select a tensor in the graph, the tree or a table, and press Show."
 _MOST_SAMPLES = 1_000_000
+_SCALE_PX = 22
 
 
 class SamplePanel(Panel):
@@ -79,7 +82,8 @@ class SamplePanel(Panel):
         self.note.setContentsMargins(8, 0, 8, 0)
         self.note.place_asked.connect(context.notices.place_asked)
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
-        self.titles = {side: Label(TITLES[side], self) for side in SIDES}
+        self.titles = {side: WrappedLabel(TITLES[side], self) for side in SIDES}
+        self.scale = ColourScale(self)
         self.histogram = SidesPlot(SIDES, self)
         self._arrange()
 
@@ -169,13 +173,9 @@ class SamplePanel(Panel):
         bar.addWidget(controls)
         self.chosen.setContentsMargins(8, 0, 8, 0)
         sides = QWidget(self)
-        row = QHBoxLayout(sides)
-        row.setContentsMargins(8, 0, 8, 0)
-        for side in SIDES:
-            column = QVBoxLayout()
-            column.addWidget(self.titles[side])
-            column.addWidget(self.maps[side], 1)
-            row.addLayout(column, 1)
+        self._pictures = QGridLayout(sides)
+        self._pictures.setContentsMargins(8, 0, 8, 0)
+        self._pictures.setRowStretch(1, 1)
         split = self._split = QSplitter(Qt.Orientation.Vertical, self)
         for number, half in enumerate((sides, self.histogram)):
             split.addWidget(half)
@@ -201,10 +201,12 @@ class SamplePanel(Panel):
             if drawn else (0.0, 1.0)
         )  # fmt: skip
         channel = self.channel.value() if self.channel.value() >= 0 else None
+        sides = [s for s in SIDES if s in shown and not (is_difference and s == "float")]
+        self._place(sides)
+        missing = [TITLES[side] for side in SIDES if values and side not in values]
+        self.scale.render_limits(limits, f"not computed: {', '.join(missing)}" if missing else "")
+        self.scale.setVisible(bool(drawn))
         for side in SIDES:
-            is_reference = is_difference and side == "float"
-            self.maps[side].setVisible(side in shown and not is_reference)
-            self.titles[side].setVisible(bool(values) and not is_reference)
             self.titles[side].setText(self._title(side))
             if side in shown:
                 picture = picture_of(shown[side], channel)
@@ -212,11 +214,23 @@ class SamplePanel(Panel):
         self.histogram.setVisible(bool(values))
         self.histogram.render_sides(shown, limits)
 
+    def _place(self, sides: Sequence[str]) -> None:
+        """Put the pictures of some sides beside one another, all of the same size."""
+        grid = self._pictures
+        for part in (*self.titles.values(), *self.maps.values(), self.scale):
+            grid.removeWidget(part)
+            part.setVisible(False)
+        for column in range(len(SIDES)):
+            grid.setColumnStretch(column, 1 if column < len(sides) else 0)
+        for column, side in enumerate(sides):
+            for row, part in enumerate((self.titles[side], self.maps[side])):
+                grid.addWidget(part, row, column)
+                part.setVisible(True)
+        grid.addWidget(self.scale, 2, 0, 1, max(len(sides), 1))
+
     def _title(self, side: str) -> str:
         values = self._values
-        if side not in values:
-            return f"{TITLES[side]}: none"
-        if side == "float" or "float" not in values:
+        if side not in values or side == "float" or "float" not in values:
             return TITLES[side]
         error = (values[side] - values["float"]).astype(np.float64)
         signal, noise = (
@@ -271,6 +285,38 @@ def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.f
     mosaic[:count] = planes
     rows = mosaic.reshape(down, across, height, width).transpose(0, 2, 1, 3)
     return rows.reshape(down * height, across * width)
+
+
+class ColourScale(QWidget):
+    """The colours of the pictures with the values at their ends, and a note at the right."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._limits, self._note = (0.0, 1.0), ""
+        self.setFixedHeight(_SCALE_PX)
+
+    def render_limits(self, limits: tuple[float, float], note: str) -> None:
+        """Show the values of the first and the last colour."""
+        self._limits, self._note = limits, note
+        self.setAccessibleName(f"Colours from {figure(limits[0])} to {figure(limits[1])}. {note}")
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        del event
+        painter = QPainter(self)
+        low, high = (figure(value) for value in self._limits)
+        left = self.fontMetrics().horizontalAdvance(low) + 8
+        bar = QRectF(left, 5, min(280.0, self.width() * 0.4), self.height() - 10)
+        gradient = QLinearGradient(bar.topLeft(), bar.topRight())
+        for step, colour in enumerate(_VIRIDIS):
+            gradient.setColorAt(step / (len(_VIRIDIS) - 1), QColor(colour))
+        painter.fillRect(bar, gradient)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
+        painter.drawText(QRectF(0, 0, left, self.height()), middle, low)
+        rest = QRectF(bar.right() + 8, 0, self.width() - bar.right() - 8, self.height())
+        painter.drawText(rest, middle, f"{high}    {self._note}".rstrip())
+        painter.end()
 
 
 class HeatMap(Chart):

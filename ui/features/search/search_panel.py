@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pydantic import JsonValue
-from PySide6.QtCore import QLocale, Qt
+from PySide6.QtCore import QLocale, Qt, Signal
 from PySide6.QtGui import QDoubleValidator
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figures import count, size
+from ui.shared.figures import count, decibel, percent, size
 from ui.shared.flow_row import FlowRow
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
@@ -27,12 +27,14 @@ from ui.shared.panel import Panel
 from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
-from ui.shared.tradeoff_plot import Dot, TradeoffPlot
+from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot
 from workbench.errors import WorkbenchError
+from workbench.history.comparison import newest_accuracy
 from workbench.studies.documents import study_folder
 from workbench.studies.search import (
     DEFAULT_TRIALS,
     Candidate,
+    Limits,
     SearchResult,
     take_weights,
     width_options,
@@ -45,15 +47,30 @@ _FIELD_PX = 74
 
 
 class LimitForm(FlowRow):
-    """The limits and the size of the search. An empty field is no limit."""
+    """The limits and the size of the search. An empty field is no limit.
+
+    Signals:
+        limited: a limit changed.
+    """
+
+    limited = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.accuracy = self._field(
-            "Accuracy \u2265", "Custom metric, else top-1 in [0, 1], else SQNR in dB"
-        )
+        self.accuracy = self._field("Accuracy \u2265", "")
+        self.unit = Label(self)
+        self.add(self.unit)
+        self._scale = 1.0
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
+        self.cpu = self._field(
+            "CPU ops \u2264", "Operators on the CPU, whose time the cycles leave out"
+        )
+        self.cpu.setPlaceholderText("8-bit")
+        self.cpu.setToolTip(
+            "Operators on the CPU, whose time the cycles leave out. Empty: as many as with all "
+            "modules in 8 bits"
+        )
         self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
@@ -68,15 +85,42 @@ class LimitForm(FlowRow):
 
     def options(self) -> dict[str, JsonValue]:
         """Return the options of the study."""
-        sram = _number(self.sram)
+        limits = self.chosen()
+        cpu: dict[str, JsonValue] = {} if limits.cpu is None else {"cpu": limits.cpu}
         return {
-            "accuracy": _number(self.accuracy),
-            "cycles": _number(self.cycles),
-            "sram": None if sram is None else sram * _KIB,
+            "accuracy": limits.accuracy,
+            "cycles": limits.cycles,
+            "sram": limits.sram,
+            **cpu,
             "trials": self.trials.value(),
             "workers": self.workers.value(),
             **width_options(widths=self.widths.isChecked(), train=self.train.value()),
         }
+
+    def chosen(self) -> Limits:
+        """Return the limits in the units of the figures: top-1 is a share there."""
+        accuracy, sram, cpu = map(_number, (self.accuracy, self.sram, self.cpu))
+        return Limits(
+            accuracy=None if accuracy is None else accuracy / self._scale,
+            cycles=_number(self.cycles),
+            sram=None if sram is None else sram * _KIB,
+            cpu=None if cpu is None else int(cpu),
+        )
+
+    def render_accuracy(self, name: str) -> None:
+        """Show the unit of the figure that candidates are compared by, and its name.
+
+        Before anything was measured it is top-1. A number of another unit is forgotten.
+        """
+        is_share = name.lower() in {"top-1", ""}
+        unit = "%" if is_share else "dB" if name == "SQNR" else ""
+        if unit == self.unit.text():
+            return
+        if self.unit.text():
+            self.accuracy.clear()
+        self._scale = 100.0 if is_share else 1.0
+        self.unit.setText(unit)
+        self.accuracy.setToolTip(literal(f"Least {name or 'accuracy'}, measured on host"))
 
     def _field(self, label: str, meaning: str) -> QLineEdit:
         field = QLineEdit(self)
@@ -87,6 +131,7 @@ class LimitForm(FlowRow):
         check = QDoubleValidator(0.0, 1e12, 6, field)
         check.setLocale(QLocale.c())
         field.setValidator(check)
+        field.textChanged.connect(self.limited)
         self.add_field(label, field)
         return field
 
@@ -134,6 +179,7 @@ class SearchPanel(Panel):
         self.study.changed.connect(self._on_found)
         context.document.opened.connect(self._kept.clear)
         self.limits = LimitForm(self)
+        self.limits.limited.connect(lambda: self._mark("state"))
         self.start = QPushButton("Search", self)
         self.start.clicked.connect(self._on_start)
         self.note = StudyNote(NOTHING, self)
@@ -212,27 +258,38 @@ class SearchPanel(Panel):
             projects = [with_candidate(project, result, c) for c in new if not c.weights]
             self.context.history.keep(projects, self.context.document.folder, "search")
 
+    def _judged(self) -> SearchResult | None:
+        """Return the result of the study, judged by the limits that the form shows now."""
+        result = self.study.found
+        if result is None:
+            return None
+        result = result.model_copy(update={"limits": self.limits.chosen()})
+        judged = [
+            c.model_copy(update={"is_within": bool(c.figures and result.enforced.hold(c.figures))})
+            for c in result.candidates
+        ]
+        return result.model_copy(update={"candidates": tuple(judged)})
+
     def _show_found(self) -> None:
-        result, job = self.study.found, self.study.job
-        self.start.setText(
-            "Pause" if job else "Continue" if result and result.candidates else "Search"
-        )
+        self.limits.render_accuracy(self._accuracy_name())
+        result = self._judged()
+        self._show_start(result)
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
-        self.start.setEnabled(not why)
-        self.start.setToolTip(literal(why))
         if why:
             self.note.show_text(why)
         else:
             summary = self._summary(result) if result is not None else ""
             self.note.render_study(self.study, summary)
         self._dots = result.measured() if result is not None else []
-        self._front = result.front() if result is not None else []
+        self._front = [c for c in result.front() if c.is_within] if result is not None else []
         numbers = {candidate.number for candidate in self._front}
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
+        fewest = min((c.cpu_nodes or 0 for c in self._dots), default=0)
         dots = [
             Dot(c.accuracy or 0.0, float(c.cycles or 0), float(c.sram_bytes or 0),
-                on_front=c.number in numbers, is_faint=not c.is_within)
+                on_front=c.number in numbers, is_faint=not c.is_within,
+                has_more_cpu=(c.cpu_nodes or 0) > fewest)
             for c in self._dots
         ]  # fmt: skip
         self.plot.render_dots(dots, f"{name}, measured on host")
@@ -241,19 +298,37 @@ class SearchPanel(Panel):
         self._front_row.setVisible(bool(self._front))
         self.slider.setRange(0, max(len(self._front) - 1, 0))
         self.slider.setEnabled(len(self._front) > 1)
-        kept = {c.number: c for c in self._dots}
+        kept = {c.number: c for c in self._dots if c.is_within}
         chosen = kept.get(self._chosen.number) if self._chosen else None
         self._choose(chosen or (result.best() if result is not None else None))
+
+    def _accuracy_name(self) -> str:
+        """Return the name of the figure that candidates are, or will be, compared by."""
+        result = self.study.found
+        candidates = result.candidates if result is not None else ()
+        named = next((c.accuracy_name for c in candidates if c.figures), "")
+        project = self.context.document.project
+        metric = project.evaluation.metric if project is not None else None
+        return named or newest_accuracy(self.context.history.runs) or metric or ""
+
+    def _show_start(self, result: SearchResult | None) -> None:
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        done = len(result.candidates) if result is not None else 0
+        has_more = result is not None and 0 < done < max(result.total, self.limits.trials.value())
+        self.start.setText("Pause" if self.study.job else "Continue" if has_more else "Search")
+        self.start.setEnabled(not why)
+        self.start.setToolTip(literal(why))
 
     def _summary(self, result: SearchResult) -> str:
         failed = len(result.candidates) - len(result.measured())
         summary = f"{len(result.candidates)} of {result.total} candidates"
         summary += f", {failed} failed" if failed else ""
         best = result.best()
-        text = f"best within limits: candidate {best.number}" if best else "none within limits"
+        text = f"best within the limits: candidate {best.number}" if best else _NONE_WITHIN
         return (
-            f"{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
-            f"exceed a limit."
+            f"{summary}; {text}. Dashed line: modules set to float one by one. Faint: outside the "
+            f"limits. {CPU_WORDS}"
         )
 
     def _choose(self, candidate: Candidate | None) -> None:
@@ -264,18 +339,20 @@ class SearchPanel(Panel):
             self.slider.blockSignals(True)
             self.slider.setValue(numbers.index(candidate.number))
             self.slider.blockSignals(False)
-        self.title.setText(f"Candidate {candidate.number}" if candidate else "No candidates yet")
+        none = "No candidate within the limits" if self._dots else "No candidates yet"
+        self.title.setText(f"Candidate {candidate.number}" if candidate else none)
         self.about.setText("\n".join(self._lines(candidate)) if candidate else "")
         can_apply = candidate is not None and self.study.is_current
         self.apply.setEnabled(can_apply)
         former = candidate is not None and not self.study.is_current
         why = "Outdated; search again" if former else "Run a search first"
+        why = "No candidate is within the limits" if self._dots and not candidate else why
         self.apply.setToolTip(literal("" if can_apply else why))
 
     def _lines(self, candidate: Candidate) -> list[str]:
         labels = self.context.model_index.resolution.modules
         lines = [
-            f"{candidate.accuracy_name} {candidate.accuracy or 0:.4g}, measured on host",
+            f"{candidate.accuracy_name} {_accuracy_text(candidate)}, measured on host",
             f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",
             f"{candidate.cpu_nodes} CPU operators (not in the cycle estimate)",
             "within all limits" if candidate.is_within else "exceeds a limit",
@@ -328,6 +405,16 @@ class SearchPanel(Panel):
             f"Apply candidate {candidate.number}",
             lambda project: with_candidate(project, result, candidate),
         )
+
+
+_NONE_WITHIN = "none within the limits"
+
+
+def _accuracy_text(candidate: Candidate) -> str:
+    value = candidate.accuracy or 0.0
+    if candidate.accuracy_name.lower() == "top-1":
+        return percent(value)
+    return decibel(value) if candidate.accuracy_name == "SQNR" else f"{value:.4g}"
 
 
 def _text(parent: QWidget, *, hint: bool = False) -> Label:

@@ -199,7 +199,7 @@ def _short(path: Path | None) -> str:
 
 
 NOTHING = (
-    "Run Simulate to execute the compiled program: on the functional simulator, and on an FVP or a "
+    "Simulate to execute the compiled program: on the functional simulator, and on an FVP or a "
     "board if one is set, which also measure cycles."
 )
 LOG_FILE = "uart.log"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ui.features.suggestions.suggestion_cards import SuggestionCards, SuggestionController
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.result_panel import ResultPanel, StageFrame
+from ui.shared.suggestion_cards import SuggestionCards, shared_suggestions
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.suggestions import Suggestion
 
-NOTHING = "Run Lower to get suggestions for less work on the CPU, better accuracy and less memory."
+NOTHING = "Compile to get suggestions for less work on the CPU, better accuracy and less memory."
 NO_SUGGESTION = "No suggestions for the present configuration."
 TRYING = "Compiling the project with a suggestion, to measure it before it is offered."
 
@@ -23,7 +23,7 @@ class SuggestionsPanel(ResultPanel):
 
     def build_frames(self) -> None:
         context = self.context
-        self.suggesting = SuggestionController(context, self)
+        self.suggesting = shared_suggestions(context)
         self.suggesting.changed.connect(lambda: self._mark("state"))
         self.preview = CandidatePreview(context.document, context.runner, context.history, self)
         self.preview.changed.connect(lambda: self._mark("state"))

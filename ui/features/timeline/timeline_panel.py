@@ -102,6 +102,9 @@ NO_TIMELINE = "Compile to see the timeline."
 KEYS = "Drag to sum a range, click to select an operation. W/S: zoom, A/D: pan, F: fit."
 ESTIMATED, MEASURED = range(2)
 
+STEP = "Execute the program on the simulator, and show what the selected operation reads and writes"
+NO_STEP = "Select one operation that the NPU executes first"
+
 
 class TimelinePanel(ResultPanel):
     """Shows the lanes of the timeline and the sums of the selection."""
@@ -165,8 +168,6 @@ class TimelinePanel(ResultPanel):
         self.cycles.setAccessibleName("Cycles")
         self.cycles.activated.connect(lambda _index: self._show_timeline())
         self.step = QPushButton("Step through", content)
-        self.step.setToolTip("Execute the program functionally, and show what the selected "
-                             "operation reads and writes")  # fmt: skip
         self.step.clicked.connect(self._step_through)
         self.plot = TimelinePlot(self._describe_span, self._describe_stop, content)
         self.plot.span_chosen.connect(self._on_span_chosen)
@@ -226,7 +227,9 @@ class TimelinePanel(ResultPanel):
         nodes = [node for number in self._stops for node in shown.stops[number].nodes]
         text = sums_sentence(shown, self._chosen, nodes)
         self.sums.setText(text or KEYS)
-        self.step.setEnabled(self._command() is not None)
+        can = self._command() is not None
+        self.step.setEnabled(can)
+        self.step.setToolTip(STEP if can else NO_STEP)
 
     def _command(self) -> tuple[int, int] | None:
         """Return delegate and offset of the selected operation's last command; None if unknown."""

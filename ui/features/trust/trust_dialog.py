@@ -30,7 +30,10 @@ def question_text(code: Code) -> str:
     reasons = list(dict.fromkeys(use.why for use in code.uses))
     count = len(code.files)
     files = f"{count} file{'' if count == 1 else 's'}"
-    text = f"{_listed('Reason', reasons)}\n{_listed(f'Code ({files})', list(code.places))}"
+    runs = f"Will {reasons[0]}".replace("Will runs ", "Will run ")
+    runs = runs.replace("Will unpickles ", "Will unpickle ")
+    runs = runs if len(reasons) == 1 else _listed("What it does", reasons)
+    text = f"{runs}\n{_listed(f'Code ({files})', list(code.places))}"
     unread = [info.message for info in unread_files(code)]
     return f"{text}\n{_listed('Left out', unread)}" if unread else text
 

@@ -234,18 +234,18 @@ class _LiveMachine(Machine):
         self._regions = regions
         self._last: State | None = None
 
-    def state(self, options: Options) -> State:
+    def state(self, options: Options, samples: int = 1) -> State:
         """Return a state with the contents of scratch and fast memory."""
-        state = super().state(options)
+        state = super().state(options, samples)
         for region, data in self._regions.items():
-            state.memory.regions[region] = np.frombuffer(data, np.uint8).copy()
+            state.memory.regions[region] = np.frombuffer(data, np.uint8)[None].copy()
         self._last = state
         return state
 
     def memory_of(self, region: int, size: int) -> bytes:
         """Return a region after the last run."""
         assert self._last is not None
-        return self._last.memory.regions[region][:size].tobytes()
+        return self._last.memory.regions[region][0, :size].tobytes()
 
 
 def _with_weights(delegate: Delegate, weights: bytes) -> bytes:

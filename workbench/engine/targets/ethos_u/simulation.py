@@ -150,7 +150,7 @@ def _functional_result(
     """Return the result of a machine without an FVP for the target."""
     count, refused = len(samples.inputs), executed.refused
     functional = _functional(samples, executed)
-    ended = f"Not executed: {refused}" if refused else "Executed functionally, no device."
+    ended = f"Not executed: {refused}" if refused else "Executed on the simulator (no timing)."
     lowered = context.result("lower", LowerResult)
     return SimulationResult(
         kind="functional",

@@ -19,12 +19,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.suggestions.suggestion_trials import SuggestionTrials
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.flow_row import FlowRow
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
+from ui.shared.suggestion_trials import SuggestionTrials
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
@@ -244,7 +244,7 @@ def _text(text: str, parent: QWidget) -> Label:
 
 
 UNKNOWN = "Gain unknown: the project changed again before it was compiled."
-WAITING = "Run Lower to see the gain."
+WAITING = "Compile to see the gain."
 # Project fields that change the compiled program.
 _DECISIVE = (
     "model",
@@ -437,3 +437,11 @@ def _written_away(
 
 def _same(one: Project, other: Project) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in _DECISIVE)
+
+
+def shared_suggestions(context: PanelContext) -> SuggestionController:
+    """Return the one controller of the window: two would try every suggestion twice."""
+    known = context.session.findChild(SuggestionController)
+    if isinstance(known, SuggestionController):
+        return known
+    return SuggestionController(context, context.session)

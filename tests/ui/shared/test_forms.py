@@ -1,0 +1,81 @@
+"""Forms that scroll keep their values and their place under the pointer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QDialog,
+    QFormLayout,
+    QLineEdit,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import TallForm
+
+if TYPE_CHECKING:
+    from pytestqt.qtbot import QtBot
+
+
+def wheel(widget: QWidget) -> None:
+    """Turn the wheel over a widget."""
+    middle = QPointF(widget.rect().center())
+    event = QWheelEvent(
+        middle, QPointF(widget.mapToGlobal(middle.toPoint())), QPoint(0, -120), QPoint(0, -120),
+        Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )  # fmt: skip
+    QApplication.sendEvent(widget, event)
+
+
+def shown(qtbot: QtBot) -> tuple[QDialog, QFormLayout, TallForm]:
+    dialog, body = QDialog(), QWidget()
+    rows = QFormLayout(body)
+    for k in range(60):
+        rows.addRow(f"row {k}", QLineEdit(body))
+    form = TallForm(body, dialog)
+    layout = QVBoxLayout(dialog)
+    layout.addWidget(form)
+    layout.addWidget(QPushButton("Create", dialog))
+    qtbot.addWidget(dialog)
+    return dialog, rows, form
+
+
+def test_that_the_wheel_scrolls_a_form_and_changes_no_field(qtbot: QtBot) -> None:
+    dialog, rows, form = shown(qtbot)
+    box, number = QComboBox(), QSpinBox()
+    box.addItems(["one", "two", "three"])
+    rows.insertRow(0, "box", box)
+    rows.insertRow(1, "number", number)
+    dialog.resize(400, 300)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    number.setValue(5)
+    bar = form.verticalScrollBar()
+    for field in (box, number):
+        field.setFocus()
+        bar.setValue(0)
+        wheel(field)
+        assert (box.currentIndex(), number.value()) == (0, 5)
+        assert bar.value() > 0
+
+
+def test_that_a_dialog_stays_as_large_as_it_was_shown(qtbot: QtBot) -> None:
+    dialog, rows, _ = shown(qtbot)
+    extra = QLineEdit()
+    rows.insertRow(0, "extra", extra)
+    rows.setRowVisible(extra, False)
+    dialog.resize(400, 300)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    before = dialog.size()
+    rows.setRowVisible(extra, True)
+    QApplication.processEvents()
+    assert dialog.size() == before

@@ -1,0 +1,98 @@
+"""The four answers to a program: figures, goals, states and pictures."""
+
+import math
+
+import pytest
+
+from tests.fakes.projects import make_project
+from tests.fakes.results import result_of
+from workbench.deploy.fitting import Demand, Filling, Fit
+from workbench.outcome_page import outcome_page
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+
+
+def answers(project=None, fit=None, **results):
+    """Return the answers by id; ``None`` for a stage is no result."""
+    known = {stage: result_of(stage) for stage in ("evaluate", "lower", "verify", "export")}
+    known |= results
+
+    def load(kind, stage):
+        value = known.get(stage)
+        return value if isinstance(value, kind) else None
+
+    page = outcome_page(project or make_project(), load, fit)
+    return {answer.id: answer for answer in page}
+
+
+def labelled(top1, float_=1.0):
+    value = result_of("evaluate")
+    classes = {"decided": 400, "decided_equal": 380}
+    return value.model_copy(update={
+        "top1_quantized": top1, "top1_float": float_, "samples": 400,
+        "outputs": tuple(o.model_copy(update=classes) for o in value.outputs),
+    })  # fmt: skip
+
+
+def test_that_accuracy_is_shown_beside_the_float_model_and_judged_by_the_goal():
+    lost = answers(evaluate=labelled(0.92))["accurate"]
+    assert lost.state == "missed"
+    assert ("92.0 %" in lost.figure, "100.0 %" in lost.figure) == (True, True)
+    assert [round(bar.share, 3) for bar in lost.bars] == [1.0, 0.92]
+    assert [bar.is_bad for bar in lost.bars] == [False, True]
+    assert answers(evaluate=labelled(0.995))["accurate"].state == "met"
+
+
+def test_that_a_program_can_be_correct_and_inaccurate():
+    page = answers(evaluate=labelled(0.5))
+    assert page["accurate"].state == "missed"
+    assert page["correct"].state != "missed"
+
+
+def test_that_differences_are_counted_by_size_and_none_is_lost():
+    verified = result_of("verify").model_copy(
+        update={"histogram": {-1: 3, 0: 80, 1: 7, 2: 4, 9: 2, 40: 4}, "elements": 100}
+    )
+    bars = answers(verify=verified)["correct"].bars
+    assert bars[0].share == pytest.approx(0.8)
+    assert bars[1].share == pytest.approx(0.1)
+    assert sum(bar.share for bar in bars) == pytest.approx(1.0)
+
+
+def test_that_what_did_not_run_names_its_stage():
+    page = answers(evaluate=None, verify=None, lower=None)
+    assert {a.id: (a.state, a.stage, a.bars) for a in page.values()} == {
+        "accurate": ("open", "evaluate", ()), "correct": ("open", "verify", ()),
+        "fits": ("open", "lower", ()), "fast": ("open", "lower", ()),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "state"), [("sram<1", "met"), ("sram>0", "missed")])
+def test_that_limits_of_memory_are_goals(limit, state):
+    project = make_project()
+    gate = project.gate.model_copy(update={"fail_if": (limit,)})
+    assert answers(edits.revise(project, gate=gate))["fits"].state == state
+
+
+def test_that_the_memories_of_a_board_are_drawn_with_what_they_hold():
+    demand = Demand(what="program", bytes=512, kinds=("flash",), origin="measured")
+    full = Filling(name="MRAM", kind="flash", bytes=1024, confirmed=True, demands=(demand,))
+    unknown = Filling(name="SRAM", kind="sram", bytes=None, confirmed=False)
+    page = answers(fit=Fit(board="E8", fillings=(full, unknown)))
+    assert page["fits"].state == "met"
+    assert [bar.share for bar in page["fits"].bars] == [0.5, 0.0]
+    lost = Fit(board="E8", fillings=(full,), homeless=(demand,))
+    assert answers(fit=lost)["fits"].state == "missed"
+
+
+def test_that_figures_that_are_not_finite_have_no_bar():
+    value = result_of("evaluate").model_copy(
+        update={"metric_name": "loss", "metric_quantized": math.inf, "metric_float": 1.0}
+    )
+    shares = [bar.share for bar in answers(evaluate=value)["accurate"].bars]
+    assert all(0.0 <= share <= 1.0 for share in shares)
+
+
+def test_that_a_target_without_a_compiler_has_the_answers_it_can_have():
+    project = edits.set_target(make_project(), TargetChoice(id="formats"))
+    assert list(answers(project)) == ["accurate"]
