@@ -237,6 +237,7 @@ class Navigation(QObject):
 SETTINGS = frozenset({
     "name", "model", "calibration", "evaluation", "verification", "gate", "accuracy", "target",
     "board", "training_function", "trained_weights", "split_outputs", "notes",
+    "toolchain", "toolchain_versions",
 })  # fmt: skip
 # Where the options are set that are no settings, by the first part of their key.
 _OF_RULES = (

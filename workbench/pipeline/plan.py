@@ -50,7 +50,7 @@ class Plan:
 
     stages: tuple[PlannedStage, ...]
     files: tuple[InputFile, ...] = ()
-    tools: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def of(self, stage_id: StageId) -> PlannedStage:
         """Return one stage of the plan."""

@@ -35,7 +35,7 @@ def uses(project, folder):
 
 def test_that_a_callable_is_code_with_the_files_that_it_imports(folder):
     (use,) = code_used(make_project(), folder)
-    assert (use.option, use.why) == ("model.spec", "runs model.py:net")
+    assert (use.option, use.why) == ("model.spec", "runs model.py, function net")
     assert [file.name for file in use.files] == ["model.py", "layers.py"]
     assert use.instead == ""
 
@@ -319,4 +319,4 @@ def test_that_a_package_is_asked_about_by_name_and_not_read(folder):
     assert list(code.places) == ["shutil:disk_usage"]
     assert (code.folders, code.search) == ((), ())
     (use,) = code.uses
-    assert use.why == "runs shutil:disk_usage"
+    assert use.why == "runs shutil, function disk_usage"

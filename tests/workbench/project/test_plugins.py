@@ -125,7 +125,7 @@ def test_that_only_what_rules_use_asks_for_trust(folder):
     assert code_used(made, folder) == []
     made = edits.assign(made, "finder", "own.py:First", "own.py:narrow")
     assert [use.why for use in code_used(made, folder)] == [
-        "runs own.py:First", "runs own.py:narrow"
+        "runs own.py, function First", "runs own.py, function narrow"
     ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def store(tmp_path):
 
 
 def test_that_a_project_with_code_is_not_run_unasked(folder, store):
-    with pytest.raises(TrustRequiredError, match=r"model\.py:net"):
+    with pytest.raises(TrustRequiredError, match=r"model\.py, function net"):
         demand(make_project(), folder, store)
 
 

@@ -107,7 +107,7 @@ def test_that_a_training_function_is_asked_for_like_any_code(tmp_path):
     (tmp_path / "teach.py").write_text("def teach(student, batches, optimizer): ...\n")
     with pytest.raises(TrustRequiredError) as asked:
         demand(made, tmp_path, TrustStore(tmp_path / "trust.json"))
-    assert any("teach.py:teach" in info.message for info in asked.value.infos)
+    assert any("teach.py, function teach" in info.message for info in asked.value.infos)
     assert edits.train_by(made, "").training_function is None
 
 

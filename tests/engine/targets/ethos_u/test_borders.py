@@ -87,5 +87,5 @@ def test_that_real_numbers_need_no_scale(engine):
     _, manifest, note = packed(engine)
     assert "scale" not in manifest["inputs"][0]
     assert manifest["inputs"][0]["dtype"] == "float32"
-    assert "as it is" in note
+    assert "none (float)" in note
     assert manifest["off_the_npu"] == []
