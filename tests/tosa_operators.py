@@ -1,4 +1,4 @@
-"""Random TOSA programs of one operator, for every operator of the own executor, drawn by a seed."""
+"""Random TOSA programs of one operator, for every one of the built-in executor, by a seed."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ class TosaExecutors(Frozen):
     """Which executor computed the TOSA of the delegates.
 
     ``reference_samples`` counts the samples that the TOSA reference model computed: the first one,
-    and every one where something disagreed. ``executor_samples`` counts those of the own executor.
+    and every one where something disagreed. ``executor_samples`` are those of the built-in one.
     ``equal_tensors`` are the tensors inside delegates that both computed, all with equal integers.
     ``left`` says why something was left to the reference model; ``differs`` names a tensor where
     the two gave different integers: the reference model then computed everything.
@@ -317,16 +317,16 @@ class TosaExecutors(Frozen):
         reference = _samples(self.reference_samples)
         if self.differs:
             return (
-                f"TOSA: {reference} by the reference model; the own executor differed in "
+                f"TOSA of {reference} by the reference model; the built-in executor differed in "
                 f"{self.differs}."
             )
         if not self.executor_samples:
-            why = f" (not by the own executor: {'; '.join(self.left)})" if self.left else ""
-            return f"TOSA: {reference} by the reference model{why}."
-        why = f", and what the own executor left: {'; '.join(self.left)}" if self.left else ""
+            why = f" (not by the built-in executor: {'; '.join(self.left)})" if self.left else ""
+            return f"TOSA of {reference} by the reference model{why}."
+        why = f", and what the built-in executor left: {'; '.join(self.left)}" if self.left else ""
         return (
-            f"TOSA: {_samples(self.executor_samples)} by the own executor; {reference} also by "
-            f"the reference model, {self.equal_tensors:,} tensors equal{why}."
+            f"TOSA of {_samples(self.executor_samples)} by the built-in executor, of {reference} "
+            f"also by the reference model ({self.equal_tensors:,} tensors equal){why}."
         )
 
 

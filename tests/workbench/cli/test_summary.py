@@ -199,8 +199,8 @@ def test_that_verification_tells_both_comparisons(told):
     assert told(verify=dumped("verify", executors=executors)) == [
         "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, arg-max equal for "
         "16 of 16",
-        "TOSA: 16 samples by the own executor; 2 samples also by the reference model, 1,030 "
-        "tensors equal.",
+        "TOSA of 16 samples by the built-in executor, of 2 samples also by the reference model "
+        "(1,030 tensors equal).",
         "Functional 16 of 16 samples equal to its TOSA (compiled program executed, no device)",
     ]
     empty = dumped("verify", elements=0, exact=0, compiled=None,

@@ -1,4 +1,4 @@
-"""The own executor of TOSA against the reference model, element by element."""
+"""The built-in executor of TOSA against the reference model, element by element."""
 
 from __future__ import annotations
 

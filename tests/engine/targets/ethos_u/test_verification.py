@@ -23,7 +23,7 @@ def verified(engine, name="small", samples=SAMPLES, **settings):
 
 
 def wrong_from(monkeypatch, first, name=None):
-    """Let the own executor give a wrong integer, from the sample of a batch that is named on."""
+    """Let the built-in executor give a wrong integer, from a sample of a batch on."""
     from workbench.engine.targets.ethos_u.tosa.executor import Executor
 
     right = Executor.run

@@ -85,7 +85,7 @@ def verify(context: StageContext) -> VerifyResult:
             return _Verification(context, process).result()
         except ExecutorDiffers as error:
             context.log(
-                f"The own executor of TOSA and the reference model differ in {error}: the "
+                f"The built-in executor of TOSA and the reference model differ in {error}: the "
                 "reference model computes all samples.", "warning",
             )  # fmt: skip
             return _Verification(context, process, differs=str(error)).result()
@@ -119,7 +119,7 @@ class _Verification:
         """Run all samples and return the comparison.
 
         Raises:
-            ExecutorDiffers: the reference model gives other integers than the own executor.
+            ExecutorDiffers: the reference model gives other integers than the built-in executor.
         """
         context = self._context
         wanted = context.project.verification.samples

@@ -1,4 +1,4 @@
-"""Who computes the TOSA of delegates: the own executor, and the reference model as its check.
+"""Who computes the TOSA of delegates: the built-in executor, and the reference model as its check.
 
 The reference model computes the first sample of every run, with all tensors inside compared; any
 sample where something disagrees; and what the executor does not compute. If the two differ once,
@@ -46,7 +46,7 @@ class ComputedBy:
 
     Attributes:
         reference: Numbers of the samples of which the reference model computed a delegate.
-        executor: The same of the own executor.
+        executor: The same of the built-in executor.
         tensors: How many tensors both computed, all of them equal.
         left: Why something was left to the reference model.
     """
@@ -85,7 +85,7 @@ class TosaDelegates:
         Args:
             flatbuffers: TOSA by the number of the delegate.
             process: The reference model.
-            trusted: Whether the own executor may be used.
+            trusted: Whether the built-in executor may be used.
         """
         self._flatbuffers, self._process = flatbuffers, process
         self.by = ComputedBy()
@@ -147,7 +147,7 @@ class TosaDelegates:
     def _executed(
         self, executor: Executor, inputs: Sequence[Array], wanted: Sequence[str], samples: int
     ) -> dict[str, Array] | None:
-        """Return tensors by the own executor; None if it does not compute one of the samples."""
+        """Return tensors by the built-in executor; None if it leaves one of the samples."""
         try:
             parts = in_groups(
                 lambda at: executor.run([v[at] for v in inputs], wanted, at.stop - at.start),
