@@ -139,7 +139,7 @@ class DevicePlot(Chart):
 
 
 NOTHING = (
-    "Estimates every device and memory mode with Vela. The program is lowered once per device "
+    "Estimates every device and memory mode with Vela. The program is compiled once per device "
     "family."
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
