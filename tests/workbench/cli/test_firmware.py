@@ -91,3 +91,14 @@ def test_that_firmware_that_never_reaches_the_driver_is_ended(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert {row["check"] for row in found["findings"]} == {"ends", "started"}
     assert found["exit_code"] is None
+
+
+@needs_emulation
+def test_that_names_with_signs_of_their_own_are_built(tmp_path):
+    driver, folder = Path(__file__).parents[2] / "firmware" / "own_driver", tmp_path / "a b,c"
+    program = tmp_path / "x*.pte"
+    program.write_bytes(PROGRAM.read_bytes())
+    assert cli.main(["firmware", "new", str(program), "--out", str(folder)]) == 0
+    words = ["build", folder, "--driver", driver, "--cmsis", driver / "cmsis"]
+    assert cli.main(["firmware", *map(str, words)]) == 0
+    assert (folder / "firmware.elf").stat().st_size

@@ -118,8 +118,10 @@ def write_project(program: Path, folder: Path, *, seed: int = 1) -> list[Path]:
     rows = [parts.row(delegate, draw) for delegate in delegates]
     scratch = max(delegate.scratch_bytes for delegate in delegates)
     fast = max(1, *(delegate.fast_bytes for delegate in delegates))
+    # A name may end the comment that it is written into.
+    name = re.sub(r"[^\w. -]", "_", program.name)
     header = _HEADER.format(
-        name=program.name, target=target, declarations="\n".join(parts.declarations),
+        name=name, target=target, declarations="\n".join(parts.declarations),
         rows="\n".join(rows), count=len(rows), scratch=scratch, fast=fast,
     )  # fmt: skip
     memory = "SRAM" if scratch + fast + 64 <= _SRAM_BYTES else "DDR"
@@ -239,10 +241,14 @@ def _words(target: str, folder: Path, checkouts: Sources, *, cached: bool) -> li
     return [
         *_CPU, f"-DETHOSU_ARCH={family}", f"-DETHOSU_MACS={macs}", f"-DETHOS{family.upper()}",
         "-DETHOSU_LOG_ENABLE=1", "-DETHOSU_LOG_SEVERITY=1", *(["-DDATA_CACHE"] if cached else []),
-        *(f"-I{path}" for path in included), f"-Wa,-I,{folder}", *map(str, files),
+        *(f"-I{path}" for path in included), *_for_assembler("-I", str(folder)), *map(str, files),
         "-nostartfiles", "--specs=rdimon.specs", "-T", str(folder / "mps3_an547.ld"),
         "-o", str(folder / ELF),
     ]  # fmt: skip
+
+
+def _for_assembler(*words: str) -> list[str]:
+    return [part for word in words for part in ("-Xassembler", word)]
 
 
 def _settings(folder: Path) -> dict[str, Any]:
