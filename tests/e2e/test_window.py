@@ -74,6 +74,8 @@ def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(
     manifest = json.loads((tmp_path / "dist" / "manifest.json").read_text())
     assert manifest["target"]["id"] == "ethos-u55-128"
 
+    # Otherwise the edit is evaluated at once.
+    window.runs.live.action.setChecked(False)
     before = window.session.result("evaluate")
     assert window.document.apply(
         "Set body to a16w8", lambda p: edits.assign(p, "module_name", "body", "a16w8")

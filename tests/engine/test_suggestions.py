@@ -62,8 +62,8 @@ def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, 
     fewer = len(before.cpu_nodes) - len(after.cpu_nodes)
     assert fewer > 0
     # All of two are "both".
-    told = "both" if fewer == len(before.cpu_nodes) == 2 else f"{fewer} "
-    assert told in found.expected.split(" of ")[0]
+    told = "both" if fewer == len(before.cpu_nodes) == 2 else str(fewer)
+    assert told in found.expected.split(" of ")[0].split()
     assert identity not in suggested(engine, found.edit(made))
     counted = f"on the CPU {len(before.cpu_nodes)} → {len(after.cpu_nodes)}, counted"
     assert counted in Gain(before, after).sentence

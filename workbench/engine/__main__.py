@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -41,6 +43,9 @@ def serve(commands: int, events: int) -> None:
     # Ranges and sums, and so the bytes of the program, depend on the number of threads in their
     # last bits; small networks are also faster with one thread.
     torch.set_num_threads(1)
+    # The folder for temporary files is found by writing to it: before a disk is full.
+    with contextlib.suppress(OSError):
+        tempfile.gettempdir()
     from workbench.engine.server import Server
 
     Server(commands, events, started).serve()
