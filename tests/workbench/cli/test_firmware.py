@@ -1,6 +1,8 @@
 """``workbench firmware``: what is refused before anything runs."""
 
+import contextlib
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from workbench import cli
+from workbench.deploy.emulation.firmware_elf import FirmwareElf
+from workbench.errors import WorkbenchError
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 PROGRAM = PROGRAMS / "integer" / "u55" / "program.pte"
@@ -32,6 +36,18 @@ def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
     assert refused("prove", tmp_path / "cut.elf", PROGRAM) == "firmware-not-elf"
     other = Path(sys.executable).resolve()
     assert refused("prove", other, PROGRAM) == "firmware-other-processor"
+
+
+def test_that_damaged_firmware_is_refused_or_read(tmp_path):
+    whole = bytearray(Path(sys.executable).resolve().read_bytes()[: 1 << 16])
+    draw, path = random.Random(1), tmp_path / "damaged.elf"
+    for _ in range(60):
+        data = bytearray(whole)
+        for at in draw.sample(range(16, 64), 3):
+            data[at] = draw.choice((0, 1, 255))
+        path.write_bytes(data)
+        with contextlib.suppress(WorkbenchError):
+            FirmwareElf(path)
 
 
 def test_that_programs_without_this_npu_are_refused(refused, tmp_path):

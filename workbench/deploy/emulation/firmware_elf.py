@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _ARM = "EM_ARM"
 _MOST_BYTES = 512 << 20
+# What the library raises for files whose tables do not fit each other.
+_DAMAGED = (
+    ELFError, DWARFError, ValueError, LookupError, AssertionError, AttributeError, TypeError,
+    ArithmeticError, RecursionError, MemoryError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class FirmwareElf:
         except OSError as error:
             text = f"{path} cannot be read: {error.strerror}."
             raise failure(text, "", place, code="firmware-unreadable") from error
-        except (ELFError, DWARFError, ValueError, KeyError, AssertionError) as error:
+        except _DAMAGED as error:
             raise failure(
                 f"{path.name} is no complete ELF file: {error}.",
                 "Give the linked firmware, not an image made by objcopy.", place,
