@@ -76,6 +76,15 @@ def test_that_a_build_without_sources_is_refused(refused, tmp_path):
     assert refused(*here, *sources) == "firmware-project-missing"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--irq", "3"), ("--irq", "4000"), ("--base", "-4"), ("--delay", "nan"), ("--delay", "-1"),
+     ("--limit", "0")],
+)  # fmt: skip
+def test_that_values_out_of_their_range_are_refused(refused, words):
+    assert refused("prove", sys.executable, PROGRAM, *words) == "board-value-invalid"
+
+
 @needs_emulation
 def test_that_firmware_is_built_and_proven(tmp_path, capsys):
     driver, folder = Path(__file__).parents[2] / "firmware" / "own_driver", tmp_path / "f"

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from workbench.deploy.emulation.thumb import Access
 
 BASE, IRQ = 0x48102000, 56
+# The interrupts that QEMU's Corstone-300 takes from outside of its subsystem.
+LINES = range(32, 128)
+_MOST_S = 86_400
 # Registers of the System Control Block, and of the interrupt controller (Armv8-M, chapter D1.2).
 _CCR, _CFSR, _NVIC_ENABLED, _NVIC_PENDING, _NVIC_ACTIVE, _NVIC_PRIORITY = (
     0xE000ED14, 0xE000ED28, 0xE000E100, 0xE000E200, 0xE000E300, 0xE000E400)  # fmt: skip
@@ -64,7 +67,7 @@ class Board:
     Attributes:
         target: The NPU, as ethos-u55-128; "" is that of the program.
         base: The address of its registers.
-        irq: Its interrupt, 32 or higher.
+        irq: Its interrupt, one of ``LINES``.
         cached: Whether the maintenance of the data cache is checked.
         delay_s: How long the NPU runs while the processor goes on [s].
         limit_s: When the firmware is ended [s].
@@ -94,14 +97,29 @@ def prove(
         cancelled: Asked many times a second.
 
     Raises:
-        WorkbenchError: a file cannot be read, the program is for another NPU, or QEMU is missing.
+        WorkbenchError: a file cannot be read, a value of the board is out of its range, the program
+            is for another NPU, or QEMU is missing.
     """
+    _check(board)
     delegates = delegates_of(program, board.target)
     board = replace(board, target=delegates[0].target)
     symbols, version = FirmwareElf(elf), qemu_version()
     with Qemu(elf.absolute(), arguments=board.arguments, folder=board.folder) as qemu:
         session = _Session(qemu, symbols, delegates, board, Proof(board.target, version))
         return session.run(cancelled)
+
+
+def _check(board: Board) -> None:
+    rows = (
+        ("--irq", board.irq, board.irq in LINES, f"from {LINES[0]} to {LINES[-1]}"),
+        ("--base", board.base, board.base in range(0, 1 << 32, 4), "a multiple of 4 in 32 bits"),
+        ("--delay", board.delay_s, 0 <= board.delay_s <= _MOST_S, f"from 0 to {_MOST_S} s"),
+        ("--limit", board.limit_s, 0 < board.limit_s <= _MOST_S, f"above 0, to {_MOST_S} s"),
+    )
+    for option, value, is_valid, valid in rows:
+        if not is_valid:
+            place = Place(kind="option", id=option)
+            raise failure(f"{value} is not {valid}.", "", place, code="board-value-invalid")
 
 
 def delegates_of(program: Path, target: str = "") -> list[Delegate]:
