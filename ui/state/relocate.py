@@ -55,7 +55,11 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
         trained_weights=moved(project.trained_weights),
         calibration=data(project.calibration),
         evaluation=evaluation.model_copy(
-            update={"data": data(evaluation.data), "metric": moved(evaluation.metric)}
+            update={
+                "data": data(evaluation.data),
+                "metric": moved(evaluation.own_metric) or evaluation.metric,
+                "decode": moved(evaluation.decode),
+            }
         ),
     )  # fmt: skip
 

@@ -84,6 +84,7 @@ def new(
     calibration: str | DataSource | None = None,
     evaluation: str | DataSource | None = None,
     metric: str | None = None,
+    decode: str | None = None,
     board: str = "",
     config: str | Config = "",
 ) -> OpenProject:
@@ -96,7 +97,9 @@ def new(
         name: The name of the project and its deliverables; by default the model's.
         calibration: Calibration samples: a file, a folder of pictures or a callable.
         evaluation: Evaluation samples.
-        metric: ``FILE.py:callable(outputs, labels)``.
+        metric: ``FILE.py:callable(outputs, labels)``, or ``detection``, ``segmentation`` or
+            ``key_points``.
+        decode: ``FILE.py:callable(outputs)``, what those three are computed from.
         board: The board that the target stands on; "" for none.
         config: The config of the whole model; by default the target's first.
 
@@ -109,7 +112,7 @@ def new(
         name=name or _name_of(source.spec),
         model=source,
         calibration=_data(calibration),
-        evaluation=Evaluation(data=_data(evaluation), metric=metric),
+        evaluation=Evaluation(data=_data(evaluation), metric=metric, decode=decode),
         board=board,
         target=choice,
     )

@@ -19,6 +19,7 @@ from workbench.cli import (
     boards,
     compare,
     compress,
+    decoders,
     doctor,
     firmware,
     formats,
@@ -101,6 +102,7 @@ VERBS = (
     formats,
     nnpa,
     samples,
+    decoders,
     doctor,
 )
 

@@ -23,6 +23,7 @@ from workbench.deploy.boards import load
 from workbench.errors import ErrorInfo, Place, failure
 from workbench.project import edits, store
 from workbench.project.model import (
+    BUILT_IN_METRICS,
     DataSource,
     Evaluation,
     ModelSource,
@@ -35,6 +36,7 @@ from workbench.project.preprocessing import EXAMPLE, preprocess_of
 from workbench.project.recipes import begin, recipes
 from workbench.project.sources import TEXT_SUFFIX, is_folder
 from workbench.targets import target_of
+from workbench.text import listed
 
 if TYPE_CHECKING:
     import argparse
@@ -117,8 +119,18 @@ def _add_data(new: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--sequence", type=int, metavar="N", help="sequence length of a text in tokens"
     )
-    new.add_argument("--labels", metavar="FILE", help="one class per evaluation sample")
-    new.add_argument("--metric", metavar="SPEC", help="FILE.py:callable(outputs, labels)")
+    new.add_argument(
+        "--labels", metavar="FILE",
+        help="one class per evaluation sample, a COCO file, or a folder of YOLO texts or masks",
+    )  # fmt: skip
+    new.add_argument(
+        "--metric", metavar="SPEC",
+        help=f"FILE.py:callable(outputs, labels), or {listed([*BUILT_IN_METRICS])}",
+    )  # fmt: skip
+    new.add_argument(
+        "--decode", metavar="SPEC",
+        help="FILE.py:callable(outputs), for those metrics; see workbench decoders",
+    )  # fmt: skip
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -202,7 +214,7 @@ def _made(options: argparse.Namespace, path: Path) -> Project:
             weights=options.weights,
         ),
         calibration=calibration,
-        evaluation=Evaluation(data=data, metric=options.metric),
+        evaluation=Evaluation(data=data, metric=options.metric, decode=options.decode),
         board=options.board,
         target=_target(options, path.absolute().parent),
     )

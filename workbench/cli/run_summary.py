@@ -151,9 +151,23 @@ def _print_evaluate(part: dict[str, Any]) -> None:
         values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
         line += f"; {part['metric_name']} {values}"
     print(line)
+    if part.get("task") is not None:
+        _print_task(part["task"])
     print(f"             calibrated on {part['calibrated_on']}")
     print_text(part["text"], "float", "quantized")
     print_readings(part["readings"])
+
+
+def _print_task(task: dict[str, Any]) -> None:
+    """Print the figures beside the metric, and what the quantized model loses of each class."""
+    for row in [*task["figures"][1:], *task["per_class"]]:
+        values = ["none" if row[side] is None else f"{row[side]:.3f}"
+                  for side in ("floating", "quantized")]  # fmt: skip
+        print(f"             {row['name']} {values[0]} float, {values[1]} quantized "
+              f"({row['count']:,} labelled)")  # fmt: skip
+    if task["metric"] == "detection":
+        print(f"             {plural(task['lost'], 'object')} of the float model lost, "
+              f"{task['added']:,} new")  # fmt: skip
 
 
 def _print_lower(part: dict[str, Any]) -> None:

@@ -65,6 +65,11 @@ def sentences(picture: PictureInput) -> list[str]:
             f"(height x width) with its aspect ratio kept, and cut out the centre "
             f"{height} x {width}"
         )
+    elif settings.letterbox is not None:
+        size = (
+            f"Resize the picture so that it fits into {height} x {width} (height x width) with its "
+            f"aspect ratio kept, in the middle of a border of pixels {settings.letterbox}"
+        )
     known = {0: "gray for one channel, else RGB", 1: "gray"}.get(len(picture.codes), "RGB")
     channels = {"auto": known, "gray": "gray"}
     layout = channels.get(settings.layout, settings.layout.upper())

@@ -116,8 +116,8 @@ class InputFile:
 
 
 def _name_in(reference: sources.Reference, path: Path) -> str:
-    """Return a file's name; for a picture with its folders, which may be its class."""
-    if reference.kind == "pictures" and reference.path is not None:
+    """Return a file's name; of pictures and labels with its folders, which may be a class."""
+    if reference.kind in {"pictures", "labels"} and reference.path is not None:
         return path.relative_to(reference.path).as_posix()
     return path.name
 
@@ -148,8 +148,8 @@ class Reading:
         """Return the key of a reference: kind, names, and the digest of every file."""
         del option
         files = [p for p in sources.files_of(reference) if os.path.exists(p) or p == reference.path]
-        if reference.kind == "pictures" and reference.path is not None:
-            # A picture that comes or goes changes the time of its folder.
+        if reference.kind in {"pictures", "labels"} and reference.path is not None:
+            # A file that comes or goes changes the time of its folder.
             for folder in {reference.path, *(p.parent for p in files)}:
                 self.seen[str(folder.absolute())] = state_of(folder)
         return {

@@ -17,6 +17,7 @@ from workbench.pipeline.stages import STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.configs import IMPROVERS
+from workbench.project.model import BUILT_IN_METRICS
 from workbench.targets import target_of
 from workbench.toolchains.registry import tools_of
 
@@ -166,13 +167,17 @@ def _evaluation_data(reading: Reading) -> JsonValue:
 
 def _evaluation(reading: Reading) -> JsonValue:
     evaluation = reading.project.evaluation
-    metric = reading.code(evaluation.metric, "evaluation.metric")
-    return {
+    key: dict[str, JsonValue] = {
         "data": _evaluation_data(reading),
-        "metric": metric,
+        "metric": reading.code(evaluation.own_metric, "evaluation.metric"),
         "limit": evaluation.limit,
         "class_output": evaluation.class_output,
     }
+    if evaluation.metric in BUILT_IN_METRICS:
+        key["metric"] = evaluation.metric
+        key["decode"] = reading.code(evaluation.decode, "evaluation.decode")
+        key["objects"] = evaluation.objects.model_dump(mode="json")
+    return key
 
 
 def _facet(name: str) -> Callable[[Reading], JsonValue]:

@@ -83,7 +83,9 @@ class Preprocess(Frozen):
 
     Without ``crop``, a picture is resized to ``size`` [height, width]. With ``crop``, it is resized
     so that it covers ``size`` and keeps its aspect ratio, and the centre ``crop`` [height, width]
-    is taken, as torchvision's ``Resize(n)`` and ``CenterCrop`` do. ``filter`` is Pillow's. Pixels
+    is taken, as torchvision's ``Resize(n)`` and ``CenterCrop`` do. With ``letterbox``, a picture is
+    resized so that it fits into ``size`` and keeps its aspect ratio, in the middle of a border with
+    that value of a pixel, as detectors take it. ``filter`` is Pillow's. Pixels
     are in ``layout``; ``auto`` is gray for one channel, else RGB. For ``float32`` the value is
     (pixel / scale - mean) / std, with one mean and std or one per channel; ``uint8`` is the pixel
     itself and ``int8`` the pixel minus 128. ``order`` says where the channels are: ``auto`` follows
@@ -93,6 +95,7 @@ class Preprocess(Frozen):
 
     size: tuple[PositiveInt, PositiveInt]
     crop: tuple[PositiveInt, PositiveInt] | None = None
+    letterbox: int | None = Field(default=None, ge=0, le=255)
     filter: Literal["bilinear", "bicubic", "nearest", "lanczos", "box"] = "bilinear"
     layout: Literal["auto", "rgb", "bgr", "gray"] = "auto"
     dtype: Literal["float32", "uint8", "int8"] = "float32"
@@ -106,6 +109,8 @@ class Preprocess(Frozen):
     def _consistent(self) -> Preprocess:
         if self.crop and (self.crop[0] > self.size[0] or self.crop[1] > self.size[1]):
             raise ValueError("crop is larger than size")
+        if self.crop and self.letterbox is not None:
+            raise ValueError("a picture is cropped or letterboxed, not both")
         if not all(math.isfinite(value) for value in (*self.mean, *self.std)):
             raise ValueError("mean and std must be finite")
         if any(value == 0 for value in self.std):
@@ -159,10 +164,9 @@ class Tokenization(Finite):
 class DataSource(Finite):
     """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders.
 
-    ``labels`` is a file with a class, or any other value for a metric, for each sample, or
-    ``folders``: pictures lie in one folder for
-    each class, numbered by name. ``limit`` takes the first samples only, ``dropped`` leaves some
-    out.
+    ``labels`` is a file with a class, or any other value for a metric, for each sample, a folder of
+    YOLO texts or of masks, or ``folders``: pictures are in one folder for each class, numbered by
+    name. ``limit`` takes the first samples only, ``dropped`` leaves some out.
     """
 
     spec: str = Field(min_length=1)
@@ -173,8 +177,32 @@ class DataSource(Finite):
     dropped: tuple[int, ...] = ()
 
 
+class ObjectSelection(Finite):
+    """Which objects count that a detector's outputs were decoded to.
+
+    ``confidence`` is the lowest score. Of objects of one class whose boxes overlap by more than
+    ``iou`` (intersection over union) the one with the higher score remains: non-maximum suppression
+    on the host; 1 keeps all. ``most`` is the largest number in a sample. Objects with at least the
+    score ``shown`` are drawn, and compared for what quantization loses or adds.
+    """
+
+    confidence: float = Field(default=0.001, ge=0, le=1)
+    iou: float = Field(default=0.5, ge=0, le=1)
+    most: int = Field(default=100, ge=1, le=1000)
+    shown: float = Field(default=0.25, ge=0, le=1)
+
+
+# Metrics of the program itself; any other is FILE.py:callable.
+BUILT_IN_METRICS = ("detection", "segmentation", "key_points")
+
+
 class Evaluation(Finite):
     """The data and metric for quality.
+
+    ``metric`` is ``FILE.py:callable(outputs, labels)``, or one of the program's own: ``detection``
+    (mean average precision of boxes), ``segmentation`` (mean intersection over union) or
+    ``key_points`` (share of correct points). ``decode`` is ``FILE.py:callable(outputs)``, which
+    those apply to the outputs for each sample; ``objects`` chooses among what it returns.
 
     Without data, every fourth sample of the calibration data is used, if there are at least 32, and
     calibration does not see it. ``hold_out`` switches that off: calibration and evaluation then use
@@ -185,9 +213,16 @@ class Evaluation(Finite):
 
     data: DataSource | None = None
     metric: str | None = None
+    decode: str | None = None
+    objects: ObjectSelection = ObjectSelection()
     limit: int = Field(default=256, ge=1)
     class_output: int | None = Field(default=None, ge=0)
     hold_out: bool = True
+
+    @property
+    def own_metric(self) -> str | None:
+        """The reference of the user's metric; None for none, or one of the program's."""
+        return None if self.metric in BUILT_IN_METRICS else self.metric
 
     @property
     def holds_out(self) -> bool:

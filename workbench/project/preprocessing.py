@@ -32,8 +32,8 @@ def _switch(text: str) -> bool:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    "size": _size, "crop": _size, "mean": _numbers, "std": _numbers, "scale": float,
-    "fold": _switch,
+    "size": _size, "crop": _size, "letterbox": int, "mean": _numbers, "std": _numbers,
+    "scale": float, "fold": _switch,
 }  # fmt: skip
 _NAMES = tuple(Preprocess.model_fields)
 

@@ -40,6 +40,8 @@ PICTURE_SUFFIXES = (
     ".ppm",
     ".pgm",
 )
+# Texts of YOLO, one for each picture, and masks.
+LABEL_SUFFIXES = (".txt", ".png")
 _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 4000
 # Of a folder of pictures: a walk over more takes minutes.
 _MAX_ENTRIES = 1_000_000
@@ -53,7 +55,7 @@ _MAX_PARSED_BYTES = 4 << 20
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal["program", "file", "package", "array", "pictures", "text", "weights"]
+    kind: Literal["program", "file", "package", "array", "pictures", "labels", "text", "weights"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -122,9 +124,12 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def labels_reference(spec: str, folder: Path, option: str) -> Reference:
-    """Return the reference for a file of labels: arrays, or a .json file."""
+    """Return the reference for labels: arrays, a .json file, or a folder of texts or masks."""
     if spec.endswith(".json"):
         return Reference("array", absolute(folder, spec))
+    path = absolute(folder, spec)
+    if os.path.isdir(path):
+        return Reference("labels", path)
     return data_reference(spec, folder, option)
 
 
@@ -141,7 +146,14 @@ def reads_text(project: Project) -> bool:
 
 
 def pictures(folder: Path) -> list[Path]:
-    """Return the pictures below a folder, sorted; other file systems and links are left out.
+    """Return the pictures below a folder, as ``files_below`` does."""
+    return files_below(folder, PICTURE_SUFFIXES)
+
+
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the files with these endings below a folder, sorted.
+
+    Folders on other file systems and links to folders are left out.
 
     Raises:
         WorkbenchError: the folder holds too many files.
@@ -155,12 +167,12 @@ def pictures(folder: Path) -> list[Path]:
         if entries > _MAX_ENTRIES:
             raise failure(
                 f"{folder} holds more than {_MAX_ENTRIES:,} files.",
-                "Choose the folder that holds the pictures.",
+                "Choose the folder that holds the data only.",
                 Place(kind="file", id=str(folder)),
                 code="data-folder-too-large",
             )
         waiting += [path for name in folders if _is_on(path := parent / name, device)]
-        files += [parent / name for name in names if name.lower().endswith(PICTURE_SUFFIXES)]
+        files += [parent / name for name in names if name.lower().endswith(suffixes)]
     return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
 
 
@@ -188,10 +200,12 @@ def files_of(reference: Reference) -> list[Path]:
 
     For code: the file and, recursively, the modules beside it that it imports.
     """
-    if reference.kind == "pictures" and reference.path is not None:
-        return pictures(reference.path)
     if reference.path is None:
         return []
+    if reference.kind == "pictures":
+        return pictures(reference.path)
+    if reference.kind == "labels":
+        return files_below(reference.path, LABEL_SUFFIXES)
     if reference.kind == "weights":
         return weight_files(reference.path)
     is_source = reference.path.suffix == ".py"
@@ -261,9 +275,13 @@ def _parsers(project: Project, folder: Path) -> Iterator[tuple[str, _Parser]]:
         yield from _parsers_of_data(project.calibration, folder, "calibration")
     if project.evaluation.data:
         yield from _parsers_of_data(project.evaluation.data, folder, "evaluation.data")
-    if project.evaluation.metric:
-        option = "evaluation.metric"
-        yield option, partial(callable_reference, project.evaluation.metric, folder, option)
+    evaluation = project.evaluation
+    for option, code in (
+        ("evaluation.metric", evaluation.own_metric),
+        ("evaluation.decode", evaluation.decode),
+    ):
+        if code:
+            yield option, partial(callable_reference, code, folder, option)
 
 
 def _file_reference(kind: Literal["array", "weights"], name: str, folder: Path) -> Reference:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from workbench.project.frozen import Frozen
 from workbench.results.programs import FormComparison
+from workbench.results.task_quality import TaskQuality
 
 
 class TokenStep(Frozen):
@@ -186,7 +187,7 @@ class EvaluateResult(Frozen):
     calibration did not see the samples. ``dependence`` is None if it could not be determined.
     ``compared`` is the exported program's comparison with the model on the first of these samples,
     where calibration has others. ``parts`` are the tensors that outputs join; none of outputs that
-    join nothing.
+    join nothing. ``task`` has the figures of the program's own metrics.
     """
 
     samples: int
@@ -204,6 +205,7 @@ class EvaluateResult(Frozen):
     metric_name: str = ""
     metric_float: float | None = None
     metric_quantized: float | None = None
+    task: TaskQuality | None = None
     outputs: tuple[OutputQuality, ...] = ()
     parts: tuple[PartQuality, ...] = ()
     tensors: tuple[TensorQuality, ...] = ()

@@ -309,9 +309,23 @@ _GRAY = {"auto": "channels == 1", "gray": "True"}
 
 
 def _resized(settings: Preprocess) -> list[str]:
-    """Return the lines that resize ``image``, and crop it."""
+    """Return the lines that resize ``image``, and crop it or put it into a border."""
     height, width = settings.size
     way = f"Image.Resampling.{settings.filter.upper()}"
+    if settings.letterbox is not None:
+        return [
+            f"        if image.width * {height} <= image.height * {width}:",
+            f"            scale = {height} / image.height",
+            "        else:",
+            f"            scale = {width} / image.width",
+            "        sizes = round(image.width * scale), round(image.height * scale)",
+            "        sized = max(1, sizes[0]), max(1, sizes[1])",
+            f"        border = ({settings.letterbox},) * len(image.mode)",
+            f"        whole = Image.new(image.mode, ({width}, {height}), border)",
+            f"        corner = ({width} - sized[0]) // 2, ({height} - sized[1]) // 2",
+            f"        whole.paste(image.resize(sized, {way}), corner)",
+            "        image = whole",
+        ]
     if settings.crop is None:
         return [f"        image = image.resize(({width}, {height}), {way})"]
     rows, columns = settings.crop

@@ -92,7 +92,9 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
         **least,
         "model": {"spec": "net.pt2", "input_shapes": [], "inputs": None, "weights": None,
                   "strict_export": False},
-        "calibration": None, "evaluation": {"data": None, "metric": None, "limit": 256,
+        "calibration": None, "evaluation": {
+            "data": None, "metric": None, "decode": None,
+            "objects": {"confidence": 0.001, "iou": 0.5, "most": 100, "shown": 0.25}, "limit": 256,
                                                  "class_output": None,
                                              "hold_out": True},
         "target": {"id": "ethos-u55-128", "options": {}}, "board": "",

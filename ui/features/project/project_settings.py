@@ -37,9 +37,9 @@ from workbench.targets import target_of
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
 _PREPROCESS = (
-    ("size", "Size"), ("crop", "Crop"), ("mean", "Mean"), ("std", "Standard deviation"),
-    ("layout", "Layout"), ("dtype", "Type"), ("scale", "Scale"), ("order", "Channels"),
-    ("filter", "Filter"), ("fold", "Fold"),
+    ("size", "Size"), ("crop", "Crop"), ("letterbox", "Letterbox"), ("mean", "Mean"),
+    ("std", "Standard deviation"), ("layout", "Layout"), ("dtype", "Type"), ("scale", "Scale"),
+    ("order", "Channels"), ("filter", "Filter"), ("fold", "Fold"),
 )  # fmt: skip
 _TOKENS = (("tokenizer", "Tokenizer"), ("length", "Sequence length"))
 _DATA = (("limit", "Samples at most"), ("labels", "Labels"))
@@ -58,7 +58,10 @@ _WHEN_EMPTY = {
     "model.weights": "optional; the model's own",
     "calibration.limit": "all",
     "evaluation.data.limit": "all",
-    "evaluation.metric": "optional; FILE.py:callable",
+    "evaluation.metric": "FILE.py:callable, detection, segmentation or key_points",
+    "evaluation.decode": "optional; FILE.py:callable",
+    "calibration.preprocess.letterbox": "none; the border's pixel, e.g. 114",
+    "evaluation.data.preprocess.letterbox": "none; the border's pixel, e.g. 114",
     "calibration.labels": "optional",
     "evaluation.data.labels": "optional; with the data, if any",
     "evaluation.data.spec": "a quarter of the calibration data",
@@ -92,6 +95,11 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
     ("Evaluation", (
         ("evaluation.data.spec", "Data"), ("evaluation.metric", "Metric"),
+        ("evaluation.decode", "Decoder of the outputs"),
+        ("evaluation.objects.confidence", "Objects: lowest score"),
+        ("evaluation.objects.iou", "Objects: largest overlap (NMS)"),
+        ("evaluation.objects.most", "Objects at most"),
+        ("evaluation.objects.shown", "Objects: score from which shown"),
         ("evaluation.limit", "Evaluated samples"), ("evaluation.class_output", "Class output"),
         ("evaluation.hold_out", "Hold out calibration data"), *_data_rows("evaluation.data"),
     )),

@@ -12,7 +12,8 @@ import torch
 from workbench.engine.data.arrays import read_arrays
 from workbench.engine.data.callables import read_callable
 from workbench.engine.data.labels import Labels, read_labels
-from workbench.engine.data.pictures import read_pictures
+from workbench.engine.data.objects import Mask, Objects, View
+from workbench.engine.data.pictures import has_channels_last, read_pictures
 from workbench.engine.data.sample import Sample, Samples, wrong
 from workbench.engine.data.text import read_text
 from workbench.errors import Place, failure
@@ -62,7 +63,7 @@ def open_samples(
             code="data-empty",
         )
     kept = _kept_count(total, source)
-    return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option), raw.spell)
+    return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option, folder), raw.spell)
 
 
 def example_samples(inputs: tuple[torch.Tensor, ...]) -> Samples:
@@ -78,7 +79,7 @@ def _kept_count(total: int | None, source: DataSource) -> int | None:
 
 
 def _stream(
-    raw: Samples, source: DataSource, labels: Labels | None, option: str
+    raw: Samples, source: DataSource, labels: Labels | None, option: str, folder: Path
 ) -> Iterator[Sample]:
     dropped, given = set(source.dropped), 0
     iterator = iter(raw)
@@ -91,10 +92,23 @@ def _stream(
             yield sample
         else:
             label, truth = labels.of(sample, option)
+            if isinstance(truth, Objects | Mask):
+                truth = truth.truth(_view(sample, source, folder))
             yield replace(sample, label=label, truth=truth)
         given += 1
         if source.limit and given >= source.limit:
             return
+
+
+def _view(sample: Sample, source: DataSource, folder: Path) -> View:
+    """Return how the model sees a sample's picture, by its first input."""
+    shape = sample.inputs[0].shape
+    is_last = has_channels_last(source.preprocess, shape)
+    height, width = (shape[-3:-1] if is_last else shape[-2:]) if len(shape) > 1 else (1, shape[0])
+    if not sample.file:
+        return View(width, height)
+    file = sources.absolute(folder, source.spec) / sample.file
+    return View(width, height, source.preprocess, file)
 
 
 def _finite(sample: Sample) -> bool:

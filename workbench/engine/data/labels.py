@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench.engine.data.objects import Mask, Objects, count_objects, read_coco, read_folder
 from workbench.engine.data.sample import Sample
 from workbench.errors import Place, failure
 from workbench.files import MAX_TEXT_BYTES, read_limited
@@ -30,12 +32,19 @@ class Labels:
     """The labels of the samples of a source.
 
     ``values`` has one for each sample in order, or one for each file by its name. ``are_classes``
-    is whether each is the number of a class.
+    is whether each is the number of a class, ``has_places`` whether they are objects or masks of
+    pictures: samples without files have those in the order of their files.
     """
 
     name: str
     values: Sequence[Any] | Mapping[str, Any]
     are_classes: bool
+    has_places: bool = False
+
+    @cached_property
+    def _ordered(self) -> Sequence[Any]:
+        values = self.values
+        return list(values.values()) if isinstance(values, Mapping) else values
 
     @property
     def count(self) -> int | None:
@@ -48,17 +57,17 @@ class Labels:
         Raises:
             WorkbenchError: It has none.
         """
-        if isinstance(self.values, Mapping):
+        if isinstance(self.values, Mapping) and not (self.has_places and not sample.file):
             value = self._of_file(sample, self.values, option)
         elif sample.index < len(self.values):
-            value = self.values[sample.index]
+            value = self._ordered[sample.index]
         else:
             raise _without_label(f"Sample {sample.index}", self.name, option)
         return (int(value), int(value)) if self.are_classes else (None, value)
 
     def _of_file(self, sample: Sample, values: Mapping[str, Any], option: str) -> Any:
         file = Path(sample.file)
-        for name in (sample.file, file.name, file.stem):
+        for name in (sample.file, file.name, file.with_suffix("").as_posix(), file.stem):
             if name and name in values:
                 return values[name]
         raise _without_label(sample.file or f"Sample {sample.index}", self.name, option)
@@ -79,7 +88,7 @@ def read_labels(source: DataSource, folder: Path, option: str) -> Labels | None:
     They come from the labels file, from the samples' .npz, or from the folders of pictures. Arrays
     have samples along their first axis. Several arrays of a labels file give a dictionary for each
     sample. A .json file has a list with a value for each sample, or an object with one for each
-    file name.
+    file name, or is one of COCO. A folder has texts of YOLO or masks.
 
     Raises:
         WorkbenchError: They cannot be read.
@@ -93,18 +102,34 @@ def read_labels(source: DataSource, folder: Path, option: str) -> Labels | None:
         return None
     path = sources.absolute(folder, spec)
     try:
+        if path.is_dir():
+            return _of_pictures(path.name, read_folder(path))
         if path.suffix == ".json":
-            return _of_values(path.name, json.loads(read_limited(path, MAX_TEXT_BYTES)))
+            content = json.loads(read_limited(path, MAX_TEXT_BYTES))
+            if isinstance(content, dict) and {"images", "annotations"} <= content.keys():
+                return _of_pictures(path.name, read_coco(path, content))
+            return _of_values(path.name, content)
         return _labels_in(path, is_own=bool(source.labels))
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise failure(
             f"The labels in {path.name} cannot be read: {reason}"[:300],
             "Save them with numpy.save or numpy.savez, without Python objects, one row for each "
-            "sample, or as a list in a .json file.",
+            "sample, as a list in a .json file, as a file of COCO, or as a folder of YOLO texts.",
             Place(kind="option", id=f"{option}.labels"),
             code="labels-unreadable",
         ) from error
+
+
+def _of_pictures(name: str, values: Mapping[str, Objects | Mask]) -> Labels:
+    """Return labels of pictures.
+
+    Raises:
+        ValueError: They hold no object.
+    """
+    if not count_objects(iter(values.values())):
+        raise ValueError("it holds no object")
+    return Labels(name, values, are_classes=False, has_places=True)
 
 
 def _of_values(name: str, values: Any) -> Labels:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import open_regular
 from workbench.project import sources
 from workbench.project.preprocessing import EXAMPLE
@@ -94,7 +95,7 @@ def _remedy(settings: Preprocess, shape: tuple[int, ...], wanted: tuple[int, ...
     """Return what to change so that pictures get the wanted shape."""
     if len(wanted) != 3:
         return "Read the pictures in a callable that yields inputs of this shape."
-    last = _is_last(settings, wanted)
+    last = has_channels_last(settings, wanted)
     size = wanted[:2] if last else wanted[1:]
     channels = wanted[2] if last else wanted[0]
     hints = []
@@ -127,7 +128,7 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
     """
     from PIL import Image as pictures
 
-    last = _is_last(settings, shape)
+    last = has_channels_last(settings, shape)
     channels = shape[-1] if last else shape[-3] if len(shape) > 2 else 1
     gray = settings.layout == "gray" or (settings.layout == "auto" and channels == 1)
     try:
@@ -138,12 +139,7 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
                 _refuse_many_scans(file)
             pixels = np.array(_sized(image.convert("L" if gray else "RGB"), settings), np.uint8)
     except Exception as error:  # Decoders raise of every kind: TypeError, IndexError, struct.error.
-        raise failure(
-            f"{file.name} is not a readable picture.",
-            "Remove it from the folder or replace it.",
-            Place(kind="file", id=file.name),
-            code="picture-unreadable",
-        ) from error
+        raise _unreadable(file) from error
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if settings.layout == "bgr":
         pixels = pixels[:, :, ::-1]
@@ -169,29 +165,126 @@ def _refuse_many_scans(file: Path) -> None:
                 raise ValueError("it has too many scans")
 
 
-def _is_last(settings: Preprocess, shape: Sequence[int]) -> bool:
-    if settings.order != "auto" or len(shape) < 3:
-        return settings.order == "last"
+@dataclass(frozen=True)
+class Placement:
+    """Where a resized picture is in the model's input [pixels].
+
+    ``width`` and ``height`` are those of the resized picture, ``left`` and ``top`` the place of its
+    corner: negative where it is cropped.
+    """
+
+    width: int
+    height: int
+    left: int = 0
+    top: int = 0
+
+
+def placement(size: tuple[int, int], settings: Preprocess) -> Placement:
+    """Return where a picture of this width and height [pixels] is in the model's input.
+
+    It is stretched; or covers the size and is cropped, as torchvision does it: the longer side is
+    truncated, and the offset of the crop rounded; or fits into the size, in the middle of a border.
+    """
+    height, width = settings.size
+    is_narrow = size[0] * height <= size[1] * width
+    if settings.letterbox is not None:
+        scale = height / size[1] if is_narrow else width / size[0]
+        inner = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+        return Placement(*inner, (width - inner[0]) // 2, (height - inner[1]) // 2)
+    if settings.crop is None:
+        return Placement(width, height)
+    if is_narrow:
+        covering = (width, max(height, size[1] * width // size[0]))
+    else:
+        covering = (max(width, size[0] * height // size[1]), height)
+    rows, columns = settings.crop
+    left, top = round((covering[0] - columns) / 2), round((covering[1] - rows) / 2)
+    return Placement(*covering, -left, -top)
+
+
+def picture_size(file: Path) -> tuple[int, int]:
+    """Return the width and height of a picture [pixels], from its header.
+
+    Raises:
+        WorkbenchError: The file is not a readable picture.
+    """
+    from PIL import Image as pictures
+
+    try:
+        with open_regular(file) as content, pictures.open(content, formats=_FORMATS) as image:
+            return image.size
+    except Exception as error:  # Decoders raise of every kind.
+        raise _unreadable(file) from error
+
+
+def read_mask(
+    file: Path, settings: Preprocess | None, size: tuple[int, int]
+) -> np.ndarray[Any, Any]:
+    """Return the classes that a picture's pixels are, as the model sees the picture [H, W] (uint8).
+
+    Args:
+        file: A picture with gray levels, or with a palette whose numbers are the classes.
+        settings: How the picture itself is read; None for samples from arrays.
+        size: Width and height of the model's input [pixels].
+
+    Returns:
+        Classes, nearest neighbours where the size differs; 255 in the border of a letterbox.
+
+    Raises:
+        WorkbenchError: The file is not such a picture.
+    """
+    from PIL import Image as pictures
+
+    try:
+        with open_regular(file) as content, pictures.open(content, formats=("PNG",)) as image:
+            if image.mode not in {"L", "P", "1"} or image.width * image.height > _MAX_PIXELS:
+                raise ValueError("its pixels are not classes")
+            if settings is None:
+                return np.array(image.resize(size, pictures.Resampling.NEAREST), np.uint8)
+            border = None if settings.letterbox is None else 255
+            near = settings.model_copy(update={"filter": "nearest", "letterbox": border})
+            return np.array(_sized(image, near), np.uint8)
+    except Exception as error:  # Decoders raise of every kind.
+        raise failure(
+            f"{file.name} is not a mask.",
+            "A mask is a .png with gray levels or a palette: the number of a pixel is its class.",
+            Place(kind="file", id=file.name),
+            code="mask-unreadable",
+        ) from error
+
+
+def _unreadable(file: Path) -> WorkbenchError:
+    return failure(
+        f"{file.name} is not a readable picture.",
+        "Remove it from the folder or replace it.",
+        Place(kind="file", id=file.name),
+        code="picture-unreadable",
+    )
+
+
+def has_channels_last(settings: Preprocess | None, shape: Sequence[int]) -> bool:
+    """Return whether the channels of a model's input with this shape come last."""
+    if len(shape) < 3 or (settings is not None and settings.order != "auto"):
+        return settings is not None and settings.order == "last"
     return shape[-3] not in {1, 3} and shape[-1] in {1, 3}
 
 
 def _sized(image: Image, settings: Preprocess) -> Image:
-    """Return a picture in the size of the settings: stretched, or covering and cropped."""
-    from PIL.Image import Resampling
+    """Return a picture in the size of the settings."""
+    from PIL import Image as pictures
 
-    way = Resampling[settings.filter.upper()]
-    height, width = settings.size
+    place = placement((image.width, image.height), settings)
+    resized = image.resize(
+        (place.width, place.height), pictures.Resampling[settings.filter.upper()]
+    )
+    height, width = settings.shown
+    if settings.letterbox is not None:
+        border = pictures.new(image.mode, (width, height), (settings.letterbox,) * len(image.mode))
+        border.paste(resized, (place.left, place.top))
+        return border
     if settings.crop is None:
-        return image.resize((width, height), way)
-    # As torchvision: the longer side is truncated, and the offset of the crop rounded.
-    if image.width * height <= image.height * width:
-        covering = (width, max(height, image.height * width // image.width))
-    else:
-        covering = (max(width, image.width * height // image.height), height)
-    rows, columns = settings.crop
-    top = round((covering[1] - rows) / 2)
-    left = round((covering[0] - columns) / 2)
-    return image.resize(covering, way).crop((left, top, left + columns, top + rows))
+        return resized
+    return resized.crop((-place.left, -place.top, width - place.left, height - place.top))
 
 
 def normalized(pixels: np.ndarray[Any, Any], settings: Preprocess) -> np.ndarray[Any, Any]:

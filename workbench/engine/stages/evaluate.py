@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine import user_code
 from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
@@ -26,9 +24,9 @@ from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, mode
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.references import WorstSamples, pairs
+from workbench.engine.quality.tasks.metrics import Collected, measure
 from workbench.engine.targets.base import toolchain_of
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.project import sources
 from workbench.results import (
     CalibrateResult,
     Dependence,
@@ -38,8 +36,6 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
     from workbench.engine.quality.references import FloatReference
@@ -76,9 +72,9 @@ def run(context: StageContext) -> None:
                 text.add(sample, floats[0], quantizeds[0])
             for reading in readings:
                 reading.add(sample, floats, quantizeds)
-    metric = _metric(context, tally)
+    metric = measure(context, tally.returned, tally.collected)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
-    result = tally.result(samples.name, calibrated_on, metric)
+    result = tally.result(samples.name, calibrated_on).model_copy(update=metric)
     if samples.spell is None:
         result = result.model_copy(update=tally.classes(context))
     update = {
@@ -157,9 +153,7 @@ class _Tally:
     sums: list[OutputAccumulator] = field(default_factory=list)
     variation: Variation = field(default_factory=Variation)
     hits: list[tuple[_Hits, _Hits]] = field(default_factory=list)
-    collected: list[tuple[list[torch.Tensor], list[torch.Tensor], Any]] = field(
-        default_factory=list
-    )
+    collected: list[Collected] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.parts = PartTally(self.returned)
@@ -188,7 +182,10 @@ class _Tally:
                 hits[1].add(b, label)
         if self.keep:
             truth = label if sample.truth is None else sample.truth
-            self.collected.append((floats, quantized, truth))
+            picture = sample.inputs[0]
+            self.collected.append(
+                Collected(sample.index, sample.file, floats, quantized, truth, picture)
+            )
 
     def classes(self, context: StageContext) -> dict[str, Any]:
         """Return the figures of the output that gives the class, as fields of the result.
@@ -233,15 +230,11 @@ class _Tally:
         fitting = [i for i, size in enumerate(self.sizes) if size > max(1, self.labels[1])]
         return max(fitting, key=lambda i: (self.hits[i][0].top1, -self.sizes[i], -i), default=None)
 
-    def result(
-        self, data: str, calibrated_on: str, metric: tuple[str, float | None, float | None]
-    ) -> EvaluateResult:
+    def result(self, data: str, calibrated_on: str) -> EvaluateResult:
         overall = merged(self.sums)
-        name, metric_float, metric_quantized = metric
         return EvaluateResult(
             samples=self.count, data=data, calibrated_on=calibrated_on,
             sqnr_db=overall.sqnr_db, cosine=overall.cosine, max_abs_error=overall.worst,
-            metric_name=name, metric_float=metric_float, metric_quantized=metric_quantized,
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self.sums)),
         )  # fmt: skip
 
@@ -274,39 +267,3 @@ def _outside(labels: tuple[int, int], output: int, size: int) -> WorkbenchError:
         Place(kind="option", id="evaluation.data.labels"),
         code="label-outside",
     )
-
-
-def _metric(context: StageContext, tally: _Tally) -> tuple[str, float | None, float | None]:
-    """Apply the user's metric(outputs, labels) to both sides, as the model returns its outputs."""
-    spec = context.project.evaluation.metric
-    if not spec:
-        return "", None, None
-    reference = sources.callable_reference(spec, context.folder, "evaluation.metric")
-    function = user_code.load_callable(reference, "evaluation.metric")
-    values = []
-    for side in (0, 1):
-        outputs = [tally.returned.as_returned(given[side]) for given in tally.collected]
-        labels = [copy.deepcopy(label) for _, _, label in tally.collected]
-        bound = _bound(function, outputs, labels)
-        value = user_code.call(bound, reference, "evaluation.metric")
-        values.append(_number(value, function))
-    return reference.attribute, values[0], values[1]
-
-
-def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    return lambda: function(*arguments)
-
-
-def _number(value: Any, function: Callable[..., Any]) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        where = user_code.line_of_definition(function)
-        raise failure(
-            f"The metric{f' at {where}' if where else ''} returned {type(value).__name__}, not a "
-            "number.",
-            "metric(outputs, labels) receives a list with what the model returns for each sample, "
-            "and a list of the labels.",
-            Place(kind="option", id="evaluation.metric"),
-            code="metric-not-number",
-        ) from error
