@@ -36,6 +36,8 @@ SAMPLES: tuple[Sample, ...] = (
            "sample-machine"),
     Sample("time_series", "vowels.qwb", "Vowels", "A trained GRU that tells speakers apart",
            "sample-sound"),
+    Sample("detector", "detector.qwb", "Detector", "A trained detector of digits on a canvas",
+           "sample-eye"),
     Sample("mobilenet_v2", "mobilenet_v2.qwb", "MobileNetV2", "Image classification, 53 layers",
            "sample-picture"),
     Sample("mlperf_tiny", "keyword_spotting.qwb", "Keyword spotting", "MLPerf Tiny, DS-CNN",
@@ -60,6 +62,10 @@ _FILES: dict[str, tuple[str, ...]] = {
         "networks.py", "train.py",
         *(f"{name}{rest}" for name in ("motions", "vowels")
           for rest in (".qwb", "_calibration.npz", "_held_out.npz", "_weights.safetensors")),
+    ),
+    "detector": (
+        "detector.qwb", "model.py", "train.py", "weights.safetensors", "calibration.npz",
+        "held_out.npz", "held_out.json",
     ),
     "mobilenet_v2": ("mobilenet_v2.qwb", "model.py"),
     "mlperf_tiny": (

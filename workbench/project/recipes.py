@@ -39,7 +39,8 @@ class Recipe:
     ``modes`` and ``scopes`` are modes and scopes of ExecuTorch's export of language models; the
     first of each is the default. A mode is a config, a scope the target of a rule. ``files`` are in
     the recipes folder; ``length`` is the sequence length of its text data; ``limit`` is the number
-    of evaluated samples.
+    of evaluated samples. ``evaluation`` names callables of the recipe's Python file, and a metric:
+    the fields of the project's evaluation.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Recipe:
     modes: dict[str, str] = field(default_factory=dict)
     scopes: dict[str, tuple[RuleKind, str]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    evaluation: dict[str, str] = field(default_factory=dict)
 
     def all_rules(self, mode: str, scope: str) -> list[tuple[RuleKind, str, str]]:
         """Return the rules of a mode and a scope; "" selects the first.
@@ -132,6 +134,18 @@ def begin(
     return project
 
 
+def _evaluation(recipe: Recipe, code: Path, data: DataSource | None) -> Evaluation:
+    named = {
+        field: f"{code.name}:{name}"
+        for field, name in recipe.evaluation.items()
+        if field != "metric"
+    }
+    if "data" in named:
+        data = DataSource(spec=named.pop("data"))
+    metric = recipe.evaluation.get("metric")
+    return Evaluation(data=data, limit=recipe.limit, metric=metric, **named)
+
+
 def _project(recipe: Recipe, name: str, code: Path, beside: Mapping[str, Path]) -> Project:
     def text(role: str) -> DataSource | None:
         if role not in beside:
@@ -143,7 +157,7 @@ def _project(recipe: Recipe, name: str, code: Path, beside: Mapping[str, Path]) 
         name=name,
         model=ModelSource(spec=f"{code.name}:model", weights=weights),
         calibration=text("calibration") or DataSource(spec=f"{code.name}:calibration"),
-        evaluation=Evaluation(data=text("evaluation"), limit=recipe.limit),
+        evaluation=_evaluation(recipe, code, text("evaluation")),
         target=TargetChoice(id=recipe.target, options=recipe.options),
         verification=Verification(samples=recipe.samples),
         notes=f"Created from the recipe {recipe.title} with its {recipe.begins_with}: "

@@ -1,4 +1,4 @@
-"""A small anchor-free detector for handwritten digits on a canvas, and the decoder of its outputs."""
+"""A small anchor-free detector of handwritten digits on a canvas, and what decodes its outputs."""
 
 import torch
 from torch import nn

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 HERE = Path(__file__).parent
 STEPS, BATCH = 1600, 24
-CALIBRATION, HELD_OUT = 64, 128
+CALIBRATION, HELD_OUT = 32, 64
 
 
 def canvas(images: np.ndarray, labels: np.ndarray, draw: np.random.Generator) -> tuple:
@@ -34,9 +34,7 @@ def canvas(images: np.ndarray, labels: np.ndarray, draw: np.random.Generator) ->
         side = int(draw.integers(14, 34))
         left, top = draw.integers(0, SIZE - side, 2)
         box = [left, top, left + side, top + side]
-        if any(
-            box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in boxes
-        ):
+        if any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in boxes):
             continue
         chosen = int(draw.integers(len(images)))
         image = torch.from_numpy(images[chosen])[None, None]
