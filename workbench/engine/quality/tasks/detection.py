@@ -142,15 +142,15 @@ def selected(objects: Objects, choice: ObjectSelection) -> Objects:
 
 def matched(first: Objects, second: Objects) -> tuple[Array, Array]:
     """Return which objects of each side the other one has too; each is matched once."""
-    found = np.zeros(len(first), bool), np.zeros(len(second), bool)
+    same = np.zeros(len(first), bool), np.zeros(len(second), bool)
     if len(first) and len(second):
         shared = overlaps(first.boxes, second.boxes)
         shared[first.classes[:, None] != second.classes[None, :]] = 0
         for row in range(len(first)):
-            column = int(np.where(found[1], -1, shared[row]).argmax())
-            if not found[1][column] and shared[row, column] >= SAME_IOU:
-                found[0][row] = found[1][column] = True
-    return found
+            column = int(np.where(same[1], -1, shared[row]).argmax())
+            if not same[1][column] and shared[row, column] >= SAME_IOU:
+                same[0][row] = same[1][column] = True
+    return same
 
 
 def detection(pairs: Sequence[Pair], choice: ObjectSelection, where: str) -> Outcome:
@@ -188,14 +188,14 @@ def detection(pairs: Sequence[Pair], choice: ObjectSelection, where: str) -> Out
 
 
 def _require_classes(
-    pairs: Sequence[Pair], truths: Sequence[tuple[Array, Array, Array]], found: Sequence[Objects]
+    pairs: Sequence[Pair], truths: Sequence[tuple[Array, Array, Array]], detected: Sequence[Objects]
 ) -> None:
     """Check the labelled classes against those that the decoder knows.
 
     Raises:
         WorkbenchError: One is outside.
     """
-    for pair, truth, objects in zip(pairs, truths, found, strict=True):
+    for pair, truth, objects in zip(pairs, truths, detected, strict=True):
         highest = int(truth[1].max(initial=-1))
         if objects.count is not None and highest >= objects.count:
             raise invalid_label(
@@ -205,7 +205,7 @@ def _require_classes(
 
 
 def _coco(
-    truths: Sequence[tuple[Array, Array, Array]], found: Sequence[Objects]
+    truths: Sequence[tuple[Array, Array, Array]], detected: Sequence[Objects]
 ) -> tuple[tuple[float | None, float | None], list[tuple[int, int, float | None]]]:
     """Return mAP50-95 and mAP50, and (class, labelled objects, recall at 0.5) of each class."""
     from pycocotools.coco import COCO
@@ -219,7 +219,7 @@ def _coco(
     ]
     results = [
         _annotation(image, box, number, score=float(score))
-        for image, side in enumerate(found)
+        for image, side in enumerate(detected)
         for box, score, number in zip(side.boxes, side.scores, side.classes, strict=True)
     ]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -269,7 +269,7 @@ def _shown(
 ) -> ShownSample:
     sides = [side[side.scores >= choice.shown] for side in objects]
     same = matched(sides[0], sides[1])
-    lost, added = (int((~found).sum()) for found in same)
+    lost, added = (int((~side).sum()) for side in same)
     labels = tuple(
         ShownObject(box=tuple(map(float, box)), category=int(number))
         for box, number in zip(*truth[:2], strict=True)

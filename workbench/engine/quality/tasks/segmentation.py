@@ -21,8 +21,8 @@ _MOST_CLASSES = 255
 def segmentation(pairs: Sequence[Pair], where: str) -> Outcome:
     """Return the mean intersection over union over all classes that are labelled or found.
 
-    Of a class: labelled and found pixels, divided by labelled or found ones, over all samples.
-    Pixels labelled 255 do not count.
+    Of a class: pixels that are labelled and predicted, divided by those that are either, over all
+    samples. Pixels labelled 255 do not count.
 
     Raises:
         WorkbenchError: Labels or outputs are no maps of classes of one size.
@@ -33,9 +33,9 @@ def segmentation(pairs: Sequence[Pair], where: str) -> Outcome:
     for pair in pairs:
         maps = [class_map(output, where) for output in pair.outputs]
         truth = _truth(pair, maps[0].shape)
-        for side, found in enumerate(maps):
-            counts[side] += _counted(truth, found)
-        single = [_mean(_ratios(_counted(truth, found))) or 0.0 for found in maps]
+        for side, predicted in enumerate(maps):
+            counts[side] += _counted(truth, predicted)
+        single = [_mean(_ratios(_counted(truth, predicted))) or 0.0 for predicted in maps]
         samples.append(ShownSample(sample=pair.sample, file=pair.file, loss=single[0] - single[1]))
         named = zip(("label", "float", "quantized"), (truth, *maps), strict=True)
         arrays |= {(name, pair.sample): values.astype(np.uint8) for name, values in named}
@@ -99,12 +99,12 @@ def _truth(pair: Pair, shape: tuple[int, ...]) -> Array:
     )
 
 
-def _counted(truth: Array, found: Array) -> Array:
-    """Return the pixels of each class [3, C]: in both, labelled, found."""
+def _counted(truth: Array, predicted: Array) -> Array:
+    """Return the pixels of each class [3, C]: in both, labelled, predicted."""
     valid = (truth >= 0) & (truth < NO_CLASS)
-    truth, found = truth[valid], found[valid]
-    both = truth[truth == found]
-    return np.stack([np.bincount(v, minlength=_MOST_CLASSES) for v in (both, truth, found)])
+    truth, predicted = truth[valid], predicted[valid]
+    both = truth[truth == predicted]
+    return np.stack([np.bincount(v, minlength=_MOST_CLASSES) for v in (both, truth, predicted)])
 
 
 def _ratios(counts: Array) -> Array:
