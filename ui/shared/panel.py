@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from workbench.analysis.gate import GateResult
 
 PanelId = Literal[
-    "outcome", "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost",
-    "timeline", "memory", "devices", "simulator", "sensitivity", "search", "weight_transforms",
-    "training", "runs", "deliverables", "inspector", "suggestions", "jobs", "log", "problems",
+    "outcome", "modules", "rules", "graph", "ranges", "formats", "accuracy", "pictures", "sample",
+    "cost", "timeline", "memory", "devices", "simulator", "sensitivity", "search",
+    "weight_transforms", "training", "runs", "deliverables", "inspector", "suggestions", "jobs",
+    "log", "problems",
 ]  # fmt: skip
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60

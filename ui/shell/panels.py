@@ -88,6 +88,8 @@ PANELS: tuple[PanelRow, ...] = (
              on_request=True),
     PanelRow("accuracy", "Accuracy", "accuracy",
              "ui.features.accuracy.accuracy_panel:AccuracyPanel"),
+    PanelRow("pictures", "Pictures", "accuracy",
+             "ui.features.pictures.pictures_panel:PicturesPanel"),
     PanelRow("sample", "Sample", "accuracy", "ui.features.sample.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "performance", "ui.features.cost.cost_panel:CostPanel", "lower"),
     PanelRow("timeline", "Timeline", "performance",

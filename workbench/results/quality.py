@@ -188,6 +188,8 @@ class EvaluateResult(Frozen):
     ``compared`` is the exported program's comparison with the model on the first of these samples,
     where calibration has others. ``parts`` are the tensors that outputs join; none of outputs that
     join nothing. ``task`` has the figures of the program's own metrics.
+    Arrays beside it: ``picture_N`` [H, W, 3] of the shown samples N, those of ``task`` or else the
+    first of ``worst``, and their masks ``label_N``, ``float_N`` and ``quantized_N`` [H, W]; uint8.
     """
 
     samples: int

@@ -63,8 +63,7 @@ class TaskQuality(Frozen):
 
     ``per_class`` holds the recall of each class (detection), its intersection over union
     (segmentation), or the share of correct points of each key point. ``lost`` and ``added`` count
-    objects over all samples. The arrays of the result are ``picture_N`` [H, W, 3] of each shown
-    sample N, and its masks ``label_N``, ``float_N`` and ``quantized_N`` [H, W], all uint8.
+    objects over all samples. ``width`` and ``height`` [pixels] are those of the model's input.
     """
 
     metric: Literal["detection", "segmentation", "key_points"]
@@ -72,4 +71,6 @@ class TaskQuality(Frozen):
     per_class: tuple[TaskFigure, ...] = ()
     lost: int = 0
     added: int = 0
+    width: int = 0
+    height: int = 0
     samples: tuple[ShownSample, ...] = ()

@@ -36,7 +36,7 @@ def test_that_what_only_one_model_finds_is_lost_or_new():
     assert [one.changed for one in shown.float_objects] == [False, True]
     assert outcome.figures[0].floating == pytest.approx(1)
     recalls = {row.name: (row.floating, row.quantized) for row in outcome.per_class}
-    assert recalls == {"class 1": (1, 1), "class 2": (1, 0)}
+    assert recalls == {"recall of class 1": (1, 1), "recall of class 2": (1, 0)}
     assert outcome.figures[1].quantized == pytest.approx(0.5)
 
 
@@ -112,7 +112,7 @@ def test_that_segmentation_counts_intersection_over_union():
     outcome = segmentation([pair(truth, logits, logits)], "")
     ious = {row.name: row.floating for row in outcome.per_class}
     # Class 0: 2 of 4 pixels; class 1: 3 of 5, and one pixel does not count.
-    assert ious == {"class 0": 0.5, "class 1": 0.6}
+    assert ious == {"IoU of class 0": 0.5, "IoU of class 1": 0.6}
     assert outcome.figures[0].floating == pytest.approx(0.55)
 
 

@@ -21,7 +21,7 @@ INFO = ErrorInfo(
 STAGES = {
     "modules": "export", "rules": "export", "graph": "export", "inspector": "export",
     "ranges": "calibrate", "formats": "calibrate", "accuracy": "evaluate", "runs": "evaluate",
-    "outcome": "evaluate",
+    "outcome": "evaluate", "pictures": "evaluate",
     "cost": "lower", "timeline": "lower", "memory": "lower", "suggestions": "lower",
     "simulator": "run", "deliverables": "package",
 }  # fmt: skip

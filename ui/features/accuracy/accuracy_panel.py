@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.accuracy.comparison_view import SIGNS, ComparisonView, TokenTableModel
-from ui.features.accuracy.task_view import TaskView
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
@@ -47,7 +45,6 @@ from workbench.results import (
     EvaluateResult,
     TensorQuality,
     VerifyResult,
-    load_arrays,
 )
 from workbench.targets import has_stage
 
@@ -193,11 +190,10 @@ class AccuracyPanel(ResultPanel):
         split = QSplitter(Qt.Orientation.Vertical, parent)
         self.tokens = TokenTableModel(self)
         self.token_table = FigureView("Tokens", self.tokens, split)
-        self.task = TaskView(split)
         self.pages = Tabs(split)
         self.pages.add_pages(
             ("Tensors", self.table), ("Worst samples", self.sample_table),
-            ("Tokens", self.token_table), ("Task", self.task),
+            ("Tokens", self.token_table),
         )  # fmt: skip
         # A splitter keeps the room of what is hidden later until its next layout.
         self.reading_table.hide()
@@ -252,10 +248,6 @@ class AccuracyPanel(ResultPanel):
         self.samples.set_rows(value.worst)
         self.tokens.set_rows(value.text.steps if value.text else ())
         self.pages.setTabVisible(2, value.text is not None)
-        self.pages.setTabVisible(3, value.task is not None)
-        if value.task is not None:
-            read = partial(load_arrays, shown.folder)
-            self.task.render_task(value.task, read, theme, stale=not shown.current)
         self._show_bars()
         self.bars.set_stale(not shown.current)
         for table in (self.output_table, self.table, self.sample_table, self.token_table):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import torch
     from PIL.Image import Image
 
     from workbench.project.model import DataSource, Preprocess
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 _MAX_PIXELS = 50_000_000
 # A progressive JPEG has about ten scans, each of which costs a pass over all pixels.
+# The longer side of a kept picture [pixels]: more is not seen.
+_LONGEST = 320
 _MAX_SCANS, _SCAN = 64, b"\xff\xda"
 _MAX_JPEG_BYTES, _BLOCK_BYTES = 512 << 20, 1 << 20
 
@@ -309,3 +312,36 @@ def normalized(pixels: np.ndarray[Any, Any], settings: Preprocess) -> np.ndarray
     values = pixels.astype(np.float32) / np.float32(settings.scale)
     mean, std = (np.asarray(numbers, np.float32) for numbers in (settings.mean, settings.std))
     return ((values - mean) / std).astype(np.float32)
+
+
+def picture_of(values: torch.Tensor) -> np.ndarray[Any, Any] | None:
+    """Return an input [1, C, H, W] or [1, H, W, C] as pixels [h, w, 3] (uint8).
+
+    The smallest value is black and the largest white, whatever the normalization was. Larger ones
+    are reduced to 320 pixels. None if the input is no picture with one or three channels.
+    """
+    from PIL import Image as pictures
+
+    image = values[0].float().numpy() if values.ndim == 4 and len(values) == 1 else None
+    if image is None or not image.size or min(image.shape[-2:]) < 2:
+        return None
+    if image.shape[0] in {1, 3}:
+        image = image.transpose(1, 2, 0)
+    if image.shape[2] not in {1, 3}:
+        return None
+    low, high = float(image.min()), float(image.max())
+    scaled = (image - low) * (255.0 / (high - low) if high > low else 0.0)
+    pixels = np.broadcast_to(scaled.round(), (*image.shape[:2], 3)).astype(np.uint8)
+    longest = max(pixels.shape[:2])
+    if longest <= _LONGEST:
+        return pixels
+    height, width = (max(1, side * _LONGEST // longest) for side in pixels.shape[:2])
+    return np.asarray(pictures.fromarray(pixels).resize((width, height), pictures.Resampling.BOX))
+
+
+def size_of(values: torch.Tensor) -> tuple[int, int]:
+    """Return the width and height of an input that is a picture [pixels]; (0, 0) of others."""
+    if values.ndim != 4:
+        return 0, 0
+    rows, columns = values.shape[2:] if values.shape[1] in {1, 3} else values.shape[1:3]
+    return int(columns), int(rows)

@@ -7,9 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.data.pictures import picture_of, size_of
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
@@ -24,10 +26,11 @@ from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, mode
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.references import WorstSamples, pairs
-from workbench.engine.quality.tasks.metrics import Collected, measure
+from workbench.engine.quality.tasks.metrics import SHOWN, Collected, Measured, measure
 from workbench.engine.targets.base import toolchain_of
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
+    ARRAYS_FILE,
     CalibrateResult,
     Dependence,
     EvaluateResult,
@@ -36,6 +39,8 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
     from workbench.engine.quality.references import FloatReference
@@ -73,10 +78,7 @@ def run(context: StageContext) -> None:
             for reading in readings:
                 reading.add(sample, floats, quantizeds)
     metric = measure(context, tally.returned, tally.collected)
-    calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
-    result = tally.result(samples.name, calibrated_on).model_copy(update=metric)
-    if samples.spell is None:
-        result = result.model_copy(update=tally.classes(context))
+    result = _result(context, samples, tally, metric)
     update = {
         "held_out": samples.held_out,
         "parts": tally.parts.result(),
@@ -86,7 +88,29 @@ def run(context: StageContext) -> None:
         "readings": tuple(reading.result(result.class_output) for reading in readings),
         "text": text.result() if text is not None else None, "compared": compared,
     }  # fmt: skip
-    save_result(result.model_copy(update=update), context.out)
+    result = result.model_copy(update=update)
+    shown = result.task.samples if result.task is not None else result.worst[:SHOWN]
+    _save_pictures(context, [s.sample for s in shown], tally.pictures, metric)
+    save_result(result, context.out)
+
+
+def _result(
+    context: StageContext, samples: Samples, tally: _Tally, metric: Measured
+) -> EvaluateResult:
+    calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
+    result = tally.result(samples.name, calibrated_on).model_copy(update=metric.fields)
+    if samples.spell is None:
+        result = result.model_copy(update=tally.classes(context))
+    return result
+
+
+def _save_pictures(
+    context: StageContext, samples: Sequence[int], pictures: Mapping[int, Any], metric: Measured
+) -> None:
+    """Write the inputs of the shown samples, where they are pictures, and their masks."""
+    arrays = {f"picture_{sample}": pictures[sample] for sample in samples if sample in pictures}
+    if arrays:
+        np.savez_compressed(context.out / ARRAYS_FILE, **arrays, **metric.masks)
 
 
 def _compared(
@@ -154,6 +178,7 @@ class _Tally:
     variation: Variation = field(default_factory=Variation)
     hits: list[tuple[_Hits, _Hits]] = field(default_factory=list)
     collected: list[Collected] = field(default_factory=list)
+    pictures: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.parts = PartTally(self.returned)
@@ -172,6 +197,8 @@ class _Tally:
         for sums, a, b in zip(self.sums, floats, quantized, strict=True):
             sums.add(a, b)
         self.variation.add(floats, quantized)
+        if (picture := picture_of(sample.inputs[0])) is not None:
+            self.pictures[sample.index] = picture
         self.count += 1
         label = sample.label
         if label is not None:
@@ -182,9 +209,9 @@ class _Tally:
                 hits[1].add(b, label)
         if self.keep:
             truth = label if sample.truth is None else sample.truth
-            picture = sample.inputs[0]
+            size = size_of(sample.inputs[0])
             self.collected.append(
-                Collected(sample.index, sample.file, floats, quantized, truth, picture)
+                Collected(sample.index, sample.file, floats, quantized, truth, size)
             )
 
     def classes(self, context: StageContext) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def detection(pairs: Sequence[Pair], choice: ObjectSelection, where: str) -> Out
         for name, a, b in zip(("mAP50-95", "mAP50"), measured[0][0], measured[1][0], strict=True)
     ]
     per_class = [
-        TaskFigure(name=f"class {number}", count=count, floating=recalls, quantized=other)
+        TaskFigure(name=f"recall of class {number}", count=count, floating=recalls, quantized=other)
         for (number, count, recalls), (_, _, other) in zip(
             measured[0][1], measured[1][1], strict=True
         )

@@ -3,55 +3,62 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import torch
 
 from workbench.engine import user_code
 from workbench.engine.quality.tasks.detection import detection
 from workbench.engine.quality.tasks.key_points import key_points
-from workbench.engine.quality.tasks.outcome import Outcome, Pair
+from workbench.engine.quality.tasks.outcome import Pair
 from workbench.engine.quality.tasks.segmentation import segmentation
 from workbench.errors import Place, failure
 from workbench.project import sources
 from workbench.project.model import BUILT_IN_METRICS
-from workbench.results import ARRAYS_FILE
 from workbench.results.task_quality import TaskQuality
 
 if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
     from workbench.engine.context import StageContext
     from workbench.engine.quality.model_outputs import ModelOutputs
 
 # Samples that are kept to be shown, those with the largest loss first.
-_SHOWN = 24
+SHOWN = 24
 
 
 @dataclass(frozen=True)
 class Collected:
-    """The outputs of both models for a sample, its label, and its first input."""
+    """The outputs of both models for a sample, and its label."""
 
     sample: int
     file: str
     floats: list[torch.Tensor]
     quantized: list[torch.Tensor]
     label: Any
-    picture: torch.Tensor
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Fields of the result, and masks of the shown samples [H, W] (uint8) by name."""
+
+    fields: Mapping[str, Any]
+    masks: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
 
 def measure(
     context: StageContext, returned: ModelOutputs, collected: Sequence[Collected]
-) -> dict[str, Any]:
-    """Return the fields of the result that the project's metric gives; none without a metric.
+) -> Measured:
+    """Return what the project's metric gives; nothing without a metric.
 
     Raises:
         WorkbenchError: The user's code raised an error, or labels or its result do not fit.
     """
     metric = context.project.evaluation.metric
     if not metric:
-        return {}
+        return Measured({})
     if metric in BUILT_IN_METRICS:
         return _task(context, returned, collected)
     reference = sources.callable_reference(metric, context.folder, "evaluation.metric")
@@ -63,11 +70,8 @@ def measure(
         bound = _bound(function, outputs, labels)
         value = user_code.call(bound, reference, "evaluation.metric")
         values.append(_number(value, function))
-    return {
-        "metric_name": reference.attribute,
-        "metric_float": values[0],
-        "metric_quantized": values[1],
-    }
+    names = ("metric_name", "metric_float", "metric_quantized")
+    return Measured(dict(zip(names, (reference.attribute, *values), strict=True)))
 
 
 def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
@@ -91,7 +95,7 @@ def _number(value: Any, function: Callable[..., Any]) -> float:
 
 def _task(
     context: StageContext, returned: ModelOutputs, collected: Sequence[Collected]
-) -> dict[str, Any]:
+) -> Measured:
     evaluation = context.project.evaluation
     metric = evaluation.metric
     if any(one.label is None for one in collected):
@@ -110,22 +114,26 @@ def _task(
         outcome = detection(pairs, evaluation.objects, where)
     else:
         outcome = (segmentation if metric == "segmentation" else key_points)(pairs, where)
-    shown = sorted(outcome.samples, key=lambda s: (-s.loss, s.sample))[:_SHOWN]
-    pictures = {one.sample: one.picture for one in collected}
-    _save_arrays(context, outcome, {s.sample: pictures[s.sample] for s in shown})
+    shown = sorted(outcome.samples, key=lambda s: (-s.loss, s.sample))[:SHOWN]
     first = outcome.figures[0]
+    width, height = collected[0].size if collected else (0, 0)
     task = TaskQuality(
         metric=metric,  # type: ignore[arg-type]
         figures=tuple(outcome.figures),
         per_class=tuple(outcome.per_class),
         lost=sum(s.lost for s in outcome.samples),
         added=sum(s.added for s in outcome.samples),
+        width=width,
+        height=height,
         samples=tuple(shown),
     )
-    return {
+    fields = {
         "metric_name": first.name, "metric_float": first.floating,
         "metric_quantized": first.quantized, "task": task,
     }  # fmt: skip
+    kept = {s.sample for s in shown}
+    masks = {f"{n}_{i}": mask for (n, i), mask in outcome.arrays.items() if i in kept}
+    return Measured(fields, masks)
 
 
 def _decoder(
@@ -159,34 +167,3 @@ def _decoder(
         return user_code.call(bound, reference, "evaluation.decode")
 
     return decode, user_code.line_of_definition(function)
-
-
-def _save_arrays(
-    context: StageContext, outcome: Outcome, pictures: dict[int, torch.Tensor]
-) -> None:
-    """Write the pictures of the shown samples, and their masks, for the window."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    for sample, values in pictures.items():
-        if (picture := _picture(values)) is not None:
-            arrays[f"picture_{sample}"] = picture
-    for (name, sample), mask in outcome.arrays.items():
-        if sample in pictures:
-            arrays[f"{name}_{sample}"] = mask
-    np.savez_compressed(context.out / ARRAYS_FILE, **arrays)
-
-
-def _picture(values: torch.Tensor) -> np.ndarray[Any, Any] | None:
-    """Return an input [1, C, H, W] or [1, H, W, C] as pixels [H, W, 3] (uint8); None if it is none.
-
-    The smallest value is black and the largest white, whatever the normalization was.
-    """
-    image = values[0].float().numpy() if values.ndim == 4 and len(values) == 1 else None
-    if image is None or not image.size:
-        return None
-    if image.shape[0] in {1, 3}:
-        image = image.transpose(1, 2, 0)
-    if image.shape[2] not in {1, 3}:
-        return None
-    low, high = float(image.min()), float(image.max())
-    scaled = (image - low) * (255.0 / (high - low) if high > low else 0.0)
-    return np.broadcast_to(scaled.round(), (*image.shape[:2], 3)).astype(np.uint8)

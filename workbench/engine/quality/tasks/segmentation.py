@@ -48,7 +48,7 @@ def segmentation(pairs: Sequence[Pair], where: str) -> Outcome:
     known = np.nonzero(~np.isnan(ratios[0]) | ~np.isnan(ratios[1]))[0]
     per_class = [
         TaskFigure(
-            name=f"class {number}",
+            name=f"IoU of class {number}",
             count=int(labelled[number]),
             floating=_known(ratios[0][number]),
             quantized=_known(ratios[1][number]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,12 +86,18 @@ class TaskPicture(QWidget):
         self._picture: np.ndarray[Any, Any] | None = None
         self._side = Side()
         self._theme: Theme | None = None
+        self._size = (1, 1)
         self.setMinimumSize(90, 90)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
-    def render_side(self, picture: np.ndarray[Any, Any] | None, side: Side, theme: Theme) -> None:
-        """Show pixels [H, W, 3] (uint8), and what is in them."""
-        self._picture, self._side, self._theme = picture, side, theme
+    def render_side(
+        self, picture: np.ndarray[Any, Any] | None, side: Side, theme: Theme, size: tuple[int, int]
+    ) -> None:
+        """Show pixels [H, W, 3] (uint8), and what is in them.
+
+        ``size`` is the width and height that boxes and points refer to.
+        """
+        self._picture, self._side, self._theme, self._size = picture, side, theme, size
         what = f"{len(side.objects)} objects" if side.objects else f"{len(side.points)} points"
         self.setAccessibleName(f"{self._name}: {what}")
         self.update()
@@ -100,17 +106,17 @@ class TaskPicture(QWidget):
         del event
         if self._picture is None or self._theme is None:
             return
-        height, width = self._picture.shape[:2]
+        width, height = self._size
         scale = min(self.width() / width, self.height() / height)
         left, top = (self.width() - width * scale) / 2, (self.height() - height * scale) / 2
+        frame = QRectF(left, top, width * scale, height * scale)
         painter = QPainter(self)
-        painter.drawImage(QRectF(left, top, width * scale, height * scale), _image(self._picture))
+        painter.drawImage(frame, image_of(self._picture))
         if self._side.mask is not None:
-            painter.drawImage(
-                QRectF(left, top, width * scale, height * scale), _coloured(self._side.mask)
-            )
+            painter.drawImage(frame, _coloured(self._side.mask))
         painter.translate(left, top)
-        for one in self._side.objects:
+        # What one model alone has is drawn last: nothing covers it.
+        for one in sorted(self._side.objects, key=lambda o: o.changed):
             self._draw_object(painter, one, scale)
         painter.setPen(QPen(QColor(self._theme.good), 2))
         for point in self._side.points:
@@ -125,14 +131,16 @@ class TaskPicture(QWidget):
         painter.drawRect(QRectF(left, top, right - left, bottom - top))
         text = str(one.category) if one.score is None else f"{one.category}  {one.score:.2f}"
         metrics = painter.fontMetrics()
-        line = QRectF(left, max(top - metrics.height(), 0), metrics.horizontalAdvance(text) + 6,
-                      metrics.height())  # fmt: skip
+        wide, high = metrics.horizontalAdvance(text) + 6, metrics.height()
+        most = self._size[0] * scale - wide
+        line = QRectF(max(min(left, most), 0), max(top - high, 0), wide, high)
         painter.fillRect(line, colour)
         painter.setPen(QColor("#000000" if colour.lightness() > 110 else "#ffffff"))
         painter.drawText(line, Qt.AlignmentFlag.AlignCenter, text)
 
 
-def _image(pixels: np.ndarray[Any, Any]) -> QImage:
+def image_of(pixels: np.ndarray[Any, Any]) -> QImage:
+    """Return pixels [H, W, 3] (uint8) as an image."""
     height, width = pixels.shape[:2]
     data = pixels.tobytes()
     return QImage(data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
@@ -170,11 +178,11 @@ class TaskView(QWidget):
         self._arrange()
 
     def render_task(
-        self, task: TaskQuality, read: Callable[[], Mapping[str, np.ndarray[Any, Any]]],
-        theme: Theme, *, stale: bool,
+        self, task: TaskQuality, arrays: Mapping[str, np.ndarray[Any, Any]], theme: Theme, *,
+        stale: bool,
     ) -> None:  # fmt: skip
-        """Show the figures and the first sample; ``read`` returns the arrays of the result."""
-        self._task, self._theme, self._arrays = task, theme, read()
+        """Show the figures and the first sample."""
+        self._task, self._theme, self._arrays = task, theme, arrays
         self.figures.set_rows([*task.figures, *task.per_class])
         self.samples.set_rows(task.samples)
         for table in (self.figure_table, self.sample_table):
@@ -195,7 +203,8 @@ class TaskView(QWidget):
         picture = self._arrays.get(f"picture_{sample.sample}")
         for name, objects, points, key in sides:
             side = Side(objects, points, self._arrays.get(f"{key}_{sample.sample}"))
-            self.pictures[name].render_side(picture, side, self._theme)
+            size = self._task.width or 1, self._task.height or 1
+            self.pictures[name].render_side(picture, side, self._theme, size)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
         if rows:
@@ -221,7 +230,7 @@ class TaskView(QWidget):
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(tables)
         split.addWidget(pictures)
-        split.setSizes([360, 560])
+        split.setSizes([430, 900])
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(split)
