@@ -88,8 +88,6 @@ PANELS: tuple[PanelRow, ...] = (
              on_request=True),
     PanelRow("accuracy", "Accuracy", "accuracy",
              "ui.features.accuracy.accuracy_panel:AccuracyPanel"),
-    PanelRow("pictures", "Pictures", "accuracy",
-             "ui.features.pictures.pictures_panel:PicturesPanel"),
     PanelRow("sample", "Sample", "accuracy", "ui.features.sample.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "performance", "ui.features.cost.cost_panel:CostPanel", "lower"),
     PanelRow("timeline", "Timeline", "performance",
@@ -118,6 +116,8 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("log", "Log", "bottom", "ui.features.jobs.log_panel:LogPanel"),
     PanelRow("problems", "Problems", "bottom", "ui.features.problems.problems_panel:ProblemsPanel"),
     PanelRow("outcome", "Outcome", "outcome", "ui.features.outcome.outcome_panel:OutcomePanel"),
+    PanelRow("pictures", "Pictures", "accuracy",
+             "ui.features.pictures.pictures_panel:PicturesPanel"),
 )  # fmt: skip
 # Heights of the bars above the workspaces [px].
 RUN_BAR_PX, SCOREBOARD_PX = 34, 44
