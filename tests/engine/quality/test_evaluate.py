@@ -52,6 +52,36 @@ def test_that_a_users_metric_is_applied_to_both_sides(engine):
     assert found.metric_quantized == found.top1_quantized
 
 
+@pytest.mark.parametrize(
+    ("network", "metric", "data", "value"),
+    [("mapped", "segmentation", "masks", 1.0), ("small", "key_points", "points", 0.5)],
+)
+def test_that_a_metric_of_the_program_takes_maps_and_points(engine, network, metric, data, value):
+    source = DataSource(spec=f"networks.py:{data}")
+    evaluation = Evaluation(data=source, metric=metric)
+    made = project(network, evaluation=evaluation, **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done", engine.failure
+    found = engine.result(made, "evaluate")
+    assert found.metric_float == pytest.approx(value)
+    assert 0.3 < found.metric_quantized <= found.metric_float
+    assert len(found.task.samples) == 8
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "code"),
+    [
+        ({"metric": "detection"}, "decoder-missing"),
+        ({"metric": "segmentation", "hold_out": False}, "decoded-invalid"),
+        ({"metric": "detection", "decode": "networks.py:unseeded_samples"}, "user-code-failed"),
+        ({"metric": "detection", "decode": "networks.py:nothing"}, "callable-missing"),
+    ],
+)
+def test_that_a_metric_without_what_it_needs_is_refused(engine, evaluation, code):
+    made = project("small", evaluation=Evaluation(**evaluation), **CALIBRATED)
+    assert engine.run(made, "evaluate") == "failed"
+    assert engine.failure.code == code
+
+
 def test_that_a_metric_that_is_no_number_is_refused(engine):
     made = project("small", evaluation=Evaluation(metric="networks.py:text_metric"), **CALIBRATED)
     assert engine.run(made, "evaluate") == "failed"
