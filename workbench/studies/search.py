@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project, Rule
     from workbench.results import ChannelLayer
 
-CHOICES = ("a8w8", "a16w8", "a8w4", "float")
+CHOICES = ("a8w8", "a16w8", "a8w4", "a8w8-per-tensor", "float")
 DEFAULT_TRIALS = 40
 # Accuracy, cycles, SRAM [bytes], CPU operators.
 Figures = tuple[float, float, float, float]

@@ -175,6 +175,11 @@ KINDS: tuple[Kind, ...] = (
         lambda m: device_cost.switch_on_rewrites(m.project, m.lowered, m.program),
     ),
     Kind(
+        "per_tensor",
+        "Use one scale for each weight tensor: fewer bytes and cycles, less accuracy",
+        lambda m: device_cost.scales_per_tensor(m.project, m.lowered),
+    ),
+    Kind(
         "channels_last",
         "Use a channels-last example input (in the source)",
         lambda m: device_cost.channels_last(m.project, m.lowered, m.program),

@@ -92,7 +92,8 @@ class Suggestion:
         edit: The edit of the project; None if only the source can be changed.
         written: The source lines to change.
         improves: The figure that must be better when the suggestion is tried: such a suggestion is
-            compiled and measured before it is offered. "" for those that are not tried.
+            compiled and measured before it is offered; ``size`` is cycles or bytes. "" for those
+            that are not tried.
         alternatives: What is tried one after the other while a part stays below its limit.
         output: The output of the model that it concerns; None for all of them.
         tried: Whether ``gain`` was measured on the compiled program with the suggestion; else it is
@@ -107,7 +108,7 @@ class Suggestion:
     nodes: tuple[str, ...] = ()
     edit: Edit | None = None
     written: tuple[Written, ...] = ()
-    improves: Literal["", "sqnr_db", "cycles"] = ""
+    improves: Literal["", "sqnr_db", "cycles", "size"] = ""
     alternatives: tuple[Alternative, ...] = ()
     output: int | None = None
     tried: bool = False

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _LEAST_DB = 1.0
 # What a change that saves cycles may cost [dB].
 _MOST_LOST_DB = 0.5
+# What a smaller program must save of its cycles or bytes, and the SQNR from which on it may lose
+# accuracy for that [dB].
+_LEAST_SAVED, _GOOD_DB = 0.02, 20.0
 # Higher ones count as this much [dB].
 _ENOUGH_DB = 100.0
 
@@ -73,9 +76,24 @@ def candidates(suggestion: Suggestion) -> list[Suggestion]:
     ]
 
 
+def _scores(before: EvaluateResult, after: EvaluateResult) -> str:
+    """Return the metric, or else top-1, of both programs; "" without one."""
+    if before.metric_quantized is not None and after.metric_quantized is not None:
+        values = f"{before.metric_quantized:.4g} \u2192 {after.metric_quantized:.4g}"
+        return f", {after.metric_name} {values}"
+    if before.top1_quantized is None or after.top1_quantized is None:
+        return ""
+    return f", top-1 {before.top1_quantized:.2%} \u2192 {after.top1_quantized:.2%}"
+
+
+def _share(before: int, after: int) -> float:
+    return (before - after) / before if before else 0.0
+
+
 def is_better(one: Suggestion, other: Suggestion) -> bool:
     """Return whether a tried suggestion gains more of what it is to improve."""
-    first, second = (getattr(side.gain, one.improves) or 0.0 for side in (one, other))
+    figure = "cycles" if one.improves == "size" else one.improves
+    first, second = (getattr(side.gain, figure) or 0.0 for side in (one, other))
     return bool(first > second + (_LEAST_DB if one.improves == "sqnr_db" else 0.0))
 
 
@@ -92,12 +110,20 @@ def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion
     is_better = gain.sqnr_db >= _LEAST_DB
     if suggestion.improves == "cycles":
         is_better = before.cycles > after.cycles and gain.sqnr_db >= -_MOST_LOST_DB
+    elif suggestion.improves == "size":
+        saved = max(
+            _share(before.cycles, after.cycles),
+            _share(before.lowered.pte_bytes, after.lowered.pte_bytes),
+        )
+        is_kept = gain.sqnr_db >= -_MOST_LOST_DB or then >= _GOOD_DB
+        is_better = saved >= _LEAST_SAVED and is_kept
     if not is_better or not math.isfinite(gain.sqnr_db):
         return None
     parts = "part of the outputs" if after.evaluated.parts else "output"
     expected = (
         f"Tried: lowest SQNR of a{'' if parts[0] == 'p' else 'n'} {parts} {now:.1f} "
-        f"\u2192 {then:.1f} dB over {plural(after.evaluated.samples, 'sample')}; NPU "
+        f"\u2192 {then:.1f} dB over {plural(after.evaluated.samples, 'sample')}"
+        f"{_scores(before.evaluated, after.evaluated)}; NPU "
         f"cycles {before.cycles:,} \u2192 {after.cycles:,}, estimated (Vela "
         f"{after.lowered.vela_version}); program {before.lowered.pte_bytes:,} \u2192 "
         f"{after.lowered.pte_bytes:,} bytes. {suggestion.expected}"

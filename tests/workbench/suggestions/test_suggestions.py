@@ -12,7 +12,7 @@ from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import ModelSource, Rule
 from workbench.results import CalibrateResult, CpuNode, TensorRange
-from workbench.suggestions import Gain, Measurements, Spared, suggest
+from workbench.suggestions import Figures, Gain, Measurements, Spared, suggest, tried
 from workbench.suggestions.suggestion import with_option
 from workbench.targets.ethos_u.rewrites import KERNELS, NORMS_AS_ONE, NORMS_FORWARD, STRIDES
 
@@ -221,3 +221,37 @@ def test_that_a_program_too_large_for_its_board_is_first_compiled_for_size():
     first, *_ = suggest(make_project(), lowered, snapshot(), CHAIN, known)
     assert first.id == "optimise_size"
     assert first.edit(make_project()).target.options["optimise"] == "Size"
+
+
+def with_constants(count):
+    report = result_of("lower").vela[0]
+    return {"vela": (report.model_copy(update={"flash_bytes": count}),)}
+
+
+def test_that_one_scale_for_a_weight_is_tried_where_constants_matter():
+    offered = found(make_project(), **with_constants(1 << 16))["per_tensor"]
+    assert offered.improves == "size"
+    changed = offered.edit(make_project())
+    assert [rule.config for rule in changed.rules] == ["a8w8-per-tensor"]
+    assert "per_tensor" not in found(changed, **with_constants(1 << 16))
+    assert "per_tensor" not in found(make_project(), **with_constants(1 << 10))
+
+
+@for_each(
+    ("program_bytes", "sqnr_db", "is_offered"),
+    [(900, 34.0, True), (990, 34.0, False), (900, 12.0, False), (1100, 40.0, False)],
+)
+def test_that_a_smaller_program_is_offered_while_it_is_accurate(program_bytes, sqnr_db, is_offered):
+    def figures(count, decibels):
+        evaluated, lowered = result_of("evaluate"), result_of("lower")
+        output = evaluated.outputs[0].model_copy(update={"sqnr_db": decibels})
+        return Figures(
+            evaluated.model_copy(update={"outputs": (output,), "parts": ()}),
+            lowered.model_copy(update={"pte_bytes": count}),
+        )
+
+    offered = found(make_project(), **with_constants(1 << 16))["per_tensor"]
+    after = tried(offered, figures(1000, 35.0), figures(program_bytes, sqnr_db))
+    assert (after is not None) == is_offered
+    if after is not None:
+        assert (after.gain.bytes, after.tried) == (1000 - program_bytes, True)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _ORDER_SAMPLES = 8
 _CONSTRAINTS = "constraints"
 _POLL_S = 0.2
+_PER_TENSOR = "a8w8-per-tensor"
 
 
 def run(study: StudyContext) -> None:
@@ -210,6 +211,8 @@ class _Search:
         plain = {unit.name: self._choices[0] for unit in self._found.units}
         plain |= {name: numbers[0] for name, numbers in widths.items()}
         steps = [dict(plain)]
+        if _PER_TENSOR in self._choices:
+            steps.append(plain | {unit.name: _PER_TENSOR for unit in self._found.units})
         steps += [{**plain, name: numbers[1]} for name, numbers in widths.items()]
         narrow = dict(plain)
         for index in range(1, max(map(len, widths.values()), default=0)):
