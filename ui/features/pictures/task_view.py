@@ -230,7 +230,7 @@ class TaskView(QWidget):
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(tables)
         split.addWidget(pictures)
-        split.setSizes([430, 900])
+        split.setSizes([510, 860])
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(split)

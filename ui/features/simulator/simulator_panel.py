@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.simulator.board_dialog import BoardDialog
+from ui.features.simulator.firmware_dialog import FirmwareDialog
 from ui.features.simulator.run_log import TextFileModel
 from ui.features.simulator.run_view import SimulationView
 from ui.features.simulator.runner_dialog import RunnerDialog
@@ -65,6 +66,7 @@ class SimulatorFiles(QWidget):
     Signals:
         board_asked: the port and command of the board are to be set.
         board_switched: whether the board takes the place of the simulator.
+        proof_asked: firmware is to be proved on the emulated board.
         simulator_chosen: path of a simulator.
         runner_chosen: path of a runner.
         fast_switched: whether to simulate without cycle counts.
@@ -79,6 +81,7 @@ class SimulatorFiles(QWidget):
     trace_switched = Signal(bool)
     board_asked = Signal()
     board_switched = Signal(bool)
+    proof_asked = Signal()
     build_asked = Signal()
     build_stopped = Signal()
 
@@ -103,19 +106,20 @@ class SimulatorFiles(QWidget):
             lambda: self._ask("Runner (arm_executor_runner)", self.runner_chosen.emit)
         )
         self._add_board(grid, 2)
-        self._add_switches(grid, 3)
+        self._add_emulated(grid, 3)
+        self._add_switches(grid, 4)
         self.hint = Label(self)
         self.hint.setObjectName("Hint")
         self.hint.setWordWrap(True)
         self.hint.setTextFormat(Qt.TextFormat.RichText)
         self.hint.setOpenExternalLinks(True)
-        grid.addWidget(self.hint, 4, 0, 1, 4)
+        grid.addWidget(self.hint, 5, 0, 1, 4)
         self.progress = QProgressBar(self)
         self.progress.setAccessibleName("Building a runner")
         self.progress.setFormat("Building a runner: %p %")
         self.progress.hide()
-        grid.addWidget(self.progress, 5, 0, 1, 4)
-        grid.setRowStretch(6, 1)
+        grid.addWidget(self.progress, 6, 0, 1, 4)
+        grid.setRowStretch(7, 1)
 
     def _add_switches(self, grid: QGridLayout, row: int) -> None:
         self.fast = QCheckBox("Functional only (faster, no cycles)", self)
@@ -136,6 +140,27 @@ class SimulatorFiles(QWidget):
         parts = (Label("Board", self), self.board, self.set_board, self.on_board)
         for column, part in enumerate(parts):
             grid.addWidget(part, row, column)
+
+    def _add_emulated(self, grid: QGridLayout, row: int) -> None:
+        self.firmware = Label(self)
+        self.prove = QPushButton("Prove\u2026", self)
+        self.prove.setAccessibleName("Prove firmware")
+        self.prove.clicked.connect(self.proof_asked)
+        parts = (Label("Emulated board", self), self.firmware, self.prove)
+        for column, part in enumerate(parts):
+            grid.addWidget(part, row, column)
+
+    def render_firmware(self, elf: str, *, is_proven: bool | None, has_program: bool) -> None:
+        """Show the firmware that is proved on the emulated board, and its last verdict."""
+        state = {None: "", True: ", proven", False: ", not proven"}[is_proven]
+        self.firmware.setText(f"{_short(Path(elf))}{state}" if elf else "no firmware chosen")
+        self.firmware.setToolTip(literal(elf))
+        self.prove.setEnabled(has_program)
+        self.prove.setToolTip(
+            "Run your firmware with Arm's NPU driver under QEMU, and check what it does"
+            if has_program
+            else "Run to Pack first: firmware is proved with the packed program"
+        )
 
     def render_machine(
         self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool, trace: bool
@@ -225,6 +250,9 @@ class SimulatorPanel(ResultPanel):
         self.machine.build_asked.connect(self._on_build_asked)
         self.machine.board_asked.connect(self._on_board_asked)
         self.machine.board_switched.connect(self._on_board_switched)
+        self.machine.proof_asked.connect(self._on_proof_asked)
+        # The firmware and the program of the last proof, and whether it is proven.
+        self._proof: tuple[str, Path, bool] | None = None
         self._build_job = self._running = ""
         self._shown_log: Path | None = None
         # What the shown result is made of; None to show it anew.
@@ -359,6 +387,31 @@ class SimulatorPanel(ResultPanel):
             fast=settings.fast, trace=settings.trace,
         )  # fmt: skip
         self.machine.render_board(settings.board)
+        program, proof = self._program(), self._proof
+        is_last = proof is not None and proof[:2] == (settings.firmware, program)
+        self.machine.render_firmware(
+            settings.firmware, is_proven=proof[2] if proof is not None and is_last else None,
+            has_program=program is not None,
+        )  # fmt: skip
+
+    def _program(self) -> Path | None:
+        """Return the packed program; None if there is none."""
+        folder = self.context.session.result("package")
+        files = sorted(folder.glob("*.pte")) if folder is not None else []
+        return files[0] if files else None
+
+    def _on_proof_asked(self) -> None:
+        program, project = self._program(), self.context.document.project
+        if program is None or project is None:
+            return
+        dialog = FirmwareDialog(program, project.target.id, load_settings().firmware, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.proved.connect(lambda elf, is_proven: self._on_proved(elf, program, is_proven))
+        dialog.open()
+
+    def _on_proved(self, elf: str, program: Path, is_proven: bool) -> None:
+        self._proof = (elf, program, is_proven)
+        self._change(lambda settings: settings.model_copy(update={"firmware": elf}))
 
     def _on_board_asked(self) -> None:
         link = None

@@ -295,7 +295,8 @@ class MachineSettings(Finite):
     """The user's simulator settings. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
 
     ``addresses`` maps the path of a runner to the address of its program. ``fast``, ``trace`` and
-    ``timeout_s`` apply to runs of projects. ``board`` is the board at this machine.
+    ``timeout_s`` apply to runs of projects. ``board`` is the board at this machine,
+    ``firmware`` the last one that was proved on the emulated board.
     """
 
     simulators: Mapping[str, str] = Field(default_factory=dict)
@@ -306,6 +307,7 @@ class MachineSettings(Finite):
     trace: bool = False
     timeout_s: float = Field(default=600.0, gt=0)
     board: BoardLink | None = None
+    firmware: str = ""
 
 
 def settings_path() -> Path:

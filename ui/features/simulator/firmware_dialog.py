@@ -1,0 +1,168 @@
+"""The dialog Firmware: proves linked firmware on an emulated board, with the packed program."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QProcess, QProcessEnvironment, Signal
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import PathField, make_primary
+from ui.shared.labels import Label
+from workbench import interpreter
+
+_ABOUT = (
+    "The firmware runs under QEMU on a Cortex-M55 with the memories of the AN547, with Arm's own "
+    "NPU driver in it; the functional simulator answers the NPU's registers. Emulated: nothing is "
+    "timed or measured. The firmware is code of yours, run inside the emulator only."
+)
+_SIGNS = {True: "\u2713", False: "\u2717", None: "\u2013"}
+_STATES = {True: "passed", False: "failed", None: "not checked"}
+_KILL_MS = 5_000
+
+
+class FirmwareDialog(QDialog):
+    """Asks for firmware, proves it in a process of its own, and shows the checks.
+
+    Signals:
+        proved: path of the firmware, and whether it is proven.
+    """
+
+    proved = Signal(str, bool)
+
+    def __init__(self, program: Path, target: str, elf: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._program, self._target = program, target
+        self.setWindowTitle("Emulated board")
+        self.elf = PathField("Firmware", "Firmware (*.elf *.axf)", self)
+        self.elf.set_text(elf)
+        self.elf.edited.connect(self._show_state)
+        self.cache = QCheckBox("Check the maintenance of the data cache", self)
+        self.prove = QPushButton("Prove", self)
+        make_primary(self.prove)
+        self.prove.clicked.connect(self._on_prove_clicked)
+        self.close_button = QPushButton("Close", self)
+        self.close_button.clicked.connect(self.reject)
+        self.progress = QProgressBar(self)
+        self.progress.setRange(0, 0)
+        self.progress.setAccessibleName("Proving firmware")
+        self.progress.hide()
+        self.text = QTextBrowser(self)
+        self.text.setAccessibleName("Checks of the firmware")
+        self._process = QProcess(self)
+        variables = QProcessEnvironment()
+        for name, value in interpreter.environment().items():
+            variables.insert(name, value)
+        self._process.setProcessEnvironment(variables)
+        self._process.finished.connect(self._on_finished)
+        self._process.errorOccurred.connect(lambda _error: self._show_state())
+        self._lay_out()
+        self._show_state()
+
+    def _lay_out(self) -> None:
+        form = QFormLayout()
+        form.setHorizontalSpacing(14)
+        form.setVerticalSpacing(8)
+        program = QLabel(f"{self._program.name}, {self._target}", self)
+        for title, field in (("Program", program), ("Firmware", self.elf), ("", self.cache)):
+            form.addRow(title, field)
+        about = Label(_ABOUT, self)
+        about.setObjectName("Hint")
+        about.setWordWrap(True)
+        row = QHBoxLayout()
+        row.addWidget(self.progress, 1)
+        row.addStretch(1)
+        row.addWidget(self.prove)
+        row.addWidget(self.close_button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(12)
+        layout.addLayout(form)
+        layout.addWidget(about)
+        layout.addWidget(self.text, 1)
+        layout.addLayout(row)
+        self.resize(720, 640)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether firmware is being proved."""
+        return self._process.state() != QProcess.ProcessState.NotRunning
+
+    def _show_state(self, *_: object) -> None:
+        self.prove.setText("Stop" if self.is_running else "Prove")
+        self.prove.setEnabled(self.is_running or bool(self.elf.text().strip()))
+        self.progress.setVisible(self.is_running)
+
+    def _on_prove_clicked(self) -> None:
+        if self.is_running:
+            self._process.terminate()
+            return
+        words = ["--cache"] if self.cache.isChecked() else []
+        program, *arguments = interpreter.command(
+            "workbench", "firmware", "prove", self.elf.text().strip(), str(self._program),
+            "--target", self._target, "--json", *words,
+        )  # fmt: skip
+        self.text.clear()
+        self._process.start(program, arguments)
+        self._show_state()
+
+    def _on_finished(self, code: int, _status: QProcess.ExitStatus) -> None:
+        output = bytes(self._process.readAllStandardOutput().data()).decode(errors="replace")
+        problem = bytes(self._process.readAllStandardError().data()).decode(errors="replace")
+        self._show_state()
+        try:
+            document = json.loads(output)
+            self.text.setHtml(proof_text(document))
+            self.proved.emit(self.elf.text().strip(), document["verdict"] == "proven")
+        except (ValueError, KeyError, TypeError):
+            reason = "Stopped." if code == 130 else problem.split("\nLog: ")[0].strip()
+            self.text.setPlainText(reason or "Stopped.")
+
+    def reject(self) -> None:
+        self._end()
+        super().reject()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._end()
+        super().closeEvent(event)
+
+    def _end(self) -> None:
+        """End the process; it ends its emulator."""
+        if self.is_running:
+            self._process.terminate()
+            if not self._process.waitForFinished(_KILL_MS):
+                self._process.kill()
+
+
+def proof_text(document: dict[str, Any]) -> str:
+    """Return a proof as rich text: verdict, findings with remedies, and every check."""
+    is_proven = document["verdict"] == "proven"
+    title = "Proven" if is_proven else "Not proven"
+    lines = [f"<h3>{title} on an emulated Cortex-M55 with {escape(document['target'])}</h3>"]
+    for finding in document["findings"]:
+        lines.append(f"<p><b>{escape(finding['message'])}</b><br>{escape(finding['remedy'])}</p>")
+    lines.append("<table cellspacing='4'>")
+    for check in document["checks"]:
+        sign, state = _SIGNS[check["held"]], _STATES[check["held"]]
+        lines.append(f"<tr><td>{sign}</td><td>{escape(check['title'])}</td><td>{state}</td></tr>")
+    lines.append("</table>")
+    if document["output"].strip():
+        lines.append(f"<p>Printed by the firmware:</p><pre>{escape(document['output'])}</pre>")
+    hidden = "; ".join(document["not_proven"])
+    lines.append(f"<p>An emulation does not show: {escape(hidden)}.</p>")
+    return "".join(lines)
