@@ -49,6 +49,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("close", "&File", "&Close project", "Ctrl+W"),
     ActionRow(LINE, "&File"),
     ActionRow("preferences", "&File", "&Preferences\u2026", "Ctrl+,"),
+    ActionRow("toolchains", "&File", "&Toolchains\u2026"),
     ActionRow("quit", "&File", "&Quit", "Ctrl+Q"),
     ActionRow("palette", "&Edit", "&Command palette\u2026", "Ctrl+K", "palette"),
     ActionRow("settings", "&Edit", "Project &settings\u2026", "Ctrl+E", "settings"),

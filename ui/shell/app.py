@@ -201,6 +201,7 @@ class Workbench(QObject):
         bar.target_chosen.connect(self.targets.choose)
         bar.board_chosen.connect(self.targets.choose_board)
         bar.options_asked.connect(self.targets.ask)
+        bar.toolchains_asked.connect(self.targets.ask_toolchains)
         self.navigation.setting_asked.connect(self.targets.ask_settings)
         self.navigation.plugins_asked.connect(self.targets.ask_plugins)
         window.scoreboard.details_asked.connect(self._on_details_asked)
@@ -227,6 +228,7 @@ class Workbench(QObject):
             "save_as": self.files.ask_save_as,
             "close": self.files.close_project,
             "preferences": self.frame.show_preferences,
+            "toolchains": self.targets.ask_toolchains,
             "quit": self.window.close,
             "palette": self.navigation.ask,
             "settings": self.targets.ask_settings,
@@ -246,11 +248,7 @@ class Workbench(QObject):
             "default_layout": self.window.reset_layout,
             "save_layout": self.frame.ask_layout_name,
             "doctor": self.frame.show_doctor,
-            "help": self.help.show_for_focus,
-            "guide": self.help.show_contents,
-            "shortcuts": self.help.show_shortcuts,
-            "glossary": self.help.show_glossary,
-            "about": self.help.show_about,
+            **self.help.verbs(),
         }
         for stage in STAGES:
             verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)

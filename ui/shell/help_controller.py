@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -26,6 +27,16 @@ class HelpController(QObject):
         self._context, self._main = context, window
         self.window: HelpWindow | None = None
         context.appearance.changed.connect(self._on_theme)
+
+    def verbs(self) -> dict[str, Callable[[], object]]:
+        """Return what the actions of the help menu do."""
+        return {
+            "help": self.show_for_focus,
+            "guide": self.show_contents,
+            "shortcuts": self.show_shortcuts,
+            "glossary": self.show_glossary,
+            "about": self.show_about,
+        }
 
     def show_for_focus(self) -> None:
         """Show the page of the panel that has the focus; the contents without one."""

@@ -36,7 +36,7 @@ from workbench.project.model import Project, TargetChoice
 from workbench.targets import target_of
 
 # Least widths of the buttons of the target and of the state.
-_GOAL_PX, _STATUS_PX = 130, 80
+_GOAL_PX, _STATUS_PX, _TOOLCHAIN_PX = 130, 80, 60
 # Below these widths of the bar, Cancel is its sign alone, and groups of stages have no label.
 _NARROW_PX, _UNLABELLED_PX = 960, 1310
 # Below these widths the switch of automatic runs has a short text, and is in the menu only.
@@ -89,12 +89,12 @@ class _CutButton(QPushButton):
 
 
 class _GoalButton(_CutButton):
-    """The target in words."""
+    """The target, or the toolchain, in words."""
 
-    def render_goal(self, goal: str) -> None:
-        """Show a target."""
+    def render_goal(self, goal: str, details: str = "") -> None:
+        """Show a target or a toolchain."""
         self.setAccessibleDescription(goal)
-        self.setToolTip(literal(f"{goal}\nClick to change it."))
+        self.setToolTip(literal(f"{details or goal}\nClick to change it."))
         self.render_text(goal)
 
 
@@ -166,6 +166,7 @@ class PipelineBar(QWidget):
         target_chosen: a complete ``TargetChoice``.
         board_chosen: id or path of a board; "" is none.
         options_asked: the dialog with all target options is to be opened.
+        toolchains_asked: the dialog with all toolchains is to be opened.
     """
 
     run_asked = Signal(str)
@@ -174,6 +175,7 @@ class PipelineBar(QWidget):
     target_chosen = Signal(object)
     board_chosen = Signal(str)
     options_asked = Signal()
+    toolchains_asked = Signal()
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -220,6 +222,9 @@ class PipelineBar(QWidget):
         self.goal.render_goal(f"{text} (no such NPU)" if lacks else text)
         self.goal.setProperty("invalid", lacks)
         self.goal.style().polish(self.goal)
+        # The program's own toolchain needs no words.
+        self.toolchain.setVisible(bool(project.toolchain))
+        self.toolchain.render_goal(project.toolchain, project.toolchain_versions)
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -284,6 +289,10 @@ class PipelineBar(QWidget):
         self.goal.setProperty("menu", True)
         self.goal.setAccessibleName("Target and board")
         self.goal.clicked.connect(self.show_target)
+        self.toolchain = _GoalButton(_TOOLCHAIN_PX, self)
+        self.toolchain.setAccessibleName("Toolchain")
+        self.toolchain.clicked.connect(self.toolchains_asked)
+        self.toolchain.hide()
         self._build_run()
         self.status = _StatusButton(self._theme, self)
         self._stages = QMenu(self.status)
@@ -299,6 +308,7 @@ class PipelineBar(QWidget):
         layout.addWidget(self.cancel)
         layout.addLayout(self._switches)
         layout.addWidget(self.goal)
+        layout.addWidget(self.toolchain)
         layout.addSpacing(4)
         layout.addLayout(self._build_stages())
         layout.addWidget(self.status)

@@ -30,6 +30,7 @@ from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
 from workbench.project.plugins import installed, items_of
 from workbench.targets import convert_rules, target_of
+from workbench.toolchains.registry import OWN_TITLE, title_of, tools_of
 
 
 class TargetController(QObject):
@@ -38,7 +39,7 @@ class TargetController(QObject):
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._document, self._window = context.document, window
-        self._notices = context.notices
+        self._notices, self._appearance = context.notices, context.appearance
 
     def ask(self) -> None:
         """Open the dialog with all target options."""
@@ -60,6 +61,28 @@ class TargetController(QObject):
         """Open the list of plug-ins."""
         if self._document.project is not None:
             PluginsDialog(self._document, self._window).open()
+
+    def ask_toolchains(self) -> None:
+        """Open the list of toolchains."""
+        from ui.shell.toolchains_dialog import ToolchainsDialog
+
+        project = self._document.project
+        used = project.toolchain if project is not None else None
+        dialog = ToolchainsDialog(used, self._appearance.theme, self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.chosen.connect(self._choose_toolchain)
+        dialog.open()
+
+    def _choose_toolchain(self, name: str) -> None:
+        try:
+            versions = title_of(tools_of(name)) if name else ""
+        except WorkbenchError as error:
+            self._notices.error(error)
+            return
+        self._document.apply(
+            f"Set toolchain to {name or OWN_TITLE}",
+            lambda project: edits.set_toolchain(project, name, versions),
+        )
 
     def choose_board(self, board: str) -> None:
         """Set the board, which sets device, system configuration, memory mode and limits."""

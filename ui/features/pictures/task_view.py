@@ -50,7 +50,7 @@ def _points(row: TaskFigure) -> str:
 
 
 FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (
-    Column("Figure", lambda r: r.name, lambda r: r.name),
+    Column("Figure", lambda r: r.name),
     Column("Float", lambda r: percent(r.floating), lambda r: r.floating),
     Column("Quantized", lambda r: percent(r.quantized), lambda r: r.quantized),
     Column("Lost", _points, _lost, "In points of per cent"),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QProcess, QProcessEnvironment, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QFormLayout,
     QHBoxLayout,
-    QLabel,
     QProgressBar,
     QPushButton,
     QTextBrowser,
@@ -24,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.forms import PathField, make_primary
 from ui.shared.labels import Label
-from workbench import interpreter
+from ui.shared.workbench_command import WorkbenchCommand
 
 _ABOUT = (
     "The firmware runs under QEMU on a Cortex-M55 with the memories of the AN547, with Arm's own "
@@ -33,7 +31,6 @@ _ABOUT = (
 )
 _SIGNS = {True: "\u2713", False: "\u2717", None: "\u2013"}
 _STATES = {True: "passed", False: "failed", None: "not checked"}
-_KILL_MS = 5_000
 
 
 class FirmwareDialog(QDialog):
@@ -64,13 +61,10 @@ class FirmwareDialog(QDialog):
         self.progress.hide()
         self.text = QTextBrowser(self)
         self.text.setAccessibleName("Checks of the firmware")
-        self._process = QProcess(self)
-        variables = QProcessEnvironment()
-        for name, value in interpreter.environment().items():
-            variables.insert(name, value)
-        self._process.setProcessEnvironment(variables)
-        self._process.finished.connect(self._on_finished)
-        self._process.errorOccurred.connect(lambda _error: self._show_state())
+        self._command = WorkbenchCommand(self)
+        self._command.changed.connect(self._show_state)
+        self._command.succeeded.connect(self._on_succeeded)
+        self._command.failed.connect(self.text.setPlainText)
         self._lay_out()
         self._show_state()
 
@@ -78,7 +72,7 @@ class FirmwareDialog(QDialog):
         form = QFormLayout()
         form.setHorizontalSpacing(14)
         form.setVerticalSpacing(8)
-        program = QLabel(f"{self._program.name}, {self._target}", self)
+        program = Label(f"{self._program.name}, {self._target}", self)
         for title, field in (("Program", program), ("Firmware", self.elf), ("", self.cache)):
             form.addRow(title, field)
         about = Label(_ABOUT, self)
@@ -101,52 +95,35 @@ class FirmwareDialog(QDialog):
     @property
     def is_running(self) -> bool:
         """Whether firmware is being proved."""
-        return self._process.state() != QProcess.ProcessState.NotRunning
+        return self._command.is_running
 
     def _show_state(self, *_: object) -> None:
         self.prove.setText("Stop" if self.is_running else "Prove")
-        self.prove.setEnabled(self.is_running or bool(self.elf.text().strip()))
+        self.prove.setEnabled(self.is_running or bool(self.elf.text()))
         self.progress.setVisible(self.is_running)
 
     def _on_prove_clicked(self) -> None:
         if self.is_running:
-            self._process.terminate()
+            self._command.stop()
             return
         words = ["--cache"] if self.cache.isChecked() else []
-        program, *arguments = interpreter.command(
-            "workbench", "firmware", "prove", self.elf.text().strip(), str(self._program),
-            "--target", self._target, "--json", *words,
-        )  # fmt: skip
         self.text.clear()
-        self._process.start(program, arguments)
-        self._show_state()
+        self._command.run(
+            "firmware", "prove", self.elf.text(), str(self._program), "--target", self._target,
+            *words,
+        )  # fmt: skip
 
-    def _on_finished(self, code: int, _status: QProcess.ExitStatus) -> None:
-        output = bytes(self._process.readAllStandardOutput().data()).decode(errors="replace")
-        problem = bytes(self._process.readAllStandardError().data()).decode(errors="replace")
-        self._show_state()
-        try:
-            document = json.loads(output)
-            self.text.setHtml(proof_text(document))
-            self.proved.emit(self.elf.text().strip(), document["verdict"] == "proven")
-        except (ValueError, KeyError, TypeError):
-            reason = "Stopped." if code == 130 else problem.split("\nLog: ")[0].strip()
-            self.text.setPlainText(reason or "Stopped.")
+    def _on_succeeded(self, document: dict[str, Any]) -> None:
+        self.text.setHtml(proof_text(document))
+        self.proved.emit(self.elf.text(), document["verdict"] == "proven")
 
     def reject(self) -> None:
-        self._end()
+        self._command.end()
         super().reject()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self._end()
+        self._command.end()
         super().closeEvent(event)
-
-    def _end(self) -> None:
-        """End the process; it ends its emulator."""
-        if self.is_running:
-            self._process.terminate()
-            if not self._process.waitForFinished(_KILL_MS):
-                self._process.kill()
 
 
 def proof_text(document: dict[str, Any]) -> str:

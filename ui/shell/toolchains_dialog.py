@@ -1,0 +1,188 @@
+"""The dialog Toolchains: environments with other releases of ExecuTorch, torch and Vela."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.figure_table import Column, FigureTableModel, FigureView
+from ui.shared.forms import PathField, WrappedLabel
+from ui.shared.labels import Label
+from ui.shared.theme import Theme
+from ui.shared.workbench_command import WorkbenchCommand
+from workbench.toolchains.registry import OWN_TITLE, title_of
+
+Row = dict[str, Any]
+_ABOUT = (
+    "A project runs in the program's own toolchain, or in one of these. Results of different "
+    "toolchains are kept apart. An environment is made by pip, which takes minutes and some GB; "
+    "adding one starts its interpreter."
+)
+_STATES = {"proven": "proven", "unproven": "runs, unproven", "unusable": "cannot run"}
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("Name", lambda r: r["name"] or OWN_TITLE),
+    Column("State", lambda r: _STATES[r["state"]]),
+    Column("Versions", lambda r: title_of(r["tools"])),
+    Column("Python", lambda r: r["python_version"]),
+    Column("Note", lambda r: r["reason"]),
+)
+
+
+class ToolchainsDialog(QDialog):
+    """Lists toolchains, adds, makes and removes them, and chooses that of the project.
+
+    Signals:
+        chosen: name of the project's toolchain; "" is the program's own.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, used: str | None, theme: Theme, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Toolchains")
+        # The toolchain of the open project; None without one.
+        self._used, self._theme = used, theme
+        self.note = WrappedLabel(parent=self)
+        self._command = WorkbenchCommand(self)
+        self._command.changed.connect(self._show_state)
+        self._command.succeeded.connect(self._on_succeeded)
+        self._command.failed.connect(self._on_failed)
+        self._command.line_printed.connect(self.note.setText)
+        self.model = FigureTableModel[Row](COLUMNS, lambda r: r["reason"] or r["python"], self)
+        self.table = FigureView("Toolchains", self.model, self)
+        self.table.rows_chosen.connect(self._show_state)
+        self.use = self._button("Use in this project", self._on_use_clicked)
+        self.remove = self._button("Remove", self._on_remove_clicked)
+        self.name = QLineEdit(self)
+        self.name.setAccessibleName("Name")
+        self.name.setPlaceholderText("e.g. sdk-1.4")
+        self.python = PathField("Interpreter", "", self)
+        self.python.line.setPlaceholderText("an interpreter, e.g. env/bin/python")
+        self.add = self._button("Add", self._on_add_clicked)
+        self.spec = QLineEdit(self)
+        self.spec.setAccessibleName("Release")
+        self.spec.setPlaceholderText("e.g. executorch==1.4.1")
+        self.create_button = self._button("Create", self._on_create_clicked)
+        for line in (self.name, self.python.line, self.spec):
+            line.textChanged.connect(self._show_state)
+        self.stop = self._button("Stop", self._command.stop)
+        self.progress = QProgressBar(self)
+        self.progress.setRange(0, 0)
+        self.progress.setTextVisible(False)
+        self._lay_out()
+        self._list()
+
+    def _button(self, text: str, pressed: Any) -> QPushButton:
+        button = QPushButton(text, self)
+        button.clicked.connect(lambda _checked: pressed())
+        return button
+
+    def _lay_out(self) -> None:
+        about = Label(_ABOUT, self)
+        about.setObjectName("Hint")
+        about.setWordWrap(True)
+        chosen = QHBoxLayout()
+        chosen.addStretch(1)
+        chosen.addWidget(self.use)
+        chosen.addWidget(self.remove)
+        grid = QGridLayout()
+        grid.setColumnStretch(1, 1)
+        for row, (title, field, button) in enumerate((
+            ("Name", self.name, None), ("Interpreter", self.python, self.add),
+            ("Or release", self.spec, self.create_button),
+        )):  # fmt: skip
+            grid.addWidget(Label(title, self), row, 0)
+            grid.addWidget(field, row, 1)
+            if button is not None:
+                grid.addWidget(button, row, 2)
+        last = QHBoxLayout()
+        last.addWidget(self.progress, 1)
+        last.addWidget(self.stop)
+        last.addStretch(1)
+        last.addWidget(self._button("Close", self.reject))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(10)
+        layout.addWidget(about)
+        layout.addWidget(self.table, 1)
+        layout.addLayout(chosen)
+        layout.addLayout(grid)
+        layout.addWidget(self.note)
+        layout.addLayout(last)
+        self.resize(900, 520)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a toolchain is listed, added, made or removed."""
+        return self._command.is_running
+
+    def _row(self) -> Row | None:
+        rows = self.table.chosen_rows()
+        return self.model.row_at(rows[0]) if len(rows) == 1 else None
+
+    def _show_state(self, *_: object) -> None:
+        row, idle, name = self._row(), not self.is_running, bool(self.name.text().strip())
+        is_other = row is not None and self._used is not None and row["name"] != self._used
+        self.use.setEnabled(idle and is_other and row is not None and row["state"] != "unusable")
+        self.remove.setEnabled(idle and row is not None and bool(row["name"]))
+        self.add.setEnabled(idle and name and bool(self.python.text()))
+        self.create_button.setEnabled(idle and name and bool(self.spec.text().strip()))
+        self.stop.setVisible(not idle)
+        self.progress.setVisible(not idle)
+
+    def _list(self) -> None:
+        self._command.run("toolchain", "list")
+
+    def _on_succeeded(self, document: dict[str, Any]) -> None:
+        if "toolchains" not in document:
+            self.note.setText("")
+            self.name.clear()
+            self._list()
+            return
+        self.model.set_rows(document["toolchains"])
+        self.table.set_look(self._theme, stale=False)
+        self._show_state()
+
+    def _on_failed(self, sentences: str) -> None:
+        self.note.setText(sentences.removeprefix("error: "))
+
+    def _on_use_clicked(self) -> None:
+        row = self._row()
+        if row is not None:
+            self._used = str(row["name"])
+            self.chosen.emit(self._used)
+            self.note.setText(f"The project uses {row['name'] or OWN_TITLE}.")
+            self._show_state()
+
+    def _on_remove_clicked(self) -> None:
+        row = self._row()
+        if row is not None:
+            self._command.run("toolchain", "remove", str(row["name"]))
+
+    def _on_add_clicked(self) -> None:
+        name, python = self.name.text().strip(), self.python.text()
+        self._command.run("toolchain", "add", name, "--python", python)
+
+    def _on_create_clicked(self) -> None:
+        name, spec = self.name.text().strip(), self.spec.text().strip()
+        self._command.run("toolchain", "add", name, "--create", spec)
+
+    def reject(self) -> None:
+        self._command.end()
+        super().reject()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._command.end()
+        super().closeEvent(event)
