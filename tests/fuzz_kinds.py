@@ -518,7 +518,49 @@ def _windows() -> tuple[list[bytes], Reader]:
     return [seed], read
 
 
+def _labels() -> tuple[list[bytes], Reader]:
+    """Return readers of boxes: a file of COCO, and a text of YOLO."""
+    from workbench.engine.data.labels import read_labels
+    from workbench.engine.data.objects import View
+    from workbench.project.model import DataSource
+
+    coco = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 40, "height": 30}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 2, "bbox": [1, 2, 3.5, 4]}],
+        "categories": [{"id": 2, "name": "x"}],
+    }
+    seeds = [json.dumps(coco).encode(), b"0 0.5 0.5 0.25 0.5\n1 0.1 0.1 0.2 0.1 0.3 0.4\n"]
+
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "texts").mkdir(exist_ok=True)
+        is_json = data.lstrip()[:1] == b"{"
+        (folder / ("boxes.json" if is_json else "texts/a.txt")).write_bytes(data)
+        source = DataSource(spec="x.npy", labels="boxes.json" if is_json else "texts")
+        labels = read_labels(source, folder, "evaluation.data")
+        if labels is not None and labels.has_places:
+            for value in dict(labels.values).values():
+                value.truth(View(40, 30))
+
+    return seeds, read
+
+
+def _decoded() -> tuple[list[bytes], Reader]:
+    """Return a reader of what decoders return."""
+    from workbench.engine.quality.tasks.detection import objects_of, selected
+    from workbench.project.model import ObjectSelection
+
+    seeds = [b'{"boxes": [[1, 2, 3, 4]], "scores": [0.5], "classes": [1]}',
+             b'[[[1, 2, 3, 4], [5, 6, 7, 8]], [[0.5, 0.25], [0, 1]]]']  # fmt: skip
+
+    def read(data: bytes, folder: Path) -> None:
+        del folder
+        selected(objects_of(json.loads(data), ""), ObjectSelection())
+
+    return seeds, _answering(read, ValueError, RecursionError)
+
+
 KINDS: dict[str, Kind] = {
+    "labels": _labels, "decoded": _decoded,
     "inis": _inis, "tflites": _tflites, "vela_outputs": _vela_outputs, "trusts": _trusts,
     "uarts": _uarts, "serials": _serials, "answers": _answers, "events": _events,
     "commands": _commands, "checkpoints": _checkpoints, "indices": _indices,
@@ -530,5 +572,5 @@ KINDS: dict[str, Kind] = {
 # Kinds whose inputs are mutated as JSON most of the time.
 JSON_KINDS = frozenset({
     "projects", "trusts", "answers", "events", "commands", "indices", "results", "graphs",
-    "machines", "outcomes", "jobs", "digests",
+    "machines", "outcomes", "jobs", "digests", "labels", "decoded",
 })  # fmt: skip

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BEYOND = 0.02
 # The most objects: each costs some hundred bytes.
 _MAX_OBJECTS = 2_000_000
+_MAX_SIDE = 1 << 20
 _CLASS_NAMES = "classes.txt"
 
 
@@ -148,7 +149,7 @@ def _rows(content: Mapping[str, Any], name: str, fields: tuple[str, ...]) -> lis
 
 def _size_of(picture: Mapping[str, Any]) -> tuple[int, int]:
     size = picture.get("width"), picture.get("height")
-    if not all(isinstance(side, int) and side > 0 for side in size):
+    if not all(isinstance(side, int) and 0 < side <= _MAX_SIDE for side in size):
         raise ValueError(f"the image {picture['file_name']} has no width and height")
     return size  # type: ignore[return-value]
 

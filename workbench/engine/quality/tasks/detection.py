@@ -66,10 +66,10 @@ def objects_of(value: Any, where: str) -> Objects:
     try:
         boxes, scores = (np.asarray(part, np.float64) for part in parts[:2])
         classes = None if parts[2] is None else np.asarray(parts[2], np.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise invalid(where, "returned something that is no array of numbers") from error
     boxes = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
-    if boxes.ndim != 2 or boxes.shape[1] != 4 or len(scores) != len(boxes):
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape[:1] != boxes.shape[:1]:
         raise invalid(where, f"returned boxes {list(boxes.shape)}, scores {list(scores.shape)}")
     count = scores.shape[1] if classes is None and scores.ndim == 2 else None
     if count is not None:
@@ -99,7 +99,7 @@ def truth_of(label: Any, sample: int) -> tuple[Array, Array, Array]:
         boxes = np.asarray(label["boxes"], np.float64).reshape(-1, 4)
         classes = np.asarray(label["classes"], np.int64).reshape(-1)
         crowds = np.asarray(label.get("crowds", np.zeros(len(classes))), bool).reshape(-1)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise invalid_label(sample, "has boxes that are no rows of four numbers") from error
     if not len(boxes) == len(classes) == len(crowds) or not np.isfinite(boxes).all():
         raise invalid_label(sample, "has not a class for each box")

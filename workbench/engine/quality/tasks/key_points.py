@@ -66,7 +66,7 @@ def _truth(pair: Pair) -> tuple[Array, Array]:
     """Return labelled points [K, 2] and which are visible [K]."""
     try:
         points = np.asarray(pair.label, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise invalid_label(pair.sample, "is no array of points") from error
     if points.ndim != 2 or points.shape[1] not in {2, 3} or not np.isfinite(points).all():
         raise invalid_label(pair.sample, f"has the shape {list(points.shape)}")
@@ -78,7 +78,7 @@ def _points(output: Any, count: int, where: str) -> Array:
     """Return decoded points [K, 2]; the first two of more columns, without a leading batch of 1."""
     try:
         points = np.asarray(output, np.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise invalid(where, f"returned {type(output).__name__}") from error
     if points.ndim == 3 and len(points) == 1:
         points = points[0]

@@ -68,7 +68,7 @@ def class_map(output: Any, where: str) -> Array:
     """
     try:
         values = np.asarray(output)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise invalid(where, f"returned {type(output).__name__}") from error
     if values.ndim == 4 and len(values) == 1:
         values = values[0]
