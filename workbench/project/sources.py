@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_SOURCE_BYTES, MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
+from workbench.project.model import BUILT_IN_METRICS
 from workbench.text import parse_python
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
     if not colon or not attribute.isidentifier() or not head:
         raise failure(
             f"{spec!r} does not name a callable.",
-            "Write FILE.py:name or package.module:name.",
+            "Write FILE.py:name or package.module:name."
+            + (f" Or {', '.join(BUILT_IN_METRICS)}." if option == "evaluation.metric" else ""),
             where,
             code="callable-not-named",
         )
