@@ -158,7 +158,33 @@ def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure
         device = {DEVICE: exact} if exact else {}
         measures.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
     measures = [measure for measure in measures if any(measure.values.values())]
-    return [*measures, *_utilisation(measures, peak)]
+    return [*measures, *_utilisation(measures, peak), *_efficiency(rows, level)]
+
+
+def _efficiency(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
+    """Return the part of the cycles that the device's limits need [%], and the cycles beyond it."""
+    places = {"": [row.owner for row in rows], DEVICE: [row.device for row in rows]}
+
+    def summed(amounts: Sequence[float]) -> dict[str, dict[str, float]]:
+        return {place: _summed(names, amounts) for place, names in places.items()}
+
+    cycles = summed([float(row.row.cycles) for row in rows])
+    ideal = summed([float(row.row.ideal_cycles) for row in rows])
+    lost = summed([float(max(row.row.cycles - row.row.ideal_cycles, 0)) for row in rows])
+    if not any(ideal[""].values()):
+        return []
+    shares = {place: _ratio(ideal[place], cycles[place], 100.0) for place in places}
+
+    def measure(
+        name: str, title: str, values: Mapping[str, dict[str, float]], merge: Merge
+    ) -> Measure:
+        exact = {DEVICE: values[DEVICE]} if values[DEVICE] else {}
+        return Measure(name, title, "estimated", values[""], level, merge, False, exact=exact)
+
+    return [
+        measure("efficiency", "Efficiency [%]", shares, "lowest"),
+        measure("lost_cycles", "Cycles above the device's limit", lost, "sum"),
+    ]
 
 
 def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) -> list[Measure]:
