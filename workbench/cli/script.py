@@ -34,6 +34,10 @@ def add(verbs: Any) -> None:
 def _script(options: argparse.Namespace) -> int:
     script = api.script(api.open(options.project), options.out, aot=options.aot)
     try:
+        for path, text in script.files.items():
+            beside = options.out.parent / path
+            beside.parent.mkdir(exist_ok=True)
+            write_file(beside, text.encode())
         write_file(options.out, script.text.encode())
     except OSError as error:
         raise failure(

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from workbench.engine.toolchain_patches.foldable_norms import fit_norms
+from workbench.engine.ethos_u.corrections.batch_norm_folding import foldable_norms
 
 NORM = torch.ops.aten.batch_norm.default
 
@@ -25,7 +25,7 @@ def test_that_weights_that_come_from_an_input_are_left_alone_at_once():
     inputs = torch.rand(1, 3, 4, 4), torch.rand(2, 3, 1, 1)
     module = torch.export.export(WithComputedWeights().eval(), inputs).module()
     before = next(n.args for n in module.graph.nodes if n.name == "conv2d")
-    assert fit_norms(module) == []
+    assert foldable_norms(module) == []
     assert next(n.args for n in module.graph.nodes if n.name == "conv2d") == before
 
 
@@ -46,6 +46,6 @@ def test_that_the_norm_of_a_convolution_without_a_batch_is_written_out():
     x = torch.randn(3, 8)
     model = Alone().eval()
     module = torch.export.export(model, (x,)).module(check_guards=False)
-    assert fit_norms(module) == ["batch_norm"]
+    assert foldable_norms(module) == ["batch_norm"]
     assert not list(module.graph.find_nodes(op="call_function", target=NORM))
     torch.testing.assert_close(module(x), model(x))

@@ -10,7 +10,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from tests.engine.in_process import project
 from tests.engine.toolchain_patches import programs
-from workbench.engine.targets.ethos_u import training_quantizer
+from workbench.engine.ethos_u.toolchain import training_quantizer
 from workbench.engine.toolchain_patches.norm_fusion import present_norm_patterns
 from workbench.engine.toolchain_patches.patching import replaced
 

@@ -45,7 +45,7 @@ def tagged(model, x, partitioner):
 
 
 def test_that_parts_for_the_npu_come_in_the_order_of_the_program():
-    from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
+    from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 
     graph, parts = tagged(Chain(), torch.randn(1, 3, 4, 4), OrderedPartitioner)
     marks = [node.meta.get("delegation_tag") for node in graph.nodes if node.op == "call_function"]
@@ -67,7 +67,7 @@ class Alone(nn.Module):
 def test_that_no_part_for_the_npu_returns_a_float_value():
     from executorch.backends.arm.ethosu import EthosUPartitioner
 
-    from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
+    from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 
     def ends(partitioner):
         graph, _ = tagged(Alone(), torch.randn(4, 8), partitioner)

@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from tests.engine.in_process import project
 from tests.for_each import for_each
+from workbench.engine.ethos_u.applied_corrections import correction_functions
+from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
+from workbench.engine.ethos_u.quantization import prepare, quantizer
 from workbench.engine.fx.functional_writes import with_functional_writes
-from workbench.engine.targets.ethos_u.quantization import prepare, quantizer
-from workbench.engine.toolchain_patches.applied_corrections import correction_functions
-from workbench.engine.toolchain_patches.foldable_norms import made_foldable
 
 LEAST = torch.finfo(torch.float32).min
 
@@ -43,7 +43,8 @@ def decibel(module, *inputs, target="ethos-u85-256"):
     made = project("networks.py:net", target=target)
     program = with_functional_writes(torch.export.export(module, inputs))
     floating = program.module(check_guards=False)
-    made_foldable(floating, correction_functions(made.target.options, "quantizer")[0]["module"])
+    functions, _ = correction_functions(made.target.options, "quantizer")
+    made_foldable(floating, functions["batch_norm_folding"])
     with torch.no_grad():
         prepared = prepare(floating, quantizer(made, Path()))
         given, wanted = prepared(*inputs).double(), module(*inputs).double()

@@ -10,7 +10,7 @@ import torch
 from tests.engine import window_networks
 from tests.engine.in_process import Engine, project
 from tests.engine.test_delegate_corrections import is_right
-from workbench.engine.toolchain_patches.plain_operators import write_plainly
+from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
 
 pytestmark = pytest.mark.engine
 NAMES = (
@@ -44,7 +44,7 @@ def written(name, dtype=torch.int16):
     """Return the largest error of the network as it is written, and its operators."""
     model, (x,) = getattr(window_networks, name)()
     module = torch.export.export(model, (x,)).module()
-    write_plainly(module, quantizer(dtype))
+    plain_operators(module, quantizer(dtype))
     operators = [
         str(node.target).split(".")[1]
         for node in module.graph.nodes
@@ -73,7 +73,7 @@ def test_that_other_windows_are_left_as_they_are():
                 return run(x)
 
         module = torch.export.export(Network(), (x,)).module()
-        write_plainly(module, quantizer(torch.int16))
+        plain_operators(module, quantizer(torch.int16))
         assert torch.equal(module(x), run(x))
         return [str(node.target) for node in module.graph.nodes]
 

@@ -14,19 +14,12 @@ from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import changed, hold
-from workbench.engine.toolchain_patches.releases import EARLIER_PINS
 from workbench.engine.toolchain_patches.table import LOWERING, PATCHES_BY_ID
 from workbench.errors import failure
-from workbench.targets.ethos_u.corrections import is_wanted
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pydantic import JsonValue
-
-    from workbench.results import CorrectionState
+    from collections.abc import Iterator
 
 # Packages whose name on the index is not that of the module.
 _DISTRIBUTIONS = {"ethosu": "ethos-u-vela"}
@@ -81,21 +74,6 @@ def require(patch: str) -> None:
                 f"Install the versions this was written for: {versions}.",
                 code="toolchain-version-unknown",
             )
-
-
-def correction_state(correction: str, options: Mapping[str, JsonValue]) -> CorrectionState:
-    """Return whether a correction is applied; one log line where the tools have other code.
-
-    Args:
-        correction: An id of ``workbench.targets.ethos_u.corrections``.
-        options: The options of the project's target.
-    """
-    if not is_wanted(correction, options):
-        return "off"
-    row = PATCHES_BY_ID.get(correction)
-    if row is None or any(not changed(pins) for pins in EARLIER_PINS.get(correction, ())):
-        return "on"
-    return "on" if hold(row.title, row.pins) else "aside"
 
 
 def exists(path: str) -> bool:

@@ -13,8 +13,8 @@ from executorch.backends.arm.constants import DISALLOW_TFA_META_KEY
 # The very functions that prepare_pt2e calls first; called before it, they leave it nothing to do.
 from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
 
+from workbench.engine.ethos_u.corrections.quantizer import PATCHED
 from workbench.engine.toolchain_patches.patching import replaced
-from workbench.engine.toolchain_patches.rewritten_operators import PATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -38,31 +38,7 @@ _FAKE = "torch._subclasses.fake_tensor:FakeTensorMode"
 _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
 _SIGNATURE = "torch.export.graph_signature"
-_CONVOLUTION = "executorch.backends.arm._passes.rewrite_conv_pass:RewriteConvPass"
-_TABLES = "executorch.backends.arm._passes.insert_table_ops:InsertTableOpsPass"
-_PARTITIONER = "executorch.backends.arm.tosa.partitioner:TOSAPartitioner"
-_TRANSFORMS = "executorch.backends.transforms"
-_SCALARS = f"{_TRANSFORMS}.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
-_CONVOLVING = "executorch.backends.arm.operator_support.convolution_support:ConvolutionSupported"
-_MOVES = "executorch.backends.arm._passes:PropagateViewCopyPermuteUpPass._move_node"
-_ARM = "executorch.backends.arm._passes"
-_FUSION = f"{_ARM}.fuse_quantized_activation_pass:FuseQuantizedActivationPass"
-_ATTENTION = f"{_ARM}.decompose_sdpa_pass:DecomposeScaledDotProductAttentionPass"
-_INTEGERS = (
-    f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
-)
-_LOOPS = f"{_ARM}.normalize_while_initial_args_pass:NormalizeWhileInitialArgsPass"
 _OBSERVER = "torchao.quantization.pt2e.observer"
-_BACKEND_PASSES = f"{_ARM}.arm_pass_manager:ArmPassManager.transform_to_backend_pipeline"
-
-
-def _after_passes(name: str, title: str, what: str, why_safe: str) -> Patch:
-    """Return a correction that changes the graph of a delegate after ExecuTorch's passes."""
-    return Patch(
-        name, title, "correction", (_BACKEND_PASSES,), what, why_safe,
-        proven={"executorch": "1.5.1", "ethos-u-vela": "5.1.0"},
-        pins=((_BACKEND_PASSES, "c46a1a60bfe6a3d2"),),
-    )  # fmt: skip
 
 
 PATCHES: tuple[Patch, ...] = (
@@ -337,64 +313,6 @@ PATCHES: tuple[Patch, ...] = (
         "The stock functions are called with the same arguments and their results returned.",
         otherwise="stock", proven=_VELA,
     ),
-    _after_passes(
-        "outputs_kept", "Keep outputs whose layout is changed back",
-        "After stock's passes, a change of layout that reads an output reads what is before it.",
-        "Two changes of layout together are one, or none.",
-    ),
-    _after_passes(
-        "constants_rearranged", "Transpose constants ahead of time",
-        "After stock's passes, a transpose of a constant becomes a transposed constant.",
-        "The values are the same, in the same order.",
-    ),
-    _after_passes(
-        "rescales_joined", "Join equal rescales of a value",
-        "After stock's passes, a rescale that equals one before it is left out.",
-        "Both compute the same integers of the same value.",
-    ),
-    _after_passes(
-        "slices_computed", "Copy slices and pads before operators that lose their offset",
-        "After stock's passes, a copy follows a slice or pad that such an operator reads.",
-        "The copy is the largest value over windows of one element.",
-    ),
-    _after_passes(
-        "joined_computed", "Copy what would lose its place in a joined tensor",
-        "After stock's passes, a copy stands between such an operator and cat or pad.",
-        "The copy is the largest value over windows of one element.",
-    ),
-    _after_passes(
-        "flips_of_copies", "Copy matrix products before they are flipped",
-        "After stock's passes, a copy stands between a matrix product and a flip.",
-        "The copy is the largest value over windows of one element.",
-    ),
-    _after_passes(
-        "padded_pools", "Pad before a maximum with a large stride",
-        "After stock's passes, a padding stands before a max pool with a stride above three.",
-        "The padding holds the least integer, which no maximum is below.",
-    ),
-    _after_passes(
-        "clamps_over_rows", "Compute clamps and functions of batches as rows",
-        "After stock's passes, reshapes are around a clamp or function that loses a batch.",
-        "A reshape moves no value, and both work on each element alone.",
-    ),
-    _after_passes(
-        "activations_before_layouts", "Compute activations before changes of layout",
-        "After stock's passes, an activation behind a change of layout moves or reads a copy.",
-        "An activation works on each element alone.",
-    ),
-    _after_passes(
-        "clamps_before_transposes", "Clamp before a transpose that is joined",
-        "After stock's passes, a clamp that is read by cat comes before the transpose it reads.",
-        "A clamp works on each element alone.",
-    ),
-    Patch(
-        "one_table_in_chain", "Compile without chains where two tables would meet in one",
-        "correction", ("ethosu.vela.vela:regor",),
-        "A delegate with two tables of 2 KiB in one chain is compiled again without chains.",
-        "Only the option disable_feature=Grouping is added, which Vela has for that.",
-        proven=_VELA,
-        pins=(("ethosu.vela.vela:process_regor", "57e307738a1b2d2d"),),
-    ),
     Patch(
         "vela-folder", "Compile in a folder without spaces", "correction",
         ("tempfile:tempdir",),
@@ -417,160 +335,13 @@ PATCHES: tuple[Patch, ...] = (
         otherwise="refused", proven={"executorch": "1.5.1"},
     ),
     Patch(
-        "negations_rescaled", "Rescale negated values to their grid", "correction",
-        (f"{_FUSION}.call",),
-        "Behind a negation whose grid is another one stands the mirrored grid of its input.",
-        "Stock negates onto the mirrored grid, and rescales from it as between any two grids.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_FUSION}.call", "47cc087df1edb725"),),
-    ),
-    Patch(
-        "keep_relu_clamps", "Keep the clamp of a ReLU whose range goes below zero", "correction",
-        (f"{_FUSION}.call",),
-        "Between such a ReLU and its input stands the grid of its output, so that both stay.",
-        "Stock runs after that; ReLUs whose grid starts at zero are left to it.",
-        proven={"executorch": "1.5.1"},
-        pins=(
-            (f"{_FUSION}.call", "47cc087df1edb725"),
-            (f"{_FUSION}._is_fuseable_quantized_activation", "4652a58377fea885"),
-            (f"{_FUSION}._is_fuseable_input", "a19ebe148c5f6ffc"),
-        ),
-    ),
-    Patch(
-        "fine_steps", "Let small activations have small steps", "correction",
+        "own-grids-of-silu", "Let small activations have small steps", "correction",
         ("executorch.backends.arm.quantizer.quantization_config:"
          "TOSAQuantizationConfig.SHARED_OUTPUT_ACT_QSPEC_PATTERNS",),
         "A SiLU does not share the grid of its input, which ExecuTorch 1.4 lets it do.",
         "Newer releases give it a grid of its own too.",
         otherwise="refused",
         proven={"executorch": "1.5.1"},
-    ),
-    Patch(
-        "rounded_convolutions", "Round a 16-bit convolution once, for all its readers",
-        "correction",
-        (f"{_CONVOLUTION}._insert_a16w8_output_branches",),
-        "The branches that take a convolution's sum before it is rounded are not made.",
-        "Every reader reads the 16-bit result, as in the quantized model.",
-        proven={"executorch": "1.5.1"},
-        pins=(
-            (f"{_CONVOLUTION}._insert_a16w8_output_branches", "1bc543015206f09f"),
-            (f"{_CONVOLUTION}._get_direct_int32_rescale_users", "6aa17b8c7c9ce3e6"),
-            (f"{_CONVOLUTION}._get_permute_int32_rescale_users", "de207257cce5fb76"),
-        ),
-    ),
-    Patch(
-        "fine_tables", "Give steep 16-bit functions further tables", "correction",
-        (f"{_TABLES}.call", f"{_TABLES}.generate_16_bit_table_values"),
-        "A first table reaches beyond the grid where that is nearer, and functions that it is too "
-        "coarse for get further tables before stock runs.",
-        "Stock makes the first table; the others add what it lacks, computed for every code.",
-        proven={"executorch": "1.5.1"},
-        pins=(
-            (f"{_TABLES}.call", "1b8b18cf14e0e183"),
-            (f"{_TABLES}.generate_16_bit_table_values", "fb092bec6a0e77d7"),
-        ),
-    ),
-    Patch(
-        "quantized_where_computed", "Quantize a value in the part of the program that computes it",
-        "correction",
-        (f"{_PARTITIONER}.partition",),
-        "A quantization without a mark gets that of the operator whose value it quantizes.",
-        "What is marked computes integers, and these are the quantized value.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_PARTITIONER}.partition", "36870befe58b85bd"),),
-    ),
-    Patch(
-        "layouts_moved_to_values", "Move a change of layout to the operand that has a layout",
-        "correction",
-        (_MOVES,),
-        "Where stock moves a change of layout to a single number, it is moved to the value.",
-        "A single number is the same in every layout; stock runs for everything else.",
-        proven={"executorch": "1.5.1"},
-        pins=((_MOVES, "822b4f8059f9d107"),),
-    ),
-    Patch(
-        "computed_weights_on_cpu", "Leave convolutions with computed weights to the CPU",
-        "correction",
-        (f"{_CONVOLVING}.is_node_tosa_supported",),
-        "Convolutions whose weights are no constant are rejected.",
-        "Stock decides on all others; the CPU computes those that it would fail on.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_CONVOLVING}.is_node_tosa_supported", "ca303f943327d449"),),
-    ),
-    Patch(
-        "release_passthrough", "Keep values off the NPU that it would only pass through",
-        "correction",
-        (f"{_PARTITIONER}.partition",),
-        "Nodes through which a partition would pass a value unchanged lose their mark.",
-        "What is left in the partition is what stock found; the nodes run on the CPU.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_PARTITIONER}.partition", "36870befe58b85bd"),),
-    ),
-    Patch(
-        "sums_in_8_bits", "Give cumulative sums a kernel of 8 bits", "correction",
-        (
-            "executorch.backends.arm._passes.decompose_cumsum_pass:create_constant_placeholder",
-            "executorch.backends.arm._passes.decompose_cumsum_pass:DecomposeCumsumPass.call",
-        ),
-        "The ones of the kernel are written in 8 bits.",
-        "Their scale is noted as 8 bits by stock.",
-        proven={"executorch": "1.5.1"},
-        pins=(
-            ("executorch.backends.arm._passes.decompose_cumsum_pass:DecomposeCumsumPass.call",
-             "cc16e3501a6e6d61"),
-        ),
-    ),
-    Patch(
-        "scalars_beside_parameters", "Let scalars meet parameters", "correction",
-        (f"{_SCALARS}.get_replacement",),
-        "The type of a scalar beside a parameter is asked of the parameter itself.",
-        "Stock runs for everything else.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_SCALARS}.get_replacement", "8f5003d615f1e748"),),
-    ),
-    Patch(
-        "pool_zero_points", "Give average pools the zero points of their grids", "correction",
-        (f"{_ARM}.arm_pass:ArmPass.call_scalar",),
-        "The zero points of an average pool are written without the notes of its grids.",
-        "Nothing quantizes them again; stock runs for all other numbers.",
-        proven={"executorch": "1.5.1"},
-        pins=(
-            (f"{_ARM}.arm_pass:ArmPass.call_scalar", "b8ed9d230815ae29"),
-            (f"{_ARM}.rewrite_avg_pool2d_pass:RewriteAvgPool2dPass.call_operator",
-             "4a937b8b9b1418ad"),
-        ),
-    ),
-    Patch(
-        "static_sizes", "Fix the sizes of constants in attention", "correction",
-        (f"{_ATTENTION}.call",),
-        "Constants that attention reads have fixed sizes before stock's pass.",
-        "The sizes of constants do not change.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_ATTENTION}.call", "706ec489ca39c298"),),
-    ),
-    Patch(
-        "views_reshaped", "Reshape where a view is not possible", "correction",
-        (f"{_PASSES}._fx",),
-        "A view that would fail is traced as a reshape.",
-        "Both give the same values; stock runs for everything else.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_PASSES}._fx", "a59bba4c2defa944"),),
-    ),
-    Patch(
-        "written_in_one_type", "Write values into a tensor in its own type", "correction",
-        (f"{_INTEGERS}.call",),
-        "Behind stock's passes, values that are written get the type of the tensor.",
-        "Stock narrows integers only where their values fit, so that widening gives them back.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_INTEGERS}.call", "2191b840d9fe0206"),),
-    ),
-    Patch(
-        "loops_of_single_numbers", "Keep single numbers of loops without dimensions", "correction",
-        (f"{_LOOPS}.call",),
-        "Behind stock's pass over loops, results of one number lose the dimension they got.",
-        "The value is one number with and without it.",
-        proven={"executorch": "1.5.1"},
-        pins=((f"{_LOOPS}.call", "ab45fc66d6bce5a2"),),
     ),
     Patch(
         "folded-weights", "Leave the weights of the float program alone", "correction",

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets.base import Choice, OptionSpec
-from workbench.targets.ethos_u.correction import GROUP
-from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP
 from workbench.targets.ethos_u.rewrites import GROUP as FASTER
 from workbench.targets.ethos_u.rewrites import REWRITES
 
