@@ -30,7 +30,7 @@ ROOM = ENGINE / "toolchain_patches"
 CORRECTIONS_ROOM = ENGINE / "ethos_u" / "corrections"
 # The modules of corrections that patch, and what they write to beside the functions that they pin.
 PATCHING = ("annotation_patches", "lowering_patches", "int16_tables", "vela")
-BESIDE_PINS = {"create_constant_placeholder", "regor"}
+BESIDE_PINS = {"regor"}
 # Its row is "user-modules": the modules of users under their own names.
 OF_USERS = {"code_import.py": {"sys.modules", "sys.path"}}
 _STATEMENTS = (

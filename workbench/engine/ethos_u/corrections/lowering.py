@@ -10,25 +10,28 @@ from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from executorch.backends.arm._passes.arm_pass import ArmPass
+from executorch.backends.arm._passes import (
+    ArmPass,
+    ComputeConstantOpsAOTPass,
+    EnsureUniqueOutputNodesPass,
+    FuseQuantizedActivationPass,
+    InsertRescalePass,
+)
 from executorch.backends.arm._passes.arm_pass_manager import (
     register_pass_insertions_after,
     register_pass_insertions_before,
 )
-from executorch.backends.arm._passes.ensure_unique_output_nodes_pass import (
-    EnsureUniqueOutputNodesPass,
-)
-from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
-    FuseQuantizedActivationPass,
-)
-from executorch.backends.arm._passes.insert_rescales_pass import InsertRescalePass
 from executorch.backends.arm.tosa.specification import get_context_spec
 from executorch.exir.pass_base import PassResult
 from torch import fx
 
 
 class Delegate(NamedTuple):
-    """What is lowered: whether for a U55 or U65, and its program; None inside of a branch."""
+    """What is lowered: whether for a U55 or U65, and its program.
+
+    The program is that of the whole delegate also for the graph of a branch, whose own constants
+    are in its ``state_dict`` alone.
+    """
 
     is_u55: bool
     program: Any
@@ -40,6 +43,7 @@ class _Lowering:
     def __init__(self) -> None:
         self.corrections: Mapping[str, Sequence[Any]] = {}
         self.changed: dict[str, list[str]] = {}
+        self.program: Any = None
 
     def run(self, place: str, *given: Any) -> bool:
         """Run the corrections of a place; return whether one changed anything."""
@@ -61,13 +65,14 @@ class _Lowering:
 
 LOWERING = _Lowering()
 # The modules whose corrections run at one place, and are no context managers.
-_PLACES = ("operator_support", "partition", "before_fuse", "after_tosa")
+_PLACES = ("operator_support", "partition", "before_fuse", "before_constants", "after_tosa")
 
 
 class CorrectionPass(ArmPass):
     """Runs the corrections of one place over the graph of a delegate."""
 
-    # Set by ExecuTorch while a program is transformed; graphs of branches come without one.
+    # Set by ExecuTorch while a program is transformed, not for the graphs of its branches, which
+    # are transformed after it.
     exported_program: Any = None
     _passes_required_after: set[Any] = set()  # noqa: RUF012 - as ArmPass declares it
 
@@ -77,20 +82,21 @@ class CorrectionPass(ArmPass):
 
     def call(self, graph_module: fx.GraphModule) -> PassResult:
         """Return the module, with its graph corrected."""
-        delegate = Delegate(bool(get_context_spec().is_U55_subset), self.exported_program)
+        if self.exported_program is not None:
+            LOWERING.program = self.exported_program
+        delegate = Delegate(bool(get_context_spec().is_U55_subset), LOWERING.program)
         is_changed = LOWERING.run(self.place, graph_module.graph, delegate)
         if is_changed:
             graph_module.recompile()
         return PassResult(graph_module, is_changed)
 
 
-BEFORE_FUSE, AFTER_TOSA = CorrectionPass("before_fuse"), CorrectionPass("after_tosa")
 _IS_1_4 = metadata.version("executorch").startswith("1.4.")
-register_pass_insertions_before(FuseQuantizedActivationPass, [BEFORE_FUSE])
 # The last pass of all.
-register_pass_insertions_after(
-    InsertRescalePass if _IS_1_4 else EnsureUniqueOutputNodesPass, [AFTER_TOSA]
-)
+_LAST = InsertRescalePass if _IS_1_4 else EnsureUniqueOutputNodesPass
+register_pass_insertions_before(FuseQuantizedActivationPass, [CorrectionPass("before_fuse")])
+register_pass_insertions_before(ComputeConstantOpsAOTPass, [CorrectionPass("before_constants")])
+register_pass_insertions_after(_LAST, [CorrectionPass("after_tosa")])
 
 
 @contextmanager
@@ -114,6 +120,7 @@ def corrected(corrections: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, li
             yield changed
         finally:
             LOWERING.corrections, LOWERING.changed = before
+            LOWERING.program = None
 
 
 @contextmanager

@@ -7,12 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from executorch.backends.arm._passes import PropagateViewCopyPermuteUpPass, decompose_cumsum_pass
-from executorch.backends.arm._passes.arm_pass import ArmPass
-from executorch.backends.arm._passes.rewrite_avg_pool2d_pass import RewriteAvgPool2dPass
+from executorch.backends.arm._passes import PropagateViewCopyPermuteUpPass
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
-from executorch.exir.pass_base import NodeMetadata
 from torch import fx
 
 
@@ -102,85 +98,12 @@ def layouts_moved_to_values() -> Iterator[list[str]]:
         PropagateViewCopyPermuteUpPass._move_node = stock  # noqa: SLF001
 
 
-@contextmanager
-def sums_in_8_bits() -> Iterator[list[str]]:
-    """Give cumulative sums a kernel of 8 bits.
-
-    Fault: A cumulative sum becomes a convolution with ones, which get the type of what was summed:
-        16-bit or float weights, which no device supports.
-    Instead: The ones have 8 bits.
-    Right because: A one is a one in 8 bits, and its scale is noted as 8 bits already.
-    Network: linear(x).cumsum(1) in a16w8
-    Tools: executorch 1.5.1
-    """
-    stock = decompose_cumsum_pass.create_constant_placeholder
-    stock_call = decompose_cumsum_pass.DecomposeCumsumPass.call
-    quantized: set[str] = set()
-    sums: list[str] = []
-
-    def call(self: Any, graph_module: fx.GraphModule) -> Any:
-        nodes = graph_module.graph.nodes
-        quantized.update(f"{n.name}_kernel" for n in nodes if n.meta.get("input_qparams"))
-        return stock_call(self, graph_module)
-
-    def placeholder(program: Any, graph: Any, name: str, kind: Any, data: Any, *rest: Any) -> Any:
-        if name in quantized and data.dtype is not torch.int8:
-            sums.append(name.removesuffix("_kernel"))
-            data = data.to(torch.int8)
-        return stock(program, graph, name, kind, data, *rest)
-
-    decompose_cumsum_pass.create_constant_placeholder = placeholder
-    decompose_cumsum_pass.DecomposeCumsumPass.call = call
-    try:
-        yield sums
-    finally:
-        decompose_cumsum_pass.create_constant_placeholder = stock
-        decompose_cumsum_pass.DecomposeCumsumPass.call = stock_call
-
-
-@contextmanager
-def pool_zero_points() -> Iterator[list[str]]:
-    """Give average pools the zero points of their grids.
-
-    Fault: The zero points of an average pool are quantized like real numbers. Input and output get
-        the same wrong one, which cancels, but a mean that lies halfway between two integers goes up
-        or down by the sign of a sum that is shifted.
-    Instead: The zero points are those of the grid.
-    Right because: TOSA subtracts them before it sums, and halves go away from zero for real.
-    Network: AvgPool2d(2) of values on both sides of zero in a8w8
-    Tools: executorch 1.5.1
-    """
-    stock = ArmPass.call_scalar
-    kept: list[str] = []
-
-    def scalar(self: Any, value: Any, meta: Any) -> Any:
-        if isinstance(self, RewriteAvgPool2dPass) and isinstance(meta, NodeMetadata):
-            grids = meta.data.get(_NOTED_GRIDS[1]) or {}
-            if 0 in grids and int(grids[0].quantize_value(float(value))) != value:
-                # Input and output have one each.
-                kept.append(f"average pool {len(kept) // 2 + 1}")
-            meta = NodeMetadata({k: v for k, v in meta.data.items() if k not in _NOTED_GRIDS})
-        return stock(self, value, meta)
-
-    ArmPass.call_scalar = scalar
-    try:
-        yield kept
-    finally:
-        ArmPass.call_scalar = stock
-
-
-_NOTED_GRIDS = ("input_qparams", "output_qparams")
-
-
 _ARM = "executorch.backends.arm._passes"
 _CONVOLUTION = f"{_ARM}.rewrite_conv_pass:RewriteConvPass"
 _MOVES = f"{_ARM}:PropagateViewCopyPermuteUpPass._move_node"
-_SCALAR = (f"{_ARM}.arm_pass:ArmPass.call_scalar", "b8ed9d230815ae29")
-_POOL = f"{_ARM}.rewrite_avg_pool2d_pass:RewriteAvgPool2dPass.call_operator"
 # By correction, the functions whose work it copies or replaces, each with the digest of its code;
 # one set for each release that has another.
-# ExecuTorch 1.4.1: a convolution with readers in 32 bits gives its whole sum to all of them; an
-# average pool asks otherwise for its stride.
+# ExecuTorch 1.4.1: a convolution with readers in 32 bits gives its whole sum to all of them.
 PINS = {
     "rounded_convolutions": (
         (
@@ -194,11 +117,4 @@ PINS = {
         ),
     ),
     "layouts_moved_to_values": (((_MOVES, "822b4f8059f9d107"),),),
-    "sums_in_8_bits": (
-        ((f"{_ARM}.decompose_cumsum_pass:DecomposeCumsumPass.call", "cc16e3501a6e6d61"),),
-    ),
-    "pool_zero_points": (
-        (_SCALAR, (_POOL, "4a937b8b9b1418ad")),
-        (_SCALAR, (_POOL, "3f4bf98980c91575")),
-    ),
 }
