@@ -15,7 +15,7 @@ from workbench.engine.compilers.corrected_cycles import (
     number,
 )
 from workbench.engine.compilers.vela import estimate, totals
-from workbench.engine.toolchain_patches.vela_models import compiled_model
+from workbench.engine.ethos_u.capture.vela_models import compiled_model
 from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of

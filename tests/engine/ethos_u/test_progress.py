@@ -47,7 +47,7 @@ def test_that_a_lowering_is_cancelled_between_two_passes(engine, monkeypatch):
 
 @pytest.mark.slow
 def test_that_another_versions_passes_are_not_watched(engine, monkeypatch):
-    exists = "workbench.engine.toolchain_patches.interception.exists"
+    exists = "workbench.engine.ethos_u.capture.lowering.exists"
     monkeypatch.setattr(exists, lambda path: False)
     assert engine.run(project("small"), "lower") == "done", engine.failure
     assert not any("pass " in message for message in told(engine)[1])

@@ -9,24 +9,31 @@ from pathlib import Path
 
 import pytest
 
+from workbench.engine.acceleration.constant_values import PINS as CONSTANT_PINS
+from workbench.engine.acceleration.decomposition_cache import PINS as FUNCTIONAL_PINS
+from workbench.engine.acceleration.fake_tensor_cache import PINS as MEMORY_PINS
+from workbench.engine.acceleration.fake_tensor_cache import UNREAD
+from workbench.engine.acceleration.fast_retrace import PINS as RETRACE_PINS
+from workbench.engine.acceleration.fx_speedups import DEAD_CODE_PINS, STACK_PINS
+from workbench.engine.acceleration.signature_maps import PINS as SIGNATURE_PINS
+from workbench.engine.acceleration.table import LOWERING, OTHERS
+from workbench.engine.acceleration.verifier_cache import PINS as VERIFIED_PINS
 from workbench.engine.ethos_u.applied_corrections import pins_of
 from workbench.engine.toolchain_patches import gate, patching
-from workbench.engine.toolchain_patches.constant_values import PINS as CONSTANT_PINS
-from workbench.engine.toolchain_patches.functional_memory import PINS as FUNCTIONAL_PINS
-from workbench.engine.toolchain_patches.fx_graphs import DEAD_CODE_PINS, STACK_PINS
-from workbench.engine.toolchain_patches.lean_retrace import PINS as RETRACE_PINS
-from workbench.engine.toolchain_patches.operator_memory import PINS as MEMORY_PINS
-from workbench.engine.toolchain_patches.operator_memory import UNREAD
-from workbench.engine.toolchain_patches.signature_maps import PINS as SIGNATURE_PINS
-from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
-from workbench.engine.toolchain_patches.verified_graphs import PINS as VERIFIED_PINS
+from workbench.engine.toolchain_patches.table import PATCHES as STANDING
 from workbench.errors import WorkbenchError
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 ENGINE = Path(gate.__file__).parents[1]
-ROOM = ENGINE / "toolchain_patches"
+# Where attributes are replaced: what the program needs, what makes it quicker, what it captures
+# and what it keeps between edits.
+ROOMS = tuple(
+    ENGINE / name
+    for name in ("toolchain_patches", "acceleration", "ethos_u/capture", "calibration")
+)
+PATCHES = (*STANDING, *LOWERING, *OTHERS)
 CORRECTIONS_ROOM = ENGINE / "ethos_u" / "corrections"
 # The modules of corrections that patch, and what they write to beside the functions that they pin.
 PATCHING = ("annotation_patches", "lowering_patches", "int16_tables", "vela")
@@ -45,11 +52,15 @@ def trees() -> tuple[tuple[Path, ast.Module], ...]:
 
 
 def trees_of_the_room() -> list[ast.Module]:
-    return [tree for path, tree in trees() if ROOM in path.parents]
+    return [tree for path, tree in trees() if is_patching(path)]
+
+
+def is_patching(path: Path) -> bool:
+    return any(room in path.parents for room in ROOMS)
 
 
 def is_inside(path: Path) -> bool:
-    return ROOM in path.parents or CORRECTIONS_ROOM in path.parents
+    return is_patching(path) or CORRECTIONS_ROOM in path.parents
 
 
 @functools.cache
@@ -137,7 +148,7 @@ def test_that_only_the_room_uses_what_replaces_attributes() -> None:
     users = [
         path.name
         for path, tree in trees()
-        if ROOM not in path.parents
+        if not is_patching(path)
         for node in statements(tree)
         if isinstance(node, ast.ImportFrom)
         and ("replaced" in {alias.name for alias in node.names} or node.module == "unittest")
@@ -187,12 +198,12 @@ def test_that_what_rows_replace_exists_in_the_installed_versions() -> None:
 
 
 def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> None:
-    assert len(PATCHES_BY_ID) == len(PATCHES)
+    assert len({row.id for row in PATCHES}) == len(PATCHES)
     assert all(row.proven and row.what and row.why_safe for row in PATCHES)
     is_stock = {row.id for row in PATCHES if row.otherwise == "stock"}
     # Only the report of progress depends on the watched passes.
     assert is_stock == {"watched-passes"} | {
-        row.id for row in PATCHES if row.kind == "acceleration" or row.pins
+        row.id for row in PATCHES if row.kind == "acceleration"
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.compilers.corrected_cycles import corrected
-from workbench.engine.toolchain_patches.vela_models import compiled_model
+from workbench.engine.ethos_u.capture.vela_models import compiled_model
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz

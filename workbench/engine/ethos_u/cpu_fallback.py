@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 
+from workbench.engine.ethos_u.capture.lowering import partition_reasons
 from workbench.engine.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
 from workbench.engine.ethos_u.corrections.partition import TAG
@@ -20,7 +21,6 @@ from workbench.engine.ethos_u.refusals import (
 )
 from workbench.engine.fx import programs
 from workbench.engine.toolchain_patches.gate import accelerated
-from workbench.engine.toolchain_patches.interception import partition_reasons
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, rule_name
 from workbench.results import GRAPH_FILE, CpuCause, CpuNode, PrepareResult

@@ -16,12 +16,18 @@ from workbench.deploy.boards import candidates, undescribed
 from workbench.deploy.fitting import of_program, sentence
 from workbench.engine.ethos_u import vela
 from workbench.engine.ethos_u.applied_corrections import correction_functions
+from workbench.engine.ethos_u.capture.lowering import (
+    capture_tosa,
+    partition_reasons,
+    watched_passes,
+)
 from workbench.engine.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.lowering import corrected, corrected_compiler
 from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
 from workbench.engine.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.ethos_u.integer_io import with_integer_borders
 from workbench.engine.ethos_u.out_variants import with_out_variants
+from workbench.engine.ethos_u.recompile_for_device import has_same_tosa, retarget
 from workbench.engine.ethos_u.refusals import (
     CheckingPartitioner,
     loop_refused,
@@ -37,12 +43,6 @@ from workbench.engine.ethos_u.tosa_graph import tosa_snapshot
 from workbench.engine.fx import programs
 from workbench.engine.targets.base import Lowered
 from workbench.engine.toolchain_patches.gate import accelerated
-from workbench.engine.toolchain_patches.interception import (
-    capture_tosa,
-    partition_reasons,
-    watched_passes,
-)
-from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, whole_refusals

@@ -19,9 +19,9 @@ from workbench.engine.compilers.corrected_cycles import (
     rows,
 )
 from workbench.engine.compilers.vela import totals
+from workbench.engine.ethos_u.capture.lowering import watched_compilation
 from workbench.engine.fx import modules, programs
 from workbench.engine.fx.modules import Location
-from workbench.engine.toolchain_patches.interception import watched_compilation
 from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
 
 if TYPE_CHECKING:

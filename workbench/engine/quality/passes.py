@@ -6,24 +6,23 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.engine.calibration import statistics
+from workbench.engine.calibration.quick_observers import (
+    RangeMemory,
+    quick_calibration,
+    remembered_ranges,
+)
+from workbench.engine.calibration.transform_memory import TransformMemory, remembered_transforms
 from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
+from workbench.engine.evaluation.quick_modules import fast_quantized_module
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
 from workbench.engine.fx.modules import source_line
 from workbench.engine.quality.references import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
-from workbench.engine.toolchain_patches import statistics
-from workbench.engine.toolchain_patches.calibration import (
-    RangeMemory,
-    quick_calibration,
-    remembered_ranges,
-)
-from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
-from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
-from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
-from workbench.engine.toolchain_patches.range_search import quick_search
+from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.toolchain_versions import status
 
@@ -139,7 +138,7 @@ def tensor_comparison(context: StageContext, reference: FloatReference | None) -
     hashes = statistics.value_hashes(prepared) if reference is not None else None
     if reference is None or hashes is None:
         return TensorComparison(prepared, converted)
-    with lazy_recompile():
+    with acceleration("lazy-recompile"):
         return QuickComparison(prepared, converted, hashes, reference)
 
 
@@ -216,5 +215,5 @@ def searching_ranges(context: StageContext) -> Iterator[None]:
     if memory is None:
         memory = RangeMemory()
         context.store.keep(_MEMORY, "", memory)
-    with remembered_ranges(memory), quick_search():
+    with remembered_ranges(memory), acceleration("quick-search"):
         yield

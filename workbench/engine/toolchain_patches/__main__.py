@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.engine.ethos_u.applied_corrections import correction_state, pins_of
-from workbench.engine.toolchain_patches.gate import exists
+from workbench.engine.toolchain_patches.gate import accelerations, exists
 from workbench.engine.toolchain_patches.imports import import_toolchain
-from workbench.engine.toolchain_patches.patching import changed
+from workbench.engine.toolchain_patches.patching import Patch, Pins, changed
 from workbench.engine.toolchain_patches.table import PATCHES
 from workbench.targets.ethos_u.corrections import CORRECTIONS, Correction
 from workbench.toolchain_versions import status
@@ -28,8 +28,8 @@ def report() -> dict[str, Any]:
     are not there.
     """
     moved = {
-        row.id: list(dict.fromkeys([*changed(row.pins), *filter(_is_gone, row.patches)]))
-        for row in PATCHES
+        row.id: list(dict.fromkeys([*changed(_pins(row)), *filter(_is_gone, row.patches)]))
+        for row in (*PATCHES, *(row for group in accelerations() for row in group))
     }
     moved |= {row.id: _least_changed(row) for row in CORRECTIONS}
     return {
@@ -38,6 +38,12 @@ def report() -> dict[str, Any]:
         "corrections": {row.id: correction_state(row.id, {}) for row in CORRECTIONS},
         "moved": {patch: paths for patch, paths in moved.items() if paths},
     }
+
+
+def _pins(row: Patch) -> Pins:
+    """Return the functions that the module of an acceleration was written for."""
+    pins: Pins = getattr(sys.modules[row.apply.__module__], "PINS", ()) if row.apply else ()
+    return pins
 
 
 def _least_changed(row: Correction) -> list[str]:

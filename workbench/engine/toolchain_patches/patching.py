@@ -56,8 +56,6 @@ class Patch:
         otherwise: See ``Otherwise``.
         proven: Versions it was proven with, by package.
         apply: Switches it on for lowering; None for a patch with a function of its own.
-        pins: The functions it was written for, each with the digest of its code; with another
-            digest it is not applied (see ``releases`` for those of other releases).
     """
 
     id: str
@@ -69,7 +67,6 @@ class Patch:
     otherwise: Otherwise = "stock"
     proven: dict[str, str] = field(default_factory=lambda: PROVEN[0])
     apply: Apply | None = None
-    pins: Pins = ()
 
 
 @contextmanager

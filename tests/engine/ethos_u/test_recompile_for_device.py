@@ -11,15 +11,15 @@ import pytest
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 
-from tests.engine.toolchain_patches import programs
+from tests.engine.acceleration import programs
 from tests.problems import refused
-from workbench.engine.toolchain_patches.gate import applied
-from workbench.engine.toolchain_patches.interception import capture_tosa
-from workbench.engine.toolchain_patches.retarget import (
+from workbench.engine.ethos_u.capture.lowering import capture_tosa
+from workbench.engine.ethos_u.recompile_for_device import (
     delegates,
     has_same_tosa,
     retarget,
 )
+from workbench.engine.toolchain_patches.gate import applied
 
 pytestmark = [
     pytest.mark.engine,

@@ -15,11 +15,11 @@ from torch import nn
 from torch.fx import proxy
 from torch.utils import _pytree
 
-from tests.engine.toolchain_patches import programs
+from tests.engine.acceleration import programs
 from workbench import disk_cache, toolchain_versions
+from workbench.engine.acceleration.table import LOWERING
 from workbench.engine.toolchain_patches import selftest
 from workbench.engine.toolchain_patches.gate import accelerated, applied
-from workbench.engine.toolchain_patches.table import LOWERING
 
 if TYPE_CHECKING:
     from pathlib import Path

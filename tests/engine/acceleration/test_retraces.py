@@ -12,10 +12,10 @@ import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.exir import pass_base
 
-from tests.engine.toolchain_patches import programs
+from tests.engine.acceleration import programs
+from workbench.engine.acceleration.table import LOWERING
 from workbench.engine.toolchain_patches.gate import applied
 from workbench.engine.toolchain_patches.patching import replaced
-from workbench.engine.toolchain_patches.table import LOWERING
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 

@@ -23,8 +23,8 @@ from torchao.quantization.pt2e.observer import (
     PerChannelMinMaxObserver,
 )
 
+from workbench.engine.calibration.quick_observers import weight_observers
 from workbench.engine.quantization.observers import FixedRangeObserver, PercentileObserver
-from workbench.engine.toolchain_patches.calibration import weight_observers
 from workbench.engine.toolchain_patches.patching import replaced
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-from workbench.engine.toolchain_patches.onnx_registry import remembered_registry
+from workbench.engine.acceleration.onnx_registry import remembered_registry
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 

@@ -8,10 +8,10 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from tests.engine.toolchain_patches import programs
-from tests.engine.toolchain_patches.test_statistics import EDITS
-from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
-from workbench.engine.toolchain_patches.range_search import quick_search
+from tests.engine.acceleration import programs
+from tests.engine.calibration.test_statistics import EDITS
+from workbench.engine.acceleration.range_search import quick_search
+from workbench.engine.calibration.transform_memory import TransformMemory, remembered_transforms
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 

@@ -10,8 +10,8 @@ import torchao.quantization.pt2e.quantize_pt2e  # noqa: F401 - registers the ope
 from torchao.quantization.pt2e.constant_fold import ConstantFolder
 
 from tests.for_each import for_each
-from workbench.engine.toolchain_patches import constant_values
-from workbench.engine.toolchain_patches.constant_values import computed, quick_constants
+from workbench.engine.acceleration import constant_values
+from workbench.engine.acceleration.constant_values import computed, quick_constants
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 

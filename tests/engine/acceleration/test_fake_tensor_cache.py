@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.for_each import for_each
-from workbench.engine.toolchain_patches.operator_memory import _Memory, operator_memory
+from workbench.engine.acceleration.fake_tensor_cache import _Memory, operator_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

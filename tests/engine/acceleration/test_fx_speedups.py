@@ -13,8 +13,8 @@ from executorch.backends.transforms import aten_to_dialect_pass
 from torch import fx
 
 from tests.for_each import for_each
-from workbench.engine.toolchain_patches import fx_graphs
-from workbench.engine.toolchain_patches.fx_graphs import quick_dead_code, short_stacks
+from workbench.engine.acceleration import fx_speedups as fx_graphs
+from workbench.engine.acceleration.fx_speedups import quick_dead_code, short_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

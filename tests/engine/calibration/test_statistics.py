@@ -13,10 +13,10 @@ from executorch.backends.arm.quantizer import (
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from tests.engine.toolchain_patches import programs
-from workbench.engine.toolchain_patches.calibration import quick_calibration
-from workbench.engine.toolchain_patches.range_search import quick_search
-from workbench.engine.toolchain_patches.statistics import (
+from tests.engine.acceleration import programs
+from workbench.engine.acceleration.range_search import quick_search
+from workbench.engine.calibration.quick_observers import quick_calibration
+from workbench.engine.calibration.statistics import (
     only_missing,
     replay,
     statistics,

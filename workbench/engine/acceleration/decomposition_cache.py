@@ -22,8 +22,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.decompositions import is_functional
-from workbench.engine.toolchain_patches.operator_memory import (
+from workbench.engine.acceleration.decompositions import is_functional
+from workbench.engine.acceleration.fake_tensor_cache import (
     Keys,
     UnfitError,
     described_result,

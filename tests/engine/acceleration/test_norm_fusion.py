@@ -8,10 +8,10 @@ from torch import nn
 from torchao.quantization.pt2e import qat_utils
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
+from tests.engine.acceleration import programs
 from tests.engine.in_process import project
-from tests.engine.toolchain_patches import programs
+from workbench.engine.acceleration.norm_fusion import present_norm_patterns
 from workbench.engine.ethos_u.toolchain import training_quantizer
-from workbench.engine.toolchain_patches.norm_fusion import present_norm_patterns
 from workbench.engine.toolchain_patches.patching import replaced
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]

@@ -18,10 +18,10 @@ from executorch.backends.arm.tosa import backend as tosa_backend
 from executorch.backends.arm.tosa import partitioner as tosa_partitioner
 from executorch.exir.program import _program as edge_programs
 
+from workbench.engine.ethos_u.capture.vela_models import watched_regor
 from workbench.engine.toolchain_patches.gate import exists, require
 from workbench.engine.toolchain_patches.patching import replaced
 from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
-from workbench.engine.toolchain_patches.vela_models import watched_regor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,10 +7,10 @@ import torch
 from torch import fx, nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from tests.engine.toolchain_patches import programs
+from tests.engine.acceleration import programs
 from tests.for_each import for_each
-from workbench.engine.toolchain_patches.evaluation import fast_quantized_module, requantized
-from workbench.engine.toolchain_patches.range_search import quick_search
+from workbench.engine.acceleration.range_search import quick_search
+from workbench.engine.evaluation.quick_modules import fast_quantized_module, requantized
 
 pytestmark = [
     pytest.mark.engine,

@@ -16,11 +16,11 @@ from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 from torch import nn
 from torch._export.verifier import SpecViolationError, Verifier
 
-from tests.engine.toolchain_patches import programs
-from workbench.engine.toolchain_patches import verified_graphs as subject
+from tests.engine.acceleration import programs
+from workbench.engine.acceleration import verifier_cache as subject
+from workbench.engine.acceleration.table import LOWERING
+from workbench.engine.acceleration.verifier_cache import verified_graphs
 from workbench.engine.toolchain_patches.gate import applied
-from workbench.engine.toolchain_patches.table import LOWERING
-from workbench.engine.toolchain_patches.verified_graphs import verified_graphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import copy
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.fx_graphs import LITERALS, all_literal
+from workbench.engine.acceleration.fx_speedups import LITERALS, all_literal
 from workbench.engine.toolchain_patches.patching import hold, replaced
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.fx_graphs import LITERALS
+from workbench.engine.acceleration.fx_speedups import LITERALS
 from workbench.engine.toolchain_patches.patching import changed, hold, replaced
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ def tagged(model, x, partitioner):
     from executorch.exir import to_edge
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+    from workbench.engine.acceleration.range_search import quick_search
     from workbench.engine.toolchain_patches.gate import accelerated
-    from workbench.engine.toolchain_patches.range_search import quick_search
 
     spec = EthosUCompileSpec("ethos-u55-128")
     quantizer = EthosUQuantizer(spec).set_global(get_symmetric_quantization_config())

@@ -23,8 +23,8 @@ from torch import nn
 from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from workbench.engine.acceleration.range_search import quick_search
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
-from workbench.engine.toolchain_patches.range_search import quick_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable

@@ -10,8 +10,9 @@ import torch
 from torchao.quantization.pt2e.observer import HistogramObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from tests.engine.toolchain_patches import programs
-from workbench.engine.toolchain_patches.calibration import (
+from tests.engine.acceleration import programs
+from workbench.engine.acceleration.range_search import quick_search
+from workbench.engine.calibration.quick_observers import (
     RangeMemory,
     frozen_weight_observers,
     quick_calibration,
@@ -19,7 +20,6 @@ from workbench.engine.toolchain_patches.calibration import (
     remembered_ranges,
     weight_observers,
 )
-from workbench.engine.toolchain_patches.range_search import quick_search
 
 pytestmark = [
     pytest.mark.engine,

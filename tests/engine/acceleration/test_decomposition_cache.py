@@ -13,13 +13,13 @@ from torch import nn
 from torch.export.exported_program import ExportedProgram
 from torch.nn import functional
 
-from tests.engine.toolchain_patches import programs
-from workbench.engine.toolchain_patches import functional_memory as subject
-from workbench.engine.toolchain_patches.functional_memory import functional_memory
+from tests.engine.acceleration import programs
+from workbench.engine.acceleration import decomposition_cache as subject
+from workbench.engine.acceleration.decomposition_cache import functional_memory
+from workbench.engine.acceleration.operator_registry import known_composites
+from workbench.engine.acceleration.table import LOWERING
 from workbench.engine.toolchain_patches.gate import applied
-from workbench.engine.toolchain_patches.imports import known_composites
 from workbench.engine.toolchain_patches.patching import replaced
-from workbench.engine.toolchain_patches.table import LOWERING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
