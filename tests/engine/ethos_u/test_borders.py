@@ -20,7 +20,7 @@ DEVICE = "ethos-u55-128"
 def packed(engine, **options):
     made = edits.set_target(
         project("small", **CALIBRATED), TargetChoice(id=DEVICE, options=options)
-    )  # fmt: skip
+    )
     made = edits.assign(made, "module_name", "fc", "cpu") if options.get("integer_io") else made
     assert engine.run(made, "package", "evaluate", "verify", "run") == "done", engine.failure
     folder = engine.path(made, "package")

@@ -123,9 +123,11 @@ def reference_tensors(
     inner = [name for name in names if name in outer and name not in outputs]
     wanted = [*outputs, *inner]
     values, status = tosa_reference_model.run(
-        exposed(flatbuffer, wanted), list(inputs), verbosity="NONE",
+        exposed(flatbuffer, wanted),
+        list(inputs),
+        verbosity="NONE",
         initialize_variable_tensor_from_numpy=True,
-    )  # fmt: skip
+    )
     if status != tosa_reference_model.GraphStatus.TOSA_VALID:
         return {}
     return {name: np.array(value) for name, value in zip(wanted, values, strict=True)}

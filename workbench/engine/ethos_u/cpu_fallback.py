@@ -73,9 +73,10 @@ def preview_placement(
         accelerated(context.accelerate),
     ):
         to_edge_transform_and_lower(
-            context.hot("convert").program, partitioner=[checker],
+            context.hot("convert").program,
+            partitioner=[checker],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
-        )  # fmt: skip
+        )
     return checker.npu, checker.cpu
 
 

@@ -23,8 +23,10 @@ CHANNELS_LAST = (0, 2, 3, 1)
 
 ATEN = ops.edge.aten
 SPATIAL = (
-    ATEN.convolution.default, ATEN.avg_pool2d.default, ATEN.max_pool2d_with_indices.default,
-)  # fmt: skip
+    ATEN.convolution.default,
+    ATEN.avg_pool2d.default,
+    ATEN.max_pool2d_with_indices.default,
+)
 ELEMENTWISE = (ATEN.add.Tensor, ATEN.sub.Tensor, ATEN.mul.Tensor)
 TAKEN = (*SPATIAL, *ELEMENTWISE, ATEN.linear.default, ATEN.bmm.default)
 ACTIVATIONS = (ATEN.relu.default, ATEN.hardtanh.default, ATEN.clamp.default)
@@ -97,9 +99,10 @@ def _last(node: Any) -> Any:
 def _is_int8(node: Any, last: Any) -> bool:
     """Return whether all inputs and outputs are int8 only."""
     given = [
-        source for source in node.all_input_nodes
+        source
+        for source in node.all_input_nodes
         if source.op == "call_function" and source.meta["val"].is_floating_point()
-    ]  # fmt: skip
+    ]
     into = bool(given) and all(
         "dequantize_per" in str(source.target) and source.args[0].meta["val"].dtype == torch.int8
         for source in given[: 2 if node.target in (*ELEMENTWISE, ATEN.bmm.default) else 1]

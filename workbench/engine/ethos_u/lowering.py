@@ -340,10 +340,12 @@ class _Progress:
 
 
 def _lowered(
-    program: Any, choice: TargetChoice, compiled: vela.Recording,
+    program: Any,
+    choice: TargetChoice,
+    compiled: vela.Recording,
     watched: tuple[KeptOff | None, _Progress],
     methods: Mapping[str, int | bool] | None = None,
-) -> _Edge:  # fmt: skip
+) -> _Edge:
     check, progress = watched
     partitioner = CheckingPartitioner(
         compile_spec(choice), [check] if check else None, progress.counted

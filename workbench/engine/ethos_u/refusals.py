@@ -226,16 +226,15 @@ def refuse_unwritable(manager: Any) -> None:
 
 _ONLY_MOVES = "It only moves or reshapes values: alone, there is nothing to compute on the NPU."
 _KNOWN: dict[str, tuple[CpuCause, str]] = {
-    "Node was not marked as quantized in the Arm backend.":
-        ("float", "It was not quantized."),
+    "Node was not marked as quantized in the Arm backend.": ("float", "It was not quantized."),
     "One or more inputs were not quantized.": ("beside", "One of its inputs is float."),
-    "Not included in BaseTOSASupportList or a registered tosa_support_check":
-        ("float", "The NPU has no such operator for float tensors, and this one was not "
-         "quantized."),
+    "Not included in BaseTOSASupportList or a registered tosa_support_check": (
+        "float",
+        "The NPU has no such operator for float tensors, and this one was not quantized.",
+    ),
     "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
-    "partition.":
-        ("empty", _ONLY_MOVES),
-}  # fmt: skip
+    "partition.": ("empty", _ONLY_MOVES),
+}
 _CONVERSIONS: dict[CpuCause, str] = {
     "border": "Converts between float and integer at the border of the program; integer "
     "inputs and outputs avoid it.",

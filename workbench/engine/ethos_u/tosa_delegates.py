@@ -59,9 +59,12 @@ class ComputedBy:
     def result(self, differs: str) -> TosaExecutors:
         """Return it as a part of a result; ``differs`` names a tensor where the two differ."""
         return TosaExecutors(
-            reference_samples=len(self.reference), executor_samples=len(self.executor),
-            equal_tensors=self.tensors, left=tuple(self.left), differs=differs,
-        )  # fmt: skip
+            reference_samples=len(self.reference),
+            executor_samples=len(self.executor),
+            equal_tensors=self.tensors,
+            left=tuple(self.left),
+            differs=differs,
+        )
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,9 @@ class TosaDelegates:
         try:
             parts = in_groups(
                 lambda at: executor.run([v[at] for v in inputs], wanted, at.stop - at.start),
-                samples, executor.largest_bytes,
-            )  # fmt: skip
+                samples,
+                executor.largest_bytes,
+            )
         except NotExecuted as error:
             self._leave(error)
             return None

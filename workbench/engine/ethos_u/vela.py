@@ -226,11 +226,12 @@ _BYTES = {"Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4, "Int48": 6, "Int64":
 def _traffic(shapes: Mapping[str, Any], *, outside: bool) -> int:
     """Return the bytes that an operation reads and writes, inside or outside SRAM."""
     return sum(
-        number(value) for name, value in shapes.items()
+        number(value)
+        for name, value in shapes.items()
         if name.endswith(("_read", "_write"))
         and not name.lower().startswith(_BUFFERS)
         and (not name.startswith("Sram")) == outside
-    )  # fmt: skip
+    )
 
 
 def origin_named(name: str, origins: Origins) -> Origin:

@@ -11,9 +11,14 @@ from workbench.results import GRAPH_FILE
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 RELATING, RELATED = "wide_networks.py:relating", "wide_networks.py:related"
 APART = {
-    "matmul", "matmul_1", "softmax", "scaled_dot_product_attention", "layer_norm", "group_norm",
+    "matmul",
+    "matmul_1",
+    "softmax",
+    "scaled_dot_product_attention",
+    "layer_norm",
+    "group_norm",
     "einsum",
-}  # fmt: skip
+}
 U85 = "ethos-u85-256"
 
 
@@ -50,9 +55,8 @@ def test_that_every_part_is_on_record_at_every_level(engine):
         assert {"bmm"} <= of_second
         assert not {"exp", "amax", "sum"} & of_second
         assert {"exp", "bmm"} <= {
-            n.op.split(".")[1] for n in calls
-            if roots[n.id].root == "scaled_dot_product_attention"
-        }  # fmt: skip
+            n.op.split(".")[1] for n in calls if roots[n.id].root == "scaled_dot_product_attention"
+        }
 
 
 RULES = [
@@ -66,9 +70,11 @@ RULES = [
 ]
 # One of each kind.
 QUICK = {
-    "scaled_dot_product_attention", "aten.matmul.default", "norm",
+    "scaled_dot_product_attention",
+    "aten.matmul.default",
+    "norm",
     "torch.nn.modules.normalization.GroupNorm",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

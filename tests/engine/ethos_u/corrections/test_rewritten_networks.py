@@ -130,11 +130,13 @@ def test_that_scores_under_every_mask_are_those_of_the_model(name):
 def assert_masked(name):
     torch.manual_seed(0)
     module = Network(
-        lambda p, x, k: torch.softmax(
-            MASKS[name](p[0](x) @ p[1](x).transpose(1, 2), k), -1
-        ) @ p[2](x),
-        nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8),
-    ).eval()  # fmt: skip
+        lambda p, x, k: (
+            torch.softmax(MASKS[name](p[0](x) @ p[1](x).transpose(1, 2), k), -1) @ p[2](x)
+        ),
+        nn.Linear(8, 8),
+        nn.Linear(8, 8),
+        nn.Linear(8, 8),
+    ).eval()
     kept = torch.tensor([[1.0, 1, 1, 1, 0, 0]])
     assert decibel(module, torch.randn(1, 6, 8), kept) > 75
 
@@ -184,7 +186,9 @@ ALONE = {
     "nearest by 3": (1, lambda x: functional.interpolate(x, scale_factor=3)),
     "nearest to a size": (1, lambda x: functional.interpolate(x, size=23)),
     "nearest, recomputed": (
-        1, lambda x: functional.interpolate(x, scale_factor=2.3, recompute_scale_factor=True)),
+        1,
+        lambda x: functional.interpolate(x, scale_factor=2.3, recompute_scale_factor=True),
+    ),
     "average": (0, lambda x: functional.avg_pool1d(x, 2)),
     "average, ceil": (1, lambda x: functional.avg_pool1d(x, 4, 3, 2, True, False)),
     "maximum": (0, lambda x: functional.max_pool1d(x, 3, 2, 1)),
@@ -194,7 +198,7 @@ ALONE = {
     "softplus with a low limit": (1, lambda x: functional.softplus(x, 1, 0.5)),
     "filled": (1, lambda x: x.index_fill(-1, torch.tensor([0, 2]), 0.5)),
     "rolled": (1, lambda x: x.roll((2, -1), (1, 2))),
-}  # fmt: skip
+}
 
 
 @for_each("name", ["nearest by 2.05", "average, ceil", "filled"])

@@ -131,8 +131,10 @@ def _merge(module: fx.GraphModule, first: fx.Node, second: fx.Node) -> None:
     write = Writer(module, first)
     factor = scale if given_weight is None else given_weight * scale
     summand = shift if given_bias is None else given_bias * scale + shift
-    own = (write.parameter(f"{first.name}_merged_1", factor),
-           write.parameter(f"{first.name}_merged_2", summand))  # fmt: skip
+    own = (
+        write.parameter(f"{first.name}_merged_1", factor),
+        write.parameter(f"{first.name}_merged_2", summand),
+    )
     first.args = (first.args[0], *own, *first.args[3:])
     second.replace_all_uses_with(first)
     module.graph.erase_node(second)

@@ -132,8 +132,9 @@ def _gru(write: Writer, x: Any, state: Any, weights: Any) -> Any:
     given = write(_ATEN.linear.default, x, into, b)
     kept = write(_ATEN.linear.default, state, again, c)
     size, last = state.meta["val"].shape[-1], x.meta["val"].dim() - 1
-    parts = [(_slice(write, given, last, i, size), _slice(write, kept, last, i, size))
-             for i in range(3)]  # fmt: skip
+    parts = [
+        (_slice(write, given, last, i, size), _slice(write, kept, last, i, size)) for i in range(3)
+    ]
     reset, update = (
         write(_ATEN.sigmoid.default, write(_ATEN.add.Tensor, *pair)) for pair in parts[:2]
     )

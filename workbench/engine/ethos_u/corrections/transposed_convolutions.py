@@ -14,8 +14,10 @@ from .graph_writer import (
 )
 
 _ATEN = torch.ops.aten
-_TRANSPOSED = {_ATEN.conv_transpose1d.default: _ATEN.conv1d.default,
-               _ATEN.conv_transpose2d.input: _ATEN.conv2d.default}  # fmt: skip
+_TRANSPOSED = {
+    _ATEN.conv_transpose1d.default: _ATEN.conv1d.default,
+    _ATEN.conv_transpose2d.input: _ATEN.conv2d.default,
+}
 _FOUR_BITS = 15
 
 

@@ -132,8 +132,7 @@ class Scaling:
             safe = bound * magnitude(self.multiplier) >> int(shift.min()) < top
         if safe:
             return
-        least, most = (v.astype(np.int64) - self.input_zero
-                       for v in (values.min(0), values.max(0)))  # fmt: skip
+        least, most = (v.astype(np.int64) - self.input_zero for v in (values.min(0), values.max(0)))
         if self.wide:
             half = np.int64(1) << shift - 1
             if (least < -half).any() or (most >= half).any():

@@ -109,10 +109,13 @@ def _columns(
     view = np.lib.stride_tricks.as_strided(
         padded[first * int(strides[0]) :],
         (*out, *size, padded.shape[-1]),
-        (*(s * int(k) for s, k in zip(steps, strides, strict=True)),
-         *(s * int(k) for s, k in zip(steps, dilations, strict=True)), item),
+        (
+            *(s * int(k) for s, k in zip(steps, strides, strict=True)),
+            *(s * int(k) for s, k in zip(steps, dilations, strict=True)),
+            item,
+        ),
         writeable=False,
-    )  # fmt: skip
+    )
     return view.reshape(int(np.prod(out)), -1)
 
 
@@ -127,8 +130,7 @@ def depthwise(call: Call) -> Array:
     (sy, sx), (dy, dx) = (map(int, call.attribute(n)) for n in ("Stride", "Dilation"))
     rows, columns = call.output.shape[1:3]
     wide = bound > LIMITS["INT32"][1] or call.output.dtype != "INT32"
-    sums = np.empty((len(values), rows, columns, *planes.shape[1:]),
-                    np.int64 if wide else np.int32)  # fmt: skip
+    sums = np.empty((len(values), rows, columns, *planes.shape[1:]), np.int64 if wide else np.int32)
     step = max(1, PIECE // (columns * depth * factor))
     for image, target in zip(values, sums, strict=True):
         padded = _padded(image, call.attribute("Pad"), zero, dtype)
@@ -138,8 +140,9 @@ def depthwise(call: Call) -> Array:
             product = np.empty_like(total)
             for tap, (y, x) in enumerate(itertools.product(range(height), range(width))):
                 top, left = first * sy + y * dy, x * dx
-                met = padded[top : top + (count - 1) * sy + 1 : sy,
-                             left : left + (columns - 1) * sx + 1 : sx]  # fmt: skip
+                met = padded[
+                    top : top + (count - 1) * sy + 1 : sy, left : left + (columns - 1) * sx + 1 : sx
+                ]
                 np.multiply(met if factor == 1 else met[..., None], planes[tap], out=product)
                 total += product
             target[first : first + count] = total
@@ -258,5 +261,9 @@ def _positions(
     numerator, denominator = scale
     at = np.arange(count, dtype=np.int64) * denominator + offset
     low = at // numerator
-    return (at - low * numerator, np.clip(low, 0, size - 1), np.clip(low + 1, 0, size - 1),
-            numerator)  # fmt: skip
+    return (
+        at - low * numerator,
+        np.clip(low, 0, size - 1),
+        np.clip(low + 1, 0, size - 1),
+        numerator,
+    )
