@@ -3,9 +3,10 @@
 ``python -m tests.mutation --seed 1 --count 100 [--package graph]`` draws mutants of the part of
 ``workbench`` that does not import torch and runs for each the tests of the same package
 (``tests/workbench/PACKAGE``, for a module at the top ``tests/workbench/test_*.py``) in a copy of
-the sources. It prints the mutants that survive and the share that was killed, and ends with 1 if that
-is less than ``LEAST_KILLED``. Some mutants change nothing that a test can notice, such as a message
-or the size of the pieces of a computation: the score is to be compared with that of other days.
+the sources. It prints the mutants that survive and the share that was killed, and ends with 1 if
+that is less than ``LEAST_KILLED``. Some mutants change nothing that a test can notice, such as a
+message or the size of the pieces of a computation: the score is to be compared with that of other
+days.
 """
 
 from __future__ import annotations

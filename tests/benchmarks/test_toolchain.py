@@ -153,7 +153,7 @@ def test_lowering(kind: str, measured: Measured) -> None:
     from executorch.backends.arm.ethosu import EthosUCompileSpec
 
     from workbench.engine.ethos_u.capture.lowering import capture_tosa
-    from workbench.engine.ethos_u.recompile_for_device import retarget
+    from workbench.engine.ethos_u.recompile_for_device import recompile_for_device
     from workbench.engine.toolchain_patches.gate import applied
 
     program, target = program_of(kind), LOWERED[kind][1]
@@ -166,7 +166,9 @@ def test_lowering(kind: str, measured: Measured) -> None:
         measured(f"Lowering against stock, same bytes: {TITLES[kind]}", quick_s / stock_s)
         if kind == "CNN":
             make_spec = partial(EthosUCompileSpec, "ethos-u55-256", memory_mode="Sram_Only")
-            again_s, _ = cpu_s(lambda: retarget(edge, tosa, make_spec).to_executorch(), repeats=3)
+            again_s, _ = cpu_s(
+                lambda: recompile_for_device(edge, tosa, make_spec).to_executorch(), repeats=3
+            )
             measured("Another device with the same TOSA, against lowering", again_s / stock_s)
             edited_s, _ = cpu_s(partial(run_with_big_stack, lowered, edited, target))
             what = "One module changed, lowered again, against stock"

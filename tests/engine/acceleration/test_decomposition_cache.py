@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from tests.engine.acceleration import programs
 from workbench.engine.acceleration import decomposition_cache as subject
-from workbench.engine.acceleration.decomposition_cache import functional_memory
+from workbench.engine.acceleration.decomposition_cache import decomposition_cache
 from workbench.engine.acceleration.operator_registry import known_composites
 from workbench.engine.acceleration.table import LOWERING
 from workbench.engine.toolchain_patches.gate import applied
@@ -172,7 +172,7 @@ WRITTEN = (
 
 def with_memory_and_without(program: ExportedProgram, table: Any) -> tuple[Any, Any]:
     results = []
-    for memory in (nullcontext(), functional_memory()):
+    for memory in (nullcontext(), decomposition_cache()):
         with known_composites(), memory:
             results.append(described(program.run_decompositions(table)))
     return results[0], results[1]
@@ -259,5 +259,5 @@ def test_that_another_source_of_torch_turns_the_memory_off(
 ) -> None:
     stock = ExportedProgram.run_decompositions
     monkeypatch.setattr(subject, "PINS", ((subject.PINS[0][0], "another"),))
-    with functional_memory():
+    with decomposition_cache():
         assert ExportedProgram.run_decompositions is stock

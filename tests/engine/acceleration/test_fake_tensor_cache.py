@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.for_each import for_each
-from workbench.engine.acceleration.fake_tensor_cache import _Memory, operator_memory
+from workbench.engine.acceleration.fake_tensor_cache import _Memory, fake_tensor_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,6 +234,6 @@ def test_that_edge_operators_give_the_same_inside_and_outside_the_block(
     op = edge_ops.edge.aten.add.Tensor
     with mode:
         stock = metadata(op(fake(mode, 3), fake(mode, 2, 3)))
-        with operator_memory():
+        with fake_tensor_cache():
             found = [metadata(op(fake(mode, 3), fake(mode, 2, 3))) for _ in range(3)]
     assert found == [stock] * 3

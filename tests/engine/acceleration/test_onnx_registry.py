@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-from workbench.engine.acceleration.onnx_registry import remembered_registry
+from workbench.engine.acceleration.onnx_registry import shared_registry
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
@@ -23,14 +23,14 @@ MODEL = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.GELU()).eval()
 def test_that_files_have_the_same_bytes_for_each_opset():
     for opset in (20, 18, 20):
         stock = exported(MODEL, opset)
-        with remembered_registry():
+        with shared_registry():
             assert exported(MODEL, opset) == stock
 
 
 @pytest.mark.slow
 def test_that_a_function_that_one_export_registers_stays_there():
     target = torch.ops.aten.relu.default
-    with remembered_registry():
+    with shared_registry():
         known = ONNXRegistry.from_torchlib(20).get_decomps(target)
         own = ONNXRegistry.from_torchlib(20)
         own.register_op(target, lambda x: x)

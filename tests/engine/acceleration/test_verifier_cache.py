@@ -19,7 +19,7 @@ from torch._export.verifier import SpecViolationError, Verifier
 from tests.engine.acceleration import programs
 from workbench.engine.acceleration import verifier_cache as subject
 from workbench.engine.acceleration.table import LOWERING
-from workbench.engine.acceleration.verifier_cache import verified_graphs
+from workbench.engine.acceleration.verifier_cache import verifier_cache
 from workbench.engine.toolchain_patches.gate import applied
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
 
 @pytest.fixture
 def memory() -> Iterator[None]:
-    with verified_graphs():
+    with verifier_cache():
         yield
 
 
@@ -167,7 +167,7 @@ def test_that_a_node_without_a_value_is_found_after_a_check() -> None:
 def test_that_another_source_turns_the_memory_off(monkeypatch: pytest.MonkeyPatch) -> None:
     stock = Verifier._check_graph_module
     monkeypatch.setattr(subject, "PINS", ((subject.PINS[0][0], "another"),))
-    with verified_graphs():
+    with verifier_cache():
         assert Verifier._check_graph_module is stock
 
 

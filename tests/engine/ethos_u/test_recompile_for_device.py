@@ -17,7 +17,7 @@ from workbench.engine.ethos_u.capture.lowering import capture_tosa
 from workbench.engine.ethos_u.recompile_for_device import (
     delegates,
     has_same_tosa,
-    retarget,
+    recompile_for_device,
 )
 from workbench.engine.toolchain_patches.gate import applied
 
@@ -49,7 +49,7 @@ def hot(request: pytest.FixtureRequest) -> tuple[Any, Any, list[bytes]]:
 
 def quietly_retargeted(manager: Any, tosa: list[bytes], make_spec: Any) -> bytes:
     with contextlib.redirect_stdout(io.StringIO()):
-        return bytes(retarget(manager, tosa, make_spec).to_executorch().buffer)
+        return bytes(recompile_for_device(manager, tosa, make_spec).to_executorch().buffer)
 
 
 @pytest.mark.parametrize(("target", "memory"), TARGETS)

@@ -172,7 +172,7 @@ def test_that_every_replaced_attribute_is_named_by_a_row() -> None:
 
 def test_that_every_attribute_written_in_the_room_is_named_by_a_row() -> None:
     named = {path.rpartition(":")[2].rpartition(".")[2] for row in PATCHES for path in row.patches}
-    # Writes that are a part of the room's own work, not patches: of lean_retrace, and of imports.
+    # Writes that are a part of the room's own work, not patches: of fast_retrace, and of imports.
     own = {"traceback.current_meta", "os.environ"}
     found = {name for tree in trees_of_the_room() for name in written(tree)} - own
     assert {name.rpartition(".")[2].strip("'") for name in found} <= named
@@ -200,7 +200,7 @@ def test_that_what_rows_replace_exists_in_the_installed_versions() -> None:
 def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> None:
     assert len({row.id for row in PATCHES}) == len(PATCHES)
     assert all(row.proven and row.what and row.why_safe for row in PATCHES)
-    is_stock = {row.id for row in PATCHES if row.otherwise == "stock"}
+    is_stock = {row.id for row in PATCHES if row.on_mismatch == "stock"}
     # Only the report of progress depends on the watched passes.
     assert is_stock == {"watched-passes"} | {
         row.id for row in PATCHES if row.kind == "acceleration"
@@ -218,7 +218,7 @@ def test_that_the_pinned_functions_have_the_source_they_had() -> None:
 
 def test_that_another_source_is_noticed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     pins = (("torch.fx.graph:Graph.lint", "0" * 16),)
-    assert not patching.hold("The patch", pins)
+    assert not patching.sources_match("The patch", pins)
     assert "torch.fx.graph:Graph.lint" in caplog.text
     assert patching.changed((("torch.fx.graph:Graph.gone", "0" * 16),))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def quick_constants() -> Iterator[None]:
     """Let the folding of constants use ``computed`` while the block runs."""
     from torchao.quantization.pt2e.constant_fold import ConstantFolder
 
-    if not hold("The quick values of constants", PINS):
+    if not sources_match("The quick values of constants", PINS):
         yield
         return
     stock = ConstantFolder.call_function
@@ -43,7 +43,7 @@ def quick_constants() -> Iterator[None]:
 def computed(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return ``target(*args, **kwargs)``, the same bits in less time for quantized weights."""
     values = None
-    if hold("The quick values of constants", PINS):
+    if sources_match("The quick values of constants", PINS):
         values = _without_wide_integers(target, args, kwargs)
     return target(*args, **kwargs) if values is None else values
 

@@ -10,8 +10,8 @@ with one new node besides, made by the same functions of torch as ever.
 
 In the trace this holds only where the operator became one node, with tensors of the call and plain
 values as its arguments. An operator that has no decomposition becomes the same node for every
-shape; another one is looked at for each shape. What ``operator_memory`` does not remember is called
-as ever. The memory lives as long as one decomposition.
+shape; another one is looked at for each shape. What ``fake_tensor_cache`` does not remember is
+called as ever. The memory lives as long as one decomposition.
 """
 
 # ruff: noqa: SLF001 - the insides of the toolchain are what this file is about
@@ -31,7 +31,7 @@ from workbench.engine.acceleration.fake_tensor_cache import (
     switches,
     unread_arguments,
 )
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,13 +53,13 @@ PINS = (
 
 
 @contextmanager
-def functional_memory() -> Iterator[None]:
+def decomposition_cache() -> Iterator[None]:
     """Answer operators from memory while a functional program is decomposed."""
     import torch
     from torch.export import exported_program
     from torch.fx import Interpreter
 
-    if not hold("The memory of functionalized operators", PINS):
+    if not sources_match("The memory of functionalized operators", PINS):
         yield
         return
     program = exported_program.ExportedProgram

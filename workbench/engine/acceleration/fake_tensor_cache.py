@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.acceleration.fx_speedups import LITERALS
-from workbench.engine.toolchain_patches.patching import changed, hold, replaced
+from workbench.engine.toolchain_patches.patching import changed, replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,14 +62,14 @@ PINS = (
 
 
 @contextmanager
-def operator_memory() -> Iterator[None]:
+def fake_tensor_cache() -> Iterator[None]:
     """Answer edge, backend and aten operators on fake tensors from memory while the block runs."""
     from executorch.exir.delegate import executorch_call_delegate
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
     from torch._ops import OpOverload
     from torch.fx import Interpreter
 
-    if not hold("The memory of operators", PINS):
+    if not sources_match("The memory of operators", PINS):
         yield
         return
     memory = _Memory()

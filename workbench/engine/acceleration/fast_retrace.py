@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.acceleration.fx_speedups import LITERALS, all_literal
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,11 +50,11 @@ PINS = (
 
 
 @contextmanager
-def lean_retrace() -> Iterator[None]:
+def fast_retrace() -> Iterator[None]:
     """Retrace with less work for each node while the block runs."""
     from executorch.exir.pass_base import ExportPass, _ExportPassBase
 
-    if not hold("The lean retrace", PINS):
+    if not sources_match("The lean retrace", PINS):
         yield
         return
     base, interpreter = _ExportPassBase, _ExportPassBase.ExportInterpreter

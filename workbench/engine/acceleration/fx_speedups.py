@@ -22,7 +22,7 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +214,7 @@ def quick_dead_code() -> Iterator[None]:
     import torch
     from torch.fx import Graph
 
-    if not hold("The quick removal of dead code", DEAD_CODE_PINS):
+    if not sources_match("The quick removal of dead code", DEAD_CODE_PINS):
         yield
         return
     stock = Graph.eliminate_dead_code
@@ -253,7 +253,7 @@ def short_stacks() -> Iterator[None]:
     from executorch.backends.arm._passes import arm_pass, arm_pass_utils
     from executorch.backends.transforms import aten_to_dialect_pass
 
-    if not hold("The short stacks", STACK_PINS):
+    if not sources_match("The short stacks", STACK_PINS):
         yield
         return
     with ExitStack() as stack:

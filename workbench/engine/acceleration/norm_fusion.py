@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def present_norm_patterns() -> Iterator[None]:
     """
     from torchao.quantization.pt2e import qat_utils
 
-    if not hold("The choice of patterns of batch norms", PINS):
+    if not sources_match("The choice of patterns of batch norms", PINS):
         yield
         return
 

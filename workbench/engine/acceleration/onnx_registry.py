@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ PINS = ((REGISTRY, "e427d999c2ad2681"), (f"{_MODULE}:ONNXRegistry.__init__", "ac
 
 
 @contextmanager
-def remembered_registry() -> Iterator[None]:
+def shared_registry() -> Iterator[None]:
     """Let exports share the table of ONNX functions while the block runs.
 
     Each export gets lists of its own: functions that it registers stay there. The entries are
@@ -28,7 +28,7 @@ def remembered_registry() -> Iterator[None]:
     """
     from torch.onnx._internal.exporter import _registration
 
-    if not hold("The shared table of ONNX functions", PINS):
+    if not sources_match("The shared table of ONNX functions", PINS):
         yield
         return
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def quick_search() -> Iterator[None]:
     """
     from torchao.quantization.pt2e.observer import HistogramObserver
 
-    if not hold("The quick search of ranges", PINS):
+    if not sources_match("The quick search of ranges", PINS):
         yield
         return
     name = SEARCH.rpartition(".")[2]

@@ -7,7 +7,7 @@ import weakref
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def signature_maps() -> Iterator[None]:
     """
     from torch.export import graph_signature
 
-    if not hold("The memory of signatures", PINS):
+    if not sources_match("The memory of signatures", PINS):
         yield
         return
     memory = _Maps()

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.acceleration.fx_speedups import LITERALS
-from workbench.engine.toolchain_patches.patching import changed, hold, replaced
+from workbench.engine.toolchain_patches.patching import changed, replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,11 +50,11 @@ _HISTORY = frozenset(("from_node", "seq_nr"))
 
 
 @contextmanager
-def idle_retraces() -> Iterator[None]:
+def skip_unchanged_passes() -> Iterator[None]:
     """Answer retraces that change nothing with their own graph while the block runs."""
     from executorch.exir.pass_base import PassResult, _ExportPassBase
 
-    if not hold("The skipping of idle retraces", PINS):
+    if not sources_match("The skipping of idle retraces", PINS):
         yield
         return
     graph = _SettledGraph()

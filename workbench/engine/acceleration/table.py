@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from workbench.engine.acceleration.collector import quiet_collector
 from workbench.engine.acceleration.constant_values import quick_constants
-from workbench.engine.acceleration.decomposition_cache import functional_memory
+from workbench.engine.acceleration.decomposition_cache import decomposition_cache
 from workbench.engine.acceleration.decompositions import (
     skip_decomposition,
     skip_functionalization,
 )
-from workbench.engine.acceleration.fake_tensor_cache import cached_shapes, operator_memory
-from workbench.engine.acceleration.fast_retrace import lean_retrace
+from workbench.engine.acceleration.fake_tensor_cache import cached_shapes, fake_tensor_cache
+from workbench.engine.acceleration.fast_retrace import fast_retrace
 from workbench.engine.acceleration.fx_speedups import (
     lazy_recompile,
     literal_lists,
@@ -20,12 +20,12 @@ from workbench.engine.acceleration.fx_speedups import (
     short_stacks,
 )
 from workbench.engine.acceleration.norm_fusion import FUSION, present_norm_patterns
-from workbench.engine.acceleration.onnx_registry import REGISTRY, remembered_registry
+from workbench.engine.acceleration.onnx_registry import REGISTRY, shared_registry
 from workbench.engine.acceleration.operator_registry import known_composites, plain_kernels
 from workbench.engine.acceleration.range_search import SEARCH, quick_search
 from workbench.engine.acceleration.signature_maps import ENTRIES, PROPERTIES, signature_maps
-from workbench.engine.acceleration.skip_unchanged_passes import idle_retraces
-from workbench.engine.acceleration.verifier_cache import verified_graphs
+from workbench.engine.acceleration.skip_unchanged_passes import skip_unchanged_passes
+from workbench.engine.acceleration.verifier_cache import verifier_cache
 from workbench.engine.toolchain_patches.patching import Patch
 
 _FX = "torch.fx"
@@ -146,14 +146,14 @@ LOWERING: tuple[Patch, ...] = (
         ),
         "An operator called again with the same metadata returns a new fake tensor at once.",
         "The key holds all that the result depends on; anything else is computed as ever.",
-        apply=operator_memory,
+        apply=fake_tensor_cache,
     ),
     Patch(
         "functional-memory", "Remember operators of a decomposition", "acceleration",
         (f"{_PROGRAM}.run_decompositions", f"{_FX}.interpreter:Interpreter.call_function"),
         "An operator of a functional program is not wrapped and unwrapped again for each call.",
         "Without changes in place it becomes the node that it became before, with a new result.",
-        apply=functional_memory,
+        apply=decomposition_cache,
     ),
     Patch(
         "lean-retrace", "Retrace with less work for each node", "acceleration",
@@ -164,21 +164,21 @@ LOWERING: tuple[Patch, ...] = (
         ),
         "A pass builds its new graph without texts, generators and copies that nobody reads.",
         "The same operators are called in the same order and give the same nodes and metadata.",
-        apply=lean_retrace,
+        apply=fast_retrace,
     ),
     Patch(
         "idle-retraces", "Skip retraces that change nothing", "acceleration",
         (f"{_PASSES}.call",),
         "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
         "A retrace follows from its graph and its pass; this one gave the same graph before.",
-        apply=idle_retraces,
+        apply=skip_unchanged_passes,
     ),
     Patch(
         "verified-graphs", "Verify a graph once", "acceleration",
         ("torch._export.verifier:Verifier._check_graph_module",),
         "A graph that passed its check and has not changed since is not checked again.",
         "A check changes nothing, and follows from its settings and the nodes of the graph.",
-        apply=verified_graphs,
+        apply=verifier_cache,
     ),
     Patch(
         "signature-maps", "Remember the maps of a signature", "acceleration",
@@ -206,7 +206,7 @@ OTHERS: tuple[Patch, ...] = (
         (REGISTRY,),
         "Exports of one process share the entries of the table, in lists of their own.",
         "The table depends on the opset alone, and exports only read its entries.",
-        apply=remembered_registry,
+        apply=shared_registry,
     ),
     Patch(
         "norm-patterns", "Trace the patterns of batch norms that can occur", "acceleration",

@@ -20,7 +20,7 @@ import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import hold, replaced
+from workbench.engine.toolchain_patches.patching import replaced, sources_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +42,11 @@ _MADE_OF_THEM = {"aten_op_verifier", "check_valid_aten_op", "check_valid_op"}
 
 
 @contextmanager
-def verified_graphs() -> Iterator[None]:
+def verifier_cache() -> Iterator[None]:
     """Leave out checks of the edge program that was checked last while the block runs."""
     from torch._export.verifier import Verifier
 
-    if not hold("The memory of verified graphs", PINS):
+    if not sources_match("The memory of verified graphs", PINS):
         yield
         return
     stock = Verifier._check_graph_module

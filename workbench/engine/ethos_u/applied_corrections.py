@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.engine.ethos_u import corrections
 from workbench.engine.rewrites import norms, strides, tails
-from workbench.engine.toolchain_patches.patching import Pins, changed, hold
+from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
 from workbench.targets.ethos_u.corrections import (
     CORRECTIONS,
@@ -63,7 +63,7 @@ def correction_state(correction: str, options: Mapping[str, JsonValue]) -> Corre
     sets = pins_of(row)
     if not sets or any(not changed(pins) for pins in sets):
         return "on"
-    return "on" if hold(row.title, sets[0]) else "aside"
+    return "on" if sources_match(row.title, sets[0]) else "aside"
 
 
 def pins_of(row: Correction) -> tuple[Pins, ...]:

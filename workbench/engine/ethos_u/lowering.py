@@ -6,6 +6,7 @@ import copy
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quant
 from workbench.engine.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.ethos_u.integer_io import with_integer_borders
 from workbench.engine.ethos_u.out_variants import with_out_variants
-from workbench.engine.ethos_u.recompile_for_device import has_same_tosa, retarget
+from workbench.engine.ethos_u.recompile_for_device import has_same_tosa, recompile_for_device
 from workbench.engine.ethos_u.refusals import (
     CheckingPartitioner,
     loop_refused,
@@ -167,7 +168,8 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
     try:
         with _compiling(context, choice) as compiled:
             if known is not None and retargeted:
-                manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
+                make_spec = partial(compile_spec, choice)
+                manager = recompile_for_device(known.manager, known.tosa, make_spec)
                 edge = replace(known, manager=manager)
             else:
                 watched, methods = (kept_off(context, off), progress), methods_for_runners(context)

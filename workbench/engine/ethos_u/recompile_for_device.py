@@ -44,7 +44,7 @@ def has_same_tosa(manager: Any, spec: Any) -> bool:
     )
 
 
-def retarget(manager: Any, tosa: Sequence[bytes], make_spec: Callable[[], Any]) -> Any:
+def recompile_for_device(manager: Any, tosa: Sequence[bytes], make_spec: Callable[[], Any]) -> Any:
     """Return a copy of an edge manager whose delegates are compiled for another target.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
-from workbench.engine.ethos_u.corrections.partition import handed_through, has_grid, moves
+from workbench.engine.ethos_u.corrections.partition import has_grid, moves, passthrough_chains
 from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 from workbench.engine.ethos_u.npu_exclusions import KeptOff
 from workbench.engine.ethos_u.out_variants import lacks_out_variant
@@ -379,7 +379,7 @@ class CheckingPartitioner(OrderedPartitioner):
         """
         require("ordered-partitions")
         result = super().partition(exported_program)
-        for chain in handed_through(result.tagged_exported_program.graph):
+        for chain in passthrough_chains(result.tagged_exported_program.graph):
             roots = [root.name for node in chain if not has_grid(node) and (root := root_of(node))]
             name = roots[0] if roots else chain[0].name
             raise failure(

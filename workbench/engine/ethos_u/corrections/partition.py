@@ -44,7 +44,7 @@ def release_passthrough(result: PartitionResult) -> Iterator[str]:
     Tools: executorch 1.5.1
     """
     graph = result.tagged_exported_program.graph
-    while chains := list(handed_through(graph)):
+    while chains := list(passthrough_chains(graph)):
         for node in (node for chain in chains for node in chain):
             if node.meta.pop(TAG, None) is not None:
                 yield node.name
@@ -61,7 +61,7 @@ _GRIDS = ("quantize_per_tensor", "dequantize_per_tensor")
 _SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone", "permute_copy")
 
 
-def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
+def passthrough_chains(graph: fx.Graph) -> Iterator[list[fx.Node]]:
     """Yield each chain of nodes through which a partition passes a value unchanged; last first.
 
     Args:
