@@ -1,4 +1,4 @@
-"""``script``: export a stand-alone Python script that creates the same program."""
+"""``script``: export a Python script that creates the same program without the workbench."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "script",
         help="write a plain ExecuTorch script that creates the same .pte",
-        description="Range methods are exported as their resulting ranges.",
+        description="Range methods are exported as their resulting ranges. The script imports the "
+        "folder ethos_u_corrections, which is written beside it.",
     )
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.py")
