@@ -1,9 +1,9 @@
-"""Corrections of ExecuTorch, torchao and Vela: one public function each, whose docstring is its row.
+"""Corrections of the tools: one public function each, whose docstring is its row.
 
 The name of the function is the id of the correction and of its switch. The docstring has the title
-and the sections Fault, Instead, Right because, Network, Tools and, where it was reported, Reported;
-``workbench/targets/ethos_u/corrections.py`` reads them without importing torch. The module says when
-a correction runs and what it is given:
+and the sections Fault, Instead, Right because, Network, Tools and, where it was reported, Reported.
+``workbench/targets/ethos_u/corrections.py`` reads them without importing torch. The module says
+when a correction runs and what it is given:
 
 - ``transposed_convolutions``, ``constants``, ``masks``, ``unsupported_operators``,
   ``float_rewrites``: the float graph, before ExecuTorch decomposes operators;
