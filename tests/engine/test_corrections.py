@@ -9,7 +9,7 @@ import pytest
 from tests.engine.in_process import Engine, project
 from workbench.engine.ethos_u import corrections
 from workbench.engine.ethos_u.applied_corrections import correction_state
-from workbench.engine.ethos_u.corrections import lowering_patches
+from workbench.engine.ethos_u.corrections import lowering, lowering_patches
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 from workbench.targets.ethos_u.corrections import (
@@ -102,6 +102,15 @@ def test_that_a_correction_steps_aside_where_the_tools_have_another_source(monke
     assert correction_state(moved, {}) == "aside"
     assert CORRECTIONS_BY_ID[moved].title in caplog.text
     assert correction_state(moved, {moved: False}) == "off"
+
+
+def test_that_a_correction_steps_aside_where_a_release_has_no_pass_to_insert_it_at(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr(lowering, "ABSENT", {"after_tosa"})
+    assert correction_state("padded_pools", {}) == "aside"
+    assert CORRECTIONS_BY_ID["padded_pools"].title in caplog.text
+    assert correction_state("keep_relu_clamps", {}) == "on"
 
 
 def test_that_a_correction_is_a_function_of_its_name_with_its_row_as_docstring():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.ethos_u import corrections
+from workbench.engine.ethos_u.corrections import lowering
 from workbench.engine.rewrites import norms, strides, tails
 from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from pydantic import JsonValue
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def correction_functions(
@@ -60,6 +64,9 @@ def correction_state(correction: str, options: Mapping[str, JsonValue]) -> Corre
     if not is_wanted(correction, options):
         return "off"
     row = CORRECTIONS_BY_ID[correction]
+    if row.module in lowering.ABSENT:
+        _LOGGER.warning("%s is off: ExecuTorch has no pass to insert it at.", row.title)
+        return "aside"
     sets = pins_of(row)
     if not sets or any(not changed(pins) for pins in sets):
         return "on"

@@ -10,13 +10,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from executorch.backends.arm._passes import (
-    ArmPass,
-    ComputeConstantOpsAOTPass,
-    EnsureUniqueOutputNodesPass,
-    FuseQuantizedActivationPass,
-    InsertRescalePass,
-)
+from executorch.backends.arm import _passes
 from executorch.backends.arm._passes.arm_pass_manager import (
     register_pass_insertions_after,
     register_pass_insertions_before,
@@ -68,7 +62,7 @@ LOWERING = _Lowering()
 _PLACES = ("operator_support", "partition", "before_fuse", "before_constants", "after_tosa")
 
 
-class CorrectionPass(ArmPass):
+class CorrectionPass(_passes.ArmPass):
     """Runs the corrections of one place over the graph of a delegate."""
 
     # Set by ExecuTorch while a program is transformed, not for the graphs of its branches, which
@@ -92,11 +86,20 @@ class CorrectionPass(ArmPass):
 
 
 _IS_1_4 = metadata.version("executorch").startswith("1.4.")
-# The last pass of all.
-_LAST = InsertRescalePass if _IS_1_4 else EnsureUniqueOutputNodesPass
-register_pass_insertions_before(FuseQuantizedActivationPass, [CorrectionPass("before_fuse")])
-register_pass_insertions_before(ComputeConstantOpsAOTPass, [CorrectionPass("before_constants")])
-register_pass_insertions_after(_LAST, [CorrectionPass("after_tosa")])
+# By place, the pass that its corrections come before or after; the last one is that of all.
+_HOOKS = {
+    "before_fuse": (register_pass_insertions_before, "FuseQuantizedActivationPass"),
+    "before_constants": (register_pass_insertions_before, "ComputeConstantOpsAOTPass"),
+    "after_tosa": (
+        register_pass_insertions_after,
+        "InsertRescalePass" if _IS_1_4 else "EnsureUniqueOutputNodesPass",
+    ),
+}
+# The places that a release does not have.
+ABSENT = {place for place, (_, name) in _HOOKS.items() if not hasattr(_passes, name)}
+for _place, (_register, _name) in _HOOKS.items():
+    if _place not in ABSENT:
+        _register(getattr(_passes, _name), [CorrectionPass(_place)])
 
 
 @contextmanager
