@@ -11,6 +11,7 @@ from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
 from workbench.deploy.boards import placed_as
 from workbench.errors import Place, failure
+from workbench.files import write_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.results import ExportResult, ImportResult, LowerResult, load_result
 from workbench.script import script as script_text
@@ -45,6 +46,22 @@ class Script:
     text: str
     commands: Sequence[str]
     files: Mapping[str, str] = field(default_factory=dict)
+
+    def save(self, file: str | Path) -> None:
+        """Write the script, and what it imports beside it.
+
+        Args:
+            file: The path that the script was made for.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
+        path = Path(file)
+        for name, text in self.files.items():
+            beside = path.parent / name
+            beside.parent.mkdir(exist_ok=True)
+            write_file(beside, text.encode())
+        write_file(path, self.text.encode())
 
 
 def script(
