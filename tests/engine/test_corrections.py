@@ -1,6 +1,8 @@
 """Corrections of the tools: with one a program is the quantized model, without it is not."""
 
 import importlib
+import inspect
+import pkgutil
 import shutil
 from pathlib import Path
 
@@ -119,6 +121,18 @@ def test_that_a_correction_is_a_function_of_its_name_with_its_row_as_docstring()
         function = getattr(module, row.id)
         assert row_of(function.__name__, function.__doc__, row.module) == row
         assert row.id in getattr(module, "PINS", {row.id: ()}), row.id
+
+
+def test_that_no_function_with_a_fault_is_left_out_of_the_table():
+    described = set()
+    for info in pkgutil.iter_modules(corrections.__path__):
+        module = importlib.import_module(f"{corrections.__name__}.{info.name}")
+        described |= {
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and "    Fault: " in (value.__doc__ or "")
+        }
+    assert described == {row.id for row in CORRECTIONS}
 
 
 def test_that_the_pinned_sources_are_those_of_the_installed_tools():
