@@ -1,9 +1,6 @@
 """Convolutions and linears before batch norms, made fit for torchao to fold the norms into them.
 
-This file stands on torch and torchao alone, because a generated script carries it along. What each
-correction is about, and for which versions it was proven, stands in
-``workbench.targets.ethos_u.corrections``. Every function changes the graph of a float program and
-returns the names of the nodes that it changed.
+A correction changes the module and returns the names of the nodes that it changed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -3,7 +3,6 @@
 Before it annotates, the quantizer decomposes operators into nodes with other names. Without this
 record a rule for ``softmax`` would match no node, one for a norm's module would miss its mean, and
 a ``bmm`` would have no module.
-This file imports torch and ExecuTorch only, because generated scripts contain it.
 Source: ExecuTorch 1.5.1, ``backends/arm/_passes``: ``GetDecompositionPass`` (matmul, attention,
 einsum) notes nothing at the nodes it makes, norms not at all of theirs, the others what was noted
 before.

@@ -1,7 +1,4 @@
-"""Writes nodes into the graph of a float program, with the shapes and the origin that they have.
-
-This file stands on torch alone, because a generated script carries it along.
-"""
+"""Writes nodes into the graph of a float program, with the shapes and the origin that they have."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -6,7 +6,6 @@ computes. A further table over a window of codes, entered by shifting the window
 holds the difference: with a shift of 7 bits every one of its 512 codes has a value of its own.
 A further table costs cycles for every element, so that it is added only where it gains: where the
 error of the tables is not small beside the noise that 8-bit weights make anyway.
-This file stands on torch and ExecuTorch alone, because a generated script carries it along.
 """
 
 import math

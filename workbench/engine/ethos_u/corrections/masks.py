@@ -1,8 +1,4 @@
-"""Masks and limits of huge numbers, written so that no range is spanned by them.
-
-This file stands on torch and ExecuTorch alone, because a generated script carries it along. What
-the correction is about stands in ``workbench.targets.ethos_u.corrections``.
-"""
+"""Masks and limits of huge numbers, written so that no range is spanned by them."""
 
 import math
 from typing import Any

@@ -1,8 +1,4 @@
-"""Grids of activations and constants that ExecuTorch makes too coarse for their values.
-
-This file stands on torch and torchao alone, because a generated script carries it along. What each
-correction is about stands in ``workbench.targets.ethos_u.corrections``.
-"""
+"""Grids of activations and constants that ExecuTorch makes too coarse for their values."""
 
 from collections.abc import Iterator
 from dataclasses import replace

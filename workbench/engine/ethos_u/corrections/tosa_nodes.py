@@ -1,7 +1,4 @@
-"""Nodes that corrections add to the graph of a delegate, or put in another order.
-
-This file stands on torch and ExecuTorch alone, because a generated script carries it along.
-"""
+"""Nodes that corrections add to the graph of a delegate, or put in another order."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Operators without a pattern of Ethos-U's quantizer, written with operators that have one.
-
-This file stands on torch and ExecuTorch alone, because a generated script carries it along.
-"""
+"""Operators without a pattern of Ethos-U's quantizer, written with operators that have one."""
 
 import math
 from importlib import metadata

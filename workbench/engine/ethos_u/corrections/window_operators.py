@@ -2,8 +2,6 @@
 
 Without this, ExecuTorch computes them with indices that it builds anew in each inference, on the
 CPU. All are the same values in another order, or products with the matrix of the Fourier transform.
-
-This file stands on torch and ExecuTorch alone, because a generated script carries it along.
 """
 
 import math
