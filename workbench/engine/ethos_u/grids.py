@@ -90,7 +90,7 @@ def meant_values(
     return [grid.reals(value) if grid else value for value, grid in pairs]
 
 
-def borders(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Border, Border]:
+def io_quantization(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Border, Border]:
     """Return the conversion between codes and real values for each input and output.
 
     Real value = (code - ``zero_point``) * ``scale``; empty for float inputs and outputs.

@@ -59,7 +59,7 @@ class TableError:
     share: float
 
 
-def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
+def known_differences(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
     """Return the differences between the NPU and the quantized model, as sentences; computed."""
     ranges = context.result("calibrate", CalibrateResult).ranges
     seen = {r.node: (r.minimum, r.maximum) for r in ranges if r.kind == "activation"}

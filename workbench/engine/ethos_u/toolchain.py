@@ -1,8 +1,8 @@
 """The torch side of Ethos-U: quantizer, partitioner, Vela and the TOSA reference model."""
 
 from workbench.engine.ethos_u.cpu_fallback import preview_placement
-from workbench.engine.ethos_u.grids import borders, runtime_values, tolerance
-from workbench.engine.ethos_u.lookup_tables import departures
+from workbench.engine.ethos_u.grids import io_quantization, runtime_values, tolerance
+from workbench.engine.ethos_u.lookup_tables import known_differences
 from workbench.engine.ethos_u.lowering import lower, refusal
 from workbench.engine.ethos_u.quantization import (
     convert,
@@ -20,11 +20,11 @@ from workbench.engine.quality.passes import float_module
 from workbench.engine.targets.base import readings
 
 __all__ = [
-    "borders",
     "convert",
-    "departures",
     "float_module",
     "integers",
+    "io_quantization",
+    "known_differences",
     "lower",
     "memory",
     "prepare",
