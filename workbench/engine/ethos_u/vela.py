@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.compilers.corrected_cycles import (
+from workbench.engine.ethos_u.capture.lowering import watched_compilation
+from workbench.engine.ethos_u.corrected_cycles import (
     GROUPS,
     PERFORMANCE,
     QUEUE,
@@ -18,8 +19,7 @@ from workbench.engine.compilers.corrected_cycles import (
     number,
     rows,
 )
-from workbench.engine.compilers.vela import totals
-from workbench.engine.ethos_u.capture.lowering import watched_compilation
+from workbench.engine.ethos_u.estimate import totals
 from workbench.engine.fx import modules, programs
 from workbench.engine.fx.modules import Location
 from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport

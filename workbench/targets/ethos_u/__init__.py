@@ -121,7 +121,7 @@ class EthosU:
         "verify", "run", "package",
     )  # fmt: skip
     toolchain: str = "workbench.engine.ethos_u.toolchain"
-    estimator: str = "workbench.engine.compilers.vela:estimate"
+    estimator: str = "workbench.engine.ethos_u.estimate:estimate"
     emulation: str = ""
     config_type: type[Config] = QuantConfig
     first_config: PresetId = "a8w8"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.in_process import Engine
-from workbench.engine.compilers.corrected_cycles import (
+from workbench.engine.ethos_u.capture.vela_models import compiled_model
+from workbench.engine.ethos_u.corrected_cycles import (
     PERFORMANCE,
     SHAPES,
     UNITS,
@@ -14,8 +15,7 @@ from workbench.engine.compilers.corrected_cycles import (
     corrected,
     number,
 )
-from workbench.engine.compilers.vela import estimate, totals
-from workbench.engine.ethos_u.capture.vela_models import compiled_model
+from workbench.engine.ethos_u.estimate import estimate, totals
 from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
@@ -27,8 +27,8 @@ from workbench.targets.ethos_u.cycle_corrections import (
     WEIGHTS_LOADED,
 )
 
-TOSA = Path(__file__).parents[1] / "data" / "tosa"
-RESOURCES = Path(__file__).parents[2] / "resources"
+TOSA = Path(__file__).parents[2] / "data" / "tosa"
+RESOURCES = Path(__file__).parents[3] / "resources"
 MOBILENET = RESOURCES / "samples" / "mobilenet_v2" / "mobilenet_v2.qwb"
 # Arm's figures for MobileNetV2 on the FVP of Corstone-300, U55-128, Sram_Only [million cycles]:
 # pytorch/executorch, pull request 9830.

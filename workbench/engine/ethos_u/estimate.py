@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.compilers.corrected_cycles import corrected
 from workbench.engine.ethos_u.capture.vela_models import compiled_model
+from workbench.engine.ethos_u.corrected_cycles import corrected
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz
@@ -25,7 +25,7 @@ from workbench.targets.ethos_u.vela_ini import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from workbench.engine.compilers.corrected_cycles import OperationCycles
+    from workbench.engine.ethos_u.corrected_cycles import OperationCycles
 
 
 def totals(model: Any, clock: float, operations: Iterable[OperationCycles]) -> VelaTotals:
