@@ -492,5 +492,3 @@ def test_that_a_program_that_differs_has_its_corrections_switched_on():
     options = made.edit(off).target.options
     assert options["fine_steps"]
     assert options["fine_factors"]
-
-

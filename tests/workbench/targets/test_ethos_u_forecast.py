@@ -1,6 +1,5 @@
 """Which 16-bit convolutions Vela fails on, told from the shape of the graph."""
 
-
 from tests.for_each import for_each
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project.model import TargetChoice
