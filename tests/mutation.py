@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 LEAST_KILLED = 0.7
-COPIED = ("workbench", "ui", "tests", "resources", "pyproject.toml", "README.md")
+COPIED = ("workbench", "ui", "tests", "resources", ".ci", "pyproject.toml", "README.md")
 # Tested with real engines in tests/engine and tests/e2e, not by the tests of the core.
 NOT_CORE = {"engine", "engine_process", "__main__", "__pycache__"}
 TIMEOUT_S = 120.0
