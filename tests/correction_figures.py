@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.guide import REFERENCE, table
-from workbench.targets.ethos_u import correction as ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,67 +76,67 @@ _CORRECTED, _DELEGATE = "corrected_networks.py:", "delegate_networks.py:"
 _PASS, _UNSEEN = "pass_networks.py:", "unseen_networks.py:"
 _WIDE = {"config": "a16w8"}
 ROWS: tuple[Row, ...] = (
-    *_rows(ids.CLAMPS, f"{_CORRECTED}joined"),
-    *_rows(ids.FACTORS, f"{_CORRECTED}group_norm_wide", **_WIDE, off=(ids.STEPS,)),
+    *_rows("keep_relu_clamps", f"{_CORRECTED}joined"),
+    *_rows("fine_factors", f"{_CORRECTED}group_norm_wide", **_WIDE, off=("fine_steps",)),
     *_rows(
-        ids.STEPS, f"{_CORRECTED}small_values", *(
+        "fine_steps", f"{_CORRECTED}small_values", *(
             f"{_UNSEEN}{name}" for name in
             ("normed_layers", "rotary_gates", "soft_argmax", "capsules", "normed_residual")
         ), **_WIDE, device=U85,
     ),
     *_rows(
-        ids.TABLES, f"{_CORRECTED}root_mean_square", *(
+        "fine_tables", f"{_CORRECTED}root_mean_square", *(
             f"{_UNSEEN}{name}" for name in
             ("normed_layers", "rotary_gates", "masked_attention", "gated_steps")
         ), **_WIDE, device=U85,
     ),
-    *_rows(ids.MASKS, f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
-    *_rows(ids.MASKS, f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
-    *_rows(ids.ROUNDED, f"{_CORRECTED}residual", **_WIDE),
-    *_rows(ids.QUANTIZED, f"{_DELEGATE}products_of_parts", **_WIDE),
-    *_rows(ids.COMPUTED, f"{_DELEGATE}computed_kernel", device=U85),
-    *_rows(ids.RELEASED, f"{_CORRECTED}passed_through", **_WIDE),
-    *_rows(ids.TRANSPOSED, f"{_CORRECTED}transposed", **_WIDE),
-    *_rows(ids.SUMS, f"{_CORRECTED}cumulated", **_WIDE),
-    *_rows(ids.CONSTANTS, f"{_CORRECTED}positions"),
-    *_rows(ids.OWN_WEIGHTS, f"{_CORRECTED}called_twice"),
-    *_rows(ids.NORMS, f"{_CORRECTED}normed_beside"),
-    *_rows(ids.PLAIN, f"{_CORRECTED}plain_operators"),
-    *_rows(ids.MINIMA, f"{_CORRECTED}least"),
-    *_rows(ids.ONES, f"{_CORRECTED}most_of_one"),
-    *_rows(ids.ONE_TABLE, f"{_CORRECTED}two_tables", **_WIDE, device=U85),
-    *_rows(ids.OUTPUTS, f"{_CORRECTED}pooled_beside"),
-    *_rows(ids.REARRANGED, f"{_CORRECTED}normed_image"),
-    *_rows(ids.RESCALED, f"{_DELEGATE}rows_compared", **_WIDE, device=U65),
-    *_rows(ids.SLICES, f"{_DELEGATE}largest_of_part"),
-    *_rows(ids.SLICES, f"{_DELEGATE}padded_batch", **_WIDE, device=U85),
-    *_rows(ids.SLICES, f"{_DELEGATE}modulated_rows", device=U85),
-    *_rows(ids.JOINED, f"{_DELEGATE}multiplied_and_joined"),
-    *_rows(ids.FLIPPED, f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
-    *_rows(ids.POOLS, f"{_DELEGATE}wide_padded_pool", device=U85),
-    *_rows(ids.ROWS, f"{_DELEGATE}clamped_batch", device=U65),
-    *_rows(ids.ROWS, f"{_DELEGATE}summed_rows", device=U85),
-    *_rows(ids.LAYOUTS, f"{_DELEGATE}function_of_flipped", device=U85),
-    *_rows(ids.LAYOUTS, f"{_DELEGATE}detector_rows"),
-    *_rows(ids.NEGATED, f"{_DELEGATE}negated_largest"),
-    *_rows(ids.MOVED, f"{_DELEGATE}number_minus_value"),
-    *_rows(ids.PIXELS, f"{_DELEGATE}single_mean_spread", **_WIDE),
-    *_rows(ids.PIXELS, f"{_DELEGATE}mean_spread"),
-    *_rows(ids.TURNED, f"{_CORRECTED}clamped_and_joined"),
-    *_rows(ids.CELLS, f"{_CORRECTED}cells"),
-    *_rows(ids.LINEARS, f"{_CORRECTED}product_and_bias"),
-    *_rows(ids.SCALARS, f"{_CORRECTED}scaled_bias"),
-    *_rows(ids.ZEROS, f"{_PASS}halves", device=U85),
-    *_rows(ids.SIZES, f"{_PASS}attending_constants", device=U85),
-    *_rows(ids.RESHAPED, f"{_PASS}viewed", device=U85),
-    *_rows(ids.ONE_TYPE, f"{_PASS}inverted_order", device=U85),
-    *_rows(ids.SINGLE, f"{_PASS}halved_until_small", device=U85),
+    *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
+    *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
+    *_rows("rounded_convolutions", f"{_CORRECTED}residual", **_WIDE),
+    *_rows("quantized_where_computed", f"{_DELEGATE}products_of_parts", **_WIDE),
+    *_rows("computed_weights_on_cpu", f"{_DELEGATE}computed_kernel", device=U85),
+    *_rows("release_passthrough", f"{_CORRECTED}passed_through", **_WIDE),
+    *_rows("zeros_for_transposed", f"{_CORRECTED}transposed", **_WIDE),
+    *_rows("sums_in_8_bits", f"{_CORRECTED}cumulated", **_WIDE),
+    *_rows("folded_constants", f"{_CORRECTED}positions"),
+    *_rows("own_weights", f"{_CORRECTED}called_twice"),
+    *_rows("foldable_norms", f"{_CORRECTED}normed_beside"),
+    *_rows("plain_operators", f"{_CORRECTED}plain_operators"),
+    *_rows("minima_from_maxima", f"{_CORRECTED}least"),
+    *_rows("drop_reductions_of_one", f"{_CORRECTED}most_of_one"),
+    *_rows("one_table_in_chain", f"{_CORRECTED}two_tables", **_WIDE, device=U85),
+    *_rows("outputs_kept", f"{_CORRECTED}pooled_beside"),
+    *_rows("constants_rearranged", f"{_CORRECTED}normed_image"),
+    *_rows("rescales_joined", f"{_DELEGATE}rows_compared", **_WIDE, device=U65),
+    *_rows("slices_computed", f"{_DELEGATE}largest_of_part"),
+    *_rows("slices_computed", f"{_DELEGATE}padded_batch", **_WIDE, device=U85),
+    *_rows("slices_computed", f"{_DELEGATE}modulated_rows", device=U85),
+    *_rows("joined_computed", f"{_DELEGATE}multiplied_and_joined"),
+    *_rows("flips_of_copies", f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
+    *_rows("padded_pools", f"{_DELEGATE}wide_padded_pool", device=U85),
+    *_rows("clamps_over_rows", f"{_DELEGATE}clamped_batch", device=U65),
+    *_rows("clamps_over_rows", f"{_DELEGATE}summed_rows", device=U85),
+    *_rows("activations_before_layouts", f"{_DELEGATE}function_of_flipped", device=U85),
+    *_rows("activations_before_layouts", f"{_DELEGATE}detector_rows"),
+    *_rows("negations_rescaled", f"{_DELEGATE}negated_largest"),
+    *_rows("layouts_moved_to_values", f"{_DELEGATE}number_minus_value"),
+    *_rows("repeated_pixels", f"{_DELEGATE}single_mean_spread", **_WIDE),
+    *_rows("repeated_pixels", f"{_DELEGATE}mean_spread"),
+    *_rows("clamps_before_transposes", f"{_CORRECTED}clamped_and_joined"),
+    *_rows("written_out_cells", f"{_CORRECTED}cells"),
+    *_rows("linears_from_addmm", f"{_CORRECTED}product_and_bias"),
+    *_rows("scalars_beside_parameters", f"{_CORRECTED}scaled_bias"),
+    *_rows("pool_zero_points", f"{_PASS}halves", device=U85),
+    *_rows("static_sizes", f"{_PASS}attending_constants", device=U85),
+    *_rows("views_reshaped", f"{_PASS}viewed", device=U85),
+    *_rows("written_in_one_type", f"{_PASS}inverted_order", device=U85),
+    *_rows("loops_of_single_numbers", f"{_PASS}halved_until_small", device=U85),
 )  # fmt: skip
 ROWS_BY_KEY = {row.key: row for row in ROWS}
 
 # Rows that may cost without a gain, with the reason.
 EXCEPTIONS: Mapping[str, str] = {
-    f"{ids.PIXELS} single_mean_spread a16w8 {U55}": "Vela's process ends on such a resize, as "
+    f"repeated_pixels single_mean_spread a16w8 {U55}": "Vela's process ends on such a resize, as "
     "the row of the correction says; in the run that was kept it did not.",
 }
 

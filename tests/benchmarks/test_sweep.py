@@ -31,7 +31,7 @@ BARE = """
 import json, sys, time
 from pathlib import Path
 from ethosu import regor
-from workbench.engine.compilers.vela import estimate
+from workbench.engine.ethos_u.estimate import estimate
 tosa = [Path(sys.argv[1]).read_bytes()]
 spent, stock = [0.0], regor.compile
 def timed(*arguments, **rest):

@@ -152,9 +152,9 @@ def test_start_of_an_engine(measured: Measured) -> None:
 def test_lowering(kind: str, measured: Measured) -> None:
     from executorch.backends.arm.ethosu import EthosUCompileSpec
 
+    from workbench.engine.ethos_u.capture.lowering import capture_tosa
+    from workbench.engine.ethos_u.recompile_for_device import recompile_for_device
     from workbench.engine.toolchain_patches.gate import applied
-    from workbench.engine.toolchain_patches.interception import capture_tosa
-    from workbench.engine.toolchain_patches.retarget import retarget
 
     program, target = program_of(kind), LOWERED[kind][1]
     edited = program_of(kind, changed="features.5") if kind == "CNN" else None
@@ -166,7 +166,9 @@ def test_lowering(kind: str, measured: Measured) -> None:
         measured(f"Lowering against stock, same bytes: {TITLES[kind]}", quick_s / stock_s)
         if kind == "CNN":
             make_spec = partial(EthosUCompileSpec, "ethos-u55-256", memory_mode="Sram_Only")
-            again_s, _ = cpu_s(lambda: retarget(edge, tosa, make_spec).to_executorch(), repeats=3)
+            again_s, _ = cpu_s(
+                lambda: recompile_for_device(edge, tosa, make_spec).to_executorch(), repeats=3
+            )
             measured("Another device with the same TOSA, against lowering", again_s / stock_s)
             edited_s, _ = cpu_s(partial(run_with_big_stack, lowered, edited, target))
             what = "One module changed, lowered again, against stock"
@@ -177,9 +179,9 @@ def test_lowering(kind: str, measured: Measured) -> None:
 def test_calibration_pass(kind: str, measured: Measured) -> None:
     import torch
 
+    from workbench.engine.calibration.quick_observers import quick_calibration
     from workbench.engine.quantization import ranges
     from workbench.engine.quantization.sample_extrema import SampleExtrema
-    from workbench.engine.toolchain_patches.calibration import quick_calibration
 
     _, prepared, _, sample = exported(kind)
     with torch.inference_mode():
@@ -197,9 +199,9 @@ def test_calibration_pass(kind: str, measured: Measured) -> None:
 def test_convert_after_an_edit(measured: Measured) -> None:
     import torch
 
-    from workbench.engine.toolchain_patches.calibration import RangeMemory, remembered_ranges
-    from workbench.engine.toolchain_patches.constant_values import quick_constants
-    from workbench.engine.toolchain_patches.range_search import quick_search
+    from workbench.engine.acceleration.constant_values import quick_constants
+    from workbench.engine.acceleration.range_search import quick_search
+    from workbench.engine.calibration.quick_observers import RangeMemory, remembered_ranges
 
     modules = [exported("CNN") for _ in range(3)]
     for _, prepared, _, sample in modules:
@@ -217,7 +219,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
 def test_quantized_evaluation_against_float(kind: str, a16: bool, measured: Measured) -> None:
     import torch
 
-    from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
+    from workbench.engine.evaluation.quick_modules import fast_quantized_module
 
     network, prepared, convert, sample = exported(kind, a16)
     with torch.no_grad():
@@ -239,8 +241,8 @@ def test_simulation_of_the_compiled_program(family: str, target: str, measured: 
     import torch
     import tosa_reference_model
 
+    from workbench.engine.ethos_u.capture.lowering import capture_tosa
     from workbench.engine.toolchain_patches.gate import applied
-    from workbench.engine.toolchain_patches.interception import capture_tosa
     from workbench.npu.program import load
 
     program = program_of("CNN 224")

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from workbench.targets.ethos_u.correction import MINIMA
-
 pytestmark = pytest.mark.engine
 
 
@@ -109,7 +107,7 @@ def test_that_a_condition_that_cannot_be_read_is_a_usage_error(digits):
 
 def test_that_a_wrong_instruction_is_found_with_its_line_and_command(workbench):
     """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
-    path = workbench.project("least", "--option", f"{MINIMA}=false")
+    path = workbench.project("least", "--option", "minima_from_maxima=false")
     done = workbench("run", path, "--trust", "--until", "verify", "--json")
     found = done.document["verify"]
     assert found["max_lsb"] == 0

@@ -126,3 +126,26 @@ def counted_in_python():
         return x
 
     return _made(lambda: _Net(nn.Conv2d(3, 3, 1), run), 1, 3, 4, 4)
+
+
+class _SummedInBranch(nn.Module):
+    """A cumulative sum in one of two branches."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x):
+        value = functional.relu(self.conv(x))
+        return torch.cond(x.sum() > 0, lambda v: v.cumsum(2), lambda v: v * 0.5, (value,))
+
+
+def summed_in_branch():
+    return _made(_SummedInBranch, 1, 3, 8, 8)
+
+
+def both_branches():
+    """Yield samples of which some take one branch and some the other."""
+    generator = torch.Generator().manual_seed(1)
+    for shift in (-2.0, -1.0, 1.0, 2.0):
+        yield torch.randn(1, 3, 8, 8, generator=generator) + shift

@@ -1,42 +1,17 @@
 """Corrections of the tools: with one a program is the quantized model, without it is not."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.engine.in_process import Engine, project
-from workbench.engine.toolchain_patches.gate import correction_state
-from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
-from workbench.targets.ethos_u.correction import (
-    CLAMPS,
-    CONSTANTS,
-    FACTORS,
-    LAYOUTS,
-    LINEARS,
-    MINIMA,
-    NORMS,
-    ONE_TABLE,
-    ONES,
-    OUTPUTS,
-    OWN_WEIGHTS,
-    PLAIN,
-    REARRANGED,
-    RELEASED,
-    ROUNDED,
-    SCALARS,
-    SLICES,
-    STEPS,
-    SUMS,
+from workbench.targets.ethos_u.corrections import (
+    CORRECTIONS,
     SWITCHED_OFF,
-    TABLES,
-    TRANSPOSED,
-    TURNED,
 )
-from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 pytestmark = pytest.mark.engine
 
@@ -91,37 +66,27 @@ def test_that_a_relu_into_a_shared_range_keeps_its_clamp(engine):
 @pytest.mark.slow
 def test_that_a_relu_into_a_shared_range_loses_its_clamp_without_the_correction(engine):
     assert worst(engine, "joined") <= 1
-    assert worst(engine, "joined", **{CLAMPS: False}) > 20
+    assert worst(engine, "joined", keep_relu_clamps=False) > 20
 
 
 def test_that_the_result_names_what_was_corrected(engine):
     made = network("joined_and_scaled")
     found = (*engine.lowered(made).corrections, *engine.result(made, "prepare").corrections)
     assert engine.result(made, "lower").warnings == ()
-    assert {row.id: len(row.places) for row in found if row.places} == {CLAMPS: 1, FACTORS: 1}
+    assert {row.id: len(row.places) for row in found if row.places} == {
+        "keep_relu_clamps": 1,
+        "fine_factors": 1,
+    }
     assert {row.state for row in found} == {"on"}
     assert {row.id for row in found} == {row.id for row in CORRECTIONS}
 
 
 @pytest.mark.slow
 def test_that_the_result_names_what_was_switched_off(engine):
-    made = network("joined_and_scaled", **{CLAMPS: False, FACTORS: False})
+    made = network("joined_and_scaled", keep_relu_clamps=False, fine_factors=False)
     found = (*engine.lowered(made).corrections, *engine.result(made, "prepare").corrections)
     off = {(each.id, each.places) for each in found if each.state == "off"}
-    assert off == {(CLAMPS, ()), (FACTORS, ())}
-
-
-def test_that_a_correction_steps_aside_where_the_tools_have_another_source(monkeypatch, caplog):
-    row = PATCHES_BY_ID[CLAMPS]
-    other = replace(row, pins=((row.pins[0][0], "0" * 16),))
-    monkeypatch.setitem(PATCHES_BY_ID, CLAMPS, other)
-    assert correction_state(CLAMPS, {}) == "aside"
-    assert row.title in caplog.text
-    assert correction_state(CLAMPS, {CLAMPS: False}) == "off"
-
-
-def test_that_the_pinned_sources_are_those_of_the_installed_tools():
-    assert all(correction_state(row.id, {}) == "on" for row in CORRECTIONS)
+    assert off == {("keep_relu_clamps", ()), ("fine_factors", ())}
 
 
 def test_that_a_norm_over_many_elements_keeps_its_factor_in_16_bits(engine):
@@ -130,14 +95,14 @@ def test_that_a_norm_over_many_elements_keeps_its_factor_in_16_bits(engine):
 
 @pytest.mark.slow
 def test_that_a_norm_over_many_elements_loses_its_factor_without_the_corrections(engine):
-    off = {FACTORS: False, STEPS: False}
+    off = {"fine_factors": False, "fine_steps": False}
     assert decibel(engine, "group_norm_wide", "a16w8", **off) < 10
 
 
 @pytest.mark.slow
 def test_that_a_norm_over_many_elements_keeps_its_factor_in_8_bits(engine):
     assert decibel(engine, "group_norm", "a8w8", data="contrasts") > 20
-    off = {FACTORS: False, STEPS: False}
+    off = {"fine_factors": False, "fine_steps": False}
     assert decibel(engine, "group_norm", "a8w8", data="contrasts", **off) < 10
 
 
@@ -170,7 +135,12 @@ def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(en
 def test_that_what_vela_refuses_in_16_bits_is_right_with_its_corrections(engine):
     name = f"{BESIDE}:corrected_in_16_bits"
     assert worst(engine, name, "a16w8") <= 32
-    for correction in (ROUNDED, TRANSPOSED, SUMS, RELEASED):
+    for correction in (
+        "rounded_convolutions",
+        "zeros_for_transposed",
+        "sums_in_8_bits",
+        "release_passthrough",
+    ):
         assert places(engine, network(name, "a16w8"), correction)
 
 
@@ -186,11 +156,11 @@ def test_that_a_16_bit_program_that_vela_refuses_is_right_with_its_correction(en
 @pytest.mark.parametrize(
     ("name", "correction", "code"),
     [
-        ("residual", ROUNDED, SWITCHED_OFF),
-        ("softmax_of_convolution", ROUNDED, SWITCHED_OFF),
-        ("transposed", TRANSPOSED, SWITCHED_OFF),
-        ("cumulated", SUMS, SWITCHED_OFF),
-        ("passed_through", RELEASED, "passthrough-partition"),
+        ("residual", "rounded_convolutions", SWITCHED_OFF),
+        ("softmax_of_convolution", "rounded_convolutions", SWITCHED_OFF),
+        ("transposed", "zeros_for_transposed", SWITCHED_OFF),
+        ("cumulated", "sums_in_8_bits", SWITCHED_OFF),
+        ("passed_through", "release_passthrough", "passthrough-partition"),
     ],
 )
 def test_that_vela_refuses_a_16_bit_program_without_its_correction(engine, name, correction, code):
@@ -201,9 +171,11 @@ def test_that_vela_refuses_a_16_bit_program_without_its_correction(engine, name,
 
 @pytest.mark.slow
 def test_that_quantizing_fails_without_a_correction_with_its_switch_as_the_place(engine):
-    assert engine.run(network("transposed", "a8w4", **{TRANSPOSED: False}), "convert") == "failed"
+    assert (
+        engine.run(network("transposed", "a8w4", zeros_for_transposed=False), "convert") == "failed"
+    )
     assert engine.failure.code == SWITCHED_OFF
-    assert engine.failure.where.id == f"target.options.{TRANSPOSED}"
+    assert engine.failure.where.id == "target.options.zeros_for_transposed"
 
 
 def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
@@ -222,14 +194,14 @@ def test_that_check_foretells_nothing_that_a_correction_mends(engine):
 def test_that_a_norm_by_the_root_mean_square_is_the_quantized_model_in_16_bits(engine):
     right = worst(engine, "root_mean_square", "a16w8")
     assert right <= 32
-    assert worst(engine, "root_mean_square", "a16w8", **{TABLES: False}) > 4 * right
+    assert worst(engine, "root_mean_square", "a16w8", fine_tables=False) > 4 * right
 
 
 @pytest.mark.slow
 def test_that_a_mask_leaves_the_softmax_behind_it_right(engine):
     right = worst(engine, "attention_mask", "a16w8", U85)
     assert right <= 32
-    assert worst(engine, "attention_mask", "a16w8", U85, **{TABLES: False}) > 4 * right
+    assert worst(engine, "attention_mask", "a16w8", U85, fine_tables=False) > 4 * right
 
 
 def test_that_small_activations_have_small_steps(engine):
@@ -249,7 +221,7 @@ def test_that_grids_of_small_activations_have_head_room(engine):
 
 @pytest.mark.slow
 def test_that_small_activations_have_coarse_steps_without_the_correction(engine):
-    assert decibel(engine, "small_values", "a16w8", **{STEPS: False}) < 15
+    assert decibel(engine, "small_values", "a16w8", fine_steps=False) < 15
 
 
 @pytest.mark.slow
@@ -258,7 +230,7 @@ def test_that_a_transposed_convolution_of_a_sequence_runs_on_the_npu(engine):
     for config in ("a8w8", "a16w8"):
         assert worst(engine, name, config) <= 2
         assert on_cpu(engine, name, config) == set()
-    assert "aten.convolution.default" in on_cpu(engine, name, "a8w8", **{TRANSPOSED: False})
+    assert "aten.convolution.default" in on_cpu(engine, name, "a8w8", zeros_for_transposed=False)
 
 
 @pytest.mark.slow
@@ -276,8 +248,8 @@ def test_that_recurrent_cells_run_on_the_npu(engine):
 @pytest.mark.parametrize(
     ("name", "correction"),
     [
-        ("product_and_bias", LINEARS),
-        pytest.param("scaled_bias", SCALARS, marks=pytest.mark.slow),
+        ("product_and_bias", "linears_from_addmm"),
+        pytest.param("scaled_bias", "scalars_beside_parameters", marks=pytest.mark.slow),
     ],
 )
 def test_that_a_product_with_a_bias_is_quantized(engine, name, correction):
@@ -289,7 +261,7 @@ def test_that_a_product_with_a_bias_is_quantized(engine, name, correction):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["product_and_bias", "scaled_bias"])
 def test_that_a_product_with_a_bias_is_refused_without_the_corrections(engine, name):
-    switched = {LINEARS: False, SCALARS: False}
+    switched = {"linears_from_addmm": False, "scalars_beside_parameters": False}
     assert engine.run(network(name, **switched), "prepare") == "failed"
 
 
@@ -300,7 +272,7 @@ def second_decibel(engine, *given, **options):
 
 @pytest.mark.slow
 def test_that_weights_that_are_used_twice_are_wrong_without_the_correction(engine):
-    assert second_decibel(engine, "called_twice", **{OWN_WEIGHTS: False}) < 30
+    assert second_decibel(engine, "called_twice", own_weights=False) < 30
 
 
 @pytest.mark.slow
@@ -308,30 +280,30 @@ def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
     assert second_decibel(engine, "called_twice") > 30
     made = network("called_twice")
     assert engine.lowered(made).delegates == 1
-    (row,) = [r for r in engine.result(made, "prepare").corrections if r.id == OWN_WEIGHTS]
+    (row,) = [r for r in engine.result(made, "prepare").corrections if r.id == "own_weights"]
     assert len(row.places) == 3
 
 
 def test_that_a_batch_norm_is_not_folded_into_what_others_read(engine):
     assert decibel(engine, "normed_beside") > 30
-    assert places(engine, network("normed_beside"), NORMS, "prepare")
+    assert places(engine, network("normed_beside"), "foldable_norms", "prepare")
 
 
 @pytest.mark.slow
 def test_that_a_batch_norm_is_folded_into_what_others_read_without_the_correction(engine):
-    assert decibel(engine, "normed_beside", **{NORMS: False}) < 15
+    assert decibel(engine, "normed_beside", foldable_norms=False) < 15
 
 
 def test_that_batch_norms_are_folded_into_whatever_stands_before_them(engine):
     assert decibel(engine, "not_to_be_folded") > 20
-    assert len(places(engine, network("not_to_be_folded"), NORMS, "prepare")) == 5
+    assert len(places(engine, network("not_to_be_folded"), "foldable_norms", "prepare")) == 5
 
 
 @pytest.mark.slow
 def test_that_batch_norms_before_a_mean_are_right_on_the_device(engine):
     for name in ("normed_beside", "not_to_be_folded"):
         assert worst(engine, name) <= 1
-    assert engine.run(network("not_to_be_folded", **{NORMS: False}), "prepare") == "failed"
+    assert engine.run(network("not_to_be_folded", foldable_norms=False), "prepare") == "failed"
     assert engine.failure.code == SWITCHED_OFF
 
 
@@ -343,18 +315,18 @@ def test_that_values_that_depend_on_no_input_are_constants(engine):
 @pytest.mark.slow
 def test_that_a_quantized_index_fails_without_the_correction(engine):
     # An index that was quantized is another one, or none of the table.
-    made = network("positions", **{CONSTANTS: False})
+    made = network("positions", folded_constants=False)
     assert engine.run(made, "evaluate") == "failed"
     assert engine.failure.code == SWITCHED_OFF
-    assert engine.failure.where.id == f"target.options.{CONSTANTS}"
+    assert engine.failure.where.id == "target.options.folded_constants"
 
 
 COMPILED_WRONGLY = [
-    ("least", "a8w8", U55, MINIMA),
-    ("most_of_one", "a8w8", U55, ONES),
-    ("most_of_rows_of_one", "a8w8", U85, ONES),
-    ("least", "a16w8", U55, MINIMA),
-    ("two_tables", "a16w8", U85, ONE_TABLE),
+    ("least", "a8w8", U55, "minima_from_maxima"),
+    ("most_of_one", "a8w8", U55, "drop_reductions_of_one"),
+    ("most_of_rows_of_one", "a8w8", U85, "drop_reductions_of_one"),
+    ("least", "a16w8", U55, "minima_from_maxima"),
+    ("two_tables", "a16w8", U85, "one_table_in_chain"),
 ]
 
 
@@ -362,7 +334,12 @@ def test_that_operators_on_images_are_right_with_their_corrections(engine):
     made = network(f"{BESIDE}:corrected_images")
     assert_right(engine, made)
     assert engine.result(made, "verify").max_lsb <= 1
-    for correction, times in ((MINIMA, 1), (ONES, 1), (TURNED, 1), (PLAIN, 2)):
+    for correction, times in (
+        ("minima_from_maxima", 1),
+        ("drop_reductions_of_one", 1),
+        ("clamps_before_transposes", 1),
+        ("plain_operators", 2),
+    ):
         assert len(places(engine, made, correction)) == times
 
 
@@ -390,12 +367,12 @@ def test_that_an_output_that_is_read_inside_too_is_kept(engine):
     made = network("pooled_beside")
     assert_right(engine, made)
     assert worst(engine, "pooled_beside") <= 1
-    assert len(places(engine, made, OUTPUTS)) == 1
+    assert len(places(engine, made, "outputs_kept")) == 1
 
 
 @pytest.mark.slow
 def test_that_an_output_that_is_lost_without_the_correction_is_named(engine):
-    lost = engine.verified(network("pooled_beside", **{OUTPUTS: False})).compiled
+    lost = engine.verified(network("pooled_beside", outputs_kept=False)).compiled
     (fault,) = lost.findings
     assert fault.code == "npu-output-missing"
     # It names the lost value's operator and module, not only the delegate.
@@ -407,12 +384,12 @@ def test_that_constants_behind_a_change_of_layout_are_rearranged_before_they_are
     made = network("normed_image")
     assert_right(engine, made)
     assert worst(engine, "normed_image") <= 1
-    assert len(places(engine, made, REARRANGED)) == 2
+    assert len(places(engine, made, "constants_rearranged")) == 2
 
 
 @pytest.mark.slow
 def test_that_constants_behind_a_change_of_layout_are_refused_without_the_correction(engine):
-    assert engine.verified(network("normed_image", **{REARRANGED: False})).compiled.refused
+    assert engine.verified(network("normed_image", constants_rearranged=False)).compiled.refused
 
 
 SLICED = [
@@ -430,17 +407,17 @@ def test_that_an_operator_reads_a_slice_where_it_begins(engine, name, device):
     made = network(name, "a8w8", device)
     assert_right(engine, made)
     assert worst(engine, name, "a8w8", device) <= 1
-    assert places(engine, made, SLICES)
+    assert places(engine, made, "slices_computed")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "device"), SLICED)
 def test_that_an_operator_reads_a_slice_elsewhere_without_the_correction(engine, name, device):
-    assert is_wrong(engine, network(name, "a8w8", device, **{SLICES: False}))
+    assert is_wrong(engine, network(name, "a8w8", device, slices_computed=False))
 
 
 # On U85 the clamp is computed before the change of layout, so nothing is left to turn.
-CLAMPED = [(U55, TURNED), (U85, LAYOUTS)]
+CLAMPED = [(U55, "clamps_before_transposes"), (U85, "activations_before_layouts")]
 
 
 @pytest.mark.slow
@@ -454,7 +431,7 @@ def test_that_a_clamp_is_joined_in_its_place(engine, device, correction):
 @pytest.mark.slow
 @pytest.mark.parametrize(("device", "correction"), CLAMPED)
 def test_that_a_clamp_is_joined_elsewhere_without_the_correction(engine, device, correction):
-    off = {TURNED: False, correction: False}
+    off = {"clamps_before_transposes": False, correction: False}
     assert is_wrong(engine, network("clamped_and_joined", "a8w8", device, **off))
 
 
@@ -467,7 +444,7 @@ def test_that_minima_are_left_alone_where_the_device_has_them(engine):
     made = network("least", "a8w8", U85)
     assert engine.run(made, "prepare") == "done", engine.failure
     found = engine.result(made, "prepare").corrections
-    assert next(row.places for row in found if row.id == MINIMA) == ()
+    assert next(row.places for row in found if row.id == "minima_from_maxima") == ()
 
 
 @pytest.mark.slow
@@ -493,7 +470,7 @@ def test_that_operators_without_a_pattern_run_on_the_npu(engine):
     assert engine.verified(made).max_lsb <= 1
     assert {node.cause for node in engine.lowered(made).cpu_nodes} <= {"border"}
     assert decibel(engine, "plain_operators") > 20
-    off = engine.lowered(network("plain_operators", **{PLAIN: False}))
+    off = engine.lowered(network("plain_operators", plain_operators=False))
     assert sum(node.cause == "pattern" for node in off.cpu_nodes) > 10
 
 
@@ -515,7 +492,7 @@ def test_that_places_of_extremes_and_divisions_by_counts_are_right(engine):
 
 @pytest.mark.slow
 def test_that_places_of_extremes_are_not_prepared_without_the_correction(engine):
-    assert engine.run(network("places_and_counts", **{PLAIN: False}), "prepare") == "failed"
+    assert engine.run(network("places_and_counts", plain_operators=False), "prepare") == "failed"
 
 
 @pytest.mark.slow
@@ -533,9 +510,10 @@ def test_that_products_with_vectors_run_on_the_npu(engine):
 
 
 @pytest.mark.slow
-def test_that_products_with_vectors_are_wrong_or_refused_without_the_corrections(engine):
-    assert engine.run(network("products_with_vectors", **{LINEARS: False}), "lower") == "failed"
-    assert worst(engine, "products_with_vectors", **{PLAIN: False}) > 20
+def test_that_products_with_vectors_stay_on_the_cpu_without_the_corrections(engine):
+    for correction in ("linears_from_addmm", "plain_operators"):
+        left = engine.lowered(network("products_with_vectors", **{correction: False})).cpu_nodes
+        assert "aten.bmm.default" in {node.op for node in left}
 
 
 @pytest.mark.slow
@@ -545,7 +523,7 @@ def test_that_an_even_kernel_is_padded_before_it_is_quantized(engine):
 
 @pytest.mark.slow
 def test_that_an_even_kernel_gives_other_outputs_without_the_correction(engine):
-    assert worst(engine, "even_kernel", **{PLAIN: False}) > 20
+    assert worst(engine, "even_kernel", plain_operators=False) > 20
 
 
 def test_that_a_batch_norm_without_statistics_is_refused_by_name(engine):
@@ -563,10 +541,10 @@ def test_that_a_padding_by_nothing_is_left_out(engine):
 @pytest.mark.slow
 def test_that_pools_of_one_image_are_those_of_a_batch_of_one(engine):
     assert worst(engine, "pools_of_one_image") <= 1
-    assert engine.run(network("pools_of_one_image", **{PLAIN: False}), "prepare") == "failed"
+    assert engine.run(network("pools_of_one_image", plain_operators=False), "prepare") == "failed"
 
 
 @pytest.mark.slow
 def test_that_a_padding_by_nothing_does_not_lower_without_the_correction(engine):
-    made = network("padded_by_nothing", **{PLAIN: False})
+    made = network("padded_by_nothing", plain_operators=False)
     assert engine.run(made, "lower") == "failed"

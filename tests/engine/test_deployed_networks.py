@@ -7,7 +7,6 @@ import pytest
 
 from tests.engine.in_process import Engine, project
 from workbench.results import AppliedCorrection
-from workbench.targets.ethos_u.correction import CLAMPS
 
 pytestmark = pytest.mark.engine
 NETWORKS = Path(__file__).with_name("deployed_networks.py")
@@ -29,7 +28,7 @@ def network(name, device=U55):
 @pytest.mark.slow
 def test_that_a_relu_with_a_grid_of_its_own_stays_fused(engine):
     found = engine.lowered(network("fire")).corrections
-    assert AppliedCorrection(id=CLAMPS, state="on") in found
+    assert AppliedCorrection(id="keep_relu_clamps", state="on") in found
 
 
 @pytest.mark.slow

@@ -243,7 +243,7 @@ def _name(node):
     ],
 )
 def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mode, scope):
-    from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
+    from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 
     # Several delegates have another order there in every process.
     place = "executorch.backends.arm.ethosu.partitioner.EthosUPartitioner"

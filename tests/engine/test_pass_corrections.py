@@ -7,13 +7,8 @@ import pytest
 
 from tests.engine.in_process import Engine, project, without
 from workbench.project import edits
-from workbench.targets.ethos_u.correction import (
-    RESHAPED,
-    SINGLE,
-    SIZES,
-    SWITCHED_OFF,
-    ZEROS,
-)
+from workbench.project.model import DataSource
+from workbench.targets.ethos_u.corrections import SWITCHED_OFF
 
 pytestmark = pytest.mark.engine
 NETWORKS = Path(__file__).with_name("pass_networks.py")
@@ -27,8 +22,8 @@ def engine(tmp_path_factory):
     made.close()
 
 
-def network(name):
-    return project(f"{NETWORKS.name}:{name}", target="ethos-u85-256")
+def network(name, config="a8w8", **fields):
+    return project(f"{NETWORKS.name}:{name}", config, "ethos-u85-256", **fields)
 
 
 def test_that_means_that_lie_halfway_are_those_of_the_quantized_model(engine):
@@ -37,13 +32,13 @@ def test_that_means_that_lie_halfway_are_those_of_the_quantized_model(engine):
 
 @pytest.mark.slow
 def test_that_means_that_lie_halfway_are_others_without_the_correction(engine):
-    assert engine.verified(without(network("halves"), ZEROS)).max_lsb == 1
+    assert engine.verified(without(network("halves"), "pool_zero_points")).max_lsb == 1
 
 
 FAILING = [
-    pytest.param("attending_constants", SIZES, marks=pytest.mark.slow),
-    ("viewed", RESHAPED),
-    pytest.param("halved_until_small", SINGLE, marks=pytest.mark.slow),
+    pytest.param("attending_constants", "static_sizes", marks=pytest.mark.slow),
+    ("viewed", "views_reshaped"),
+    pytest.param("halved_until_small", "loops_of_single_numbers", marks=pytest.mark.slow),
 ]
 
 
@@ -74,7 +69,7 @@ def test_that_places_are_known_where_operators_were_taken_apart_before(engine):
     for project_of_run in (made, edited):
         assert engine.run(project_of_run, "prepare") == "done", engine.failure
         rows = engine.result(project_of_run, "prepare").corrections
-        places.append(next(row.places for row in rows if row.id == RESHAPED))
+        places.append(next(row.places for row in rows if row.id == "views_reshaped"))
     assert places[0] == places[1] != ()
 
 
@@ -91,3 +86,13 @@ def test_that_a_loop_that_counts_is_refused_with_a_remedy_that_works(engine):
     assert engine.failure.code == "loop-not-lowerable"
     assert engine.failure.where.id == "while_loop"
     assert engine.verified(network("counted_in_python")).max_lsb <= 1
+
+
+@pytest.mark.slow
+def test_that_a_sum_in_a_branch_has_a_kernel_of_8_bits(engine):
+    """ExecuTorch gives passes over the graph of a branch no program, which has the kernel."""
+    data = DataSource(spec=f"{NETWORKS.name}:both_branches")
+    made = network("summed_in_branch", "a16w8", calibration=data)
+    rows = engine.lowered(made).corrections
+    assert next(row.places for row in rows if row.id == "sums_in_8_bits")
+    assert engine.run(without(made, "sums_in_8_bits"), "lower", "evaluate") == "failed"

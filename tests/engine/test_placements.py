@@ -5,7 +5,7 @@ import pytest
 from tests.engine.in_process import CALIBRATED, project
 from tests.workbench.deploy.test_boards import write_placed
 from workbench.deploy import boards
-from workbench.engine.compilers.vela import estimate
+from workbench.engine.ethos_u.estimate import estimate
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import PROGRAM_FILE

@@ -18,6 +18,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization
 from workbench.script import script
+from workbench.script.quantizer import copied_corrections
 
 PLUGIN = Path(__file__).parents[2] / "resources" / "plugins" / "example.py"
 pytestmark = pytest.mark.engine
@@ -234,7 +235,9 @@ def write_script(engine, wanted):
     """Run a project until it is lowered and write its script; return the script's path."""
     engine.lowered(wanted)
     path = engine.folder / "scripts" / "make.py"
-    path.parent.mkdir()
+    (path.parent / "ethos_u_corrections").mkdir(parents=True)
+    for file, text in copied_corrections().items():
+        (path.parent / file).write_text(text)
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(
         script(
@@ -261,7 +264,7 @@ def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeyp
     wanted = project("small", **CALIBRATED)
     path, program = write_script(engine, wanted), engine.folder / "script.pte"
     monkeypatch.setattr(sys, "argv", [str(path), str(program)])
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
     # The script imports a module of this name; it is gone after the test.
     monkeypatch.setitem(sys.modules, "networks", networks)
     with accelerated():

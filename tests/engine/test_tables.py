@@ -9,7 +9,7 @@ from executorch.backends.arm._passes.quant_args import QuantArgs
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.for_each import for_each
-from workbench.engine.toolchain_patches.refined_tables import NOISE_OF_VALUES, windows_of
+from workbench.engine.ethos_u.corrections.int16_tables import NOISE_OF_VALUES, windows_of
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 

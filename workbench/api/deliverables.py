@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,15 @@ from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
 from workbench.deploy.boards import placed_as
 from workbench.errors import Place, failure
+from workbench.files import write_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.results import ExportResult, ImportResult, LowerResult, load_result
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
+from workbench.script.quantizer import copied_corrections
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def report(opened: OpenProject, cache: Cache | None = None) -> str:
@@ -33,15 +35,33 @@ def report(opened: OpenProject, cache: Cache | None = None) -> str:
 
 @dataclass(frozen=True)
 class Script:
-    """A stand-alone script that creates the same program without this package.
+    """A script that creates the same program without this package.
 
     Attributes:
         text: The Python source.
         commands: The command lines to run, in order.
+        files: What it imports from beside it: texts by path, relative to its folder.
     """
 
     text: str
     commands: Sequence[str]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def save(self, file: str | Path) -> None:
+        """Write the script, and what it imports beside it.
+
+        Args:
+            file: The path that the script was made for.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
+        path = Path(file)
+        for name, text in self.files.items():
+            beside = path.parent / name
+            beside.parent.mkdir(exist_ok=True)
+            write_file(beside, text.encode())
+        write_file(path, self.text.encode())
 
 
 def script(
@@ -88,7 +108,7 @@ def script(
         project = placed_as(project, opened.folder, placement)
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
     text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights)
-    return Script(text, [f"python {path}"])
+    return Script(text, [f"python {path}"], copied_corrections())
 
 
 @dataclass(frozen=True)

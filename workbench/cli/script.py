@@ -1,4 +1,4 @@
-"""``script``: export a stand-alone Python script that creates the same program."""
+"""``script``: export a Python script that creates the same program without the workbench."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from workbench import api
 from workbench.cli.output import EXIT_DONE, add_project, print_json
 from workbench.errors import failure
-from workbench.files import write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +18,8 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "script",
         help="write a plain ExecuTorch script that creates the same .pte",
-        description="Range methods are exported as their resulting ranges.",
+        description="Range methods are exported as their resulting ranges. The script imports the "
+        "folder ethos_u_corrections, which is written beside it.",
     )
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.py")
@@ -34,7 +34,7 @@ def add(verbs: Any) -> None:
 def _script(options: argparse.Namespace) -> int:
     script = api.script(api.open(options.project), options.out, aot=options.aot)
     try:
-        write_file(options.out, script.text.encode())
+        script.save(options.out)
     except OSError as error:
         raise failure(
             f"{options.out} cannot be written: {error.strerror}.", code="file-not-writable"

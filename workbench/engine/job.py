@@ -15,7 +15,7 @@ from workbench import system_limits
 from workbench.engine import code_import
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
-from workbench.engine.toolchain_patches.interpreter import quiet_collector
+from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import watching_digests
 from workbench.ids import StageId, WorkId
@@ -175,7 +175,7 @@ class EngineJob:
         module, function = STAGES_BY_ID[stage.id].entry.split(":")
         run: Callable[[StageContext], None] = getattr(importlib.import_module(module), function)
         context.check_cancelled()
-        with quiet_collector() if context.accelerate else nullcontext():
+        with acceleration("quiet-collector") if context.accelerate else nullcontext():
             run(context)
         context.check_cancelled()
 

@@ -42,7 +42,7 @@ def preload() -> None:
         torch.set_num_threads(1)
         import_toolchain()
         # What prepares and lowers for most projects, with Vela: else each engine imports it.
-        importlib.import_module("workbench.engine.targets.ethos_u")
+        importlib.import_module("workbench.engine.ethos_u.toolchain")
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Export of a stand-alone Python script that creates the same ``.pte`` with ExecuTorch's API."""
+"""Export of a Python script that creates the same ``.pte`` with ExecuTorch's API."""
 
 from __future__ import annotations
 
@@ -27,19 +27,16 @@ from workbench.script.quantizer import (
     corrections_part,
     cpu_kernels_call,
     cpu_kernels_part,
-    decomposition_tracking_part,
     integer_borders_part,
     kept_off_part,
     observers_part,
     out_variants_part,
     own_ini_part,
     own_quantizer_part,
-    partitioner_part,
     quantizer_part,
     rewrites_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 from workbench.toolchains.registry import tools_of
@@ -90,9 +87,7 @@ def script(
         model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
-        partitioner_part(),
-        *decomposition_tracking_part(project),
-        *corrections_part(project),
+        corrections_part(project),
         *rewrites_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
@@ -231,13 +226,6 @@ _RUNTIME_FORM = {
 }
 
 
-_CORRECTED = """    with contextlib.ExitStack() as stack:
-        for correct in (
-{names}        ):
-            stack.enter_context(correct())
-{lower}"""
-
-
 def _checks(project: Project) -> str:
     """Return the partitioner arguments for rules that keep parts off the NPU."""
     if not project.kept_off():
@@ -251,14 +239,12 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     methods = _METHODS if reads_text else ""
     lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
-    if chosen := wanted_corrections(project.target.options, "compile"):
-        names = "".join(f"            {row.function},\n" for row in chosen)
-        lower = filled(_CORRECTED, {"names": names, "lower": indent(lower, "    ")})
+    corrected = "    with corrected_compiler(CORRECTIONS), corrected(CORRECTIONS):\n"
+    lower = corrected + indent(lower, "    ")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
-    before = [row for row in wanted_corrections(project.target.options) if row.step == "module"]
     changes = "".join(f"    {line}\n" for line in weights_lines(project))
-    changes += "".join(f"    {row.function}(module)\n" for row in before)
+    changes += '    made_foldable(module, CORRECTIONS.get("batch_norm_folding", ()))\n'
     template = QUANTIZE if reads_text else _QUANTIZE
     quantize = filled(template, {"fix": fix, "changes": changes})
     split = project.split_outputs

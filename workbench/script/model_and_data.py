@@ -303,8 +303,9 @@ def _picture_rows(source: DataSource) -> list[str]:
 # Expressions for settings that may follow the model's input.
 _LAST = {
     "auto": "len(shape) > 2 and shape[-3] not in {1, 3} and shape[-1] in {1, 3}",
-    "first": "False", "last": "True",
-}  # fmt: skip
+    "first": "False",
+    "last": "True",
+}
 _GRAY = {"auto": "channels == 1", "gray": "True"}
 
 

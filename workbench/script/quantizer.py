@@ -10,7 +10,7 @@ from workbench.escaping import filled
 from workbench.project.configs import PluginConfig, QuantConfig, integers_of
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import wanted_corrections
+from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import (
     CMSIS_NN_CPUS,
@@ -33,41 +33,22 @@ if TYPE_CHECKING:
 
     from workbench.project.configs import AnyConfig
     from workbench.project.model import Project
-    from workbench.targets.ethos_u.correction import Correction
-    from workbench.targets.ethos_u.rewrites import Rewrite
 
-_BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
-_CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
-_PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
-_OUT_VARIANTS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "out_variants.py"
-_CORRECTIONS = tuple(
-    _PATCHES / f"{name}.py"
-    for name in (
-        "graph_writer",
-        "bounded_masks",
-        "corrections",
-        "delegate_nodes",
-        "delegate_graphs",
-        "foldable_norms",
-        "pass_corrections",
-        "window_operators",
-        "plain_operators",
-        "refined_grids",
-        "refined_tables",
-        "rewritten_operators",
-    )
-)
+_ETHOS_U = Path(__file__).parents[1] / "engine" / "ethos_u"
+_BORDERS, _CPU_KERNELS = _ETHOS_U / "integer_io.py", _ETHOS_U / "cpu_kernels.py"
+_OUT_VARIANTS = _ETHOS_U / "out_variants.py"
+# The folder beside a script that has a copy of the corrections.
+_COPIED = "ethos_u_corrections"
 _REWRITES = tuple(
     Path(__file__).parents[1] / "engine" / "rewrites" / f"{name}.py"
     for name in ("quantized_calls", "strides", "tails", "norms")
 )
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
-_TRACKING = _PATCHES / "decomposition_tracking.py"
-_KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
+_FROM_CORRECTIONS = "from workbench.engine.ethos_u.corrections."
+_KEEPING_OFF = _ETHOS_U / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
-_PARTITIONER = _PATCHES / "ordered_partitioner.py"
 _OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
 _FACTORIES = {
@@ -172,42 +153,48 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     return [filled(_AT_HAND, {"text": repr(text), "name": repr(OWN_INI)})]
 
 
-def decomposition_tracking_part(project: Project) -> list[str]:
-    """Return what finds in all that is made of nodes what rules name, where there are such."""
-    if not _follows(project):
-        return []
-    text = _TRACKING.read_text()
-    return [text[text.index("from collections") :]]
-
-
-def _follows(project: Project) -> bool:
-    """Return whether the origin of a node in the float program matters."""
-    kinds = {kind for kind, _, _ in project.quantizer_calls()}
-    return bool(kinds - {"global", "io"} or project.kept_off())
-
-
 def rewrites_part(project: Project) -> list[str]:
     """Return the rewrites of the float graph, where one is on."""
     if not wanted_rewrites(project.target.options):
         return []
-    texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _REWRITES)
-    return [text.partition('"""\n')[2].lstrip() for text in texts]
-
-
-def corrections_part(project: Project) -> list[str]:
-    """Return the corrections of ExecuTorch's arithmetic, where one is on."""
-    options = project.target.options
-    if not wanted_corrections(options) and not wanted_rewrites(options):
-        return []
     # What a file imports from another of them is in the script already.
-    texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _CORRECTIONS)
-    return [text.partition('"""\n')[2].lstrip() for text in texts]
+    texts = (path.read_text().replace(_FROM_CORRECTIONS, f"from {_COPIED}.") for path in _REWRITES)
+    return [_OWN_IMPORT.sub("", text).partition('"""\n')[2].lstrip() for text in texts]
 
 
-def partitioner_part() -> str:
-    """Return the code that gives the NPU partitions a fixed order."""
-    text = _PARTITIONER.read_text()
-    return text[text.index("from executorch") :]
+def corrections_part(project: Project) -> str:
+    """Return the imports of the copied corrections, and the tables of those that are on."""
+    chosen: dict[str, list[str]] = {}
+    for row in wanted_corrections(project.target.options):
+        chosen.setdefault(row.module, []).append(row.id)
+    modules = [f"from {_COPIED} import {module}" for module in sorted(chosen)]
+    return "\n".join([*modules, _IMPORTS.format(copied=_COPIED), *_table(chosen)])
+
+
+_IMPORTS = """\
+from {copied}.batch_norm_folding import made_foldable
+from {copied}.decomposition_tracking import MadeOf, OfClass, root_of
+from {copied}.lowering import corrected, corrected_compiler
+from {copied}.partitioner import OrderedPartitioner
+from {copied}.quantizer import CorrectingQuantizer
+"""
+
+
+def _table(chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of the table of corrections: functions by their module."""
+    yield from ("", "# Faults of the tools, each with what is done instead in its docstring.")
+    yield "CORRECTIONS = {"
+    for module, names in chosen.items():
+        yield f"    {module!r}: ("
+        yield from (f"        {module}.{name}," for name in names)
+        yield "    ),"
+    yield "}"
+
+
+def copied_corrections() -> dict[str, str]:
+    """Return the files that a script imports from beside it: texts by path."""
+    files = sorted(CORRECTIONS_FOLDER.glob("*.py"))
+    return {f"{_COPIED}/{file.name}": file.read_text(encoding="utf-8") for file in files}
 
 
 def kept_off_part(project: Project) -> list[str]:
@@ -270,11 +257,9 @@ def quantizer_part(project: Project, folder: Path) -> str:
     if options.get("config_ini"):
         own = f",\n        config_ini={OWN_INI!r}"
         system = section_for_vela(system, complete.id)
-    base = f"{'Following' if _follows(project) else 'EthosU'}Quantizer"
-    corrects, faster = wanted_corrections(options, "quantizer"), wanted_rewrites(options)
+    faster = [f"{row.id!r}: {row.function}" for row in wanted_rewrites(options)]
     lines = [
         _WITH_OBSERVER,
-        *(_corrected(corrects, faster, base) if corrects or faster else ()),
         "",
         "def compile_spec():",
         "    # Always a new one: lowering changes the object it is given.",
@@ -287,23 +272,13 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "",
         "",
         "def quantizer():",
-        f"    made = {'CorrectedQuantizer' if corrects or faster else base}(compile_spec())",
+        "    made = CorrectingQuantizer(compile_spec())",
+        "    made.corrections = CORRECTIONS",
+        f"    made.rewrites = {{{', '.join(faster)}}}",
         *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)
-
-
-def _corrected(rows: Sequence[Correction], faster: Sequence[Rewrite], base: str) -> Iterator[str]:
-    """Yield the lines of a quantizer with the corrections and rewrites before calibration."""
-    bases = "CorrectingQuantizer" + ("" if base == "EthosUQuantizer" else f", {base}")
-    yield from ("", f"class CorrectedQuantizer({bases}):")
-    for step in ("rewrites", "patches", "refinements"):
-        chosen = [f"{row.id!r}: {row.function}" for row in rows if row.step == step]
-        if step == "rewrites":
-            chosen += [f"{row.id!r}: {row.function}" for row in faster]
-        yield f"    {step} = {{{', '.join(chosen)}}}"
-    yield ""
 
 
 def _transformations(options: Mapping[str, Any]) -> list[str]:

@@ -14,11 +14,12 @@ from workbench.analysis.ranges import (
     observed_grid,
     predicted,
 )
-from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
-from workbench.targets.ethos_u.correction import SWITCHED_OFF
-from workbench.targets.ethos_u.corrections import CORRECTIONS, CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.corrections import (
+    CORRECTIONS,
+    is_wanted,
+)
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project, RuleKind
-    from workbench.results import CalibrateResult, PrepareResult, TensorRange
+    from workbench.results import CalibrateResult, TensorRange
     from workbench.studies.sensitivity import SensitivityResult
 
 _MODULES, _TENSORS = 3, 3
@@ -89,42 +89,21 @@ def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterat
             )
 
 
-def switched_off_corrections(
-    project: Project, program: GraphSnapshot, prepared: PrepareResult | None
-) -> Iterator[Suggestion]:
-    """Yield suggestions to switch on corrections, for a program that differs.
-
-    Those that are foretold to mend it have a suggestion each, the others one together.
+def switched_off_corrections(project: Project) -> Iterator[Suggestion]:
+    """Yield a suggestion to switch on the corrections of a program that differs.
 
     Args:
         project: The project, whose target has corrections switched off.
-        program: The exported float program.
-        prepared: The quantizer's report.
     """
-    off = [row.id for row in CORRECTIONS if not is_wanted(row.id, project.target.options)]
-    if not off:
-        return
-    verified = "Unknown before the program is made again: run Verify."
-    foretold: dict[str, str] = {}
-    for info in whole_refusals(project, program, resolve_graph(project, program), prepared):
-        if info.code == SWITCHED_OFF and info.where is not None:
-            foretold.setdefault(info.where.id.rpartition(".")[2], info.message)
-    for name, message in foretold.items():
-        yield Suggestion(
-            id=f"mend:{name}",
-            title=f"Switch on: {CORRECTIONS_BY_ID[name].title}",
-            evidence=f"The program differs, and this correction is off. {message}",
-            expected=verified,
-            edit=partial(with_option, name=name, value=True),
-        )
-    if others := [name for name in off if name not in foretold]:
-        titles = listed([f"\u201c{CORRECTIONS_BY_ID[name].title}\u201d" for name in others])
+    off = [row for row in CORRECTIONS if not is_wanted(row.id, project.target.options)]
+    if off:
+        titles = listed([f"\u201c{row.title}\u201d" for row in off])
         yield Suggestion(
             id="mend",
-            title=f"Switch on {plural(len(others), 'correction')}",
+            title=f"Switch on {plural(len(off), 'correction')}",
             evidence=f"The program differs, and corrections are off: {titles}.",
-            expected=verified,
-            edit=partial(_switched_on, names=others),
+            expected="Unknown before the program is made again: run Verify.",
+            edit=partial(_switched_on, names=[row.id for row in off]),
         )
 
 

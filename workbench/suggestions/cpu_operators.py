@@ -13,12 +13,6 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets import target_of
-from workbench.targets.ethos_u.correction import (
-    CELLS,
-    CLAMPS,
-    LINEARS,
-    PLAIN,
-)
 from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.text import listed, plural
 
@@ -81,9 +75,9 @@ _INTEGER_IO = "integer_io"
 
 # The operators, as named in the float program, that a correction writes with others.
 _CORRECTED = {
-    CELLS: ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
-    LINEARS: ("addmm",),
-    PLAIN: (
+    "written_out_cells": ("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
+    "linears_from_addmm": ("addmm",),
+    "plain_operators": (
         "relu6",
         "adaptive_avg_pool1d",
         "avg_pool1d",
@@ -163,7 +157,7 @@ def _loses_its_clamp(project: Project, operator: Operator) -> bool:
     """Return whether an operator is better kept in float: quantized, it may lose its clamp."""
     origin = operator.origin
     is_clamp = origin is not None and operator_name(origin.op) in _CLAMPS
-    return is_clamp and not is_wanted(CLAMPS, project.target.options)
+    return is_clamp and not is_wanted("keep_relu_clamps", project.target.options)
 
 
 _CLAMPS = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp")

@@ -111,7 +111,7 @@ class Kind:
 def _mend(model: CompiledModel) -> Iterable[Suggestion]:
     if not model.known.departs:
         return ()
-    return accuracy.switched_off_corrections(model.project, model.program, model.known.prepared)
+    return accuracy.switched_off_corrections(model.project)
 
 
 def _clip(model: CompiledModel) -> Iterable[Suggestion]:

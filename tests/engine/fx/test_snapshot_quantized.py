@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from workbench.engine.acceleration.range_search import quick_search
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.toolchain_patches.gate import accelerated
-from workbench.engine.toolchain_patches.range_search import quick_search
 from workbench.graph.snapshot import GraphSnapshot, Node
 
 pytestmark = pytest.mark.engine

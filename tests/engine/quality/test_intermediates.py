@@ -39,7 +39,7 @@ def test_that_tensors_inside_name_the_operation_that_makes_them(engine):
 def test_that_outputs_stay_the_same_bits_when_inner_tensors_are_exposed(engine):
     import tosa_reference_model
 
-    from workbench.engine.targets.ethos_u.intermediates import exposed, output_names
+    from workbench.engine.ethos_u.intermediates import exposed, output_names
 
     made = project("small", **CALIBRATED)
     assert engine.run(made, "lower", "evaluate") == "done"

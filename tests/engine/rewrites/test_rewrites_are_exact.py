@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import fx, nn
 
+from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
 from workbench.engine.rewrites.norms import fold_norms_forward, write_norms_as_one
 from workbench.engine.rewrites.strides import write_large_kernels, write_strides
 from workbench.engine.rewrites.tails import cut_unread_tails
-from workbench.engine.toolchain_patches.plain_operators import write_plainly
 
 pytestmark = pytest.mark.engine
 U55, U85 = "TOSA-1.0+INT+int16+int4+u55", "TOSA-1.0+INT+int16+int4+cf"
@@ -105,7 +105,7 @@ def test_that_networks_of_layers_pools_and_norms_stay_the_same_function():
     for index in range(16):
         net, x = random_network(chosen, 1 + index % 2)
         functions = [(lambda module, made, _f=function: _f(module, made) or []) for function in ALL]
-        _, done = rewritten(net, x, [write_plainly, *functions] if index % 3 else functions)
+        _, done = rewritten(net, x, [plain_operators, *functions] if index % 3 else functions)
         counts = [a + b for a, b in zip(counts, done[-len(ALL) :], strict=True)]
     assert all(counts[:-1]), counts
 

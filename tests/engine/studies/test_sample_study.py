@@ -8,7 +8,6 @@ from tests.engine.in_process import ALL_SAMPLES, project, without
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, load_values
-from workbench.targets.ethos_u.correction import MINIMA
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
@@ -71,7 +70,7 @@ def test_that_a_target_without_an_integer_program_shows_two_sides_and_says_why(e
 @pytest.mark.slow
 def test_that_both_tensors_of_a_wrong_instruction_are_shown(engine):
     """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
-    made = without(project("least"), MINIMA)
+    made = without(project("least"), "minima_from_maxima")
     assert engine.run(made, "verify", "evaluate") == "done", engine.failure
     first = engine.result(made, "verify").compiled.first_difference
     outcome, found, values = asked(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from workbench import disk_cache
-from workbench.engine.toolchain_patches.imports import TOOLCHAIN, known_composites, plain_kernels
+from workbench.engine.acceleration.operator_registry import known_composites, plain_kernels
+from workbench.engine.toolchain_patches.imports import TOOLCHAIN
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Every patch of a third-party library is a row of one table, and lies in one room."""
+"""Every patch of a third-party library is a row of one table, or a correction."""
 
 from __future__ import annotations
 
@@ -9,23 +9,35 @@ from pathlib import Path
 
 import pytest
 
+from workbench.engine.acceleration.constant_values import PINS as CONSTANT_PINS
+from workbench.engine.acceleration.decomposition_cache import PINS as FUNCTIONAL_PINS
+from workbench.engine.acceleration.fake_tensor_cache import PINS as MEMORY_PINS
+from workbench.engine.acceleration.fake_tensor_cache import UNREAD
+from workbench.engine.acceleration.fast_retrace import PINS as RETRACE_PINS
+from workbench.engine.acceleration.fx_speedups import DEAD_CODE_PINS, STACK_PINS
+from workbench.engine.acceleration.signature_maps import PINS as SIGNATURE_PINS
+from workbench.engine.acceleration.table import LOWERING, OTHERS
+from workbench.engine.acceleration.verifier_cache import PINS as VERIFIED_PINS
+from workbench.engine.ethos_u.applied_corrections import pins_of
 from workbench.engine.toolchain_patches import gate, patching
-from workbench.engine.toolchain_patches.constant_values import PINS as CONSTANT_PINS
-from workbench.engine.toolchain_patches.functional_memory import PINS as FUNCTIONAL_PINS
-from workbench.engine.toolchain_patches.fx_graphs import DEAD_CODE_PINS, STACK_PINS
-from workbench.engine.toolchain_patches.lean_retrace import PINS as RETRACE_PINS
-from workbench.engine.toolchain_patches.operator_memory import PINS as MEMORY_PINS
-from workbench.engine.toolchain_patches.operator_memory import UNREAD
-from workbench.engine.toolchain_patches.releases import EARLIER_PINS
-from workbench.engine.toolchain_patches.signature_maps import PINS as SIGNATURE_PINS
-from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
-from workbench.engine.toolchain_patches.verified_graphs import PINS as VERIFIED_PINS
+from workbench.engine.toolchain_patches.table import PATCHES as STANDING
 from workbench.errors import WorkbenchError
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 ENGINE = Path(gate.__file__).parents[1]
-ROOM = ENGINE / "toolchain_patches"
+# Where attributes are replaced: what the program needs, what makes it quicker, what it captures
+# and what it keeps between edits.
+ROOMS = tuple(
+    ENGINE / name
+    for name in ("toolchain_patches", "acceleration", "ethos_u/capture", "calibration")
+)
+PATCHES = (*STANDING, *LOWERING, *OTHERS)
+CORRECTIONS_ROOM = ENGINE / "ethos_u" / "corrections"
+# The modules of corrections that patch, and what they write to beside the functions that they pin.
+PATCHING = ("annotation_patches", "lowering_patches", "int16_tables", "vela")
+BESIDE_PINS = {"regor"}
 # Its row is "user-modules": the modules of users under their own names.
 OF_USERS = {"code_import.py": {"sys.modules", "sys.path"}}
 _STATEMENTS = (
@@ -40,7 +52,15 @@ def trees() -> tuple[tuple[Path, ast.Module], ...]:
 
 
 def trees_of_the_room() -> list[ast.Module]:
-    return [tree for path, tree in trees() if ROOM in path.parents]
+    return [tree for path, tree in trees() if is_patching(path)]
+
+
+def is_patching(path: Path) -> bool:
+    return any(room in path.parents for room in ROOMS)
+
+
+def is_inside(path: Path) -> bool:
+    return is_patching(path) or CORRECTIONS_ROOM in path.parents
 
 
 @functools.cache
@@ -108,7 +128,7 @@ def test_that_no_module_outside_the_room_writes_to_a_foreign_module_or_class() -
     found = {
         path.name: names - OF_USERS.get(path.name, set())
         for path, tree in trees()
-        if ROOM not in path.parents and (names := written(tree))
+        if not is_inside(path) and (names := written(tree))
     }
     assert {name: names for name, names in found.items() if names} == {}
 
@@ -128,12 +148,10 @@ def test_that_only_the_room_uses_what_replaces_attributes() -> None:
     users = [
         path.name
         for path, tree in trees()
-        if ROOM not in path.parents
+        if not is_patching(path)
         for node in statements(tree)
         if isinstance(node, ast.ImportFrom)
-        and (
-            (node.module or "").endswith("toolchain_patches.patching") or node.module == "unittest"
-        )
+        and ("replaced" in {alias.name for alias in node.names} or node.module == "unittest")
     ]
     assert users == []
 
@@ -154,12 +172,24 @@ def test_that_every_replaced_attribute_is_named_by_a_row() -> None:
 
 def test_that_every_attribute_written_in_the_room_is_named_by_a_row() -> None:
     named = {path.rpartition(":")[2].rpartition(".")[2] for row in PATCHES for path in row.patches}
-    # Writes that are a part of the room's own work, not patches: of lean_retrace, and of imports.
+    # Writes that are a part of the room's own work, not patches: of fast_retrace, and of imports.
     own = {"traceback.current_meta", "os.environ"}
     found = {name for tree in trees_of_the_room() for name in written(tree)} - own
-    sets = [pins for earlier in EARLIER_PINS.values() for pins in earlier]
-    named |= {path.rpartition(".")[2] for pins in sets for path, _ in pins}
     assert {name.rpartition(".")[2].strip("'") for name in found} <= named
+
+
+def test_that_at_most_11_corrections_patch_and_pin_what_they_write_to() -> None:
+    patching_rows = [row for row in CORRECTIONS if row.module in PATCHING]
+    assert len(patching_rows) <= 11
+    pinned = {path for row in patching_rows for pins in pins_of(row) for path, _ in pins}
+    assert all(pins_of(row) for row in patching_rows)
+    rows = {path for row in PATCHES for path in row.patches}
+    named = {path.rpartition(":")[2].rpartition(".")[2] for path in pinned | rows} | BESIDE_PINS
+    for path, tree in trees():
+        if CORRECTIONS_ROOM in path.parents:
+            names = {name.rpartition(".")[2].strip("'") for name in written(tree)}
+            assert names <= named, path.name
+            assert not names or path.stem in (*PATCHING, "quantizer", "decomposition_tracking")
 
 
 def test_that_what_rows_replace_exists_in_the_installed_versions() -> None:
@@ -168,12 +198,12 @@ def test_that_what_rows_replace_exists_in_the_installed_versions() -> None:
 
 
 def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> None:
-    assert len(PATCHES_BY_ID) == len(PATCHES)
+    assert len({row.id for row in PATCHES}) == len(PATCHES)
     assert all(row.proven and row.what and row.why_safe for row in PATCHES)
-    is_stock = {row.id for row in PATCHES if row.otherwise == "stock"}
+    is_stock = {row.id for row in PATCHES if row.on_mismatch == "stock"}
     # Only the report of progress depends on the watched passes.
     assert is_stock == {"watched-passes"} | {
-        row.id for row in PATCHES if row.kind == "acceleration" or row.pins
+        row.id for row in PATCHES if row.kind == "acceleration"
     }
 
 
@@ -188,7 +218,7 @@ def test_that_the_pinned_functions_have_the_source_they_had() -> None:
 
 def test_that_another_source_is_noticed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     pins = (("torch.fx.graph:Graph.lint", "0" * 16),)
-    assert not patching.hold("The patch", pins)
+    assert not patching.sources_match("The patch", pins)
     assert "torch.fx.graph:Graph.lint" in caplog.text
     assert patching.changed((("torch.fx.graph:Graph.gone", "0" * 16),))
 

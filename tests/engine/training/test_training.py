@@ -49,7 +49,7 @@ def trained(engine, made, **options):
 
 
 def qat_model_of(model, inputs):
-    from workbench.engine.targets.ethos_u import training_quantizer
+    from workbench.engine.ethos_u.toolchain import training_quantizer
     from workbench.engine.training.model import QatModel
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
@@ -113,7 +113,7 @@ def test_that_the_student_without_rounding_is_the_float_model(model):
 
 def assert_norms_are_those_of_the_model(name):
     """Compare the graph that is trained, without fake quantization, with the model."""
-    from workbench.engine.targets.ethos_u import training_quantizer
+    from workbench.engine.ethos_u.toolchain import training_quantizer
     from workbench.engine.training.model import QatModel
     from workbench.engine.training.weights import put_weights
 

@@ -17,7 +17,6 @@ from workbench.results import (
     PrepareResult,
     save_result,
 )
-from workbench.targets.ethos_u.correction import CLAMPS
 
 
 def project(target="ethos-u55-128", config="a8w8"):
@@ -39,7 +38,7 @@ def folder_with(tmp_path, stage, result=None):
 def test_that_warnings_name_their_stage_and_corrections_what_they_changed(tmp_path):
     prepared = PrepareResult(
         observers=1, annotations=(), warnings=("odd", "strange"),
-        corrections=(AppliedCorrection(id=CLAMPS, state="on", places=("relu",)),),
+        corrections=(AppliedCorrection(id="keep_relu_clamps", state="on", places=("relu",)),),
     )  # fmt: skip
     folders = {"prepare": folder_with(tmp_path, "prepare", prepared)}
     document = summary(project(), tmp_path, [], folders, None)
@@ -48,7 +47,7 @@ def test_that_warnings_name_their_stage_and_corrections_what_they_changed(tmp_pa
         {"stage": "prepare", "message": "strange"},
     ]
     (told,) = document["corrections"]
-    assert (told["id"], told["state"], list(told["places"])) == (CLAMPS, "on", ["relu"])
+    assert (told["id"], told["state"], list(told["places"])) == ("keep_relu_clamps", "on", ["relu"])
     assert "corrections" not in summary(project(), tmp_path, [], {}, None)
 
 

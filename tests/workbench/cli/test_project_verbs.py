@@ -7,6 +7,7 @@ import pytest
 from tests.for_each import for_each
 from workbench.cli import main
 from workbench.project import store
+from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER
 
 
 def test_that_a_new_project_names_both_memory_choices_and_quantizes_all(project):
@@ -150,6 +151,8 @@ def test_that_a_script_is_written_with_the_commands_to_run(project_file, tmp_pat
     document = json.loads(capsys.readouterr().out)
     assert (document["script"], document["commands"]) == (str(out), [f"python {out}"])
     compile(out.read_text(), "out.py", "exec")
+    copied = {path.name for path in (tmp_path / "ethos_u_corrections").iterdir()}
+    assert copied == {path.name for path in CORRECTIONS_FOLDER.glob("*.py")}
     assert main(words) == 0
     assert capsys.readouterr().out.splitlines() == [f"Wrote {out}. Run:", f"  python {out}"]
     assert main([*words, "--aot"]) == 0

@@ -1,5 +1,6 @@
 """The functions of a script that make the compile spec and the quantizer, run with recorders."""
 
+import ast
 import dataclasses
 from types import SimpleNamespace
 
@@ -55,12 +56,9 @@ class Recorder:
 
 def run(project, folder=None):
     """Return the names that the part of the script defines."""
-    names = {
-        name: type(name, (Recorder,), {})
-        for name in ("EthosUQuantizer", "EthosUCompileSpec", "OwnQuantizer")
-    }
-    for name in ("FollowingQuantizer", "CorrectingQuantizer"):
-        names[name] = type(name, (names["EthosUQuantizer"],), {})
+    names = {name: type(name, (Recorder,), {}) for name in ("EthosUCompileSpec", "OwnQuantizer")}
+    names["CorrectingQuantizer"] = type("CorrectingQuantizer", (Recorder,), {})
+    names["CORRECTIONS"] = {}
     for name in STOCK:
         names[name] = lambda _name=name, **options: Stock(
             _name, tuple(sorted(options.items())), Spec(), Spec()
@@ -75,7 +73,7 @@ def run(project, folder=None):
         "torch": SimpleNamespace(per_tensor_affine="affine", per_tensor_symmetric="symmetric"),
         "ethosu": SimpleNamespace(VelaExternalBlockPlacements=lambda **given: given),
     }  # fmt: skip
-    names |= {row.function: row.function for row in (*CORRECTIONS, *REWRITES)}
+    names |= {row.function: row.function for row in REWRITES}
     exec(quantizer.quantizer_part(project, folder), names)
     return names
 
@@ -190,7 +188,11 @@ def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
         plugins=("own.py",),
     )  # fmt: skip
     text = quantizer.quantizer_part(project, tmp_path)
-    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("made.")]
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip().startswith(("made.set_", "made.add_"))
+    ]
     assert len(lines) == 4
     by = {line.split("(")[0]: line for line in lines}
     assert "narrow" in by["made.set_global"]
@@ -204,44 +206,40 @@ def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
     assert quantizer.own_quantizer_part(make_project()) == []
 
 
-def test_that_rules_on_parts_need_a_quantizer_that_follows_them():
-    off = dict.fromkeys((row.id for row in (*CORRECTIONS, *REWRITES)), False)
-    project = with_options(**off)
-
-    def bases(made):
-        return [cls.__name__ for cls in type(run(made)["quantizer"]()).__mro__]
-
-    assert bases(project)[0] == "EthosUQuantizer"
-    assert quantizer.decomposition_tracking_part(project) == []
-    for kind, match, config in (("module_name", "head", "a16w8"), ("node_name", "add", "cpu")):
-        followed = edits.assign(project, kind, match, config)
-        assert bases(followed)[0] == "FollowingQuantizer"
-        assert len(quantizer.decomposition_tracking_part(followed)) == 1
-    assert bases(edits.assign(project, "io", "", "a8w8"))[0] == "EthosUQuantizer"
+def test_that_corrections_and_rewrites_are_those_that_are_on():
+    made = run(make_project())["quantizer"]()
+    assert made.rewrites == {row.id: row.function for row in REWRITES}
+    slower = run(with_options(strides_to_channels=False))["quantizer"]()
+    assert made.rewrites.keys() - slower.rewrites == {"strides_to_channels"}
+    assert table_of(make_project()) == [f"{row.module}.{row.id}" for row in CORRECTIONS]
+    fewer = table_of(with_options(fine_steps=False))
+    assert set(table_of(make_project())) - set(fewer) == {"small_scales.fine_steps"}
+    off = with_options(**dict.fromkeys((row.id for row in CORRECTIONS), False))
+    assert table_of(off) == []
+    assert "from ethos_u_corrections import " not in quantizer.corrections_part(off)
 
 
-def test_that_corrections_before_calibration_are_those_that_are_on():
-    names = run(make_project())
-    corrected = names["CorrectedQuantizer"]
-    steps = {"rewrites": corrected.rewrites, "patches": corrected.patches,
-             "refinements": corrected.refinements}  # fmt: skip
-    for step, rows in steps.items():
-        expected = {row.id: row.function for row in CORRECTIONS if row.step == step}
-        faster = {row.id: row.function for row in REWRITES} if step == "rewrites" else {}
-        assert list(rows.items()) == [*expected.items(), *faster.items()]
-    assert [base.__name__ for base in corrected.__bases__] == ["CorrectingQuantizer"]
-    fewer = run(with_options(fine_steps=False))["CorrectedQuantizer"]
-    assert "fine_steps" not in fewer.refinements
-    slower = run(with_options(strides_to_channels=False))["CorrectedQuantizer"]
-    assert names["CorrectedQuantizer"].rewrites.keys() - slower.rewrites == {"strides_to_channels"}
-    followed = run(edits.assign(make_project(), "module_name", "head", "a16w8"))
-    assert [base.__name__ for base in followed["CorrectedQuantizer"].__bases__] == [
-        "CorrectingQuantizer", "FollowingQuantizer"
-    ]  # fmt: skip
-    assert len(quantizer.corrections_part(make_project())) == 12
-    assert not any(text.startswith('"""') for text in quantizer.corrections_part(make_project()))
-    off = dict.fromkeys((row.id for row in (*CORRECTIONS, *REWRITES)), False)
-    assert quantizer.corrections_part(with_options(**off)) == []
+def table_of(project):
+    """Return the functions in the table of a script, as they are written."""
+    text = quantizer.corrections_part(project)
+    (table,) = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+    return [ast.unparse(function) for row in table.value.values for function in row.elts]
+
+
+def test_that_what_a_script_imports_of_the_corrections_is_in_their_copy(tmp_path):
+    """In a folder of its own, as beside a script: no file imports from this package."""
+    for path, text in quantizer.copied_corrections().items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+        assert "import workbench" not in text
+        assert "from workbench" not in text
+    for node in ast.parse(quantizer.corrections_part(make_project())).body:
+        if isinstance(node, ast.ImportFrom):
+            path = tmp_path.joinpath(*node.module.split("."))
+            for alias in node.names:
+                names = path.with_suffix(".py").read_text() if node.module.count(".") else ""
+                defined = f"def {alias.name}(" in names or f"class {alias.name}(" in names
+                assert defined or (path / f"{alias.name}.py").is_file(), alias.name
 
 
 def test_that_the_compile_spec_has_the_options_of_the_target():
@@ -292,7 +290,7 @@ def test_that_cpu_kernels_are_chosen_by_a_call():
 
 
 def test_that_parts_are_whole_python():
-    texts = [quantizer.partitioner_part(), quantizer.out_variants_part()]
+    texts = [quantizer.corrections_part(make_project()), quantizer.out_variants_part()]
     texts += quantizer.kept_off_part(edits.assign(make_project(), "module_name", "head", "cpu"))
     texts += quantizer.observers_part(make_project(), has_ranges=True)
     assert len(texts) == 5

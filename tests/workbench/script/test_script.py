@@ -12,8 +12,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, TargetChoice
 from workbench.script import quantizer, script
-from workbench.targets.ethos_u.corrections import CORRECTIONS, wanted_corrections
-from workbench.targets.ethos_u.rewrites import REWRITES
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 
 
 def observed(kind, **fields):
@@ -47,7 +46,7 @@ def test_that_the_parts_that_a_script_carries_have_no_name_in_common():
     files = [
         value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix
     ]
-    files += [*quantizer._CORRECTIONS, *quantizer._REWRITES]
+    files += quantizer._REWRITES
     names = Counter(
         node.name
         for path in set(files)
@@ -229,36 +228,12 @@ def test_that_numbers_of_methods_are_told_from_numbers_of_the_user(tmp_path):
     assert not remark(make_project())
 
 
-def test_that_corrections_run_around_the_compiler_or_before_calibration(plain, tmp_path):
-    compiling = wanted_corrections({}, "compile")
-    assert compiling
-    for row in compiling:
-        assert f"            {row.function},\n" in plain
-    off = text_of(with_options(**{row.id: False for row in (*CORRECTIONS, *REWRITES)}), tmp_path)
-    assert "contextlib.ExitStack() as stack" in plain
-    assert "contextlib.ExitStack() as stack" not in off
+def test_that_corrections_run_around_the_compiler_and_before_calibration(plain):
+    around = "    with corrected_compiler(CORRECTIONS), corrected(CORRECTIONS):\n        edge = "
+    assert around in plain
+    assert plain.index("made_foldable(module, ") < plain.index("prepare_pt2e(module, ")
     for row in CORRECTIONS:
-        called = f"    {row.function}(module)\n"
-        assert (called in plain) == (row.step == "module"), row.id
-        assert called not in off
-
-
-def test_that_parts_begin_behind_what_they_say_of_themselves(plain):
-    parts = quantizer.corrections_part(make_project())
-    assert len(parts) == len(quantizer._CORRECTIONS)
-    for part, path in zip(parts, quantizer._CORRECTIONS, strict=True):
-        _, said, code = path.read_text().split('"""', 2)
-        assert said not in part
-        assert not part.startswith(('"', "\n"))
-        first = next(line for line in code.splitlines() if line.startswith(("import", "from")))
-        assert first in part
-        assert "\n".join(code.splitlines()[-9:]) in part
-    assert (
-        quantizer.corrections_part(
-            with_options(**{row.id: False for row in (*CORRECTIONS, *REWRITES)})
-        )
-        == []
-    )
+        assert f"        {row.module}.{row.id},\n" in plain
 
 
 def test_that_branches_are_named_only_where_a_program_has_some(tmp_path):

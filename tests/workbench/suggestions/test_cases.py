@@ -12,14 +12,12 @@ from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.workbench.suggestions.test_suggestions import CHAIN, cpu, edge_of, found, spared
 from workbench.deploy.fitting import Demand, Fit
-from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import Rule, TargetChoice
 from workbench.results import CalibrateResult, NodeAnnotation, PrepareResult, TensorRange
 from workbench.suggestions import Measurements, accuracy, suggest
 from workbench.suggestions.suggestion import ExpectedGain
-from workbench.targets.ethos_u.correction import SWITCHED_OFF
 
 LIN = cpu("lin", "pattern", "head")
 
@@ -494,27 +492,3 @@ def test_that_a_program_that_differs_has_its_corrections_switched_on():
     options = made.edit(off).target.options
     assert options["fine_steps"]
     assert options["fine_factors"]
-
-
-def test_that_only_a_fault_of_a_correction_that_is_off_is_foretold(monkeypatch):
-    off = options_of(make_project(), fine_steps=False)
-    infos = [
-        ErrorInfo(message="Other.", where=Place(kind="option", id="x.y"), code="other"),
-        ErrorInfo(message="Nowhere.", code=SWITCHED_OFF),
-        ErrorInfo(message="Steps.", where=Place(kind="option", id="a.fine_steps"),
-                  code=SWITCHED_OFF),
-    ]  # fmt: skip
-    monkeypatch.setattr(accuracy, "whole_refusals", lambda *_: infos)
-    assert set(mending(off)) & {"mend", "mend:y", "mend:fine_steps"} == {"mend:fine_steps"}
-
-
-def test_that_a_correction_that_is_foretold_to_mend_a_program_has_a_suggestion_of_its_own():
-    program = program_of(
-        ("slice_1", "aten.slice.Tensor", "", ""), ("amax", "aten.amax.default", "", "")
-    )
-    off = options_of(make_project(), slices_computed=False, fine_steps=False)
-    known = Measurements(departs=True)
-    made = {s.id: s for s in suggest(off, result_of("lower"), program, CHAIN, known)}
-    assert "amax" in made["mend:slices_computed"].evidence
-    assert made["mend:slices_computed"].edit(off).target.options["slices_computed"] is True
-    assert "mend" in made

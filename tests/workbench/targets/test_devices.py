@@ -24,6 +24,7 @@ from workbench.results import AppliedCorrection, AppliedRewrite
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import (
     CORRECTIONS,
+    corrections_off,
     described,
     switched_off,
     wanted_corrections,
@@ -201,7 +202,7 @@ def test_that_each_stage_depends_on_its_own_options():
     compiled = target.facet(choice(U55, optimise="Size"), "compile")
     assert (compiled["id"], compiled["optimise"]) == (U55, "Size")
     for row in CORRECTIONS:
-        after = row.step in {"lowering", "compiling"}
+        after = row.facet == "compile"
         assert row.facet == ("compile" if after else "quantizer"), row.id
     assert {row.facet for row in CORRECTIONS} == {"quantizer", "compile"}
     for row in CORRECTIONS:
@@ -375,6 +376,16 @@ def test_that_corrections_are_wanted_unless_an_option_switches_them_off():
     assert left == CORRECTIONS[1:]
     for facet in ("quantizer", "compile"):
         assert {row.facet for row in wanted_corrections({}, facet)} == {facet}
+
+
+def test_that_a_quantized_program_is_warned_of_corrections_that_are_off():
+    one, two = CORRECTIONS[:2]
+    assert list(corrections_off({})) == []
+    (info,) = corrections_off({two.id: False, one.id: False, "softmax": ""})
+    assert info.code == "correction-switched-off"
+    assert info.where == Place(kind="option", id=f"target.options.{one.id}")
+    assert all(row.title in info.message for row in (one, two))
+    assert f"{one.id}=true {two.id}=true" in info.hint
 
 
 def test_that_a_failure_of_the_tools_names_the_corrections_that_are_off():

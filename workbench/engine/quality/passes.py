@@ -6,29 +6,28 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.engine.calibration import statistics
+from workbench.engine.calibration.quick_observers import (
+    RangeMemory,
+    quick_calibration,
+    remembered_ranges,
+)
+from workbench.engine.calibration.transform_memory import TransformMemory, remembered_transforms
+from workbench.engine.ethos_u.applied_corrections import correction_functions
+from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
+from workbench.engine.evaluation.quick_modules import fast_quantized_module
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
 from workbench.engine.fx.modules import source_line
 from workbench.engine.quality.references import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
-from workbench.engine.toolchain_patches import statistics
-from workbench.engine.toolchain_patches.applied_corrections import correction_functions
-from workbench.engine.toolchain_patches.calibration import (
-    RangeMemory,
-    quick_calibration,
-    remembered_ranges,
-)
-from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
-from workbench.engine.toolchain_patches.foldable_norms import made_foldable
-from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
-from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
-from workbench.engine.toolchain_patches.range_search import quick_search
+from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     import torch
 
@@ -51,7 +50,9 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     program: torch.export.ExportedProgram = context.hot("export")
     # With guards the module contains a call_module node on which the Arm passes fail.
     project = context.project
-    functions = correction_functions(project.target.options, "quantizer")[0]["module"]
+    functions = correction_functions(project.target.options, "quantizer")[0].get(
+        "batch_norm_folding", ()
+    )
     make = partial(_module, program, functions)
     if project.trained_weights or project.compressions:
         # What these change is changed first, by the names of the model.
@@ -62,7 +63,7 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     if usual or not _allowed(context):
         yield own_branches(make())
         return
-    key = f"{context.plan.key('export')} {list(functions)}"
+    key = f"{context.plan.key('export')} {[function.__name__ for function in functions]}"
     memory = context.store.get(_TRANSFORMS, key)
     if memory is None:
         memory = TransformMemory(make)
@@ -72,7 +73,7 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
 
 
 def _module(
-    program: torch.export.ExportedProgram, functions: Mapping[str, Any] | None
+    program: torch.export.ExportedProgram, functions: Sequence[Any] | None
 ) -> torch.fx.GraphModule:
     """Return a program's module, with these corrections of what batch norms are folded into."""
     module: Any = program.module(check_guards=False)
@@ -137,7 +138,7 @@ def tensor_comparison(context: StageContext, reference: FloatReference | None) -
     hashes = statistics.value_hashes(prepared) if reference is not None else None
     if reference is None or hashes is None:
         return TensorComparison(prepared, converted)
-    with lazy_recompile():
+    with acceleration("lazy-recompile"):
         return QuickComparison(prepared, converted, hashes, reference)
 
 
@@ -214,5 +215,5 @@ def searching_ranges(context: StageContext) -> Iterator[None]:
     if memory is None:
         memory = RangeMemory()
         context.store.keep(_MEMORY, "", memory)
-    with remembered_ranges(memory), quick_search():
+    with remembered_ranges(memory), acceleration("quick-search"):
         yield

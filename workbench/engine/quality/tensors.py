@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torchao.quantization.pt2e import ObserverBase
 
+from workbench.engine.calibration.statistics import value_hashes
+from workbench.engine.evaluation.quick_modules import Tapped, tapped_float, tapped_quantized
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import Accumulator, tensors_of
 from workbench.engine.quality.stateful_execution import Steps
 from workbench.engine.quantization.observers import branches_of
-from workbench.engine.toolchain_patches.evaluation import Tapped, tapped_float, tapped_quantized
-from workbench.engine.toolchain_patches.statistics import value_hashes
 from workbench.results import TensorQuality
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torchao.quantization.pt2e import HistogramObserver
 
-from workbench.engine.toolchain_patches.calibration import watched_observer
+from workbench.engine.calibration.quick_observers import watched_observer
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from workbench.toolchains.versions import tool_versions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from workbench.engine.calibration.statistics import State
     from workbench.engine.context import StageContext
-    from workbench.engine.toolchain_patches.statistics import State
     from workbench.pipeline.cache import Cache
 
 _KEPT_BYTES = 512 << 20

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 import torch
 from torch import fx
 
+from workbench.engine.calibration.quick_observers import quick_calibration
 from workbench.engine.studies.switchable_program import SwitchedProgram
-from workbench.engine.toolchain_patches.calibration import quick_calibration
 from workbench.project.configs import IMPROVERS
 from workbench.results import Improvement
 

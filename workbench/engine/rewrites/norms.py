@@ -15,9 +15,9 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from workbench.engine.ethos_u.corrections.batch_norm_folding import write_line
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
 from workbench.engine.rewrites.quantized_calls import is_8_bits, quantized_calls, written_name
-from workbench.engine.toolchain_patches.foldable_norms import write_line
-from workbench.engine.toolchain_patches.graph_writer import Writer, constant_of, finished
 
 _ATEN = torch.ops.aten
 _UNPADDED = {_ATEN.conv1d.default, _ATEN.conv2d.default}

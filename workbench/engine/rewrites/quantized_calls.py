@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import fx
 
-from workbench.engine.toolchain_patches.graph_writer import floating_calls
+from workbench.engine.ethos_u.corrections.graph_writer import floating_calls
 
 
 def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> Iterator[fx.Node]:

@@ -18,8 +18,8 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
 from workbench.engine.rewrites.quantized_calls import quantized_calls, written_name
-from workbench.engine.toolchain_patches.graph_writer import Writer, constant_of, finished
 
 _ATEN = torch.ops.aten
 _BY_AXES = {

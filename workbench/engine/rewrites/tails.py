@@ -12,9 +12,9 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
 from workbench.engine.rewrites.quantized_calls import quantized_calls, written_name
 from workbench.engine.rewrites.strides import Axis, each_axis, is_tail, padding_of
-from workbench.engine.toolchain_patches.graph_writer import Writer, finished
 
 _ATEN = torch.ops.aten
 _CONVOLVED = {

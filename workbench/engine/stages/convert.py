@@ -63,7 +63,7 @@ def run(context: StageContext) -> None:
     converted, warnings, compared = _converted(context, compare=True)
     module = converted.module
     context.check_cancelled()
-    warnings += toolchain_of(context).departures(context, module)
+    warnings += toolchain_of(context).known_differences(context, module)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     graph = snapshot(module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)

@@ -102,7 +102,7 @@ def run(context: StageContext) -> None:
 def _with_borders(context: StageContext, facts: Facts) -> Facts:
     """Return the facts with scale and zero point of integer inputs and outputs."""
     integer_io = bool(context.project.target.options.get("integer_io"))
-    into, out_of = device_of(context).borders(context.hot("convert").module, integer_io)
+    into, out_of = device_of(context).io_quantization(context.hot("convert").module, integer_io)
     return replace(
         facts,
         inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),

@@ -116,7 +116,7 @@ def _prepare(context: StageContext) -> Prepared:
         for part, inside in _prepared_branches(prepared, "", toolchain, quantizer):
             report = toolchain.report(quantizer, part, project)
             annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in report]
-    corrections = tuple(getattr(quantizer, "corrections", ()))
+    corrections = tuple(getattr(quantizer, "applied_corrections", ()))
     rewritten = tuple(getattr(quantizer, "rewritten", ()))
     layers = tuple(
         CompressedLayer(module=name, channels=channels.get(name), clusters=clusters.get(name))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from workbench.engine.evaluation.quick_modules import requantized
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
-from workbench.engine.toolchain_patches.evaluation import requantized
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:

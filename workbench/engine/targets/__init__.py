@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workbench.engine.targets import ethos_u
+    from workbench.engine.ethos_u import toolchain as ethos_u
     from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
     from workbench.engine.targets.formats import toolchain as formats
     from workbench.engine.targets.nnpa import toolchain as nnpa

@@ -94,7 +94,9 @@ class Toolchain(Protocol):
         """Return the memory of a prepared module's values; None if the compiler determines it."""
         ...
 
-    def departures(self, context: StageContext, converted: torch.fx.GraphModule, /) -> list[str]:
+    def known_differences(
+        self, context: StageContext, converted: torch.fx.GraphModule, /
+    ) -> list[str]:
         """Return the known differences between the device and the quantized module, as sentences.
 
         They are known before compilation; empty if the results are equal.
@@ -168,7 +170,7 @@ class DeviceToolchain(CompilingToolchain, Protocol):
         """Run the compiled program on the target's simulator, and compare its outputs."""
         ...
 
-    def borders(
+    def io_quantization(
         self, module: torch.fx.GraphModule, integer_io: bool, /
     ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
         """Return how each input and each output of the program stands for real numbers."""
@@ -208,7 +210,7 @@ def _module_of(context: StageContext) -> Any:
     return importlib.import_module(target_of(context.project.target.id).toolchain)
 
 
-def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
+def known_differences(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
     """Return none."""
     del context, converted
     return []

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workbench.engine.toolchain_patches.gate import correction_state, exists
+from workbench.engine.ethos_u.applied_corrections import correction_state, pins_of
+from workbench.engine.toolchain_patches.gate import accelerations, exists
 from workbench.engine.toolchain_patches.imports import import_toolchain
-from workbench.engine.toolchain_patches.patching import changed
+from workbench.engine.toolchain_patches.patching import Patch, Pins, changed
 from workbench.engine.toolchain_patches.table import PATCHES
-from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.corrections import CORRECTIONS, Correction
 from workbench.toolchain_versions import status
 from workbench.toolchains.versions import tool_versions
 
@@ -27,15 +28,28 @@ def report() -> dict[str, Any]:
     are not there.
     """
     moved = {
-        row.id: list(dict.fromkeys([*changed(row.pins), *filter(_is_gone, row.patches)]))
-        for row in PATCHES
+        row.id: list(dict.fromkeys([*changed(_pins(row)), *filter(_is_gone, row.patches)]))
+        for row in (*PATCHES, *(row for group in accelerations() for row in group))
     }
+    moved |= {row.id: _least_changed(row) for row in CORRECTIONS}
     return {
         "tools": tool_versions(),
         "acceleration": status().model_dump(),
         "corrections": {row.id: correction_state(row.id, {}) for row in CORRECTIONS},
         "moved": {patch: paths for patch, paths in moved.items() if paths},
     }
+
+
+def _pins(row: Patch) -> Pins:
+    """Return the functions that the module of an acceleration was written for."""
+    pins: Pins = getattr(sys.modules[row.apply.__module__], "PINS", ()) if row.apply else ()
+    return pins
+
+
+def _least_changed(row: Correction) -> list[str]:
+    """Return what moved of a correction, of the release that the installed one is nearest to."""
+    sets = sorted((changed(pins) for pins in pins_of(row)), key=len)
+    return list(sets[0]) if sets else []
 
 
 def _is_gone(path: str) -> bool:

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import changed, hold
-from workbench.engine.toolchain_patches.releases import EARLIER_PINS
-from workbench.engine.toolchain_patches.table import LOWERING, PATCHES_BY_ID
+from workbench.engine.toolchain_patches.table import PATCHES_BY_ID
 from workbench.errors import failure
-from workbench.targets.ethos_u.corrections import is_wanted
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from pydantic import JsonValue
+    from workbench.engine.toolchain_patches.patching import Patch
 
-    from workbench.results import CorrectionState
-
+_ACCELERATION = "workbench.engine.acceleration"
 # Packages whose name on the index is not that of the module.
 _DISTRIBUTIONS = {"ethosu": "ethos-u-vela"}
 
@@ -55,12 +51,42 @@ def accelerated(
 @contextmanager
 def applied(only: frozenset[str] | set[str] | None = None) -> Iterator[frozenset[str]]:
     """Switch accelerations on without asking whether they are proven; for proofs of them."""
-    chosen = [row for row in LOWERING if only is None or row.id in only]
+    chosen = [row for row in accelerations()[0] if only is None or row.id in only]
     with ExitStack() as stack:
         for row in chosen:
             assert row.apply is not None
             stack.enter_context(row.apply())
         yield frozenset(row.id for row in chosen)
+
+
+def acceleration(name: str) -> AbstractContextManager[None]:
+    """Return a context manager that switches one acceleration on, by its id.
+
+    It changes nothing where there is no such acceleration, or where its functions have other code.
+    """
+    rows = {row.id: row for group in accelerations() for row in group}
+    apply = rows[name].apply if name in rows else None
+    return nullcontext() if apply is None else apply()
+
+
+def accelerations() -> tuple[tuple[Patch, ...], tuple[Patch, ...]]:
+    """Return the accelerations of lowering, and the others; none if their package is not there."""
+    try:
+        from workbench.engine.acceleration.table import LOWERING, OTHERS
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(_ACCELERATION):
+            raise
+        return (), ()
+    return LOWERING, OTHERS
+
+
+def quick_value(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return ``target(*args, **kwargs)``, in less time for quantized weights if possible."""
+    try:
+        from workbench.engine.acceleration.constant_values import computed
+    except ModuleNotFoundError:
+        return target(*args, **kwargs)
+    return computed(target, args, kwargs)
 
 
 def require(patch: str) -> None:
@@ -81,21 +107,6 @@ def require(patch: str) -> None:
                 f"Install the versions this was written for: {versions}.",
                 code="toolchain-version-unknown",
             )
-
-
-def correction_state(correction: str, options: Mapping[str, JsonValue]) -> CorrectionState:
-    """Return whether a correction is applied; one log line where the tools have other code.
-
-    Args:
-        correction: An id of ``workbench.targets.ethos_u.corrections``.
-        options: The options of the project's target.
-    """
-    if not is_wanted(correction, options):
-        return "off"
-    row = PATCHES_BY_ID.get(correction)
-    if row is None or any(not changed(pins) for pins in EARLIER_PINS.get(correction, ())):
-        return "on"
-    return "on" if hold(row.title, row.pins) else "aside"
 
 
 def exists(path: str) -> bool:

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench import disk_cache
+from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.engine.toolchain_patches.interpreter import collector_off, run_with_big_stack
 from workbench.engine.toolchain_patches.patching import replaced
 from workbench.files import is_open_to_others, make_private_folder
@@ -73,7 +74,7 @@ def _import_all() -> None:
             return
         with late_imports(), plain_sources():
             _import(TOOLCHAIN[:2])
-            with known_composites():
+            with acceleration("known-composites"):
                 _import(TOOLCHAIN[2:])
 
 
@@ -254,77 +255,3 @@ def _module_of(frame: Any) -> ModuleType | None:
     module = sys.modules.get(frame.f_globals.get("__name__", ""))
     same = getattr(module, "__file__", None) == frame.f_code.co_filename
     return module if same else None
-
-
-@contextmanager
-def known_composites() -> Iterator[None]:
-    """Walk the composite operators again only when one has been registered since.
-
-    That is asked once for all namespaces, whose operators are then collected one after the other:
-    whether one is composite is asked before its schema is read.
-    """
-    import torch
-    from torch._export import utils
-    from torch.export import decomp_utils, exported_program
-
-    stock, stock_collect = utils._materialize_cpp_cia_ops, utils._collect_all_valid_cia_ops
-    walked: list[str] = []
-    collecting = [False]
-
-    def collect() -> Any:
-        materialize()
-        collecting[0] = True
-        try:
-            return stock_collect()
-        finally:
-            collecting[0] = False
-
-    def materialize() -> None:
-        if collecting[0]:
-            return
-        registered = torch._C._dispatch_get_registrations_for_dispatch_key(
-            "CompositeImplicitAutograd"
-        )
-        if registered != walked:
-            stock()
-            walked[:] = registered
-
-    def is_preservable(op: Any) -> bool:
-        known = torch._C._dispatch_has_kernel(op.name())
-        return known and utils._is_cia_op(op) and utils._check_valid_to_preserve(op)
-
-    with (
-        replaced(utils, "_is_preservable_cia_op", is_preservable),
-        replaced(utils, "_materialize_cpp_cia_ops", materialize),
-        replaced(utils, "_collect_all_valid_cia_ops", collect),
-        replaced(decomp_utils, "_collect_all_valid_cia_ops", collect),
-        replaced(exported_program, "_collect_all_valid_cia_ops", collect),
-    ):
-        yield
-
-
-@contextmanager
-def plain_kernels() -> Iterator[None]:
-    """Keep kernels of operators without the annotations of stock ``py_impl``.
-
-    These are evaluated for each of the 10 000 kernels that a decomposition keeps for a while.
-    """
-    import torch
-    from torch._ops import OpOverload
-
-    stock, kinds = OpOverload.py_impl, torch._C.DispatchKey
-
-    def py_impl(self: Any, key: Any) -> Any:
-        kernels = self.py_kernels
-        if type(key) is not kinds or key == kinds.Python or key in kernels:
-            return stock(self, key)
-
-        def keep(kernel: Any) -> Any:
-            kernels[key] = kernel
-            self._dispatch_cache.clear()
-            return kernel
-
-        return keep
-
-    with replaced(OpOverload, "py_impl", py_impl):
-        yield

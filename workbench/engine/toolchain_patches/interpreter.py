@@ -15,9 +15,6 @@ R = TypeVar("R")
 # Slots of 8 bytes: one chunk of 2.4 MB holds every frame of the deepest call of the toolchain.
 _STACK_SLOTS = 300_000
 
-# Against the stock (700, 10, 10). Not off altogether: a lowering leaves cycles worth collecting.
-THRESHOLDS = (50_000, 20, 50)
-
 
 def _call(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     return fn(*args, **kwargs)
@@ -36,21 +33,6 @@ def run_with_big_stack(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) ->
     new chunk, large enough for its ``co_stacksize``, which is freed when that frame returns.
     """
     return _call(fn, *args, **kwargs)
-
-
-@contextmanager
-def quiet_collector() -> Iterator[None]:
-    """Raise the collector's thresholds while the block runs.
-
-    What the imports brought is not looked at any more (``collector_off``); nothing else is left
-    out, so that programs which are dropped later can still be collected.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager

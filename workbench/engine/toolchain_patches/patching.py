@@ -34,8 +34,8 @@ _DIGEST_CHARACTERS = 16
 Kind = Literal["acceleration", "correction", "interception", "interpreter"]
 
 # What happens with other versions than the proven ones. stock: the patch is not applied.
-# refused: it is applied while its attributes exist; the program ends with a sentence if not.
-Otherwise = Literal["stock", "refused"]
+# error: it is applied while its attributes exist; the program ends with a sentence if not.
+OnMismatch = Literal["stock", "error"]
 
 Apply = Callable[[], AbstractContextManager[None]]
 # Paths of functions, ``module:Class.function``, each with the digest of its code.
@@ -53,11 +53,9 @@ class Patch:
         patches: Attributes it replaces, as ``module:Class.attribute``.
         what: One sentence that says what is different.
         why_safe: One sentence that says why results are right nevertheless.
-        otherwise: See ``Otherwise``.
+        on_mismatch: See ``OnMismatch``.
         proven: Versions it was proven with, by package.
         apply: Switches it on for lowering; None for a patch with a function of its own.
-        pins: The functions it was written for, each with the digest of its code; with another
-            digest it is not applied (see ``releases`` for those of other releases).
     """
 
     id: str
@@ -66,10 +64,9 @@ class Patch:
     patches: tuple[str, ...]
     what: str
     why_safe: str
-    otherwise: Otherwise = "stock"
+    on_mismatch: OnMismatch = "stock"
     proven: dict[str, str] = field(default_factory=lambda: PROVEN[0])
     apply: Apply | None = None
-    pins: Pins = ()
 
 
 @contextmanager
@@ -138,7 +135,7 @@ def changed(pins: Pins) -> tuple[str, ...]:
     return tuple(path for path, expected in pins if digest(path) != expected)
 
 
-def hold(title: str, pins: Pins) -> bool:
+def sources_match(title: str, pins: Pins) -> bool:
     """Return whether every pinned function has its source; log one line if one has not.
 
     Args:

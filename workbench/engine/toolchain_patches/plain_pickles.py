@@ -58,13 +58,15 @@ def _of_containers(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 # What pickles of other values than tensors call, in forms that need no more memory than the pickle.
 BOUNDED: dict[str, Callable[..., Any]] = {
-    "_codecs.encode": _encoded, "builtins.bytearray": _byte_array,
-    "builtins.set": _of_containers(set), "builtins.frozenset": _of_containers(frozenset),
+    "_codecs.encode": _encoded,
+    "builtins.bytearray": _byte_array,
+    "builtins.set": _of_containers(set),
+    "builtins.frozenset": _of_containers(frozenset),
     "collections.Counter": _of_containers(Counter),
     "collections.OrderedDict": _of_containers(OrderedDict),
     "collections.defaultdict": _of_containers(defaultdict),
     "torch.Size": _of_containers(torch.Size),
-}  # fmt: skip
+}
 
 
 def load_plain(source: Any, *, mmap: bool = False) -> Any:

@@ -27,7 +27,7 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from workbench.engine.quantization.compression import clustered, layer_weights
-from workbench.engine.toolchain_patches.norm_fusion import present_norm_patterns
+from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.engine.training.norms import norms_of, prepare_norms, tensor_of
 from workbench.errors import Place, WorkbenchError, failure
 
@@ -61,7 +61,7 @@ class QatModel:
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
         self._idle: Weights = prepare_norms(floating)
         norms = [node.args for node in norms_of(floating)]
-        with present_norm_patterns():
+        with acceleration("norm-patterns"):
             self.module = prepare_qat_pt2e(floating, quantizer)
         take_batches(self.module)
         rounding = self._rounding = [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.toolchain_patches.foldable_norms import write_line
-from workbench.engine.toolchain_patches.graph_writer import Writer, finished
+from workbench.engine.ethos_u.corrections.batch_norm_folding import write_line
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

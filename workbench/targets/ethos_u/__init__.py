@@ -23,13 +23,12 @@ from workbench.targets.ethos_u.checks import (
     check_values,
     problem,
 )
-from workbench.targets.ethos_u.correction import (
-    RELEASED,
-    ROUNDED,
-    SUMS,
-    TRANSPOSED,
+from workbench.targets.ethos_u.corrections import (
+    CORRECTIONS,
+    corrections_off,
+    is_wanted,
+    switched_off,
 )
-from workbench.targets.ethos_u.corrections import CORRECTIONS, is_wanted, switched_off
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
     EXTERNAL_WEIGHTS,
@@ -50,7 +49,6 @@ from workbench.targets.ethos_u.forecast import (
 )
 from workbench.targets.ethos_u.options import EXTRAS, given_extras, given_passes
 from workbench.targets.ethos_u.rewrites import rewrites_off
-from workbench.targets.ethos_u.uncorrected import faults_without_corrections
 from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.ethos_u.vela_ini import VelaIni, ini_of, ini_path
 
@@ -122,8 +120,8 @@ class EthosU:
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "run", "package",
     )  # fmt: skip
-    toolchain: str = "workbench.engine.targets.ethos_u"
-    estimator: str = "workbench.engine.compilers.vela:estimate"
+    toolchain: str = "workbench.engine.ethos_u.toolchain"
+    estimator: str = "workbench.engine.ethos_u.estimate:estimate"
     emulation: str = ""
     config_type: type[Config] = QuantConfig
     first_config: PresetId = "a8w8"
@@ -242,22 +240,23 @@ class EthosU:
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str], integer: Collection[str] = (),
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return the reasons for rejecting a whole program, and faults that corrections mend."""
+        """Return the reasons for rejecting a whole program, and which corrections are off."""
         off = {row.id for row in CORRECTIONS if not is_wanted(row.id, choice.options)}
-        infos = list(faults_without_corrections(choice, graph, integer, wide)) if off else []
-        if TRANSPOSED in off:
+        infos = list[ErrorInfo]()
+        if "zeros_for_transposed" in off:
             infos += operator_refusals(graph, narrow, WRONG_AXIS)
-        if SUMS in off:
+        if "sums_in_8_bits" in off:
             infos += operator_refusals(graph, wide, WIDE_SUMS)
-        if family_of(choice.id).name == "u85":
-            return infos
-        infos += branch_refusals(graph)
-        if TRANSPOSED in off:
-            infos += operator_refusals(graph, wide, WIDE_TRANSPOSED)
-        if ROUNDED in off:
-            infos += convolution_refusals(graph, wide)
-        if RELEASED in off:
-            infos += product_refusals(graph, wide)
+        if family_of(choice.id).name != "u85":
+            infos += branch_refusals(graph)
+            if "zeros_for_transposed" in off:
+                infos += operator_refusals(graph, wide, WIDE_TRANSPOSED)
+            if "rounded_convolutions" in off:
+                infos += convolution_refusals(graph, wide)
+            if "release_passthrough" in off:
+                infos += product_refusals(graph, wide)
+        if integer:
+            infos += corrections_off(choice.options)
         return infos
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:

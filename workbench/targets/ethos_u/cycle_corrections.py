@@ -1,7 +1,7 @@
 """Corrections of the cycles that Vela estimates: what it counts wrong, and what is counted instead.
 
 The estimate alone is corrected; the schedule and every byte of the program are Vela's.
-``engine/compilers/corrected_cycles`` computes them.
+``engine/ethos_u/corrected_cycles`` computes them.
 """
 
 from __future__ import annotations

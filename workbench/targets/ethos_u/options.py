@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets.base import Choice, OptionSpec
-from workbench.targets.ethos_u.correction import GROUP
-from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP
 from workbench.targets.ethos_u.rewrites import GROUP as FASTER
 from workbench.targets.ethos_u.rewrites import REWRITES
 
@@ -135,8 +134,11 @@ EXTRAS: tuple[OptionSpec, ...] = (
     ),
 )
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}
-FLAGS = {"tensor_allocator": "--tensor-allocator", "cop_format": "--cop-format",
-         "separate_io_regions": "--separate-io-regions"}  # fmt: skip
+FLAGS = {
+    "tensor_allocator": "--tensor-allocator",
+    "cop_format": "--cop-format",
+    "separate_io_regions": "--separate-io-regions",
+}
 _PASSES = tuple(option.name for option in EXTRAS if option.group == TRANSFORMATIONS)
 
 
@@ -183,9 +185,10 @@ def wrong_extras(options: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     least, most = (
         options.get(name, default)
         for name, default in (
-            ("negative_infinity", NEGATIVE_INFINITY), ("positive_infinity", POSITIVE_INFINITY)
+            ("negative_infinity", NEGATIVE_INFINITY),
+            ("positive_infinity", POSITIVE_INFINITY),
         )
-    )  # fmt: skip
+    )
     if _is_finite(least) and _is_finite(most) and not float(str(least)) < float(str(most)):
         yield "negative_infinity", "It must be less than the replacement for infinity."
 

@@ -2,7 +2,7 @@
 
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.fx.rules import rules_of as trial_quantizer
-from workbench.engine.targets.base import departures, readings
+from workbench.engine.targets.base import known_differences, readings
 from workbench.engine.targets.formats.quantization import (
     convert,
     float_module,
@@ -14,8 +14,8 @@ from workbench.engine.targets.formats.quantization import (
 
 __all__ = [
     "convert",
-    "departures",
     "float_module",
+    "known_differences",
     "memory",
     "prepare",
     "qat_model",

@@ -22,7 +22,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind, Outpu
 from torch.utils import _pytree as pytree
 
 from workbench.engine.quality.measures import tensors_of
-from workbench.engine.toolchain_patches.onnx_registry import remembered_registry
+from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.errors import Place, failure
 from workbench.targets.nnpa.products import Product
 
@@ -190,7 +190,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
         WorkbenchError: an operator has no form in ONNX.
     """
     try:
-        with _quiet(), torch.no_grad(), remembered_registry():
+        with _quiet(), torch.no_grad(), acceleration("onnx-registry"):
             onnx_program = torch.onnx.export(
                 giving(program),
                 inputs,

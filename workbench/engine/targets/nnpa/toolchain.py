@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.fx.rules import rules_of as trial_quantizer
-from workbench.engine.targets.base import departures
+from workbench.engine.targets.base import known_differences
 from workbench.engine.targets.nnpa.quantization import (
     convert,
     float_module,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "convert",
-    "departures",
     "float_module",
+    "known_differences",
     "lower",
     "memory",
     "prepare",

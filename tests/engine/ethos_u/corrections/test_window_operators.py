@@ -1,0 +1,98 @@
+"""Sliding windows and spectra are the same values as slices, joins and products."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.engine import window_networks
+from tests.engine.in_process import Engine, project
+from tests.engine.test_delegate_corrections import is_right
+from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
+
+pytestmark = pytest.mark.engine
+NAMES = (
+    "columns",
+    "strided_columns",
+    "tiles_and_back",
+    "frames",
+    "rows",
+    "frames_apart",
+    "pairs",
+    "power",
+    "magnitude",
+)
+LEFT_TO_THE_CPU = ("im2col", "col2im", "unfold", "stft", "fft_rfft", "real", "imag")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = Engine(tmp_path_factory.mktemp("windows"))
+    shutil.copy(Path(window_networks.__file__), made.folder)
+    yield made
+    made.close()
+
+
+def quantizer(dtype):
+    activation = SimpleNamespace(dtype=dtype)
+    return SimpleNamespace(global_config=SimpleNamespace(input_activation=activation))
+
+
+def written(name, dtype=torch.int16):
+    """Return the largest error of the network as it is written, and its operators."""
+    model, (x,) = getattr(window_networks, name)()
+    module = torch.export.export(model, (x,)).module()
+    plain_operators(module, quantizer(dtype))
+    operators = [
+        str(node.target).split(".")[1]
+        for node in module.graph.nodes
+        if node.op == "call_function" and "aten" in str(node.target)
+    ]
+    return float((module(x) - model(x)).detach().abs().max()), operators
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_that_windows_and_spectra_keep_their_values(name):
+    error, operators = written(name)
+    assert error < 1e-4
+    assert not set(operators) & set(LEFT_TO_THE_CPU)
+
+
+def test_that_a_magnitude_stays_in_float_in_eight_bits():
+    error, operators = written("magnitude", torch.int8)
+    assert error == 0
+    assert "fft_rfft" in operators
+
+
+def test_that_other_windows_are_left_as_they_are():
+    def made(run, x):
+        class Network(torch.nn.Module):
+            def forward(self, x):
+                return run(x)
+
+        module = torch.export.export(Network(), (x,)).module()
+        plain_operators(module, quantizer(torch.int16))
+        assert torch.equal(module(x), run(x))
+        return [str(node.target) for node in module.graph.nodes]
+
+    image, signal = torch.randn(1, 2, 8, 8), torch.randn(1, 64)
+    fold = torch.nn.functional.fold
+    overlapping = made(
+        lambda x: fold(x.reshape(1, 18, -1)[..., :9], (5, 5), 3), image.repeat(1, 9, 1, 1)
+    )
+    assert "aten.col2im.default" in overlapping
+    assert "aten.fft_fft.default" in made(lambda x: torch.fft.fft(x).abs(), signal)
+    assert "aten.fft_rfft.default" in made(lambda x: torch.fft.rfft(x, n=32).abs(), signal)
+    assert "aten.abs.default" in made(torch.abs, signal)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ["a8w8", "a16w8"])
+@pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "magnitude"])
+def test_that_windows_and_spectra_run_on_the_npu(name, device, config, engine):
+    made = project(f"window_networks.py:{name}", config, device)
+    assert is_right(engine, made)
+    assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}

@@ -1,0 +1,1 @@
+"""Calibration that repeats nothing: statistics and transformations are kept between edits."""

@@ -1,1 +1,0 @@
-"""Compilers without torch, so that worker processes start quickly."""

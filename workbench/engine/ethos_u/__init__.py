@@ -1,0 +1,1 @@
+"""Ethos-U: the quantizer, lowering, Vela, the simulator and the reference model."""

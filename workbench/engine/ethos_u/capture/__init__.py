@@ -1,0 +1,1 @@
+"""Read what ExecuTorch and Vela compute on their way and do not return."""

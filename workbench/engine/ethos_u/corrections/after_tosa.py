@@ -1,0 +1,518 @@
+"""Corrections of the graph of a delegate after ExecuTorch's passes, before Vela gets it.
+
+Most are for faults of Vela. It leaves out slices, joins and changes of layout: the operators beside
+them read and write in place, and some do so at a wrong place. A copy, or another order of the
+operators, avoids that. A correction gets the graph and its delegate, and yields the names of the
+nodes that it changed.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from executorch.backends.arm._passes.arm_pass_utils import (
+    get_constant_placeholder_kind,
+    get_param_tensor,
+    is_param_node,
+    is_persistent_buffer,
+)
+from executorch.backends.transforms.utils import (
+    create_constant_placeholder,
+    delete_constant_placeholder,
+)
+from executorch.exir.dialects._ops import ops as exir_ops
+from torch import fx
+
+from .lowering import Delegate
+from .tosa_nodes import (
+    IMAGE_RANK,
+    TOSA,
+    copied_before,
+    padded_image,
+    redirect,
+    reshaped,
+    source_of,
+    swap_with_layout,
+)
+
+_MOVING = (TOSA.TRANSPOSE.default, TOSA.REVERSE.default)
+_IN_PLACE = (TOSA.TRANSPOSE.default, TOSA.RESHAPE.default, TOSA.RESCALE.default)
+_JOINING = (TOSA.CONCAT.default, TOSA.PAD.default)
+_CONVOLUTIONS = (
+    TOSA.CONV2D.default,
+    TOSA.CONV3D.default,
+    TOSA.DEPTHWISE_CONV2D.default,
+    TOSA.TRANSPOSE_CONV2D.default,
+    TOSA.MATMUL.default,
+)
+_ACTIVATIONS = (TOSA.CLAMP.default, TOSA.TABLE.default)
+_EDGE = exir_ops.edge.aten
+_SUMS_AND_MAXIMA = (
+    TOSA.REDUCE_SUM.default,
+    TOSA.REDUCE_MAX.default,
+    TOSA.REDUCE_MIN.default,
+    # What they are with ExecuTorch 1.4 until the program is written.
+    _EDGE.sum.dim_IntList,
+    _EDGE.amax.default,
+    _EDGE.amin.default,
+)
+_READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *_SUMS_AND_MAXIMA)
+
+
+def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Keep outputs whose layout is changed back.
+
+    Fault: Where a value leaves a delegate and is read inside it too, its layout is changed for the
+        CPU and changed back. Vela joins the two changes and forgets that the first is an output:
+        the delegate has an output less, and the program reads wrong values.
+    Instead: What reads the changed layout inside the delegate reads the value before it.
+    Right because: Both changes together are one, or none.
+    Network: x = conv(image); torch.cat([x, interpolate(other(adaptive_avg_pool2d(x, 1)))], 1) for
+        U55, as in DeepLab and PSPNet
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    del delegate
+    for node in list(graph.nodes):
+        first: Any = node.args[0] if _is_transpose(node) else None
+        if not _is_transpose(first) or all(user.op != "output" for user in first.users):
+            continue
+        source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
+        if order == sorted(order):
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+        else:
+            node.args = (source, order)
+        yield first.name
+
+
+def constants_rearranged(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Transpose constants ahead of time.
+
+    Fault: Changes of layout are moved across operators after constants were folded, and some end
+        behind a constant. For U55 Vela lets the program write the transposed constant into the
+        constants, which are read-only.
+    Instead: The constant is transposed before Vela gets it.
+    Right because: The values are the same, in the same order.
+    Network: conv(layer_norm(conv(x))) in a8w8 for U55, with weights of the norm over channels,
+        height and width
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        source: Any = node.args[0] if _is_transpose(node) else None
+        if source is None or not _is_constant(delegate.program, source):
+            continue
+        with graph.inserting_before(source):
+            constant = create_constant_placeholder(
+                delegate.program,
+                graph,
+                f"{node.name}_constant",
+                get_constant_placeholder_kind(delegate.program, source),
+                get_param_tensor(delegate.program, source).permute(node.args[1]).contiguous(),
+                is_persistent_buffer(delegate.program, source),
+            )
+        constant.meta = {**source.meta, "val": constant.meta["val"]}
+        node.replace_all_uses_with(constant)
+        graph.erase_node(node)
+        if not source.users:
+            delete_constant_placeholder(delegate.program, source)
+        yield node.name
+
+
+def rescales_joined(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Join equal rescales of a convolution.
+
+    Fault: Where a convolution is called twice with one input, ExecuTorch computes it once and
+        rescales it twice. Vela rejects a 16-bit convolution with two rescales for U55 and U65.
+    Instead: Equal rescales of one value are one.
+    Right because: They compute the same integers.
+    Network: torch.maximum(conv(x)[:, :, 2:], conv(x)[:, :, :-2]) in a16w8 for U55
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    del delegate
+    known: dict[str, fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.target != TOSA.RESCALE.default or node.args[0].target not in _CONVOLUTIONS:
+            continue
+        first = known.setdefault(f"{node.args} {node.kwargs}", node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+            yield node.name
+
+
+def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Copy slices and pads before operators that lose their offset.
+
+    Fault: Vela lets an operator read a sliced tensor in place. Maxima, minima, sums, means, matrix
+        products, transposed convolutions, depthwise convolutions with several outputs a channel,
+        convolutions with a dilation above two, all convolutions of a batch, and on U85 convolutions
+        and pools with a stride above three then read with the wrong offset or shape: other
+        elements, or beyond the memory. ExecuTorch writes a slice too where rows are left over
+        behind the last window, and for each of several groups. For U55 and U65 Vela's process ends
+        where an operator on each element reads a slice of five dimensions. For U85 Vela computes
+        several operators on elements in a chain, and one behind the first reads a slice that it
+        repeats, as for all rows, from the start of the sliced tensor. A padding with zeros becomes
+        that of the convolution behind it; where a reshape between them makes other images, as for a
+        batch in one dimension, it reads other elements.
+    Instead: The slice or pad is copied before such an operator reads it, which costs the cycles of
+        the copy.
+    Right because: The copy is a maximum over windows of one element, which is the element.
+    Network: conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then q @
+        k.transpose(-1, -2) for U55; q, k, v = qkv.unbind(0), then q * scale with windows as a
+        batch, as in Swin; x * scale + shift in a8w8 for U85, with scale and shift from chunk(2,
+        -1), as in a diffusion transformer; Conv1d(4, 4, 3)(pad(x, (2, 0))) over a batch in a16w8
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if node.target == TOSA.SLICE.default:
+            is_lost = _loses_its_offset(node, anywhere=delegate.is_u55 and _is_deep(node.args[0]))
+            is_lost = is_lost or (not delegate.is_u55 and _is_repeated_in_a_chain(node))
+        else:
+            is_lost = node.target == TOSA.PAD.default and _is_convolved_in_other_images(node)
+        if is_lost:
+            readers = list(node.users)
+            if copied := copied_before(graph, node, readers[0]):
+                redirect(readers, node, copied)
+                yield node.name
+
+
+def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Copy what would lose its place in a joined tensor.
+
+    Fault: Vela lets an operator write its part of a joined or padded tensor in place. A depthwise
+        convolution with several outputs a channel then loses its place, or Vela rejects the
+        program. On U55 and U65 a resize reads beyond its input, and a matrix product in four
+        dimensions loses its place.
+    Instead: The result is copied into its place, which costs the cycles of the copy.
+    Right because: The copy is a maximum over windows of one element, which is the element.
+    Network: torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8; pad(q @ k.transpose(2,
+        3), (1, 0)) for U55, as in relative attention
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if node.target not in _JOINING:
+            continue
+        inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
+        for value in dict.fromkeys(inputs):
+            if _loses_its_place(value, delegate.is_u55) and (
+                copied := copied_before(graph, value, node)
+            ):
+                node.replace_input_with(value, copied)
+                yield node.name
+
+
+def flips_of_copies(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Copy matrix products before they are flipped.
+
+    Fault: For U85 Vela joins a matrix product with the flip behind it, and its process ends for
+        devices of 1,024 and 2,048 MACs.
+    Instead: The product is copied before the flip, which costs the cycles of the copy.
+    Right because: The copy is a maximum over windows of one element, which is the element.
+    Network: torch.flip(q @ k.transpose(1, 2), [2]) in a8w8 for U85-2048
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if delegate.is_u55 or node.target != TOSA.REVERSE.default:
+            continue
+        value: Any = node.args[0]
+        if source_of(value, _IN_PLACE).target == TOSA.MATMUL.default and (
+            copied := copied_before(graph, value, node)
+        ):
+            node.replace_input_with(value, copied)
+            yield node.name
+
+
+def padded_pools(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Pad before a maximum with a large stride.
+
+    Fault: For U85 Vela splits a max pool with a stride above three and loses its padding: most
+        elements are wrong.
+    Instead: A padding with the least integer comes before the pool.
+    Right because: No maximum is below the least integer.
+    Network: max_pool2d(x, 3, stride=4, padding=1) over [1, 3, 33, 33] in a8w8 for U85
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if delegate.is_u55 or node.target != TOSA.MAX_POOL2D.default:
+            continue
+        value, kernel, strides, pads = node.args
+        if max(strides) > _MOST_STRIDE and any(pads):
+            with graph.inserting_before(node):
+                padded = padded_image(graph, value, pads)
+            node.args = (padded, kernel, strides, [0, 0, 0, 0])
+            yield node.name
+
+
+def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Compute clamps and functions of batches as rows.
+
+    Fault: Vela computes a pointwise convolution over a batch, which a linear over rows is, as one
+        over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits and a
+        hardtanh in 8, all rows but the first are wrong. So they are where a ReLU of a sum, a
+        product or a pool is read by a linear over rows, in 8 and 16 bits, and where a function or
+        clamp reads sums or maxima of a batch of images.
+    Instead: The clamp or function gets the rows of one image.
+    Right because: A reshape moves no value, and both work on each element alone.
+    Network: linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8;
+        linear_b(torch.relu(linear_a(x) + x)) in a8w8, as residual blocks of linears have it; x /
+        (x.norm(dim=1, keepdim=True) + 0.1) over [3, 6, 6, 12]
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    del delegate
+    for node in list(graph.nodes):
+        if node.target not in _ACTIVATIONS or not _loses_rows(node, node.args[0]):
+            continue
+        value: Any = node.args[0]
+        shape = [*value.meta["val"].shape]
+        if len(shape) == IMAGE_RANK and shape[0] != 1:
+            _computed_as_rows(graph, node, value, shape)
+            yield node.name
+
+
+def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Compute activations before changes of layout.
+
+    Fault: For U85 Vela joins an operator, its activation, a transpose or flip, and the activation
+        behind it, and computes the first activation alone. Where the result is a part of a joined
+        tensor, it joins a convolution, a transpose and the activation too: it splits the channels,
+        computes the first of them twice, and reads weights beyond their end. On all devices an
+        8-bit activation is joined with a transpose of five dimensions, which Vela computes in
+        steps, and is written to wrong places.
+    Instead: The second activation comes before the change of layout. Behind a transpose of five
+        dimensions the result is copied first, which costs the cycles of the copy.
+    Right because: An activation works on each element alone. The copy is a maximum over windows of
+        one element, which is the element.
+    Network: torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85;
+        torch.cat([torch.sigmoid(Conv2d(4, 1, 1)(x)), torch.sigmoid(Conv2d(4, 4, 1)(x))], 1), as in
+        the heads of YOLOX; Conv2d(3, 24, 1)(x).view(1, 3, 8, 4, 4).permute(0, 1, 3, 4, 2).sigmoid()
+        in a8w8, as in the rows of YOLOv5
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if node.target not in _ACTIVATIONS:
+            continue
+        value: Any = node.args[0]
+        if _is_behind_deep_layout(value) and (copied := copied_before(graph, value, node)):
+            node.replace_input_with(value, copied)
+            yield node.name
+        elif not delegate.is_u55 and _moved_before_layouts(graph, node):
+            yield node.name
+
+
+def clamps_before_transposes(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Clamp before a transpose, where the result is joined with others.
+
+    Fault: Vela joins a convolution, the transpose behind it and the clamp behind that, and loses
+        the place of the result in the joined tensor.
+    Instead: The clamp comes before the transpose.
+    Right because: A clamp works on each element alone.
+    Network: torch.cat([x, hardtanh(conv(x), 0.0, 6.0)], 3) in a8w8
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    del delegate
+    for node in list(graph.nodes):
+        turn: Any = node.args[0] if node.target == TOSA.CLAMP.default else None
+        if not _is_transpose(turn) or len(turn.users) > 1:
+            continue
+        if any(user.target == TOSA.CONCAT.default for user in node.users):
+            swap_with_layout(graph, turn, node)
+            yield node.name
+
+
+def _computed_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: list[int]) -> None:
+    """Let an operator on single elements read and write a batch as rows of one image."""
+    with graph.inserting_before(node):
+        flat = reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
+    node.replace_input_with(value, flat)
+    # The 32 bits of a table of 16-bit values are taken back before the shape.
+    is_wide = node.target == TOSA.TABLE.default and value.meta["val"].dtype == torch.int16
+    is_taken_back = is_wide and all(r.target == TOSA.RESCALE.default for r in node.users)
+    ends = list(node.users) if is_taken_back else [node]
+    for changed in {node, *ends}:
+        changed.meta = {**changed.meta, "val": changed.meta["val"].reshape(flat.meta["val"].shape)}
+    for end in ends:
+        readers = list(end.users)
+        with graph.inserting_before(end.next):
+            redirect(readers, end, reshaped(graph, end, shape))
+
+
+def _is_transpose(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.target == TOSA.TRANSPOSE.default
+
+
+def _is_constant(program: Any, node: fx.Node) -> bool:
+    """Return whether a node is a constant of the program that no branch or loop is given."""
+    return is_param_node(program, node) and not node.meta.get("is_input", False)
+
+
+def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
+    """Return whether an operator that reads a value, also in another layout, reads wrongly.
+
+    Args:
+        value: A slice.
+        anywhere: Whether every operator that computes reads it wrongly.
+    """
+    return any(
+        _loses_its_offset(reader, anywhere=anywhere)
+        if reader.target in _IN_PLACE
+        else _reads_wrongly(reader) or (anywhere and reader.op == "call_function")
+        for reader in value.users
+    )
+
+
+def _is_repeated_in_a_chain(value: fx.Node) -> bool:
+    """Return whether an operator behind another one on elements repeats a slice that it reads."""
+    for reader in value.users:
+        if reader.target in _IN_PLACE[1:]:
+            if _is_repeated_in_a_chain(reader):
+                return True
+        elif reader.target not in _NOT_JOINED and reader.op == "call_function":
+            others = [other for other in reader.all_input_nodes if other is not value]
+            is_smaller = value.meta["val"].numel() < reader.meta["val"].numel()
+            if is_smaller and any(source_of(o, _IN_PLACE).op == "call_function" for o in others):
+                return True
+    return False
+
+
+def _is_convolved_in_other_images(value: fx.Node) -> bool:
+    """Return whether a convolution reads a padding with zeros as images of another shape."""
+    if value.kwargs.get("value", 0) != 0:
+        return False
+    readers = list(value.users)
+    for reader in readers:
+        if reader.target == TOSA.RESHAPE.default:
+            readers.extend(reader.users)
+        elif reader.target in _WINDOWED:
+            source: Any = reader.args[0]
+            if _image_of(source) != _image_of(value):
+                return True
+    return False
+
+
+def _image_of(value: fx.Node) -> tuple[int, ...]:
+    """Return the shape of a tensor with at least four dimensions, as Vela takes it."""
+    shape = tuple(value.meta["val"].shape)
+    return (*[1] * (IMAGE_RANK - len(shape)), *shape)
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a tensor has more dimensions than an image, those of size 1 left out."""
+    return sum(size != 1 for size in value.meta["val"].shape) > IMAGE_RANK
+
+
+def _reads_wrongly(reader: fx.Node) -> bool:
+    """Return whether an operator reads a slice with a wrong offset or shape."""
+    if reader.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
+        return True
+    if reader.target in _CONVOLUTIONS and reader.meta["val"].shape[0] > 1:
+        return True
+    if reader.target in _WINDOWED and max(reader.args[5]) > _MOST_DILATION:
+        return True
+    return reader.target in _READING_SLICES or max(_strides(reader)) > _MOST_STRIDE
+
+
+# Vela splits windows with a larger stride for U85; U55 and U65 leave them to the CPU.
+_MOST_STRIDE = 3
+# Vela writes a larger dilation as a larger kernel with zeros.
+_MOST_DILATION = 2
+_WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
+
+
+def _strides(node: fx.Node) -> tuple[int, ...]:
+    """Return the strides of a convolution or pool; 1 for other operators."""
+    at = _STRIDE_AT.get(node.target)
+    return tuple(node.args[at]) if at is not None else (1,)  # type: ignore[arg-type]
+
+
+_STRIDE_AT = {
+    TOSA.CONV2D.default: 3,
+    TOSA.DEPTHWISE_CONV2D.default: 3,
+    TOSA.MAX_POOL2D.default: 2,
+    TOSA.AVG_POOL2D.default: 4,
+}
+
+
+def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
+    """Return whether the operator of a value would write it at a wrong place."""
+    product = source_of(value, (*_IN_PLACE, TOSA.CLAMP.default))
+    if product.target == TOSA.MATMUL.default:
+        return is_u55 and value.meta["val"].dim() >= IMAGE_RANK
+    maker = source_of(value, (*_IN_PLACE, *_ACTIVATIONS))
+    if maker.target == TOSA.RESIZE.default:
+        return is_u55
+    return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
+
+
+def _has_several_outputs(node: fx.Node) -> bool:
+    """Return whether a depthwise convolution has several outputs a channel."""
+    return bool(node.args[0].meta["val"].shape[-1] != node.meta["val"].shape[-1])
+
+
+def _is_behind_deep_layout(value: fx.Node) -> bool:
+    """Return whether a value of 8 bits comes from a transpose of five dimensions or more."""
+    layout = source_of(value, _IN_PLACE[1:])
+    is_deep = layout.meta["val"].dim() > IMAGE_RANK if _is_transpose(layout) else False
+    return bool(is_deep and value.meta["val"].dtype == torch.int8)
+
+
+def _moved_before_layouts(graph: fx.Graph, node: fx.Node) -> bool:
+    """Compute an activation before the changes of layout that it reads; return if there are any."""
+    is_moved = False
+    while (layout := _layout_behind_activation(node)) is not None:
+        swap_with_layout(graph, layout, node)
+        is_moved = True
+        # The 32 bits of a table of 16-bit values are taken back before the layout.
+        for reader in list(node.users):
+            for rescale in list(reader.users):
+                if rescale.target == TOSA.RESCALE.default:
+                    swap_with_layout(graph, reader, rescale)
+    return is_moved
+
+
+def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
+    """Return the change of layout before an activation that is computed wrongly behind it."""
+    layout: Any = node.args[0]
+    if layout.target not in _MOVING:
+        return None
+    maker = source_of(layout, (*_MOVING, TOSA.RESHAPE.default, TOSA.RESCALE.default))
+    if maker.target in _ACTIVATIONS or (maker.target in _CONVOLUTIONS and _is_joined(node)):
+        return layout
+    return None
+
+
+def _loses_rows(node: fx.Node, value: Any) -> bool:
+    """Return whether all batches but the first of a clamp or function are lost."""
+    if source_of(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
+        return True
+    if node.target != TOSA.CLAMP.default:
+        is_row = tuple(value.meta["val"].shape[1:3]) == (1, 1)
+        return is_row and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
+    return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
+
+
+def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
+    """Return whether a clamp reads what an operator has computed in another shape, for a linear."""
+    maker = source_of(value, _IN_PLACE)
+    if maker.op != "call_function" or maker.target in _NOT_JOINED:
+        return False
+    is_other = maker.meta["val"].shape != value.meta["val"].shape
+    return is_other and any(_is_convolved(reader) for reader in node.users)
+
+
+# What Vela joins no clamp with, or joins it rightly.
+_NOT_JOINED = (*_CONVOLUTIONS, *_JOINING, *_MOVING, TOSA.SLICE.default, TOSA.TILE.default)
+
+
+def _is_convolved(reader: fx.Node) -> bool:
+    """Return whether a reader is a convolution, or passes its elements on to one."""
+    if reader.target in _IN_PLACE[1:]:
+        return any(_is_convolved(other) for other in reader.users)
+    return reader.target in _WINDOWED
+
+
+def _is_joined(value: fx.Node) -> bool:
+    """Return whether a value is written into a joined or padded tensor."""
+    return any(
+        reader.target in _JOINING or (reader.target in _IN_PLACE and _is_joined(reader))
+        for reader in value.users
+    )

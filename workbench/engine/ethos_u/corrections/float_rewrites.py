@@ -1,0 +1,215 @@
+"""Operators that ExecuTorch or Vela take badly, written with others before they are quantized.
+
+A correction changes the graph of a float program and returns the names of the nodes that it
+replaced.
+"""
+
+from typing import Any
+
+import torch
+from executorch.backends.arm.quantizer import EthosUQuantizer
+from torch import fx
+
+from .graph_writer import (
+    Writer,
+    constant_of,
+    finished,
+    floating_calls,
+)
+
+_ATEN = torch.ops.aten
+
+
+def minima_from_maxima(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write minima over dimensions as negated maxima.
+
+    Fault: For U55 and U65 Vela writes a minimum as -1 minus the maximum of -1 minus the values.
+        Both subtractions share one constant, which is broadcast for the first; the second reads it
+        with the wrong shape, and most elements are wrong.
+    Instead: The minimum is written as the negated maximum of the negated values.
+    Right because: Both are the same number.
+    Network: conv(x).amin(-1) in a8w8 for U55
+    Tools: ethos-u-vela 5.1.0
+    """
+    done = list[str]()
+    if not quantizer.tosa_spec.is_U55_subset:
+        return done
+    for node in floating_calls(module, _ATEN.amin.default):
+        write = Writer(module, node)
+        turned = write(_ATEN.mul.Scalar, node.args[0], -1.0)
+        most = write(_ATEN.amax.default, turned, *node.args[1:])
+        write.replace(write(_ATEN.mul.Scalar, most, -1.0))
+        done.append(node.name)
+    return finished(module, done)
+
+
+_REDUCTIONS = (_ATEN.amax.default, _ATEN.amin.default, _ATEN.mean.dim, _ATEN.sum.dim_IntList)
+
+
+def drop_reductions_of_one(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Leave out reductions of one element.
+
+    Fault: Vela leaves out a maximum or minimum over a dimension of size 1, and the copy or slice
+        beside it reads with a shape or an offset of another tensor.
+    Instead: Maximum, minimum, mean and sum over dimensions of size 1 are left out before anything
+        is quantized.
+    Right because: Of one element, all four are the element.
+    Network: torch.nn.functional.pad(conv(x).amax(1, keepdim=True), (0, 0, 1, 1)) with one channel,
+        in a8w8 for U55
+    Tools: ethos-u-vela 5.1.0
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, *_REDUCTIONS):
+        value: Any = node.args[0]
+        given, result = value.meta["val"], node.meta["val"]
+        chosen: Any = (node.args[1] if len(node.args) > 1 else None) or range(given.dim())
+        dims = [chosen] if isinstance(chosen, int) else list(chosen)
+        kept = [dim for dim in dims if given.shape[dim] != 1]
+        if given.dtype != result.dtype or len(kept) == len(dims):
+            continue
+        write = Writer(module, node)
+        if kept:
+            value = write(node.target, value, kept, True)
+        if value.meta["val"].shape != result.shape:
+            value = write(_ATEN.reshape.default, value, [*result.shape])
+        write.replace(value)
+        done.append(node.name)
+    return finished(module, done)
+
+
+_RESIZES = tuple(
+    overload
+    for name in ("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d")
+    for overload in (getattr(_ATEN, name).default, getattr(_ATEN, name).vec)
+)
+
+
+def repeated_pixels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Repeat a single pixel in place of resizing it.
+
+    Fault: Vela's process ends on a resize of one element in 16 bits for U55 and U65, and a bilinear
+        resize stays on their CPU, also that of a single pixel.
+    Instead: The pixel is repeated.
+    Right because: Every value between equal ones is that value.
+    Network: interpolate(conv(x).mean((2, 3), keepdim=True), size=(8, 8)) in a16w8 for U55
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, *_RESIZES):
+        source: Any = node.args[0]
+        if tuple(source.meta["val"].shape[2:]) == (1, 1):
+            write = Writer(module, node)
+            write.replace(write(_ATEN.expand.default, source, [*node.meta["val"].shape]))
+            done.append(node.name)
+    return finished(module, done)
+
+
+def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write recurrent cells out.
+
+    Fault: The quantizer has no pattern for the cells of GRU, LSTM and RNN as one operator: they
+        stay on the CPU in float, or quantizing fails.
+    Instead: A cell is written with linears and gates, as the layers of the same name are.
+    Right because: These are the formulas of the cell.
+    Network: torch.nn.LSTMCell(6, 8) called in a loop
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, *_CELLS):
+        write = Writer(module, node)
+        x, state, *weights = node.args
+        weights += [None] * (4 - len(weights))
+        write.replace(_CELLS[node.target](write, x, state, weights))
+        done.append(node.name)
+    return finished(module, done)
+
+
+def _gru(write: Writer, x: Any, state: Any, weights: Any) -> Any:
+    into, again, b, c = weights
+    given = write(_ATEN.linear.default, x, into, b)
+    kept = write(_ATEN.linear.default, state, again, c)
+    size, last = state.meta["val"].shape[-1], x.meta["val"].dim() - 1
+    parts = [
+        (_slice(write, given, last, i, size), _slice(write, kept, last, i, size)) for i in range(3)
+    ]
+    reset, update = (
+        write(_ATEN.sigmoid.default, write(_ATEN.add.Tensor, *pair)) for pair in parts[:2]
+    )
+    fresh = write(_ATEN.mul.Tensor, reset, parts[2][1])
+    fresh = write(_ATEN.tanh.default, write(_ATEN.add.Tensor, parts[2][0], fresh))
+    change = write(_ATEN.mul.Tensor, update, write(_ATEN.sub.Tensor, state, fresh))
+    return write(_ATEN.add.Tensor, fresh, change)
+
+
+def _lstm(write: Writer, x: Any, state: Any, weights: Any) -> Any:
+    hidden, memory = state
+    into, again, b, c = weights
+    given = write(_ATEN.linear.default, x, into, b)
+    gates = write(_ATEN.add.Tensor, given, write(_ATEN.linear.default, hidden, again, c))
+    size, last = hidden.meta["val"].shape[-1], x.meta["val"].dim() - 1
+    kinds = (_ATEN.sigmoid, _ATEN.sigmoid, _ATEN.tanh, _ATEN.sigmoid)
+    enter, keep, fresh, leave = (
+        write(kind.default, _slice(write, gates, last, i, size)) for i, kind in enumerate(kinds)
+    )
+    kept, added = write(_ATEN.mul.Tensor, keep, memory), write(_ATEN.mul.Tensor, enter, fresh)
+    memory = write(_ATEN.add.Tensor, kept, added)
+    return write(_ATEN.mul.Tensor, leave, write(_ATEN.tanh.default, memory)), memory
+
+
+def _plain(function: Any) -> Any:
+    def cell(write: Writer, x: Any, state: Any, weights: Any) -> Any:
+        into, again, b, c = weights
+        given = write(_ATEN.linear.default, x, into, b)
+        kept = write(_ATEN.linear.default, state, again, c)
+        return write(function, write(_ATEN.add.Tensor, given, kept))
+
+    return cell
+
+
+def _slice(write: Writer, value: Any, dim: int, index: int, size: int) -> fx.Node:
+    return write(_ATEN.slice.Tensor, value, dim, index * size, (index + 1) * size)
+
+
+_CELLS: dict[Any, Any] = {
+    _ATEN.gru_cell.default: _gru,
+    _ATEN.lstm_cell.default: _lstm,
+    _ATEN.rnn_tanh_cell.default: _plain(_ATEN.tanh.default),
+    _ATEN.rnn_relu_cell.default: _plain(_ATEN.relu.default),
+}
+
+
+def linears_from_addmm(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Take a product with constant weights and a bias, or a constant vector, as a linear.
+
+    Fault: addmm with constant weights and bias, as GPT-2 has it, is taken apart into three
+        products; quantizing fails on the scalar beside the bias. A product with a constant vector,
+        as box heads of NanoDet and PicoDet have it, leaves a float constant that cannot be lowered,
+        or stays on the CPU as a product and a sum.
+    Instead: It is written as the linear that it is.
+    Right because: A linear is this product, with weights the other way round.
+    Network: torch.addmm(self.bias, x, self.weight); x.softmax(-1) @ self.steps
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, _ATEN.matmul.default, _ATEN.mv.default):
+        vector = constant_of(module, node.args[1])
+        if vector is None or vector.dim() != 1 or len(node.args[0].meta["val"].shape) < 2:
+            continue
+        write = Writer(module, node)
+        weight = write.constant(f"{node.name}_weight", vector[None])
+        product = write(_ATEN.linear.default, node.args[0], weight)
+        write.replace(write(_ATEN.squeeze.dim, product, -1))
+        done.append(node.name)
+    for node in floating_calls(module, _ATEN.addmm.default):
+        bias, weight = constant_of(module, node.args[0]), constant_of(module, node.args[2])
+        if bias is None or weight is None or bias.shape != weight.shape[1:] or node.kwargs:
+            continue
+        write = Writer(module, node)
+        turned = write.constant(f"{node.name}_weight", weight.t())
+        write.replace(write(_ATEN.linear.default, node.args[1], turned, node.args[0]))
+        done.append(node.name)
+    return finished(module, done)

@@ -1,0 +1,118 @@
+"""Writes nodes into the graph of a float program, with the shapes and the origin that they have."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.traceback import NodeSource
+
+
+class Writer:
+    """Makes nodes before a node, in its module and with its origin, with the shapes they have."""
+
+    def __init__(self, module: fx.GraphModule, node: fx.Node) -> None:
+        self._module, self._node = module, node
+        self._meta = {key: node.meta[key] for key in _KEPT if key in node.meta}
+        self._meta["from_node"] = [NodeSource(node)]
+
+    def __call__(self, target: Any, *args: Any) -> fx.Node:
+        """Add a call of an operator, and return its node."""
+        with self._module.graph.inserting_before(self._node):
+            node = self._module.graph.call_function(target, args)
+        values = fx.map_arg(args, lambda argument: argument.meta["val"])
+        node.meta = {**self._meta, "val": target(*values)}
+        return node
+
+    def constant(self, name: str, value: torch.Tensor) -> fx.Node:
+        """Add a tensor to the module, and return a node that reads it."""
+        while hasattr(self._module, name):
+            name += "_"
+        self._module.register_buffer(name, value.contiguous())
+        with self._module.graph.inserting_before(self._node):
+            node = self._module.graph.get_attr(name)
+        mode = next(n.meta["val"].fake_mode for n in self._module.graph.nodes if _is_fake(n))
+        node.meta = {**self._meta, "val": mode.from_tensor(value, static_shapes=True)}
+        return node
+
+    def parameter(self, name: str, value: torch.Tensor) -> fx.Node:
+        """Do the same with a parameter, which folding asks for."""
+        node = self.constant(name, value)
+        delattr(self._module, str(node.target))
+        held = torch.nn.Parameter(value, requires_grad=False)
+        self._module.register_parameter(str(node.target), held)
+        return node
+
+    def held(self, node: Any) -> Any:
+        """Return the tensor that a node reads from the module; None for any other node."""
+        return constant_of(self._module, node)
+
+    @property
+    def readers(self) -> list[fx.Node]:
+        """The nodes that read the node."""
+        return list(self._node.users)
+
+    @property
+    def target(self) -> Any:
+        """The operator of the node."""
+        return self._node.target
+
+    @property
+    def shape(self) -> list[int]:
+        """The shape of the node's value."""
+        return [*self._node.meta["val"].shape]
+
+    def replace(self, result: Any) -> None:
+        """Put what was made in the place of the node, or of the parts of its tuple."""
+        if not isinstance(result, tuple):
+            self._node.replace_all_uses_with(result)
+        for reader in list(self._node.users):
+            reader.replace_all_uses_with(result[reader.args[1]])
+            self._module.graph.erase_node(reader)
+        self._module.graph.erase_node(self._node)
+
+
+_KEPT = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
+
+
+def _is_fake(node: fx.Node) -> bool:
+    return hasattr(node.meta.get("val"), "fake_mode")
+
+
+def constant_of(module: fx.GraphModule, node: Any) -> Any:
+    """Return the tensor that a node reads from the module; None for any other node."""
+    if not isinstance(node, fx.Node) or node.op != "get_attr":
+        return None
+    owner, _, name = str(node.target).rpartition(".")
+    value = getattr(module.get_submodule(owner), name, None)
+    if not isinstance(value, torch.Tensor) or is_written(node):
+        return None
+    return value.detach()
+
+
+def floating_calls(module: fx.GraphModule, *targets: Any) -> Iterator[fx.Node]:
+    """Yield the calls of operators whose result is of floats."""
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target in targets and is_floating(node):
+            yield node
+
+
+def is_floating(node: fx.Node) -> bool:
+    """Return whether the value of a node, or the first of several, is of floats."""
+    value = node.meta.get("val")
+    first = value[0] if isinstance(value, tuple | list) else value
+    return isinstance(first, torch.Tensor) and first.is_floating_point()
+
+
+def is_written(node: fx.Node) -> bool:
+    """Return whether something writes to a value in place."""
+    schemas = (getattr(reader.target, "_schema", None) for reader in node.users)
+    return any(schema is not None and schema.is_mutable for schema in schemas)
+
+
+def finished(module: fx.GraphModule, done: list[str]) -> list[str]:
+    """Drop nodes that nothing reads if any was replaced; return the names of those that were."""
+    if done:
+        module.graph.eliminate_dead_code()
+        module.recompile()
+    return done

@@ -1,0 +1,232 @@
+"""Grids of activations and constants that ExecuTorch makes too coarse for their values."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e.observer import PartialWrapper
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+# The least step of a constant factor, by the number of values of its grid.
+_LEAST_STEPS = {256: 2.0**-32, 65536: 2.0**-40}
+_FACTOR_OF = ("mul", "mul_", "bmm", "mm", "matmul")
+_RESHAPING = ("reshape", "view", "unsqueeze", "expand", "permute", "transpose", "squeeze", "t")
+
+
+def fine_factors(annotated: fx.GraphModule) -> list[str]:
+    """Give small constant factors a grid of their own.
+
+    Fault: Steps of activations are at least 2^-16 in 8 bits and 2^-12 in 16, those of constants
+        too. The factor 1/N of a norm or a mean over many elements is below that: it becomes zero or
+        keeps a few steps, and the whole norm is wrong.
+    Instead: The step of a constant factor may be as small as its values ask for, down to 2^-32 in 8
+        bits and 2^-40 in 16.
+    Right because: The grid of a factor scales the product and nothing else; a product's rescale
+        takes any such scale. Factors that the stock step represents keep it.
+    Network: torch.nn.GroupNorm(1, 4) over [1, 4, 192, 192] in a8w8
+    Tools: executorch 1.5.1, torchao 0.18.0
+    """
+    refined = list[str]()
+    for node in annotated.graph.nodes:
+        edges = list(_factor_edges(node)) if node.op == "get_attr" else []
+        specs = {id(spec): spec for spec in (_spec(*edge) for edge in edges) if spec is not None}
+        fine = {key: _fine(spec) for key, spec in specs.items()}
+        largest = max((_steps(spec) for spec in specs.values()), default=0.0)
+        value = _constant(annotated, str(node.target)) if edges else None
+        if value is None or not 0.0 < float(value.detach().abs().max()) < largest:
+            continue
+        for source, reader in edges:
+            notes = reader.meta["quantization_annotation"].input_qspec_map
+            if id(notes.get(source)) in fine:
+                notes[source] = fine[id(notes[source])]
+        refined.append(node.name)
+    return refined
+
+
+def _factor_edges(node: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield each use of a constant, reshaped or not; nothing if one is not in a product."""
+    edges, left = list[tuple[fx.Node, fx.Node]](), [node]
+    while left:
+        source = left.pop()
+        for reader in source.users:
+            name = getattr(reader.target, "_schema", None)
+            operator = name.name.rpartition("::")[2] if name is not None else ""
+            if operator not in (*_FACTOR_OF, *_RESHAPING):
+                return
+            edges.append((source, reader))
+            if operator in _RESHAPING:
+                left.append(reader)
+    yield from edges
+
+
+def _spec(source: fx.Node, reader: fx.Node) -> Any:
+    """Return the spec of an input that has a step of its own; None for any other."""
+    note = reader.meta.get("quantization_annotation")
+    spec = note.input_qspec_map.get(source) if note is not None else None
+    return spec if type(spec) is QuantizationSpec and _least(spec) is not None else None
+
+
+def _least(spec: QuantizationSpec) -> float | None:
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    return getattr(constructor, "keywords", {}).get("eps")
+
+
+def _steps(spec: QuantizationSpec) -> float:
+    """Return the largest value whose grid the least step of the observer makes coarser."""
+    return float(_least(spec) or 0.0) * _values(spec) / 2
+
+
+def _values(spec: QuantizationSpec) -> int:
+    bounds = torch.iinfo(spec.dtype)
+    return bounds.max - bounds.min + 1
+
+
+def _fine(spec: QuantizationSpec) -> QuantizationSpec:
+    return _with_least(spec, _LEAST_STEPS[_values(spec)])
+
+
+def _constant(module: fx.GraphModule, path: str) -> Any:
+    """Return the floating tensor at a path of a module; None for anything else."""
+    owner, _, name = path.rpartition(".")
+    value = getattr(module.get_submodule(owner), name, None)
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0
+    return value if is_float else None
+
+
+# The least step of an activation, by the number of values of its grid.
+_LEAST_ACTIVATION_STEPS = {256: 2.0**-24, 65536: 2.0**-32}
+# How many times the calibrated range a grid covers that is finer than stock's, by the number of
+# its values: values that calibration did not see may be larger, and 16 bits have bits to spare.
+_HEAD_ROOM = {256: 2.0, 65536: 8.0}
+# The part of 32 bits that a bias may fill.
+_LARGEST_BIAS = 2.0**30
+_WEIGHTED = ("linear", "conv1d", "conv2d", "convolution", "conv_transpose2d")
+
+
+def fine_steps(annotated: fx.GraphModule) -> list[str]:
+    """Let small activations have small steps.
+
+    Fault: Steps of activations are at least 2^-16 in 8 bits and 2^-12 in 16: a 16-bit tensor within
+        8 uses a part of its values, and one within 0.01 has 80 of them.
+    Instead: The least step is 2^-24 in 8 bits and 2^-32 in 16, or what keeps every bias of the
+        program within 2^30 of its own steps. A grid that is finer than stock's covers eight times
+        the calibrated range in 16 bits, and twice in 8, or as much as stock's.
+    Right because: Stock's limit keeps biases within 32 bits for any network; the new one is
+        computed from the biases and weights of this network. Values that calibration did not see
+        are not cut off, and no step is larger than stock's.
+    Network: gelu(linear(x)) * torch.full((16,), 1e-3) in a16w8
+    Tools: executorch 1.5.1, torchao 0.18.0
+    """
+    weights = {id(note.input_qspec_map.get(node.args[1])) for node, note in _weighted(annotated)}
+    needed = _least_needed(annotated)
+    observers = dict[int, Any]()
+
+    def finer(spec: Any) -> Any:
+        if type(spec) is not QuantizationSpec or id(spec) in weights or _least(spec) is None:
+            return spec
+        if spec.qscheme not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+            return spec
+        # A factor's own step, and other observers' own choice, are finer than stock's already.
+        least = max(_LEAST_ACTIVATION_STEPS[_values(spec)], needed)
+        if least < float(_least(spec) or 0.0):
+            observers.setdefault(id(spec), (spec, _with_head_room(spec, least)))
+            return observers[id(spec)][1]
+        return spec
+
+    for node in annotated.graph.nodes:
+        note = node.meta.get("quantization_annotation")
+        if note is not None:
+            note.output_qspec = finer(note.output_qspec)
+            for source, spec in note.input_qspec_map.items():
+                note.input_qspec_map[source] = finer(spec)
+    return []
+
+
+def _weighted(annotated: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:
+    for node in annotated.graph.nodes:
+        note = node.meta.get("quantization_annotation")
+        schema = getattr(node.target, "_schema", None)
+        name = schema.name.rpartition("::")[2] if schema is not None else ""
+        if note is not None and name in _WEIGHTED:
+            yield node, note
+
+
+def _least_needed(annotated: fx.GraphModule) -> float:
+    """Return the least step of activations with which every bias fits into 32 bits."""
+    needed = 0.0
+    for node, note in _weighted(annotated):
+        spec = note.input_qspec_map.get(node.args[1])
+        values = [
+            _constant(annotated, str(arg.target))
+            for arg in (*node.args, None, None)[1:3]
+            if isinstance(arg, fx.Node) and arg.op == "get_attr"
+        ]
+        if len(values) != 2 or any(value is None for value in values):
+            continue
+        weight, bias = (value.detach().abs() for value in values)
+        turned = weight.transpose(0, 1) if "transpose" in str(node.target) else weight
+        if turned.shape[0] != bias.numel():
+            turned = turned.reshape(1, -1).expand(bias.numel(), -1)
+        largest = turned.reshape(bias.numel(), -1).amax(1)
+        top = float(getattr(spec, "quant_max", None) or 127)
+        steps = (largest / top).clamp(min=float(_least(spec) or 0.0) if spec else 0.0)
+        used = bias > 0
+        if bool(used.any()):
+            needed = max(needed, float((bias[used] / steps[used].clamp(min=1e-30)).max()))
+    return needed / _LARGEST_BIAS
+
+
+def _with_least(spec: QuantizationSpec, least: float) -> QuantizationSpec:
+    constructor: Any = spec.observer_or_fake_quant_ctr
+    # A wrapper of a wrapper has no name, which others ask for.
+    options = {**constructor.p.keywords, "eps": least}
+    return replace(spec, observer_or_fake_quant_ctr=constructor.p.func.with_args(**options))
+
+
+def _with_head_room(spec: QuantizationSpec, least: float) -> QuantizationSpec:
+    """Return a spec with a finer least step whose grids have head-room up to stock's step."""
+    constructor: Any = spec.observer_or_fake_quant_ctr
+    largest, times = float(_least(spec) or 0.0), _HEAD_ROOM[_values(spec)]
+    options = {**constructor.p.keywords, "eps": least}
+    if "minimum" in options:
+        # The range was given, not observed.
+        return _with_least(spec, least)
+    # Its name tells torchao whether the observer takes an axis.
+    make = wraps(constructor.p.func, updated=())(
+        partial(_roomy, constructor.p.func, largest, times)
+    )
+    return replace(spec, observer_or_fake_quant_ctr=PartialWrapper(partial(make, **options)))
+
+
+def _roomy(kind: Any, largest: float, times: float, **options: Any) -> Any:
+    """Return an observer whose grids cover ``times`` what it saw, in steps up to ``largest``."""
+    fake_quantize = kind(**options)
+    observer = getattr(fake_quantize, "activation_post_process", fake_quantize)
+    observer.head_room = (largest, times)
+    # A partial object is copied together with the observer.
+    observer._calculate_qparams = partial(_qparams_with_room, observer)  # noqa: SLF001 - its only name
+    return fake_quantize
+
+
+def _qparams_with_room(
+    observer: Any, low: torch.Tensor, high: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return step and zero point of a range, with head-room where the step is below stock's.
+
+    Source: torchao 0.18 ``UniformQuantizationObserverBase._calculate_qparams``.
+    """
+    stock = type(observer)._calculate_qparams  # noqa: SLF001 - its only name
+    largest, times = observer.head_room
+    step, zero = stock(observer, low, high)
+    if float(step) >= largest:
+        return step, zero
+    least = observer.eps
+    try:
+        observer.eps = torch.full_like(least, min(largest, times * float(step)))
+        step, zero = stock(observer, low, high)
+    finally:
+        observer.eps = least
+    return step, zero

@@ -1,0 +1,86 @@
+"""Nodes that corrections add to the graph of a delegate, or put in another order."""
+
+from typing import Any
+
+import torch
+from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
+from executorch.exir.dialects._ops import ops as exir_ops
+from torch import fx
+
+TOSA = exir_ops.backend.tosa
+IMAGE_RANK, _MOST_DIMENSIONS = 4, 6
+
+
+def redirect(readers: list[fx.Node], value: fx.Node, other: fx.Node) -> None:
+    """Let nodes read another value."""
+    for reader in readers:
+        reader.replace_input_with(value, other)
+
+
+def copied_before(graph: fx.Graph, value: fx.Node, reader: fx.Node) -> fx.Node | None:
+    """Return a copy of a tensor of 8 or 16 bits before its reader; None for any other value.
+
+    A largest value over windows of one element is the element, and Vela leaves no pool out.
+    """
+    held = value.meta["val"]
+    if held.dtype not in {torch.int8, torch.int16} or held.dim() > _MOST_DIMENSIONS:
+        return None
+    shape = [*held.shape]
+    flat = [1, *[1] * (IMAGE_RANK - 1 - len(shape)), *shape][-IMAGE_RANK:]
+    if len(shape) >= IMAGE_RANK:
+        flat = [1, int(held.numel() // (shape[-1] * shape[-2])), *shape[-2:]]
+    with graph.inserting_before(reader):
+        source = value if flat == shape else reshaped(graph, value, flat)
+        pool = graph.call_function(TOSA.MAX_POOL2D.default, (source, [1, 1], [1, 1], [0, 0, 0, 0]))
+        pool.meta = dict(source.meta)
+        return pool if flat == shape else reshaped(graph, pool, shape)
+
+
+def padded_image(graph: fx.Graph, value: fx.Node, pads: list[int]) -> fx.Node:
+    """Return an image with rows and columns of the least integer around it."""
+    held = value.meta["val"]
+    top, bottom, left, right = pads
+    sizes = sizes_constant(graph, value, [0, 0, top, bottom, left, right, 0, 0])
+    padded = graph.call_function(TOSA.PAD.default, (value, sizes))
+    padded.kwargs = {"value": torch.iinfo(held.dtype).min}
+    n, height, width, channels = held.shape
+    shape = n, height + top + bottom, width + left + right, channels
+    padded.meta = {**value.meta, "val": held.new_empty(shape)}
+    return padded
+
+
+def sizes_constant(graph: fx.Graph, value: fx.Node, sizes: list[int]) -> fx.Node:
+    """Return a constant of integers that an operator on a value takes."""
+    sizes_node = graph.call_function(TOSA.CONST_SHAPE.default, (sizes,))
+    key = TosaSpecialDtype.meta_key()
+    sizes_node.meta = {**value.meta, "val": sizes, key: TosaSpecialDtype.SHAPE}
+    return sizes_node
+
+
+def reshaped(graph: fx.Graph, value: fx.Node, shape: list[int]) -> fx.Node:
+    """Return a tensor in another shape."""
+    sizes = sizes_constant(graph, value, shape)
+    node = graph.call_function(TOSA.RESHAPE.default, (value, sizes))
+    node.meta = {**value.meta, "val": value.meta["val"].reshape(shape)}
+    return node
+
+
+def source_of(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:
+    """Return the operator behind others that only pass its elements on."""
+    while value.target in passed:
+        value = value.all_input_nodes[0]
+    return value
+
+
+def swap_with_layout(graph: fx.Graph, layout: fx.Node, node: fx.Node) -> None:
+    """Let an operator on single elements read what a change of layout reads, and be read by it."""
+    source: Any = layout.args[0]
+    readers = list(node.users)
+    node.replace_input_with(layout, source)
+    with graph.inserting_after(node):
+        moved = graph.call_function(layout.target, (node, *layout.args[1:]), layout.kwargs)
+    moved.meta = dict(node.meta)
+    node.meta = {**node.meta, "val": node.meta["val"].new_empty(source.meta["val"].shape)}
+    redirect(readers, node, moved)
+    if not layout.users:
+        graph.erase_node(layout)

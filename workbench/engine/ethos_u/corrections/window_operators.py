@@ -1,0 +1,191 @@
+"""Sliding windows and spectra, written with slices, joins and products with constants.
+
+Without this, ExecuTorch computes them with indices that it builds anew in each inference, on the
+CPU. All are the same values in another order, or products with the matrix of the Fourier transform.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from .graph_writer import Writer
+
+_ATEN = torch.ops.aten
+
+
+def _frames(write: Writer, x: fx.Node, dim: int, size: int, step: int) -> fx.Node:
+    """Write overlapping windows as shifted parts of steps that are joined.
+
+    Returns:
+        The windows in place of ``dim``, their elements in a last dimension.
+    """
+    rank = x.meta["val"].dim()
+    dim %= rank
+    if dim != rank - 1:
+        x = write(_ATEN.transpose.int, x, dim, -1)
+    *batch, length = x.meta["val"].shape
+    count, pieces = (length - size) // step + 1, -(-size // step)
+    whole = (count + pieces - 1) * step
+    if whole > length:
+        x = write(_ATEN.constant_pad_nd.default, x, [0, whole - length], 0.0)
+    elif whole < length:
+        x = write(_ATEN.slice.Tensor, x, -1, 0, whole)
+    steps = write(_ATEN.reshape.default, x, [*batch, count + pieces - 1, step])
+    parts = [_some_places(write, steps, -2, at, count) for at in range(pieces)]
+    if size % step:
+        parts[-1] = write(_ATEN.slice.Tensor, parts[-1], -1, 0, size % step)
+    windows = write(_ATEN.cat.default, parts, -1) if pieces > 1 else parts[0]
+    return windows if dim == rank - 1 else write(_ATEN.transpose.int, windows, dim, -2)
+
+
+def _some_places(write: Writer, x: fx.Node, dim: int, first: int, count: int) -> fx.Node:
+    """Return some places of a dimension; the value itself where they are all."""
+    if x.meta["val"].shape[dim] == count:
+        return x
+    return write(_ATEN.slice.Tensor, x, dim, first, first + count)
+
+
+def _columns(
+    write: Writer, x: fx.Node, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> fx.Node | None:
+    """Write the windows of images as columns, as ``unfold`` gives them."""
+    if x.meta["val"].dim() != 4:
+        return None
+    if any(padding):
+        x = write(
+            _ATEN.constant_pad_nd.default, x, [padding[1], padding[1], padding[0], padding[0]], 0.0
+        )
+    n, channels, *sides = x.meta["val"].shape
+    reach = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
+    counts = [
+        (side - far) // step + 1 for side, far, step in zip(sides, reach, stride, strict=True)
+    ]
+    if _are_tiles(sides, kernel, stride) and max(dilation) == 1:
+        tiles = write(_ATEN.pixel_unshuffle.default, x, kernel[0])
+    elif max(stride) == 1:
+        parts = []
+        for row in range(kernel[0]):
+            rows = _some_places(write, x, 2, row * dilation[0], counts[0])
+            for column in range(kernel[1]):
+                part = _some_places(write, rows, 3, column * dilation[1], counts[1])
+                parts.append(write(_ATEN.unsqueeze.default, part, 2))
+        tiles = write(_ATEN.cat.default, parts, 2)
+    else:
+        # Output c * taps + t is tap t of channel c.
+        size = channels * math.prod(kernel)
+        full = torch.eye(size).view(size, channels, *kernel)
+        weight = write.parameter("window_weight", full)
+        tiles = write(_ATEN.conv2d.default, x, weight, None, stride, [0, 0], dilation)
+    return write(_ATEN.reshape.default, tiles, [n, channels * math.prod(kernel), math.prod(counts)])
+
+
+def _are_tiles(sides: Any, kernel: Any, stride: Any) -> bool:
+    """Return whether windows are squares beside each other that fill the image."""
+    is_square = kernel[0] == kernel[1] and list(kernel) == list(stride)
+    return is_square and all(side % kernel[0] == 0 for side in sides)
+
+
+def _from_columns(write: Writer, x: fx.Node, size: Any, *windows: Any) -> fx.Node | None:
+    """Write columns back as an image, where their windows do not overlap."""
+    kernel, dilation, padding, stride = windows
+    if any(padding) or max(dilation) > 1 or not _are_tiles(size, kernel, stride):
+        return None
+    n, rows, _ = x.meta["val"].shape
+    shape = [n, rows, *(side // kernel[0] for side in size)]
+    return write(_ATEN.pixel_shuffle.default, write(_ATEN.reshape.default, x, shape), kernel[0])
+
+
+def _magnitude(write: Writer, x: fx.Node) -> fx.Node | None:
+    parts = _spectrum(write, x)
+    if parts is None:
+        return None
+    squares = [write(_ATEN.mul.Tensor, part, part) for part in parts]
+    return write(_ATEN.sqrt.default, write(_ATEN.add.Tensor, *squares))
+
+
+def _as_pairs(write: Writer, x: fx.Node) -> fx.Node | None:
+    parts = _spectrum(write, x)
+    if parts is None:
+        return None
+    return write(_ATEN.cat.default, [write(_ATEN.unsqueeze.default, p, -1) for p in parts], -1)
+
+
+def _real(write: Writer, x: fx.Node) -> fx.Node | None:
+    parts = _spectrum(write, x)
+    return None if parts is None else parts[0]
+
+
+def _imaginary(write: Writer, x: fx.Node) -> fx.Node | None:
+    parts = _spectrum(write, x)
+    return None if parts is None else parts[1]
+
+
+def _spectrum(write: Writer, x: fx.Node) -> list[fx.Node] | None:
+    """Return the real and the imaginary part of a transform of real numbers; None for others."""
+    maker: Any = _TRANSFORMS.get(x.target) if x.op == "call_function" else None
+    return None if maker is None else maker(write, *x.args, **x.kwargs)
+
+
+def _short_time(
+    write: Writer, x: fx.Node, size: int, *rest: Any, **named: Any
+) -> list[fx.Node] | None:
+    """Return the parts of a spectrogram of shape (..., frequencies, frames)."""
+    names = ("hop_length", "win_length", "window", "normalized", "onesided")
+    given = dict(zip(names, rest, strict=False)) | named
+    window, hop, width = (given.get(name) for name in ("window", "hop_length", "win_length"))
+    held = _window_values(write, width or size, window)
+    if held is None or given.get("onesided") is False:
+        return None
+    before = (size - held.numel()) // 2
+    held = torch.nn.functional.pad(held.float(), (before, size - held.numel() - before))
+    frames = _frames(write, x, -1, size, hop or size // 4)
+    factor = size**-0.5 if given.get("normalized") else 1.0
+    parts = _transformed(write, frames, held * factor)
+    return [write(_ATEN.transpose.int, part, -1, -2) for part in parts]
+
+
+def _whole(
+    write: Writer, x: fx.Node, n: int | None = None, dim: int = -1, norm: str | None = None
+) -> list[fx.Node] | None:
+    """Return the parts of a transform over the last dimension."""
+    rank, size = x.meta["val"].dim(), x.meta["val"].shape[-1]
+    if dim % rank != rank - 1 or n not in {None, size}:
+        return None
+    factor = {"ortho": size**-0.5, "forward": 1 / size}.get(norm or "", 1.0)
+    return _transformed(write, x, torch.full((size,), factor))
+
+
+def _window_values(write: Writer, size: int, window: Any) -> Any:
+    """Return the values of a window: none is ones; None where they are not known."""
+    if window is None:
+        return torch.ones(size)
+    if window.op == "call_function" and not window.all_input_nodes:
+        return window.target(*window.args, **window.kwargs)
+    return write.held(window)
+
+
+def _transformed(write: Writer, x: fx.Node, window: torch.Tensor) -> list[fx.Node]:
+    """Return products of the last dimension with cosines and sines times a window."""
+    size = window.numel()
+    angles = torch.outer(torch.arange(size // 2 + 1), torch.arange(size)).double()
+    angles = (angles % size) * (2 * math.pi / size)
+    waves = [(angles.cos() * window).float(), (-angles.sin() * window).float()]
+    weights = [
+        write.parameter(f"wave_{name}", wave)
+        for name, wave in zip(("cos", "sin"), waves, strict=True)
+    ]
+    return [write(_ATEN.linear.default, x, weight) for weight in weights]
+
+
+_TRANSFORMS = {_ATEN.stft.default: _short_time, _ATEN.fft_rfft.default: _whole}
+WINDOWS: dict[Any, Any] = {
+    _ATEN.unfold.default: _frames,
+    _ATEN.im2col.default: _columns,
+    _ATEN.col2im.default: _from_columns,
+    _ATEN.abs.default: _magnitude,
+    _ATEN.view_as_real.default: _as_pairs,
+    _ATEN.real.default: _real,
+    _ATEN.imag.default: _imaginary,
+}

@@ -1,0 +1,148 @@
+"""Placement of operators on NPU and CPU with reasons, predicted or from a compilation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import PartitionResult
+
+from workbench.engine.ethos_u.capture.lowering import partition_reasons
+from workbench.engine.ethos_u.compile_spec import compile_spec, own_ini_at_hand
+from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
+from workbench.engine.ethos_u.corrections.partition import TAG
+from workbench.engine.ethos_u.cpu_kernels import ORIGIN
+from workbench.engine.ethos_u.npu_exclusions import KeptOff
+from workbench.engine.ethos_u.refusals import (
+    CheckingPartitioner,
+    in_words,
+    refuse_control_flow,
+    unreported,
+)
+from workbench.engine.fx import programs
+from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.pipeline.resolution import resolve_graph, rule_name
+from workbench.results import GRAPH_FILE, CpuCause, CpuNode, PrepareResult
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.project.model import TargetChoice
+
+_BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
+
+
+class _Foreseeing(CheckingPartitioner):
+    """Tags operators for the NPU as usual, but delegates nothing, so that nothing is compiled."""
+
+    npu: int
+    cpu: tuple[CpuNode, ...]
+    not_quantized: dict[str, tuple[CpuCause, str]]
+
+    def partition(self, exported_program: Any) -> PartitionResult:
+        """Store the decisions; return the program without partitions."""
+        with partition_reasons() as reasons:
+            tagged = super().partition(exported_program).tagged_exported_program
+        calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
+        self.npu = sum(1 for node in calls if TAG in node.meta)
+        self.cpu = tuple(cpu_nodes(tagged, reasons, self.not_quantized))
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
+
+
+def preview_placement(
+    context: StageContext, choice: TargetChoice
+) -> tuple[int, tuple[CpuNode, ...]]:
+    """Return the number of operators on a device's NPU, and the others with reasons.
+
+    The partitioner decides as in lowering; Vela is not run, so its own rejections are not
+    predicted.
+
+    Raises:
+        WorkbenchError: the program cannot be lowered for that device.
+    """
+    choice = target_of(choice.id).complete(choice, context.folder)
+    refuse_control_flow(context, choice)
+    check = kept_off(context, context.project.kept_off())
+    checker = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
+    checker.not_quantized = not_quantized(context)
+    with (
+        own_ini_at_hand(choice, context.folder),
+        accelerated(context.accelerate),
+    ):
+        to_edge_transform_and_lower(
+            context.hot("convert").program,
+            partitioner=[checker],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )
+    return checker.npu, checker.cpu
+
+
+def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
+    """Return the check for rules that keep parts off the NPU; None if there are none."""
+    if not rules:
+        return None
+    return KeptOff(rules)
+
+
+def not_quantized(context: StageContext) -> dict[str, tuple[CpuCause, str]]:
+    """Return for each node of the prepared graph that stays in float why it does.
+
+    That no rule covers an operator, that a rule leaves it in float, and that a rule covers it but
+    the quantizer has no pattern for it are three reasons with three remedies.
+    """
+    project, prepared = context.project, context.result("prepare", PrepareResult)
+    graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    resolution = resolve_graph(project, graph, prepared)
+    names = {rule.id: rule_name(rule) for rule in project.rules}
+    reasons: dict[str, tuple[CpuCause, str]] = {}
+    for note in prepared.annotations:
+        effective = resolution.nodes.get(note.origin) or resolution.modules.get(note.module)
+        if note.quantized or effective is None or effective.kept_off:
+            continue
+        rule = names.get(effective.rule or "")
+        if effective.label != "float":
+            sentence = f"The rule {rule} covers it, but {note.op} was not quantized: {note.reason}"
+            reasons[note.node] = "pattern", sentence
+        elif rule:
+            reasons[note.node] = "float", f"The rule {rule} leaves it in float."
+        else:
+            reasons[note.node] = "float", "No rule covers it, so it stays in float."
+    return reasons
+
+
+def cpu_nodes(
+    edge: Any, reasons: dict[str, str], not_quantized: Mapping[str, tuple[CpuCause, str]]
+) -> Iterator[CpuNode]:
+    """Yield the operators of an edge program outside all (planned) delegates.
+
+    Args:
+        edge: The program.
+        reasons: The partitioner's reasons, by node.
+        not_quantized: Why nodes of the prepared graph stay in float.
+    """
+    signature = edge.graph_signature
+    inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
+    kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}
+    for node in edge.graph.nodes:
+        op = programs.op_of(node)
+        is_kept = node.op != "call_function" or TAG in node.meta
+        if is_kept or any(word in op for word in _BOOKKEEPING):
+            continue
+        takes_input = any(source.name in inputs for source in node.all_input_nodes)
+        at_border = takes_input or any(user.op == "output" for user in node.users)
+        origin = str(node.meta.get(ORIGIN, node.name))
+        remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
+        reported = reasons.get(origin, "")
+        if reported or "quantize_per" in op:
+            cause, reason = in_words(reported, op, at_border=at_border, remembered=remembered)
+        else:
+            cause, reason = unreported(node)
+        if cause == "float":
+            root = root_of(node)
+            cause, reason = not_quantized.get(root.name if root else "", (cause, reason))
+        yield CpuNode(
+            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
+        )
