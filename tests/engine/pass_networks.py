@@ -48,6 +48,17 @@ def attending_constants():
     return model, (torch.tensor([[1, 5, 8]]),)
 
 
+def selected_deviation():
+    """The deviation over rows that a constant selects."""
+
+    def run(self, x):
+        return self.layer(x)[:, self.order].std(1)
+
+    order = torch.tensor([0, 2, 4])
+    model, _ = _made(lambda: _Net(nn.Linear(6, 8), run, order=order), 1, 5, 6)
+    return model, (torch.randn(1, 5, 6),)
+
+
 def viewed():
     """A softmax over channels, whose result torch gives another order in memory than its parts."""
 

@@ -115,7 +115,8 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
     }  # fmt: skip
     assert Preprocess(size=(2, 3)).model_dump() == {
         "size": (2, 3), "crop": None, "letterbox": None, "filter": "bilinear", "layout": "auto",
-        "dtype": "float32", "scale": 255.0, "mean": (0.0,), "std": (1.0,), "order": "auto", "fold": False,
+        "dtype": "float32", "scale": 255.0, "mean": (0.0,), "std": (1.0,), "order": "auto",
+        "fold": False,
     }  # fmt: skip
     assert Tokenization().model_dump() == {"tokenizer": "", "length": 64}
     assert Bookmark(name="a", level="float", scale=1).model_dump() == {
