@@ -392,7 +392,11 @@ def needs_calibration(project: Project) -> bool:
     """Return whether ranges that the project sets depend on the calibration."""
     preprocess = project.calibration.preprocess if project.calibration else None
     folds = preprocess is not None and preprocess.fold
-    return bool(project.range_methods) or "clips" in project.improvers or folds
+    return (
+        bool(project.range_methods)
+        or folds
+        or ("clips" in project.improvers and project.improves())
+    )
 
 
 def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:

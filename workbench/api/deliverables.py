@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,16 @@ from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
 from workbench.deploy.boards import placed_as
 from workbench.errors import Place, failure
+from workbench.files import write_file
 from workbench.pipeline.cache import Cache, default_root
-from workbench.results import ExportResult, ImportResult, LowerResult, load_result
+from workbench.project import edits
+from workbench.results import (
+    IMPROVED_WEIGHTS,
+    ExportResult,
+    ImportResult,
+    LowerResult,
+    load_result,
+)
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
 
@@ -38,10 +47,31 @@ class Script:
     Attributes:
         text: The Python source.
         commands: The command lines to run, in order.
+        weights: The weights that improvers changed, which the script reads beside itself; None
+            without improvers.
     """
 
     text: str
     commands: Sequence[str]
+    weights: Path | None = None
+
+    def save(self, file: str | Path) -> None:
+        """Write the script, and the weights beside it.
+
+        Args:
+            file: The path that the script was made for.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
+        path = Path(file)
+        if self.weights is not None:
+            write_file(path.with_name(_improved_name(path)), self.weights.read_bytes())
+        write_file(path, self.text.encode())
+
+
+def _improved_name(script: Path) -> str:
+    return f"{script.stem}_weights.safetensors"
 
 
 def script(
@@ -87,8 +117,13 @@ def script(
         placement = load_result(LowerResult, results.folder(lowered.key)).placement
         project = placed_as(project, opened.folder, placement)
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
+    improved = None
+    if project.improves() and planned.of("prepare").state == "cached":
+        improved = results.folder(planned.of("prepare").key) / IMPROVED_WEIGHTS
+        beside = os.path.relpath(path.absolute().with_name(_improved_name(path)), opened.folder)
+        project = edits.use_trained(project, Path(beside).as_posix())
     text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights)
-    return Script(text, [f"python {path}"])
+    return Script(text, [f"python {path}"], improved)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from workbench import api
 from workbench.cli.output import EXIT_DONE, add_project, print_json
 from workbench.errors import failure
-from workbench.files import write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +33,7 @@ def add(verbs: Any) -> None:
 def _script(options: argparse.Namespace) -> int:
     script = api.script(api.open(options.project), options.out, aot=options.aot)
     try:
-        write_file(options.out, script.text.encode())
+        script.save(options.out)
     except OSError as error:
         raise failure(
             f"{options.out} cannot be written: {error.strerror}.", code="file-not-writable"

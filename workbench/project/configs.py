@@ -453,11 +453,14 @@ IMPROVERS: tuple[Improver, ...] = (
 )
 
 
+ImproverPresetId = Literal["rounding+clips"]
+
+
 @dataclass(frozen=True)
 class ImproverPreset:
     """Improvers that work well together; never switched on unasked."""
 
-    id: str
+    id: ImproverPresetId
     title: str
     improvers: tuple[ImproverId, ...]
 

@@ -328,6 +328,10 @@ class Project(Finite):
     notes: str = ""
     graph: GraphNotes = GraphNotes()
 
+    def improves(self) -> bool:
+        """Return whether improvers change the weights, which trained weights replace."""
+        return bool(self.improvers) and self.trained_weights is None
+
     def config_of(self, rule: Rule) -> AnyConfig | None:
         """Return the config that ``rule`` assigns; None means float.
 

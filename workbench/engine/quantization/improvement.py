@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import torch
 
@@ -13,7 +13,7 @@ from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quantization import layer_corrections as corrections
 from workbench.engine.quantization.activation_scales import scale_by_activations
-from workbench.engine.quantization.layer_walk import Trial, Walk
+from workbench.engine.quantization.layer_walk import Walk
 from workbench.engine.quantization.weight_transforms import equalize, left_alone, smooth
 from workbench.errors import Place, failure
 from workbench.project.configs import FEWEST_SAMPLES, IMPROVERS, Improver
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from workbench.engine.quantization.layer_walk import Change, WalkedLayer
-    from workbench.engine.targets.base import Toolchain
+    from workbench.engine.quantization.layer_walk import Change, Trial, WalkedLayer
     from workbench.project.configs import ImproverId, Improving
 
     Inputs = tuple[torch.Tensor, ...]
+    Ranges = dict[str, tuple[float, float]]
+    MakeTrial = Callable[[fx.GraphModule, Sequence[Inputs], Ranges], Trial]
 
 _HELD_OUT_EVERY, _FEWEST_TO_HOLD_OUT = 5, 20
 _CALIBRATED = 64
@@ -45,13 +46,12 @@ class Improved:
     """What improvers did; ``ranges`` are those of activations, by node of the float program."""
 
     improvements: list[Improvement] = field(default_factory=list)
-    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
 
 
 def improve(
     module: fx.GraphModule, wanted: Iterable[ImproverId], samples: Callable[[], Sequence[Inputs]],
-    quantizer: Callable[[], Any], toolchain: Toolchain, settings: Improving,
-    progress: Callable[[int, int | None, str], None],
+    trial: MakeTrial, settings: Improving, progress: Callable[[int, int | None, str], None],
 ) -> Improved:  # fmt: skip
     """Apply improvers to a float module in place, in the order of the table.
 
@@ -59,8 +59,7 @@ def improve(
         module: Float program as a module; its weights must not be shared.
         wanted: Ids of improvers.
         samples: Returns calibration inputs.
-        quantizer: Returns a quantizer for a trial quantization.
-        toolchain: Prepares and converts the module.
+        trial: Quantizes a module for a trial: calibrated on samples, with ranges by node.
         settings: Seed, time limit and number of samples.
         progress: Called with steps done, all steps and a message; may raise.
 
@@ -72,7 +71,7 @@ def improve(
     data = list(samples()) if any(improver.needs_data for improver in chosen) else []
     for improver in chosen:
         _refuse_few(improver, len(data))
-    work = _Work(module, data, quantizer, toolchain, settings, progress)
+    work = _Work(module, data, trial, settings, progress)
     for improver in chosen:
         work.apply(improver)
     return work.done
@@ -104,11 +103,10 @@ class _Work:
     """The state between improvers: the module, its data, the float outputs and the latest trial."""
 
     def __init__(
-        self, module: fx.GraphModule, data: Sequence[Inputs], quantizer: Callable[[], Any],
-        toolchain: Toolchain, settings: Improving,
-        progress: Callable[[int, int | None, str], None],
+        self, module: fx.GraphModule, data: Sequence[Inputs], trial: MakeTrial,
+        settings: Improving, progress: Callable[[int, int | None, str], None],
     ) -> None:  # fmt: skip
-        self._module, self._quantizer, self._toolchain = module, quantizer, toolchain
+        self._module, self._new_trial = module, trial
         self._progress, self._limit = progress, settings.time_limit_s
         self._begun = time.monotonic()
         self.done = Improved()
@@ -120,6 +118,7 @@ class _Work:
             self._targets = [tensors_of(self._reference(*sample)) for sample in self._held]
         self._trial: Trial | None = None
         self._quality: float | None = None
+        self._now: tuple[int, int | None, str] = (0, None, "")
 
     def apply(self, improver: Improver) -> None:
         """Apply one improver, and measure it where there is data."""
@@ -186,7 +185,7 @@ class _Work:
 
     def _new_walk(self, message: str) -> Walk:
         def check(done: int, total: int) -> None:
-            self._progress(done, total, message)
+            self._now = (done, total, message)
             self._check()
 
         assert self._trial is not None
@@ -194,7 +193,7 @@ class _Work:
         return Walk(self._trial, self._module, self._reference, samples, check)
 
     def _check(self) -> None:
-        self._progress(0, None, "")
+        self._progress(*self._now)
         if self._is_over():
             raise _TimeIsUpError
 
@@ -210,10 +209,8 @@ class _Work:
     def _measure(self) -> None:
         """Quantize the module as it is now; measure it on held-out samples, if there are any."""
         self._progress(0, None, "measuring")
-        self._trial = Trial(
-            self._module, self._quantizer(), self._toolchain, self._used[:_CALIBRATED],
-            self.done.ranges,
-        )  # fmt: skip
+        used = self._used[:_CALIBRATED]
+        self._trial = self._new_trial(self._module, used, self.done.ranges)
         self._quality = self._trial.noise(self._targets, self._held).sqnr_db
 
     def _add(self, improver: Improver, places: int, left: str, before: float | None = None) -> None:

@@ -319,7 +319,7 @@ class Walk:
         elif quantize.target is _PER_CHANNEL:
             scales, zeros = (tensor(self.program.module, a) for a in quantize.args[1:3])
             axis, low, high = quantize.args[3:6]
-            is_plain = scales is not None and axis == 0 and not bool(zeros.any())
+            is_plain = axis == 0 and zeros is not None and not bool(zeros.any())
         else:
             return None
         return Grid(scales.double(), int(high)) if is_plain and low == -high else None

@@ -173,7 +173,7 @@ def _rounded_by_gradient(problem: Problem, steps: int, check: Callable[[], None]
         square = _SQUARE * square + (1 - _SQUARE) * gradient * gradient
         root = (square / (1 - _SQUARE**step)).sqrt() + _TINY
         variable = variable - _LEARNING_RATE * mean / (1 - _MEAN**step) / root
-    up = (torch.sigmoid(variable) * span + _GAMMA) >= 0.5  # noqa: PLR2004 - half a step
+    up = (torch.sigmoid(variable) * span + _GAMMA) >= 0.5
     integers = (low + up).clamp(-small.limit, small.limit)
     return problem.at_ends(integers.to(problem.weight.dtype))
 

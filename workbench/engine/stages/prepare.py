@@ -21,6 +21,7 @@ from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.quantization import compression
 from workbench.engine.quantization.improvement import Improved, improve
+from workbench.engine.quantization.layer_walk import Trial
 from workbench.engine.quantization.observers import branches_of
 from workbench.engine.targets.base import toolchain_of
 from workbench.engine.toolchain_patches.gate import accelerated
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.targets.base import Toolchain
-    from workbench.project.model import Project
     from workbench.engine.training.weights import Weights
 
 LEVEL = "prepared"
@@ -97,7 +97,7 @@ def run(context: StageContext) -> None:
         warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
-    if _improves(context.project):
+    if context.project.improves():
         write_tensors(prepared.weights, context.out / IMPROVED_WEIGHTS)
     context.keep(prepared)
 
@@ -116,7 +116,7 @@ def _prepare(context: StageContext, *, again: bool) -> Prepared:
     ):
         narrow, channels = pruned(context, floating)
         module, done = changed(context, narrow, again=again)
-        weights = _differences(narrow, module) if _improves(project) else {}
+        weights = _differences(narrow, module) if project.improves() else {}
         module, clusters = clustered(context, module)
         with plain_attention(when=bool(programs.written_buffers(module))):
             prepared = toolchain.prepare(module, quantizer)
@@ -202,12 +202,20 @@ def improved(
     refuse_memory(module, calibration_samples(context), "An improver", "prepare")
     mine = copy.deepcopy(module)
     project, toolchain = context.project, toolchain_of(context)
+
+    def trial(floating: torch.fx.GraphModule, samples: Any, ranges: Any) -> Trial:
+        quantizer = toolchain.trial_quantizer(project, context.folder)
+        return Trial(floating, quantizer, toolchain, samples, ranges)
+
     with torch.no_grad():
         done = improve(
-            mine, project.improvers, lambda: _chosen_samples(context),
-            lambda: toolchain.trial_quantizer(project, context.folder), toolchain,
-            project.improving, context.progress,
-        )  # fmt: skip
+            mine,
+            project.improvers,
+            lambda: _chosen_samples(context),
+            trial,
+            project.improving,
+            context.progress,
+        )
     titles = {improver.id: improver.title for improver in IMPROVERS}
     for name in done.improvements:
         context.log(f"{titles[name.improver]}: {name.sentence}")
@@ -220,7 +228,7 @@ def _chosen_samples(context: StageContext) -> list[tuple[torch.Tensor, ...]]:
     Source: reservoir sampling, Vitter 1985, algorithm R.
     """
     given, settings = calibration_samples(context), context.project.improving
-    generator = random.Random(settings.seed)  # noqa: S311 - no secret
+    generator = random.Random(settings.seed)
     chosen: list[tuple[int, tuple[torch.Tensor, ...]]] = []
     for number, sample in enumerate(given):
         context.progress(number, given.count, "reading samples")
@@ -229,10 +237,6 @@ def _chosen_samples(context: StageContext) -> list[tuple[torch.Tensor, ...]]:
         elif (place := generator.randrange(number + 1)) < settings.samples:
             chosen[place] = (number, sample.inputs)
     return [inputs for _, inputs in sorted(chosen, key=operator.itemgetter(0))]
-
-
-def _improves(project: Project) -> bool:
-    return bool(project.improvers) and not project.trained_weights
 
 
 def _differences(before: torch.fx.GraphModule, after: torch.fx.GraphModule) -> Weights:
