@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _ZETA, _GAMMA = 1.1, -0.1
 # Share of the mean of H's diagonal that is added to it (Frantar et al. 2022, GPTQ, section 3.3).
 _DAMPING = 0.01
-_ITERATIONS = 1000
+_ITERATIONS = 500
 # The regulariser's exponent falls linearly from the first to the second after the warm-up.
 _BETA, _WARM_UP = (20.0, 2.0), 0.2
-_REGULARISATION, _LEARNING_RATE = 0.1, 0.01
+_REGULARISATION, _LEARNING_RATE = 0.1, 0.03
 # Adam's constants.
 _MEAN, _SQUARE, _TINY = 0.9, 0.999, 1e-8
 _SWEEPS = 10
