@@ -38,9 +38,8 @@ _LARGEST_GRAM = 5e7
 # Below it a batch norm's scale leaves nothing of a channel.
 _LEAST_GAIN = 1e-8
 _LINEAR, _EIGHT_BITS = 2, 255
-# Shares of the calibrated range that are tried for activations, and on how many samples.
-RANGE_SHARES = (1.0, 0.97, 0.94, 0.91, 0.88, 0.85, 0.8, 0.75, 0.7)
-_RANGE_SAMPLES = 32
+# Shares of the calibrated range that are tried for activations.
+RANGE_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7)
 # A range is changed where the error falls to this share.
 _WORTH_IT = 0.98
 # Relative difference of a folded weight from its layer's at which the layer is another one.
@@ -397,30 +396,41 @@ class Walk:
         return bool(readers) and layered and int(high) - int(low) <= _EIGHT_BITS
 
     def _choose_range(self, node: fx.Node) -> None:
-        """Choose the range of an activation by the error of the layers that read it.
+        """Choose the range of an activation by the output error of the layers that read it.
 
-        All candidates have the calibrated zero point, so that both ends move by one factor.
+        The error is that of rounded weights and activations together, so that a range whose steps
+        matter little beside the weights' keeps its reach for values that no sample has. Both
+        halves of the samples have to gain. All candidates have the calibrated zero point, so that
+        both ends move by one factor.
         """
         readers = [reader for switch in node.users for reader in switch.users]
-        every = self._quantized.values[:: max(1, len(self._quantized.values) // _RANGE_SAMPLES)]
-        errors = dict.fromkeys(RANGE_SHARES, 0.0)
-        for values in every:
+        halves = [dict.fromkeys(RANGE_SHARES, 0.0) for _ in range(2)]
+        for number, values in enumerate(self._quantized.values):
             exact = values[node.args[0]]
-            for share in RANGE_SHARES:
-                error = _fake_quantized(exact, node, share) - exact
-                for reader in readers:
-                    weight = self._layers[reader.name]
-                    factor = along_outputs(weight.gain(), weight.weight)
-                    moved = reader.target(error, weight.weight * factor, None, *reader.args[3:])
-                    errors[share] += float(moved.double().square().sum())
-        best = min(errors, key=errors.__getitem__)
-        if errors[best] < errors[1.0] * _WORTH_IT:
+            for reader in readers:
+                wanted = self._output(reader, exact, rounded=False)
+                for share in RANGE_SHARES:
+                    moved = self._output(reader, _fake_quantized(exact, node, share), rounded=True)
+                    error = float((moved - wanted).double().square().sum())
+                    halves[number % 2][share] += error
+        total = {share: sum(half[share] for half in halves) for share in RANGE_SHARES}
+        best = min(total, key=total.__getitem__)
+        if all(half[best] < half[1.0] * _WORTH_IT for half in halves):
             self._shares[node] = best
             self.changed += 1
             scale, zero, low, high = node.args[1:5]
             self.ranges[node.args[0].name] = (
                 (low - zero) * scale * best, (high - zero) * scale * best
             )  # fmt: skip
+
+    def _output(self, reader: fx.Node, value: torch.Tensor, *, rounded: bool) -> torch.Tensor:
+        """Return a layer's output for an input, without the bias."""
+        layer, switch = self._layers[reader.name], reader.args[1]
+        weight = layer.weight * along_outputs(layer.gain(), layer.weight)
+        if rounded:
+            weight = self.program.value(switch, {}, self.program.switches)
+        output: torch.Tensor = reader.target(value, weight, None, *reader.args[3:])  # type: ignore[operator]
+        return output
 
 
 def plain(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
