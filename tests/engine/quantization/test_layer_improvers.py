@@ -219,7 +219,7 @@ def test_that_two_roundings_in_a_file_are_refused_and_by_edits_replace_each_othe
 
 def test_that_layers_changed_before_the_time_limit_are_kept(engine, monkeypatch):
     """The clock jumps behind the first layer."""
-    times = itertools.chain([0.0] * 4, itertools.repeat(1000.0))
+    times = itertools.chain([0.0] * 3, itertools.repeat(1000.0))
     clock = SimpleNamespace(monotonic=lambda: next(times))
     monkeypatch.setattr(improvement, "time", clock)
     made = improved(project("uneven", "a8w4", **DATA), "gptq", "norms", time_limit_s=600)
