@@ -36,10 +36,10 @@ class _Reader:
             scales: s [channels].
         """
         weight, moments = self.walked.weight, self.walked.moments
-        each = scales.repeat_interleave(weight.shape[-1] // self.channels)
-        scaled = weight * each
+        columns = scales.repeat_interleave(weight.shape[-1] // self.channels)
+        scaled = weight * columns
         step = scaled.abs().amax(-1, keepdim=True).clamp_min(_LEAST**2) / self.walked.grid.limit
-        error = torch.round(scaled / step) * step / each - weight
+        error = torch.round(scaled / step) * step / columns - weight
         of_weights = ((error @ moments.gram) * error).sum()
         # The activations' own grid is that of their largest channel.
         peak = (moments.spread.reshape(self.channels, -1).amax(1) / scales).amax()
@@ -61,16 +61,16 @@ def scale_by_activations(module: fx.GraphModule, walk: Walk) -> int:
         module: The float module, which is changed.
         walk: A walk over it.
     """
-    found: dict[str, WalkedLayer] = {}
+    reached: dict[str, WalkedLayer] = {}
 
     def remember(walked: WalkedLayer) -> Change:
-        found[walked.layer.node.name] = walked
+        reached[walked.layer.node.name] = walked
         return Change(None, None)
 
     walk.run(remember)
     places = 0
     for first, second in pairs(module):
-        walked = found.get(second.node.name)
+        walked = reached.get(second.node.name)
         if walked is None or second.groups > 1 or walked.grid.per_tensor:
             continue
         scales = _scales([_Reader(walked, second.weight.shape[1])])
@@ -79,14 +79,14 @@ def scale_by_activations(module: fx.GraphModule, walk: Walk) -> int:
             second.scale_inputs(scales)
             places += 1
     for norm, readers in smooth_groups(module).items():
-        places += _scale_norm(module, norm, readers, found)
+        places += _scale_norm(module, norm, readers, reached)
     return places
 
 
 def _scale_norm(
-    module: fx.GraphModule, norm: fx.Node, readers: list[Layer], found: dict[str, WalkedLayer]
+    module: fx.GraphModule, norm: fx.Node, readers: list[Layer], reached: dict[str, WalkedLayer]
 ) -> bool:
-    walked = [found.get(layer.node.name) for layer in readers]
+    walked = [reached.get(layer.node.name) for layer in readers]
     if any(layer is None or layer.grid.per_tensor for layer in walked):
         return False
     scales = _scales([_Reader(layer, layer.weight.shape[-1]) for layer in walked if layer])

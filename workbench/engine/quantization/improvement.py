@@ -11,9 +11,9 @@ import torch
 
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quantization import layer_corrections as corrections
 from workbench.engine.quantization.activation_scales import scale_by_activations
-from workbench.engine.quantization.layer_walk import Walk
+from workbench.engine.quantization.layer_walk import Change, Walk
+from workbench.engine.quantization.rounding import clipped, learned, second_order
 from workbench.engine.quantization.weight_transforms import equalize, left_alone, smooth
 from workbench.errors import Place, failure
 from workbench.project.configs import FEWEST_SAMPLES, IMPROVERS, Improver
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from workbench.engine.quantization.layer_walk import Change, Trial, WalkedLayer
+    from workbench.engine.quantization.layer_walk import Trial, WalkedLayer
     from workbench.project.configs import ImproverId, Improving
 
     Inputs = tuple[torch.Tensor, ...]
@@ -35,6 +35,9 @@ _HELD_OUT_EVERY, _FEWEST_TO_HOLD_OUT = 5, 20
 _CALIBRATED = 64
 # Values of all samples that a walk may keep at once [bytes], and how many nodes are alive.
 _MEMORY, _ALIVE = 1.5e9, 8
+# A channel's scale changes by this factor at most.
+_MOST = 2.0
+_TINY = 1e-12
 
 
 class _TimeIsUpError(Exception):
@@ -144,17 +147,17 @@ class _Work:
             case "scales":
                 places, left = self._scale()
             case "clips":
-                places, left = self._walk(improver, corrections.clip_weights, with_ranges=True)
+                places, left = self._walk(improver, clip_weights, with_ranges=True)
             case "gptq":
-                places, left = self._walk(improver, corrections.round_by_second_order)
+                places, left = self._walk(improver, round_by_second_order)
             case "rounding":
                 places, left = self._walk(
-                    improver, lambda walked: corrections.learn_rounding(walked, self._check)
+                    improver, lambda walked: learn_rounding(walked, self._check)
                 )
             case "bias":
-                places, left = self._walk(improver, corrections.correct_bias)
+                places, left = self._walk(improver, correct_bias)
             case "norms":
-                places, left = self._walk(improver, corrections.restore_statistics)
+                places, left = self._walk(improver, restore_statistics)
             case _:
                 assert_never(improver.id)
         if not improver.by_layer:
@@ -251,3 +254,55 @@ def _left(walk: Walk) -> str:
         for count, why in kinds
         if count
     )
+
+
+def learn_rounding(walked: WalkedLayer, check: Callable[[], None]) -> Change:
+    """Return the weights of learned rounding, with the biases that leave no mean error."""
+    problem = walked.problem()
+    return _on_grid(walked, learned(problem, check) * problem.scale)
+
+
+def round_by_second_order(walked: WalkedLayer) -> Change:
+    """Return the weights of GPTQ, with the biases that leave no mean error."""
+    problem = walked.problem()
+    return _on_grid(walked, second_order(problem) * problem.scale)
+
+
+def _on_grid(walked: WalkedLayer, weight: torch.Tensor) -> Change:
+    return Change(weight, walked.best_bias(weight))
+
+
+def clip_weights(walked: WalkedLayer) -> Change:
+    """Return the weights cut off where the layer's output has the least error."""
+    problem = walked.problem()
+    reach = clipped(problem, per_tensor=walked.grid.per_tensor) * problem.scale * problem.limit
+    weight = torch.minimum(torch.maximum(problem.weight, -reach), reach)
+    return Change(None if torch.equal(weight, problem.weight) else weight, None)
+
+
+def correct_bias(walked: WalkedLayer) -> Change:
+    """Return the biases that leave no mean error of the layer's output, channel by channel.
+
+    Source: Nagel et al. 2019, Data-Free Quantization, section 4.2, with means of the data.
+    """
+    return Change(None, walked.best_bias(walked.rounded))
+
+
+def restore_statistics(walked: WalkedLayer) -> Change:
+    """Return channel scales and biases that restore mean and variance of the layer's outputs.
+
+    The batch norm after a quantized layer is re-estimated on the quantized program and folded
+    again: y' = (y - mean) sqrt(variance of float / variance) + mean of float, by channel. Weights
+    with one grid per channel keep their integers, since the grid is scaled; layers with one grid
+    per tensor get the means only.
+    Source: Nagel et al. 2021, A White Paper on Neural Network Quantization, section 5.2 (batch-norm
+    re-estimation), with targets from the float program.
+    """
+    moments, rounded = walked.moments, walked.rounded
+    if walked.grid.per_tensor:
+        return correct_bias(walked)
+    power = ((rounded @ moments.gram) * rounded).sum(-1)
+    factor = (moments.power.clamp_min(0.0) / power.clamp_min(_TINY)).sqrt()
+    factor = torch.where(power > _TINY, factor.clamp(1.0 / _MOST, _MOST), 1.0)
+    weight = rounded * factor[..., None]
+    return Change(weight, walked.best_bias(weight))

@@ -33,32 +33,32 @@ _LEAST = 1e-8
 
 def equalize(module: fx.GraphModule) -> int:
     """Equalise all pairs of layers in place; return the number of pairs."""
-    found = pairs(module)
+    every = pairs(module)
     for _ in range(_ROUNDS):
-        moved = [_equalize_pair(*pair) for pair in found]
+        moved = [_equalize_pair(*pair) for pair in every]
         if max(moved, default=0.0) < _CLOSE:
             break
-    return len(found)
+    return len(every)
 
 
 def pairs(module: fx.GraphModule) -> list[tuple[Layer, Layer]]:
     """Return the pairs of layers between which a channel's scale passes."""
     all_layers = list(layers(module))
     by_input = {layer.node.all_input_nodes[0]: layer for layer in all_layers}
-    found = []
+    result = []
     for first in all_layers:
         end = first.end
         while len(end.users) == 1:
             second = by_input.get(end)
             if second is not None:
                 if _fit(first, second):
-                    found.append((first, second))
+                    result.append((first, second))
                 break
             user = next(iter(end.users))
             if user.target not in _COMMUTE:
                 break
             end = user
-    return found
+    return result
 
 
 def left_alone(module: fx.GraphModule) -> str:
