@@ -1,8 +1,9 @@
 """What each weight transform gains: quality on unseen samples of networks with trained weights.
 
-``python -m tests.improver_figures FOLDER [NETWORK ...]`` measures all networks, or some, and writes
-``tests/data/improver_figures.json`` and the page of the guide. Networks that are not samples of the
-program are trained into the folder, where they are not there already.
+``python -m tests.improver_figures FOLDER [NETWORK ...]`` measures what
+``tests/data/improver_figures.json`` lacks, of all networks or of some, and writes that file and the
+page of the guide. Networks that are not samples of the program are trained into the folder, where
+they are not there already.
 """
 
 from __future__ import annotations
@@ -172,18 +173,27 @@ def main(arguments: Sequence[str]) -> None:
         engine = Engine(Path(tempfile.mkdtemp()))
         try:
             place(network, trained, engine.folder)
-            figures = {}
             for name, improvers in SETTINGS.items():
-                figures[name] = measured(engine, network, improvers)
-                sys.stdout.write(f"{network.name} {name}: {figures[name]}\n")
-                sys.stdout.flush()
+                known = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+                if name not in known.get(network.name, {}):
+                    figures = measured(engine, network, improvers)
+                    keep({**known, network.name: {**known.get(network.name, {}), name: figures}})
+                    sys.stdout.write(f"{network.name} {name}: {figures}\n")
+                    sys.stdout.flush()
         finally:
             engine.close()
-        known = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-        known[network.name] = figures
-        kept = {n.name: known[n.name] for n in NETWORKS if n.name in known}
-        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-        PAGE.write_text(page(kept))
+
+
+def keep(known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the figures in the order of the tables, and the page of complete networks."""
+    ordered = {
+        network.name: {n: known[network.name][n] for n in SETTINGS if n in known[network.name]}
+        for network in NETWORKS
+        if network.name in known
+    }
+    KEPT.write_text(json.dumps(ordered, indent=1) + "\n")
+    whole = {name: rows for name, rows in ordered.items() if len(rows) == len(SETTINGS)}
+    PAGE.write_text(page(whole))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quantization.activation_scales import scale_by_activations
 from workbench.engine.quantization.layer_walk import Change, Walk
-from workbench.engine.quantization.rounding import clipped, learned, second_order
+from workbench.engine.quantization.rounding import Problem, clipped, learned, second_order
 from workbench.engine.quantization.weight_transforms import equalize, left_alone, smooth
 from workbench.errors import Place, failure
 from workbench.project.configs import FEWEST_SAMPLES, IMPROVERS, Improver
@@ -75,6 +75,7 @@ def improve(
     for improver in chosen:
         _refuse_few(improver, len(data))
     work = _Work(module, data, trial, settings, progress)
+    work.rounds = any(improver.rounds for improver in chosen)
     for improver in chosen:
         work.apply(improver)
     return work.done
@@ -103,7 +104,12 @@ def _refuse_few(improver: Improver, count: int) -> None:
 
 
 class _Work:
-    """The state between improvers: the module, its data, the float outputs and the latest trial."""
+    """The state between improvers: the module, its data, the float outputs and the latest trial.
+
+    ``rounds`` is whether a later improver chooses the rounding of the weights.
+    """
+
+    rounds = False
 
     def __init__(
         self, module: fx.GraphModule, data: Sequence[Inputs], trial: MakeTrial,
@@ -147,7 +153,10 @@ class _Work:
             case "scales":
                 places, left = self._scale()
             case "clips":
-                places, left = self._walk(improver, clip_weights, with_ranges=True)
+                rounded = second_order if self.rounds else Problem.nearest
+                places, left = self._walk(
+                    improver, lambda walked: clip_weights(walked, rounded), with_ranges=True
+                )
             case "gptq":
                 places, left = self._walk(improver, round_by_second_order)
             case "rounding":
@@ -272,12 +281,18 @@ def _on_grid(walked: WalkedLayer, weight: torch.Tensor) -> Change:
     return Change(weight, walked.best_bias(weight))
 
 
-def clip_weights(walked: WalkedLayer) -> Change:
-    """Return the weights cut off where the layer's output has the least error."""
+def clip_weights(walked: WalkedLayer, rounded_by: Callable[[Problem], torch.Tensor]) -> Change:
+    """Return the weights cut off where the layer's output has the least error.
+
+    The biases leave no mean error of the clipped weights, rounded to nearest.
+    """
     problem = walked.problem()
-    reach = clipped(problem, per_tensor=walked.grid.per_tensor) * problem.scale * problem.limit
+    shares = clipped(problem, rounded_by, per_tensor=walked.grid.per_tensor)
+    scale = shares * problem.scale
+    reach = scale * problem.limit
     weight = torch.minimum(torch.maximum(problem.weight, -reach), reach)
-    return Change(None if torch.equal(weight, problem.weight) else weight, None)
+    rounded = torch.round(weight / scale) * scale
+    return Change(weight, walked.best_bias(rounded), rounded)
 
 
 def correct_bias(walked: WalkedLayer) -> Change:

@@ -200,10 +200,14 @@ class Trial:
 
 @dataclass
 class Change:
-    """New folded weights [g, o, d] and biases [g, o] of a layer; None where they stay."""
+    """New folded weights [g, o, d] and biases [g, o] of a layer; None where they stay.
+
+    ``rounded`` are the weights of the quantized program, None if ``weight`` is on its grid.
+    """
 
     weight: torch.Tensor | None
     bias: torch.Tensor | None
+    rounded: torch.Tensor | None = None
 
 
 class Walk:
@@ -371,7 +375,8 @@ class Walk:
             is_live = gain.abs() > _LEAST_GAIN
             own = torch.where(is_live, shaped / torch.where(is_live, gain, 1.0), layer.weight)
             layer.weight.copy_(own)
-            self._put(node.args[1], shaped)
+            rounded = weight if change.rounded is None else change.rounded
+            self._put(node.args[1], rounded.reshape(layer.weight.shape).float())
         if bias is not None and walked.bias is not None:
             moved = (bias - walked.bias).flatten()
             assert layer.bias is not None

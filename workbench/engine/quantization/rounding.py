@@ -29,7 +29,7 @@ _MEAN, _SQUARE, _TINY = 0.9, 0.999, 1e-8
 _SWEEPS = 10
 # Multiplications that gradient steps of one layer may take; larger layers get fewer steps.
 _MULTIPLICATIONS, _FEWEST_STEPS = 4e11, 100
-CLIPS = (1.0, 0.96, 0.92, 0.88, 0.84, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5)
+CLIPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
 
 
 @dataclass(frozen=True)
@@ -90,32 +90,28 @@ def second_order(problem: Problem) -> torch.Tensor:
         torch.linalg.LinAlgError: H is not positive definite.
     """
     known = problem.damped()
-    rows = [
-        _second_order_group(known, group, torch.linalg.cholesky(known.gram[group]))
-        for group in range(len(known.gram))
-    ]
-    return torch.stack(rows)
+    order = torch.argsort(known.gram.diagonal(dim1=1, dim2=2), dim=1, descending=True)
+    back = torch.argsort(order, dim=1)
 
+    def in_order(value: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+        return value.gather(2, by[:, None].expand_as(value))
 
-def _second_order_group(problem: Problem, group: int, factor: torch.Tensor) -> torch.Tensor:
-    order = torch.argsort(problem.gram[group].diagonal(), descending=True)
-    wanted = torch.cholesky_solve(problem.cross[group].T, factor).T
-    ordered = torch.linalg.cholesky(problem.gram[group][order][:, order])
-    upper = torch.linalg.cholesky(torch.cholesky_inverse(ordered), upper=True)
-    left, integers = wanted[:, order], torch.zeros_like(wanted)
-    scale, limit = problem.scale[group], problem.limit
-    pinned = problem.pinned[group][:, order]
-    ends = limit * torch.sign(problem.weight[group][:, order])
-    for column in range(left.shape[1]):
-        chosen = torch.round(left[:, column : column + 1] / scale).clamp(-limit, limit)
+    wanted = torch.cholesky_solve(
+        known.cross.transpose(1, 2), torch.linalg.cholesky(known.gram)
+    ).transpose(1, 2)
+    gram = in_order(in_order(known.gram, order).transpose(1, 2), order)
+    upper = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(gram)), upper=True)
+    left, pinned = in_order(wanted, order), in_order(known.pinned, order)
+    ends = known.limit * torch.sign(in_order(known.weight, order))
+    integers = torch.zeros_like(left)
+    for column in range(left.shape[2]):
         here = slice(column, column + 1)
-        chosen = torch.where(pinned[:, here], ends[:, here], chosen)
-        integers[:, here] = chosen
-        error = (left[:, here] - chosen * scale) / upper[column, column]
-        left[:, column + 1 :] -= error * upper[column, column + 1 :]
-    result = torch.empty_like(integers)
-    result[:, order] = integers
-    return result
+        chosen = torch.round(left[..., here] / known.scale).clamp(-known.limit, known.limit)
+        chosen = torch.where(pinned[..., here], ends[..., here], chosen)
+        integers[..., here] = chosen
+        error = (left[..., here] - chosen * known.scale) / upper[:, here, here]
+        left[..., column + 1 :] -= error * upper[:, here, column + 1 :]
+    return in_order(integers, back)
 
 
 def learned(problem: Problem, check: Callable[[], None]) -> torch.Tensor:
@@ -211,17 +207,23 @@ def descended(problem: Problem, integers: torch.Tensor, check: Callable[[], None
     return integers
 
 
-def clipped(problem: Problem, *, per_tensor: bool) -> torch.Tensor:
+def clipped(
+    problem: Problem, rounded: Callable[[Problem], torch.Tensor], *, per_tensor: bool
+) -> torch.Tensor:
     """Return the share of the range [g, o, 1] with the least error of the layer's output.
 
-    Weights beyond it are clipped. The error is that of nearest rounding; all rows have one share
-    where they share a grid.
+    Weights beyond it are clipped. All rows have one share where they share a grid.
+
+    Args:
+        problem: The layer.
+        rounded: Returns integers for the weights on a grid, as they will be chosen.
+        per_tensor: Whether all rows share a grid.
     """
     known = problem.damped()
     errors = []
     for share in CLIPS:
         narrow = replace(known, scale=known.scale * share)
-        errors.append(narrow.error(narrow.nearest()))
+        errors.append(narrow.error(rounded(narrow)))
     stacked = torch.stack(errors)
     if per_tensor:
         stacked = stacked.sum((1, 2), keepdim=True).expand_as(stacked)
