@@ -50,7 +50,7 @@ def test_that_an_improver_is_tried_tells_what_it_leaves_alone_and_is_switched_in
     assert left in said()
 
 
-def test_that_a_preset_and_settings_are_one_undo_step_each(opened, panel):
+def test_that_a_preset_and_settings_are_one_undo_step_each(opened, panel, qtbot):
     panel.switches["gptq"].click()
     panel.presets["rounding+clips"].click()
     assert opened.document.project.improvers == ("clips", "rounding")
@@ -63,7 +63,7 @@ def test_that_a_preset_and_settings_are_one_undo_step_each(opened, panel):
     for _ in range(2):
         opened.document.undo_stack.undo()
     assert opened.document.project.improving.time_limit_s == 1800
-    assert panel.settings["samples"].value() == 128
+    qtbot.waitUntil(lambda: panel.settings["samples"].value() == 128)
 
 
 def test_that_a_try_of_code_nobody_trusts_yet_is_asked_for_once_and_then_measured(
