@@ -174,9 +174,9 @@ def main(arguments: Sequence[str]) -> None:
         try:
             place(network, trained, engine.folder)
             for name, improvers in SETTINGS.items():
-                known = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-                if name not in known.get(network.name, {}):
+                if name not in _known().get(network.name, {}):
                     figures = measured(engine, network, improvers)
+                    known = _known()
                     keep({**known, network.name: {**known.get(network.name, {}), name: figures}})
                     sys.stdout.write(f"{network.name} {name}: {figures}\n")
                     sys.stdout.flush()
@@ -193,7 +193,12 @@ def keep(known: Mapping[str, Mapping[str, Any]]) -> None:
     }
     KEPT.write_text(json.dumps(ordered, indent=1) + "\n")
     whole = {name: rows for name, rows in ordered.items() if len(rows) == len(SETTINGS)}
-    PAGE.write_text(page(whole))
+    if whole:
+        PAGE.write_text(page(whole))
+
+
+def _known() -> dict[str, Any]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
 
 if __name__ == "__main__":

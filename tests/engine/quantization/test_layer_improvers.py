@@ -3,6 +3,8 @@
 import copy
 import itertools
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,13 +16,15 @@ from torch import nn
 
 from tests.engine import improved_networks, networks
 from tests.engine.in_process import project
+from tests.problems import refused
+from workbench import api
 from workbench.analysis.ranges import MethodRanges, read_chosen
 from workbench.engine.quantization import improvement
 from workbench.engine.quantization.float_layers import layers
 from workbench.engine.quantization.layer_walk import rows
 from workbench.npu import convolution
 from workbench.npu.program import load
-from workbench.project import edits
+from workbench.project import edits, store
 from workbench.project.model import DataSource
 from workbench.results import IMPROVED_WEIGHTS
 
@@ -254,3 +258,21 @@ def test_that_ranges_of_a_project_go_before_learned_ones(engine):
         assert read_chosen(pinned, engine.path(made, "calibrate"), MethodRanges())[0] == (
             {**chosen, **wanted}
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("improvers", [("clips", "rounding"), ("equalize", "norms")])
+def test_that_the_script_of_a_project_with_improvers_makes_the_same_bytes(engine, improvers):
+    made = improved(project("uneven", "a8w4", **DATA), *improvers)
+    file = engine.folder / "net.qwb"
+    store.save(made, file)
+    opened, path = api.open(file), engine.folder / "scripts" / "make.py"
+    with refused("script-improvers" if "clips" not in improvers else "calibration-outdated"):
+        api.script(opened, path, cache=engine.cache)
+    engine.lowered(made)
+    path.parent.mkdir()
+    api.script(opened, path, cache=engine.cache).save(path)
+    program = engine.folder / "script.pte"
+    done = subprocess.run([sys.executable, path, program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert program.read_bytes() == (engine.path(made, "lower") / "program.pte").read_bytes()
