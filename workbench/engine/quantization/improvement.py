@@ -296,11 +296,16 @@ def clip_weights(walked: WalkedLayer, rounded_by: Callable[[Problem], torch.Tens
 
 
 def correct_bias(walked: WalkedLayer) -> Change:
-    """Return the biases that leave no mean error of the layer's output, channel by channel.
+    """Return the biases without the mean error of rounded weights, channel by channel.
 
+    The error of rounded activations stays: the compiled program may have other ones, as rewrites
+    of the float graph join and split layers.
     Source: Nagel et al. 2019, Data-Free Quantization, section 4.2, with means of the data.
     """
-    return Change(None, walked.best_bias(walked.rounded))
+    if walked.float_bias is None:
+        return Change(None, None)
+    error = (walked.rounded - walked.float_weight) @ walked.moments.inputs[..., None]
+    return Change(None, walked.float_bias - error[..., 0])
 
 
 def restore_statistics(walked: WalkedLayer) -> Change:

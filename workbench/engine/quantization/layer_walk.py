@@ -86,12 +86,15 @@ class WalkedLayer:
 
     ``weight`` are the folded weights [g, o, d] that are quantized, ``rounded`` the same on the
     grid, ``bias`` [g, o] the folded biases; None if the layer cannot take a mean error.
+    ``float_weight`` and ``float_bias`` are those of the reference.
     """
 
     layer: Layer
     weight: torch.Tensor
     rounded: torch.Tensor
     bias: torch.Tensor | None
+    float_weight: torch.Tensor
+    float_bias: torch.Tensor | None
     grid: Grid
     moments: Moments
 
@@ -234,7 +237,7 @@ class Walk:
         self._check = check
         self._shares: dict[fx.Node, float] = {}
         self._layers = {layer.node.name: layer for layer in layers(module)}
-        self._ends = {layer.node.name: layer.end for layer in layers(reference)}
+        self._wanted = {layer.node.name: layer for layer in layers(reference)}
         self._reference = Stream(
             reference.graph.nodes, samples, lambda node, values: plain(reference, node, values)
         )
@@ -266,7 +269,7 @@ class Walk:
         layer = self._layers.get(node.name)
         return (
             layer is not None
-            and node.name in self._ends
+            and node.name in self._wanted
             and node.target is layer.node.target
             and node.args[1] in self.program.switches
         )
@@ -300,9 +303,15 @@ class Walk:
             self.unused += 1
             return None
         rounded = self.program.value(switch, {}, self.program.switches)
+        wanted, float_bias = self._wanted[node.name], None
+        if bias is not None and layer.bias is not None and wanted.bias is not None:
+            bias = bias.double().reshape(groups, -1)
+            # A batch norm's statistics are in both folded biases.
+            float_bias = bias - (layer.bias - wanted.bias).double().reshape(groups, -1)
+        of_float = wanted.weight * along_outputs(wanted.gain(), wanted.weight)
         return WalkedLayer(
             layer=layer, weight=_by_groups(folded, groups), rounded=_by_groups(rounded, groups),
-            bias=None if bias is None else bias.double().reshape(groups, -1),
+            bias=bias, float_weight=_by_groups(of_float, groups), float_bias=float_bias,
             grid=grid, moments=moments,
         )  # fmt: skip
 
@@ -336,7 +345,7 @@ class Walk:
         return tensor(self.program.module, held) if value is None else value
 
     def _moments(self, node: fx.Node, layer: Layer, size: int, *, centred: bool) -> Moments | None:
-        end = self._ends[node.name]
+        end = self._wanted[node.name].end
         self._reference.through(end)
         sums: list[torch.Tensor] = []
         ends: list[torch.Tensor] = []
