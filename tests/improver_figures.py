@@ -106,10 +106,11 @@ def place(network: Network, trained: Path, folder: Path) -> None:
 def page(kept: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     """Return the page of the guide from the figures."""
     networks = [network for network in NETWORKS if network.name in kept]
-    lines = [*_ABOUT, "", "## SQNR [dB]", ""]
+    named = (f"- `{network.name}`: {network.what}" for network in networks)
+    lines = [*_ABOUT, "", *named, "", "## SQNR [dB]", ""]
     header = ("transform", *(f"`{network.name}`" for network in networks))
     for title, cell in (("", _sqnr), ("## Top-1 [%]", _top1)):
-        lines += ["", title, ""] if title else []
+        lines += [title, ""] if title else []
         rows = [
             (f"`{name}`", *(cell(kept[network.name][name]) for network in networks))
             for name in SETTINGS
@@ -118,7 +119,7 @@ def page(kept: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
             floats = (f"{100 * kept[n.name]['none']['top1_float']:.1f}" for n in networks)
             rows.insert(0, ("float", *floats))
         lines += table(header, rows)
-    lines += ["", "## What helps", "", *(f"- {line}" for line in _verdicts(kept, networks))]
+    lines += ["## What helps", "", *(f"- {line}" for line in _verdicts(kept, networks))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -158,8 +159,6 @@ _ABOUT = (
     f"float model and the share of right classes, on at most {UNSEEN} samples that neither "
     "training nor calibration saw. A transform helps a network where it gains "
     f"{LEAST_GAIN_DB} dB.",
-    "",
-    *(f"- `{network.name}`: {network.what}" for network in NETWORKS),
 )
 
 
@@ -192,9 +191,13 @@ def keep(known: Mapping[str, Mapping[str, Any]]) -> None:
         if network.name in known
     }
     KEPT.write_text(json.dumps(ordered, indent=1) + "\n")
-    whole = {name: rows for name, rows in ordered.items() if len(rows) == len(SETTINGS)}
-    if whole:
-        PAGE.write_text(page(whole))
+    if complete := whole(ordered):
+        PAGE.write_text(page(complete))
+
+
+def whole(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the networks of which every transform was measured."""
+    return {name: rows for name, rows in known.items() if len(rows) == len(SETTINGS)}
 
 
 def _known() -> dict[str, Any]:
