@@ -440,8 +440,8 @@ IMPROVERS: tuple[Improver, ...] = (
     Improver(
         "bias",
         "Correct biases",
-        "Corrects the mean error of each layer's output by its bias, per channel. Changes the "
-        "float model slightly; helps 4-bit weights.",
+        "Subtracts the mean error of rounded weights from the biases, per channel. "
+        "Changes the float model slightly; helps 4-bit weights.",
         fewest=1,
     ),
     Improver(
