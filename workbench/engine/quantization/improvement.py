@@ -255,7 +255,7 @@ def _left(walk: Walk) -> str:
     """Return a sentence on each kind of layer that was left alone."""
     kinds = (
         (walk.too_wide, "too many weights per output"),
-        (walk.unused, "inputs that are zero on all samples"),
+        (walk.unused, "inputs that are zero on all samples, or not finite"),
     )
     return " ".join(
         f"{count} layer{'s' if count > 1 else ''} left as {'they are' if count > 1 else 'it is'}: "

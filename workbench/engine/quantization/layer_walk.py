@@ -299,7 +299,8 @@ class Walk:
             return None
         bias = self._bias(node) if layer.bias is not None else None
         moments = self._moments(node, layer, size, centred=bias is not None)
-        if moments is None or float(moments.gram.abs().max()) <= 0.0:
+        # Zero or not finite.
+        if moments is None or not 0.0 < float(moments.gram.abs().max()) < torch.inf:
             self.unused += 1
             return None
         rounded = self.program.value(switch, {}, self.program.switches)
