@@ -113,6 +113,15 @@ def test_that_biases_are_corrected_by_the_layers_as_they_are_written(engine):
     assert done.places == 5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "data"), [("stem", "picture_data"), ("leads", "lead_data")])
+def test_that_rounding_chosen_for_layers_as_they_are_written_is_kept(engine, name, data):
+    plain = network(name, data, config="a8w4")
+    made = plain.model_copy(update={"improvers": ("gptq",)})
+    assert quality(engine, made) >= quality(engine, without(made, *IDS)) - 1
+    assert quality(engine, made) > quality(engine, plain) + 1
+
+
 @pytest.mark.parametrize("config", ["a16w8", "a8w4"])
 def test_that_other_precisions_are_right_too(engine, config):
     for name, data in (("audio", "audio_data"), ("leads", "lead_data")):

@@ -250,6 +250,7 @@ _DECISIVE = (
     "model",
     "rules",
     "improvers",
+    "improving",
     "split_outputs",
     "ranges",
     "range_methods",

@@ -248,6 +248,7 @@ _OF_RULES = (
 OPTION_PANELS: Mapping[str, PanelId] = {
     **dict.fromkeys(_OF_RULES, "rules"),
     "ranges": "ranges", "range_methods": "ranges", "improvers": "weight_transforms",
+    "improving": "weight_transforms",
     "compressions": "modules", "learning_rate": "training", "train": "search", "targets": "devices",
     "run": "runs", "flash": "simulator", "port": "simulator", "address": "simulator",
 }  # fmt: skip

@@ -375,7 +375,8 @@ def read_chosen(
     """
     if not needs_calibration(project):
         return project.fixed_ranges(), []
-    rows = load_result(CalibrateResult, calibrated).ranges
+    result = load_result(CalibrateResult, calibrated)
+    rows = result.ranges
     ends, declined = chosen_ranges(
         rows, load_arrays(calibrated, HISTOGRAMS), project, method_ranges
     )
@@ -384,13 +385,18 @@ def read_chosen(
         # Inputs come first; the range of a pinned one is the user's.
         inputs = [row.node for row in rows if row.op == "placeholder"]
         ends |= dict.fromkeys(inputs[:1], preprocess.pixel_range) | project.fixed_ranges()
-    return ends, declined
+    return {**result.improved, **ends}, declined
 
 
 def needs_calibration(project: Project) -> bool:
     """Return whether ranges that the project sets depend on the calibration."""
     preprocess = project.calibration.preprocess if project.calibration else None
-    return bool(project.range_methods) or (preprocess is not None and preprocess.fold)
+    folds = preprocess is not None and preprocess.fold
+    return (
+        bool(project.range_methods)
+        or folds
+        or ("clips" in project.improvers and project.improves())
+    )
 
 
 def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:

@@ -45,8 +45,10 @@ from workbench.api.projects import (
     save,
     set_board,
     set_improver,
+    set_improving,
     set_target,
     update,
+    use_improver_preset,
 )
 from workbench.api.ranges import (
     Ranges,
@@ -214,6 +216,7 @@ __all__ = [
     "set_board",
     "set_global",
     "set_improver",
+    "set_improving",
     "set_io",
     "set_module_name",
     "set_module_type",
@@ -230,5 +233,6 @@ __all__ = [
     "train",
     "unpin_ranges",
     "update",
+    "use_improver_preset",
     "use_trained_weights",
 ]

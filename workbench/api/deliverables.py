@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,14 @@ from workbench.deploy.boards import placed_as
 from workbench.errors import Place, failure
 from workbench.files import write_file
 from workbench.pipeline.cache import Cache, default_root
-from workbench.results import ExportResult, ImportResult, LowerResult, load_result
+from workbench.project import edits
+from workbench.results import (
+    IMPROVED_WEIGHTS,
+    ExportResult,
+    ImportResult,
+    LowerResult,
+    load_result,
+)
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
 from workbench.script.quantizer import copied_corrections
@@ -41,14 +49,17 @@ class Script:
         text: The Python source.
         commands: The command lines to run, in order.
         files: What it imports from beside it: texts by path, relative to its folder.
+        weights: The weights that improvers changed, which the script reads beside itself; None
+            without improvers.
     """
 
     text: str
     commands: Sequence[str]
     files: Mapping[str, str] = field(default_factory=dict)
+    weights: Path | None = None
 
     def save(self, file: str | Path) -> None:
-        """Write the script, and what it imports beside it.
+        """Write the script, and what it imports and reads beside it.
 
         Args:
             file: The path that the script was made for.
@@ -61,7 +72,13 @@ class Script:
             beside = path.parent / name
             beside.parent.mkdir(exist_ok=True)
             write_file(beside, text.encode())
+        if self.weights is not None:
+            write_file(path.with_name(_improved_name(path)), self.weights.read_bytes())
         write_file(path, self.text.encode())
+
+
+def _improved_name(script: Path) -> str:
+    return f"{script.stem}_weights.safetensors"
 
 
 def script(
@@ -107,8 +124,13 @@ def script(
         placement = load_result(LowerResult, results.folder(lowered.key)).placement
         project = placed_as(project, opened.folder, placement)
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
+    improved = None
+    if project.improves() and planned.of("prepare").state == "cached":
+        improved = results.folder(planned.of("prepare").key) / IMPROVED_WEIGHTS
+        beside = os.path.relpath(path.absolute().with_name(_improved_name(path)), opened.folder)
+        project = edits.use_trained(project, Path(beside).as_posix())
     text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights)
-    return Script(text, [f"python {path}"], copied_corrections())
+    return Script(text, [f"python {path}"], copied_corrections(), improved)
 
 
 @dataclass(frozen=True)

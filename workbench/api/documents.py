@@ -187,6 +187,7 @@ class RunDocument(Document):
     run: SimulationResult | None = None
     corrections: list[dict[str, Any]] = []
     rewrites: list[dict[str, Any]] = []
+    improvements: list[dict[str, Any]] = []
     board: dict[str, Any] = {}
     suggestions: list[SuggestionEntry] = []
     package: PackageEntry | None = None

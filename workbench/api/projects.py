@@ -31,7 +31,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from workbench.project.configs import Config, ImproverId
+    from workbench.project.configs import Config, ImproverId, ImproverPresetId
     from workbench.results import ChannelLayer
 
 
@@ -202,6 +202,16 @@ def set_board(opened: OpenProject, board: str, device: str = "") -> OpenProject:
 def set_improver(opened: OpenProject, improver: ImproverId, *, on: bool = True) -> OpenProject:
     """Switch a transformation of the float weights (``workbench.project.configs.IMPROVERS``)."""
     return opened.edited(lambda project: edits.set_improver(project, improver, on=on))
+
+
+def set_improving(opened: OpenProject, **settings: int | None) -> OpenProject:
+    """Set what improvers work with: fields of ``workbench.project.configs.Improving``."""
+    return opened.edited(lambda project: edits.set_improving(project, **settings))
+
+
+def use_improver_preset(opened: OpenProject, preset: ImproverPresetId) -> OpenProject:
+    """Use the improvers of a preset instead of others (``IMPROVER_PRESETS`` beside them)."""
+    return opened.edited(lambda project: edits.use_improver_preset(project, preset))
 
 
 def compress(

@@ -10,6 +10,7 @@ from workbench.analysis.silicon import time_of
 from workbench.api.documents import GainEntry, SourceEntry, SuggestionEntry
 from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.project.configs import IMPROVERS
 from workbench.results import (
     GRAPH_FILE,
     RESULTS,
@@ -85,7 +86,11 @@ def summary(
     for stage, kind in RESULTS.items():
         if stage in _REPORTED and stage in folders:
             document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
-    changes = {"corrections": list(_corrections(folders)), "rewrites": _rewrites(folders)}
+    changes = {
+        "corrections": list(_corrections(folders)),
+        "rewrites": _rewrites(folders),
+        "improvements": _improvements(folders),
+    }
     document |= {name: rows for name, rows in changes.items() if rows}
     if "lower" in folders:
         board = fitting.of_results(project, base, folders["lower"])
@@ -135,6 +140,18 @@ def _rewrites(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
             if applied:
                 return list(map(described_rewrite, applied))
     return []
+
+
+def _improvements(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Return what each improver changed and gained, with that as a sentence."""
+    if "prepare" not in folders:
+        return []
+    applied = load_result(PrepareResult, folders["prepare"]).improvements
+    titles = {improver.id: improver.title for improver in IMPROVERS}
+    return [
+        {"title": titles[row.improver], **row.model_dump(mode="json"), "sentence": row.sentence}
+        for row in applied
+    ]
 
 
 def _cycle_corrections(folder: Path) -> list[dict[str, Any]]:

@@ -103,6 +103,11 @@ def _print_rewrites(rewrites: list[dict[str, Any]]) -> None:
             print(f"Rewrite      {rewrite['title']}: {count}{cycles}")
 
 
+def _print_improvements(improvements: list[dict[str, Any]]) -> None:
+    for improvement in improvements:
+        print(f"Transform    {improvement['title']}: {improvement['sentence']}")
+
+
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures of a run."""
     for name, write in (
@@ -111,6 +116,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("lower", _print_lower),
         ("corrections", _print_corrections),
         ("rewrites", _print_rewrites),
+        ("improvements", _print_improvements),
         ("suggestions", _print_suggestions),
         ("board", _print_board),
         ("verify", _print_verify),

@@ -257,11 +257,12 @@ def _run_of(answer: Answer, project: Project) -> Run:
     except (ValidationError, ValueError) as error:
         raise wrong_answer(str(error)) from error
     given = (
-        run.rules, run.target, run.presets, run.ranges, run.improvers, run.compressions,
+        run.rules, run.target, run.presets, run.ranges, run.improvers, run.improving,
+        run.compressions,
     )  # fmt: skip
     if given != (
         project.rules, project.target, project.presets, project.ranges, project.improvers,
-        project.compressions,
+        project.improving, project.compressions,
     ):  # fmt: skip
         raise wrong_answer("the run belongs to another configuration")
     return run

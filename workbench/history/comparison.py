@@ -157,6 +157,9 @@ def facts_of_rules(run: Run) -> dict[str, str]:
     facts = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
     facts |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
     facts |= {f"improver {name}": "on" for name in run.improvers}
+    if run.improvers:
+        settings = run.improving.model_dump().items()
+        facts |= {f"improvers, {name.replace('_', ' ')}": str(value) for name, value in settings}
     facts |= {f"size of {c.module or 'all'}": size_line(c) for c in run.compressions}
     facts |= {"weights": run.trained_weights} if run.trained_weights else {}
     split = ", ".join(map(str, run.split_outputs))

@@ -14,7 +14,14 @@ from workbench.analysis.gate import GateResult
 from workbench.analysis.silicon import time_of
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan
-from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
+from workbench.project.configs import (
+    Config,
+    FixedRange,
+    ImproverId,
+    Improving,
+    RangeMethod,
+    without_origins,
+)
 from workbench.project.frozen import Frozen
 from workbench.project.model import Compression, Rule, TargetChoice
 from workbench.results import (
@@ -100,6 +107,7 @@ class Run(Frozen):
     rules: tuple[Rule, ...]
     presets: dict[str, Config] = Field(default_factory=dict)
     improvers: tuple[ImproverId, ...] = ()
+    improving: Improving = Improving()
     compressions: tuple[Compression, ...] = ()
     trained_weights: str | None = None
     split_outputs: tuple[int, ...] = ()
@@ -179,6 +187,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         rules=project.rules,
         presets=project.presets,
         improvers=project.improvers,
+        improving=project.improving,
         compressions=project.compressions,
         trained_weights=project.trained_weights,
         split_outputs=project.split_outputs,

@@ -124,7 +124,10 @@ def _improvers(reading: Reading) -> JsonValue:
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = _calibration(reading) if looks else None
-    return {"ids": [improver.id for improver in wanted], "data": data, **compressed}
+    settings: dict[str, JsonValue] = (
+        {"settings": reading.project.improving.model_dump(mode="json")} if looks else {}
+    )
+    return {"ids": [improver.id for improver in wanted], "data": data, **settings, **compressed}
 
 
 def _training_start(reading: Reading) -> JsonValue:

@@ -366,17 +366,29 @@ def without_origins(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, "ranges": kept, "range_methods": [*methods, *taken]}
 
 
-ImproverId = Literal["equalize", "smooth", "bias"]
+ImproverId = Literal[
+    "equalize", "smooth", "scales", "clips", "gptq", "rounding", "bias", "norms"
+]  # fmt: skip
+# Calibration samples that improvers by layer need at least.
+FEWEST_SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class Improver:
-    """One improver; ``needs_data`` if it uses calibration samples."""
+    """One improver.
+
+    ``needs_data`` if it uses calibration samples, ``by_layer`` if it compares each layer of the
+    quantized program with the float model, ``rounds`` if it chooses the rounding of the weights.
+    ``fewest`` is how many samples it needs.
+    """
 
     id: ImproverId
     title: str
     description: str
-    needs_data: bool
+    needs_data: bool = True
+    by_layer: bool = True
+    rounds: bool = False
+    fewest: int = FEWEST_SAMPLES
 
 
 # In order of application.
@@ -388,19 +400,83 @@ IMPROVERS: tuple[Improver, ...] = (
         "float model is unchanged. Helps per-tensor and 4-bit weights of "
         "convolutions with ReLU.",
         needs_data=False,
+        by_layer=False,
+        fewest=0,
     ),
     Improver(
         "smooth",
         "Smooth linears",
         "Moves activation outliers into the weights of linears after a layer norm "
         "(SmoothQuant); the float model is unchanged. Helps transformers.",
-        needs_data=True,
+        by_layer=False,
+        fewest=1,
+    ),
+    Improver(
+        "scales",
+        "Activation-aware scales",
+        "Scales channels in front of a layer so that those with large activations have finer "
+        "weights (AWQ); the float model is unchanged. Helps 4-bit weights of linears.",
+    ),
+    Improver(
+        "clips",
+        "Learn clips",
+        "Chooses the ranges of weights and of activations by the error of each layer's output. "
+        "Helps 4-bit weights.",
+    ),
+    Improver(
+        "gptq",
+        "GPTQ",
+        "Rounds the weights of each layer one after another; later weights make up for the error "
+        "of earlier ones. Takes seconds; helps 4-bit weights.",
+        rounds=True,
+    ),
+    Improver(
+        "rounding",
+        "Learn rounding",
+        "Learns for each weight whether to round up or down, by the error of its layer's output "
+        "(AdaRound). Takes longer than GPTQ; helps 4-bit weights.",
+        rounds=True,
     ),
     Improver(
         "bias",
         "Correct biases",
         "Subtracts the mean error of rounded weights from the biases, per channel. "
         "Changes the float model slightly; helps 4-bit weights.",
-        needs_data=True,
+        fewest=1,
+    ),
+    Improver(
+        "norms",
+        "Re-estimate statistics",
+        "Corrects mean and variance of each layer's output, per channel, as batch norms "
+        "re-estimated after quantization. Helps where batch norms follow convolutions.",
     ),
 )
+
+
+ImproverPresetId = Literal["rounding+clips"]
+
+
+@dataclass(frozen=True)
+class ImproverPreset:
+    """Improvers that work well together; never switched on unasked."""
+
+    id: ImproverPresetId
+    title: str
+    improvers: tuple[ImproverId, ...]
+
+
+IMPROVER_PRESETS: tuple[ImproverPreset, ...] = (
+    ImproverPreset("rounding+clips", "Learned rounding and clips", ("clips", "rounding")),
+)
+
+
+class Improving(Finite):
+    """Settings of improvers.
+
+    ``samples`` is how many calibration samples they use, chosen by ``seed`` where there are more;
+    ``time_limit_s`` [s] ends them with what is done so far, None never.
+    """
+
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    samples: int = Field(default=128, ge=FEWEST_SAMPLES, le=4096)
+    time_limit_s: int | None = Field(default=1800, ge=1, le=7 * 24 * 3600)

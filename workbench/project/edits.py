@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench.errors import Place, failure, invalid_values
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
 from workbench.project.configs import (
+    IMPROVER_PRESETS,
     IMPROVERS,
     Config,
     FixedRange,
     ImproverId,
+    ImproverPresetId,
+    Improving,
     MethodId,
     MethodScope,
     RangeMethod,
@@ -179,9 +182,43 @@ def set_evaluation(project: Project, data: DataSource | None, metric: str | None
 
 
 def set_improver(project: Project, improver: ImproverId, *, on: bool) -> Project:
-    """Return the project with an improver enabled or disabled."""
-    wanted = {*project.improvers, improver} if on else {*project.improvers} - {improver}
+    """Return the project with an improver enabled or disabled.
+
+    Of the improvers that choose the rounding of weights, an enabled one replaces the others.
+    """
+    chosen = next(i for i in IMPROVERS if i.id == improver)
+    replaced = {i.id for i in IMPROVERS if i.rounds} if on and chosen.rounds else {improver}
+    wanted = {*project.improvers} - replaced | ({improver} if on else set())
     return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
+
+
+def use_improver_preset(project: Project, preset: ImproverPresetId) -> Project:
+    """Return the project with the improvers of a preset, instead of others."""
+    wanted = next(p.improvers for p in IMPROVER_PRESETS if p.id == preset)
+    return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
+
+
+def set_improving(project: Project, **settings: int | None) -> Project:
+    """Return the project with other settings of its improvers: fields of ``Improving``.
+
+    Raises:
+        WorkbenchError: a value is out of range.
+    """
+    try:
+        improving = Improving(**{**project.improving.model_dump(), **settings})
+    except ValidationError as error:
+        raise WorkbenchError(
+            [
+                ErrorInfo(
+                    message=f"The setting {value.field} of improvers is invalid: {value.message}",
+                    hint="See the project file's page of the guide: improving.",
+                    where=Place(kind="option", id="improvers"),
+                    code="improving-invalid",
+                )
+                for value in invalid_values(error)
+            ]
+        ) from error
+    return revise(project, improving=improving)
 
 
 def compress(
@@ -368,6 +405,7 @@ def set_notes(project: Project, notes: str) -> Project:
 DECIDED = (
     "rules",
     "improvers",
+    "improving",
     "compressions",
     "trained_weights",
     "split_outputs",

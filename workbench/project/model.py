@@ -16,6 +16,7 @@ from workbench.project.configs import (
     FixedRange,
     FormatConfig,
     ImproverId,
+    Improving,
     PluginConfig,
     PluginRole,
     QuantConfig,
@@ -323,7 +324,8 @@ class Project(Finite):
     ``rules`` are in call order: general first; the last match wins. ``presets`` are the user's
     named configs. ``ranges`` are pinned ranges of single tensors; ``range_methods`` choose how
     other ranges are computed from calibration data: pinned ranges take precedence over methods,
-    narrow methods over wide ones. ``improvers`` change the float weights before quantization;
+    narrow methods over wide ones. ``improvers`` change the float weights before quantization, with
+    the settings ``improving``;
     ``trained_weights``, a .safetensors file written by training, replace the float weights and the
     improvers. ``compressions`` remove channels before, and make weights alike after that.
     ``split_outputs`` are positions of outputs of the model that join tensors of different size: the
@@ -349,6 +351,7 @@ class Project(Finite):
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     improvers: tuple[ImproverId, ...] = ()
+    improving: Improving = Improving()
     compressions: tuple[Compression, ...] = ()
     training_function: str | None = None
     trained_weights: str | None = None
@@ -359,6 +362,10 @@ class Project(Finite):
     accuracy: Accuracy = Accuracy()
     notes: str = ""
     graph: GraphNotes = GraphNotes()
+
+    def improves(self) -> bool:
+        """Return whether improvers change the weights, which trained weights replace."""
+        return bool(self.improvers) and self.trained_weights is None
 
     def config_of(self, rule: Rule) -> AnyConfig | None:
         """Return the config that ``rule`` assigns; None means float.

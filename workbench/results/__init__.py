@@ -35,6 +35,7 @@ from workbench.results.cost import (
     VelaTotals,
 )
 from workbench.results.programs import (
+    IMPROVED_WEIGHTS,
     NOT_REACHED,
     WRAPPERS,
     AppliedCorrection,
@@ -90,6 +91,7 @@ __all__ = [
     "DEVICE_GRAPH_FILE",
     "EXAMPLE_ONLY",
     "GRAPH_FILE",
+    "IMPROVED_WEIGHTS",
     "MODEL_FILE",
     "NOT_REACHED",
     "PROGRAM_FILE",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from workbench.project.configs import ImproverId
 from workbench.project.frozen import Frozen
 
 FLOAT_BITS = 32.0
+# The weights that improvers changed, in the result of prepare.
+IMPROVED_WEIGHTS = "improved.safetensors"
 
 
 class TensorSpec(Frozen):
@@ -187,11 +191,18 @@ class NodeAnnotation(Frozen):
 
 
 class Improvement(Frozen):
-    """The effect of one improver: the number of changed ``places``, and what was skipped."""
+    """The effect of one improver: the number of changed ``places``, and what was skipped.
+
+    ``before_db`` and ``after_db`` are the SQNR [dB] of the quantized outputs on ``held_out``
+    samples that the improver did not see, before and after it; None without such samples.
+    """
 
     improver: ImproverId
     places: int
     left: str = ""
+    held_out: int = 0
+    before_db: float | None = None
+    after_db: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -200,13 +211,28 @@ class Improvement(Frozen):
         sentence = (
             f"Changes {self.places} {what}." if self.places else f"Finds no {what} to change."
         )
-        return f"{sentence} {self.left}".strip()
+        return " ".join(filter(None, (sentence, self.left, self.measured)))
+
+    @property
+    def measured(self) -> str:
+        """Return what it gained on held-out samples as a sentence; "" if that is unknown."""
+        if self.before_db is None or self.after_db is None:
+            return ""
+        return (
+            f"SQNR on {self.held_out} held-out samples: {self.before_db:.1f} dB before, "
+            f"{self.after_db:.1f} dB after."
+        )
 
 
 _PLACES: dict[ImproverId, str] = {
     "equalize": "pairs of layers",
     "smooth": "layer norms with linears behind them",
+    "scales": "inputs of layers",
+    "clips": "ranges of weights or activations",
+    "gptq": "layers",
+    "rounding": "layers",
     "bias": "biases",
+    "norms": "layers",
 }
 
 
@@ -256,11 +282,15 @@ class CompressedLayer(Frozen):
 
 
 class PrepareResult(Frozen):
-    """The quantizer's report, and the effects of improvers and of compression."""
+    """The quantizer's report, and the effects of improvers and of compression.
+
+    ``ranges`` are minimum and maximum of the activations whose range an improver chose, by node.
+    """
 
     observers: int
     annotations: tuple[NodeAnnotation, ...]
     improvements: tuple[Improvement, ...] = ()
+    ranges: dict[str, tuple[float, float]] = Field(default_factory=dict)
     compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
     rewrites: tuple[AppliedRewrite, ...] = ()
@@ -361,11 +391,13 @@ class TensorRange(Frozen):
 class CalibrateResult(Frozen):
     """Ranges of all observed tensors in topological order.
 
-    ``compared`` are the exported and the prepared program on the first samples.
+    ``compared`` are the exported and the prepared program on the first samples. ``improved`` are
+    the ranges that an improver chose, by node, for tensors without one of the project.
     """
 
     samples: int
     calibrated_on: str
     ranges: tuple[TensorRange, ...]
+    improved: dict[str, tuple[float, float]] = Field(default_factory=dict)
     compared: tuple[FormComparison, ...] = ()
     warnings: tuple[str, ...] = ()

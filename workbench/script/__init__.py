@@ -65,15 +65,15 @@ def script(
         weights: Where the weights were found in their file; None if the model was never imported.
 
     Raises:
-        WorkbenchError: the target does not create a ``.pte``.
+        WorkbenchError: the target does not create a ``.pte``, or the project has improvers instead
+            of the weights that they gave.
     """
     demand_arm(project)
-    if project.improvers:
+    if project.improves():
         where = Place(kind="option", id="improvers")
         raise failure(
-            "Projects with improvers cannot be exported as a script: the ExecuTorch API "
-            "has no equivalent.",
-            "Disable the improvers, or use the package created by the workbench.",
+            "The weights that improvers change are not computed for the current project.",
+            "Run: workbench run PROJECT --until calibrate",
             where,
             code="script-improvers",
         )

@@ -69,7 +69,7 @@ def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
     if not kinds & {"percentile", "fixed"} and not has_ranges:
         return []
     text = _OBSERVERS.read_text()
-    return [text[text.index("class PercentileObserver") :]]
+    return [text[text.index("from torchao") :]]
 
 
 def own_quantizer_part(project: Project) -> list[str]:

@@ -114,7 +114,10 @@ def problems_of_the_project_and_of_the_settings_lead_to_their_field(_, opened, q
         dialog.reject()
         qtbot.waitUntil(lambda: opened.window.findChild(ProjectSettingsDialog) is None)
     # Every setting has a field.
-    elsewhere = {"calibration.dropped", "evaluation.data.dropped", "improvers", "plugins"}
+    elsewhere = {
+        "calibration.dropped", "evaluation.data.dropped", "improvers", "improving.samples",
+        "improving.seed", "improving.time_limit_s", "plugins",
+    }  # fmt: skip
     dialog = ProjectSettingsDialog(opened.document, opened.window)
     wanted = dict(settings.keys()).keys() - elsewhere
     lacking = [key for key in wanted if dialog.field_of(key) is None]

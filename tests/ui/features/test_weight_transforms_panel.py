@@ -50,6 +50,22 @@ def test_that_an_improver_is_tried_tells_what_it_leaves_alone_and_is_switched_in
     assert left in said()
 
 
+def test_that_a_preset_and_settings_are_one_undo_step_each(opened, panel, qtbot):
+    panel.switches["gptq"].click()
+    panel.presets["rounding+clips"].click()
+    assert opened.document.project.improvers == ("clips", "rounding")
+    panel.switches["gptq"].click()
+    assert not panel.switches["rounding"].isChecked()
+    panel.settings["time_limit_s"].setValue(0)
+    panel.settings["samples"].setValue(64)
+    assert opened.document.project.improving.time_limit_s is None
+    assert opened.document.project.improving.samples == 64
+    for _ in range(2):
+        opened.document.undo_stack.undo()
+    assert opened.document.project.improving.time_limit_s == 1800
+    qtbot.waitUntil(lambda: panel.settings["samples"].value() == 128)
+
+
 def test_that_a_try_of_code_nobody_trusts_yet_is_asked_for_once_and_then_measured(
     opened, panel, qtbot, notices
 ):

@@ -251,6 +251,8 @@ def test_that_small_edits_are_made_and_taken_back(net, tmp_path):
     on = wb.set_improver(net, "bias")
     assert on.project.improvers == ("bias",)
     assert wb.set_improver(on, "bias", on=False).project.improvers == ()
+    assert wb.use_improver_preset(on, "rounding+clips").project.improvers == ("clips", "rounding")
+    assert wb.set_improving(on, seed=2, time_limit_s=9).project.improving.time_limit_s == 9
     small = wb.compress(net, "stem.conv", channels=8, clusters=15)
     assert small.project.channels() == {"stem.conv": 8}
     assert wb.clear_compression(small).project.compressions == ()

@@ -11,6 +11,7 @@ from workbench.cli import main
 from workbench.errors import ErrorInfo
 from workbench.history.store import History, history_path
 from workbench.project import edits, store
+from workbench.project.configs import IMPROVERS
 
 
 @pytest.fixture
@@ -322,14 +323,25 @@ def test_that_layers_are_compressed_and_listed(asked, project_file, codes):
 
 
 def test_that_improvers_are_switched_and_listed(asked, project_file):
-    assert asked("improve")[1] == {"version": 1, "improvers": []}
-    assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}
+    assert asked("improve")[1]["improvers"] == []
+    assert asked("improve", "--on", "bias")[1]["improvers"] == ["bias"]
     assert store.load(project_file).improvers == ("bias",)
     code, lines = asked("improve", as_json=False)
     assert code == 0
     states = {line.split()[1]: line.split()[0] for line in lines[1:]}
-    assert states == {"equalize": "off", "smooth": "off", "bias": "on"}
-    assert asked("improve", "--off", "bias")[1] == {"version": 1, "improvers": []}
+    assert [*states] == [improver.id for improver in IMPROVERS]
+    assert [name for name, state in states.items() if state == "on"] == ["bias"]
+    assert asked("improve", "--off", "bias")[1]["improvers"] == []
+
+
+def test_that_a_preset_and_settings_of_improvers_are_chosen(asked, project_file):
+    asked("improve", "--on", "gptq")
+    told = asked("improve", "--preset", "rounding+clips", "--seed", "3", "--time-limit", "0")[1]
+    assert told["improvers"] == ["clips", "rounding"]
+    assert told["settings"] == {"seed": 3, "samples": 128, "time_limit_s": None}
+    assert store.load(project_file).improving.time_limit_s is None
+    assert asked("improve", "--samples", "3")[0] != 0
+    assert store.load(project_file).improving.samples == 128
 
 
 def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):

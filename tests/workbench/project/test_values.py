@@ -100,6 +100,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
         "target": {"id": "ethos-u55-128", "options": {}}, "board": "",
         "toolchain": "", "toolchain_versions": "", "rules": [],
         "presets": {}, "ranges": [], "range_methods": [], "improvers": [],
+        "improving": {"seed": 0, "samples": 128, "time_limit_s": 1800},
         "compressions": [], "training_function": None, "trained_weights": None,
         "split_outputs": [], "plugins": [],
         "verification": {"samples": 16},
@@ -269,7 +270,8 @@ def test_that_ranges_that_a_method_gave_become_the_method():
 
 def test_that_improvers_stand_in_order_of_application():
     assert [(i.id, i.needs_data) for i in IMPROVERS] == [
-        ("equalize", False), ("smooth", True), ("bias", True),
+        ("equalize", False), ("smooth", True), ("scales", True), ("clips", True), ("gptq", True),
+        ("rounding", True), ("bias", True), ("norms", True),
     ]  # fmt: skip
     project = edits.set_improver(make_project(), "bias", on=True)
     project = edits.set_improver(project, "equalize", on=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -17,16 +17,36 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.candidate_preview import CandidatePreview
+from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from workbench.project import edits
-from workbench.project.configs import IMPROVERS, Improver, ImproverId
+from workbench.project.configs import (
+    FEWEST_SAMPLES,
+    IMPROVER_PRESETS,
+    IMPROVERS,
+    Improver,
+    ImproverId,
+    ImproverPreset,
+    ImproverPresetId,
+)
 
 if TYPE_CHECKING:
     from workbench.results import Improvement
 
 _WIDTH_PX = 640
 
+# Title, least and largest value, meaning.
+_SETTINGS: dict[str, tuple[str, int, int, str]] = {
+    "samples": (
+        "Samples", FEWEST_SAMPLES, 4096, "At most so many calibration samples are used"
+    ),
+    "seed": ("Seed", 0, 2**31 - 1, "Chooses the samples where there are more"),
+    "time_limit_s": (
+        "Time limit", 0, 7 * 24 * 3600,
+        "Transforms stop after this time; layers that were changed by then are kept",
+    ),
+}  # fmt: skip
 _WITH = "Quantize, evaluate and compile a copy with this transform"
 _WITHOUT = "Quantize, evaluate and compile a copy without this transform"
 
@@ -49,6 +69,7 @@ class WeightTransformsPanel(Panel):
         column = QVBoxLayout(body)
         column.setContentsMargins(14, 10, 14, 10)
         column.setSpacing(4)
+        self._add_settings(body, column)
         for improver in IMPROVERS:
             self._add(improver, body, column)
         column.addStretch(1)
@@ -74,7 +95,65 @@ class WeightTransformsPanel(Panel):
         for improver, switch in self.switches.items():
             switch.setChecked(improver in wanted)
             switch.setEnabled(project is not None)
+        self._show_settings()
         self._show_preview()
+
+    def _add_settings(self, body: QWidget, column: QVBoxLayout) -> None:
+        """Add a button for each preset, and a field for each setting."""
+        self.presets: dict[ImproverPresetId, QPushButton] = {}
+        row = QHBoxLayout()
+        for preset in IMPROVER_PRESETS:
+            button = QPushButton(preset.title, body)
+            titles = [i.title.lower() for i in IMPROVERS if i.id in preset.improvers]
+            button.setToolTip(f"Use {' and '.join(titles)} instead of other transforms")
+            button.clicked.connect(partial(self._on_preset, preset))
+            row.addWidget(button)
+            self.presets[preset.id] = button
+        row.addStretch(1)
+        column.addLayout(row)
+        self.settings: dict[str, SpinBox] = {}
+        form = QHBoxLayout()
+        for name, (title, least, most, meaning) in _SETTINGS.items():
+            box = SpinBox(body)
+            box.setRange(least, most)
+            box.setKeyboardTracking(False)
+            box.setToolTip(meaning)
+            box.setAccessibleName(title)
+            box.valueChanged.connect(partial(self._on_setting, name))
+            label = Label(title, body)
+            label.setBuddy(box)
+            form.addWidget(label)
+            form.addWidget(box)
+            self.settings[name] = box
+        self.settings["time_limit_s"].setSuffix(" s")
+        self.settings["time_limit_s"].setSpecialValueText("none")
+        form.addStretch(1)
+        column.addLayout(form)
+        column.addSpacing(12)
+
+    def _show_settings(self) -> None:
+        project = self.context.document.project
+        for button in self.presets.values():
+            button.setEnabled(project is not None)
+        for name, box in self.settings.items():
+            box.setEnabled(project is not None)
+            if project is not None:
+                with QSignalBlocker(box):
+                    box.setValue(getattr(project.improving, name) or 0)
+
+    def _on_preset(self, preset: ImproverPreset) -> None:
+        self.context.document.apply(
+            f"Use {preset.title.lower()}",
+            lambda project: edits.use_improver_preset(project, preset.id),
+        )
+        self.refresh()
+
+    def _on_setting(self, name: str, value: int) -> None:
+        chosen = None if name == "time_limit_s" and value == 0 else value
+        self.context.document.apply(
+            f"Set {_SETTINGS[name][0].lower()} of weight transforms",
+            lambda project: edits.set_improving(project, **{name: chosen}),
+        )
 
     def _add(self, improver: Improver, body: QWidget, column: QVBoxLayout) -> None:
         switch = QCheckBox(improver.title, body)

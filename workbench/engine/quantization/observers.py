@@ -71,7 +71,7 @@ def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, fl
     """
     missed = []
     for tensor, (minimum, maximum) in ranges.items():
-        observers = [o for source, o in _activation_observers(prepared) if source == tensor]
+        observers = [o for source, o in activation_observers(prepared) if source == tensor]
         if not observers:
             missed.append(tensor)
         for observer in observers:
@@ -108,9 +108,7 @@ def branches_of(graph_module: torch.fx.GraphModule) -> list[tuple[str, torch.fx.
     return branches
 
 
-def _activation_observers(
-    prepared: torch.fx.GraphModule, inside: str = ""
-) -> list[tuple[str, Any]]:
+def activation_observers(prepared: torch.fx.GraphModule, inside: str = "") -> list[tuple[str, Any]]:
     """Return the node that makes each observed tensor, and its observer."""
     observers = {
         node: prepared.get_submodule(str(node.target))
@@ -128,5 +126,5 @@ def _activation_observers(
         if is_plain and source.op != "get_attr":
             own.append((f"{inside}{source.name}", observer))
     for below, branch in branches_of(prepared):
-        own += _activation_observers(branch, f"{inside}{below}")
+        own += activation_observers(branch, f"{inside}{below}")
     return own

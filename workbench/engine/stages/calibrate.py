@@ -23,6 +23,7 @@ from workbench.results import (
     ARRAYS_FILE,
     EXAMPLE_ONLY,
     CalibrateResult,
+    PrepareResult,
     load_arrays,
     save_result,
 )
@@ -59,10 +60,13 @@ def run(context: StageContext) -> None:
     _observe_constants(calibrated.module)
     with searching_ranges(context):
         rows, arrays = ranges.collect(calibrated.module, extrema)
+    chosen = context.result("prepare", PrepareResult).ranges
+    observed = {row.node for row in rows}
     result = CalibrateResult(
         samples=len(extrema.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, rows),
+        improved={name: ends for name, ends in chosen.items() if name in observed},
         compared=compared,
         warnings=(
             *warnings,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import operator
+import random
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,11 +20,12 @@ from workbench.engine.fx.modules import keep_origins, with_origins
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.quantization import compression
+from workbench.engine.quantization.improvement import Improved, improve
+from workbench.engine.quantization.layer_walk import Trial
 from workbench.engine.quantization.observers import branches_of
-from workbench.engine.quantization.weight_transforms import improve
 from workbench.engine.targets.base import toolchain_of
 from workbench.engine.toolchain_patches.gate import accelerated
-from workbench.engine.training.weights import put_weights, read_weights
+from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.configs import IMPROVERS
@@ -30,10 +33,10 @@ from workbench.project.rules import ambiguous_classes
 from workbench.project.sources import absolute
 from workbench.results import (
     GRAPH_FILE,
+    IMPROVED_WEIGHTS,
     AppliedCorrection,
     AppliedRewrite,
     CompressedLayer,
-    Improvement,
     NodeAnnotation,
     PrepareResult,
     save_result,
@@ -44,9 +47,9 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.targets.base import Toolchain
+    from workbench.engine.training.weights import Weights
 
 LEVEL = "prepared"
-IMPROVER_SAMPLES = 64
 _HANDED_IN = (
     "Weights inside branches are quantized like activations: one scale per "
     "tensor, with the activations' bits, including biases. torch.export passes "
@@ -60,7 +63,8 @@ class Prepared:
 
     module: torch.fx.GraphModule
     annotations: tuple[NodeAnnotation, ...]
-    improvements: tuple[Improvement, ...] = ()
+    improved: Improved = field(default_factory=Improved)
+    weights: Weights = field(default_factory=dict)
     compressed: tuple[CompressedLayer, ...] = ()
     corrections: tuple[AppliedCorrection, ...] = ()
     rewrites: tuple[AppliedRewrite, ...] = ()
@@ -73,7 +77,7 @@ def run(context: StageContext) -> None:
     types = (module.type_name for module in floating.modules)
     if ambiguous := list(ambiguous_classes(context.project, types)):
         raise WorkbenchError(ambiguous)
-    prepared = _prepare(context)
+    prepared = _prepare(context, again=False)
     graph = snapshot(prepared.module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
     keep_origins(context, floating, graph)
@@ -87,20 +91,23 @@ def run(context: StageContext) -> None:
         warnings.append(_HANDED_IN)
     result = PrepareResult(
         observers=len(observers), annotations=with_origins(context, prepared.annotations),
-        improvements=prepared.improvements, compressed=prepared.compressed,
+        improvements=tuple(prepared.improved.improvements), ranges=prepared.improved.ranges,
+        compressed=prepared.compressed,
         corrections=prepared.corrections, rewrites=prepared.rewrites,
         warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
+    if context.project.improves():
+        write_tensors(prepared.weights, context.out / IMPROVED_WEIGHTS)
     context.keep(prepared)
 
 
 def load(context: StageContext) -> Prepared:
     """Prepare again; observers are not stored."""
-    return _prepare(context)
+    return _prepare(context, again=True)
 
 
-def _prepare(context: StageContext) -> Prepared:
+def _prepare(context: StageContext, *, again: bool) -> Prepared:
     toolchain, project = toolchain_of(context), context.project
     quantizer = toolchain.quantizer(project, context.folder)
     with (
@@ -108,7 +115,8 @@ def _prepare(context: StageContext) -> Prepared:
         toolchain.float_module(context) as floating,
     ):
         narrow, channels = pruned(context, floating)
-        module, done = changed(context, narrow)
+        module, done = changed(context, narrow, again=again)
+        weights = _differences(narrow, module) if project.improves() else {}
         module, clusters = clustered(context, module)
         with plain_attention(when=bool(programs.written_buffers(module))):
             prepared = toolchain.prepare(module, quantizer)
@@ -122,7 +130,7 @@ def _prepare(context: StageContext) -> Prepared:
         CompressedLayer(module=name, channels=channels.get(name), clusters=clusters.get(name))
         for name in sorted({*channels, *clusters})
     )
-    return Prepared(prepared, tuple(annotations), tuple(done), layers, corrections, rewritten)
+    return Prepared(prepared, tuple(annotations), done, weights, layers, corrections, rewritten)
 
 
 def pruned(
@@ -166,43 +174,79 @@ def _refused(what: str) -> Iterator[None]:
 
 
 def changed(
-    context: StageContext, module: torch.fx.GraphModule
-) -> tuple[torch.fx.GraphModule, list[Improvement]]:
-    """Return the float module, or a copy with trained or improved weights, with a report."""
+    context: StageContext, module: torch.fx.GraphModule, *, again: bool
+) -> tuple[torch.fx.GraphModule, Improved]:
+    """Return the float module, or a copy with trained or improved weights, with a report.
+
+    ``again`` takes the improved weights from the result of an earlier run.
+    """
     project = context.project
     if project.trained_weights:
         mine = copy.deepcopy(module)
         put_weights(mine, read_weights(absolute(context.folder, project.trained_weights)))
-        return mine, []
-    return improved(context, module) if project.improvers else (module, [])
+        return mine, Improved()
+    if not project.improvers:
+        return module, Improved()
+    if not again:
+        return improved(context, module)
+    mine, result = copy.deepcopy(module), context.result("prepare", PrepareResult)
+    put_weights(mine, read_weights(context.path("prepare") / IMPROVED_WEIGHTS))
+    return mine, Improved(list(result.improvements), result.ranges)
 
 
 def improved(
     context: StageContext, module: torch.fx.GraphModule
-) -> tuple[torch.fx.GraphModule, list[Improvement]]:
+) -> tuple[torch.fx.GraphModule, Improved]:
     """Return a copy of the float module with improved weights, with a report."""
     _refuse_branches(module, "improvers")
     refuse_memory(module, calibration_samples(context), "An improver", "prepare")
-
-    def samples() -> Iterator[tuple[torch.Tensor, ...]]:
-        given = calibration_samples(context)
-        for number, sample in enumerate(given):
-            if number == IMPROVER_SAMPLES:
-                break
-            context.progress(number, min(given.count or 0, IMPROVER_SAMPLES) or None, "improving")
-            yield sample.inputs
-
     mine = copy.deepcopy(module)
     project, toolchain = context.project, toolchain_of(context)
+
+    def trial(floating: torch.fx.GraphModule, samples: Any, ranges: Any) -> Trial:
+        quantizer = toolchain.trial_quantizer(project, context.folder)
+        return Trial(floating, quantizer, toolchain, samples, ranges)
+
     with torch.no_grad():
         done = improve(
-            mine, project.improvers, samples,
-            lambda: toolchain.trial_quantizer(project, context.folder), toolchain,
-        )  # fmt: skip
+            mine,
+            project.improvers,
+            lambda: _chosen_samples(context),
+            trial,
+            project.improving,
+            context.progress,
+        )
     titles = {improver.id: improver.title for improver in IMPROVERS}
-    for name in done:
+    for name in done.improvements:
         context.log(f"{titles[name.improver]}: {name.sentence}")
     return mine, done
+
+
+def _chosen_samples(context: StageContext) -> list[tuple[torch.Tensor, ...]]:
+    """Return the calibration samples for improvers, in order; of more, seeded random ones.
+
+    Source: reservoir sampling, Vitter 1985, algorithm R.
+    """
+    given, settings = calibration_samples(context), context.project.improving
+    generator = random.Random(settings.seed)
+    chosen: list[tuple[int, tuple[torch.Tensor, ...]]] = []
+    for number, sample in enumerate(given):
+        context.progress(number, given.count, "reading samples")
+        if number < settings.samples:
+            chosen.append((number, sample.inputs))
+        elif (place := generator.randrange(number + 1)) < settings.samples:
+            chosen[place] = (number, sample.inputs)
+    return [inputs for _, inputs in sorted(chosen, key=operator.itemgetter(0))]
+
+
+def _differences(before: torch.fx.GraphModule, after: torch.fx.GraphModule) -> Weights:
+    """Return the weights of a module, by name, that another one does not have."""
+    held = {**dict(before.named_parameters()), **dict(before.named_buffers())}
+    return {
+        name: value.data
+        for name, value in (*after.named_parameters(), *after.named_buffers())
+        if not torch.equal(value, held[name])
+    }
 
 
 def _refuse_branches(module: torch.fx.GraphModule, option: str) -> None:

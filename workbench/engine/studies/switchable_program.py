@@ -75,7 +75,7 @@ class SwitchedProgram:
         values: Values = self._given(inputs, kept)
         for node in self.nodes:
             if node not in values:
-                values[node] = self._value(node, values, on)
+                values[node] = self.value(node, values, on)
         return values
 
     def rerun(
@@ -96,7 +96,7 @@ class SwitchedProgram:
         for node in self.nodes:
             if node not in values:
                 fresh = node in due or (node.op == "get_attr" and node.target in self.writes)
-                values[node] = self._value(node, values, on) if fresh else before[node]
+                values[node] = self.value(node, values, on) if fresh else before[node]
             if values[node] is not before[node]:
                 due.update(self._followers[node])
         return values
@@ -112,12 +112,6 @@ class SwitchedProgram:
                 values[node] = kept[str(node.target)]
         return values
 
-    def error_at(self, node: fx.Node, values: Values, switch: fx.Node) -> torch.Tensor:
-        """Return the change of a value at its reader caused by one switch alone."""
-        moved = {**values, switch: self._switched(switch, values)}
-        error: torch.Tensor = self._value(node, moved, frozenset()) - values[node]
-        return error
-
     def is_constant(self, node: fx.Node) -> bool:
         """Return whether a node is an attribute that the program does not mutate."""
         return node.op == "get_attr" and str(node.target) not in self.writes
@@ -126,7 +120,8 @@ class SwitchedProgram:
         """Return the output among the values of a run."""
         return values[self.nodes[-1]]
 
-    def _value(self, node: fx.Node, values: Values, on: frozenset[fx.Node]) -> Any:
+    def value(self, node: fx.Node, values: Values, on: frozenset[fx.Node]) -> Any:
+        """Return the value of one node, from those of its arguments, with ``on`` enabled."""
         if node.op == "get_attr":
             return operator.attrgetter(str(node.target))(self.module)
         if node.op == "output":

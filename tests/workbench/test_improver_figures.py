@@ -1,0 +1,33 @@
+"""The figures of the weight transforms: complete, on their page, and good enough."""
+
+import json
+
+from tests import improver_figures as figures
+from workbench.project.configs import IMPROVER_PRESETS
+
+KEPT = figures.whole(json.loads(figures.KEPT.read_text("utf-8")))
+SAMPLES_OF_THE_PROGRAM = ("digits", "motions", "vowels")
+
+
+def test_that_samples_of_the_program_and_further_networks_have_figures_in_their_order():
+    assert {"digits", "motions"} <= {*KEPT}
+    assert [*KEPT] == [network.name for network in figures.NETWORKS if network.name in KEPT]
+    for rows in KEPT.values():
+        assert [*rows] == [*figures.SETTINGS]
+
+
+def test_that_the_page_has_the_figures_that_were_kept():
+    assert figures.PAGE.read_text("utf-8") == figures.page(KEPT)
+
+
+def test_that_presets_keep_the_classes_of_float_within_a_point_and_of_mobilenet_within_two():
+    for preset in IMPROVER_PRESETS:
+        for name in {*SAMPLES_OF_THE_PROGRAM, "mobilenet"} & {*KEPT}:
+            row = KEPT[name][preset.id]
+            assert row["top1"] >= row["top1_float"] - (0.02 if name == "mobilenet" else 0.01)
+
+
+def test_that_learned_rounding_and_gptq_lose_on_no_network():
+    for name, rows in KEPT.items():
+        for transform in ("rounding", "gptq"):
+            assert rows[transform]["sqnr_db"] > rows["none"]["sqnr_db"], (name, transform)

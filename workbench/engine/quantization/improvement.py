@@ -1,0 +1,328 @@
+"""Improvers: changes of the float weights that make them easier to quantize (IMPROVERS)."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+import torch
+
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quantization.activation_scales import scale_by_activations
+from workbench.engine.quantization.layer_walk import Change, Walk
+from workbench.engine.quantization.rounding import Problem, clipped, learned, second_order
+from workbench.engine.quantization.weight_transforms import equalize, left_alone, smooth
+from workbench.errors import Place, failure
+from workbench.project.configs import FEWEST_SAMPLES, IMPROVERS, Improver
+from workbench.results import Improvement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import fx
+
+    from workbench.engine.quantization.layer_walk import Trial, WalkedLayer
+    from workbench.project.configs import ImproverId, Improving
+
+    Inputs = tuple[torch.Tensor, ...]
+    Ranges = dict[str, tuple[float, float]]
+    MakeTrial = Callable[[fx.GraphModule, Sequence[Inputs], Ranges], Trial]
+
+_HELD_OUT_EVERY, _FEWEST_TO_HOLD_OUT = 5, 20
+_CALIBRATED = 64
+# Values of all samples that a walk may keep at once [bytes], and how many nodes are alive.
+_MEMORY, _ALIVE = 1.5e9, 8
+# A channel's scale changes by this factor at most.
+_MOST = 2.0
+_TINY = 1e-12
+
+
+class _TimeIsUpError(Exception):
+    """The time limit was reached."""
+
+
+@dataclass
+class Improved:
+    """What improvers did; ``ranges`` are those of activations, by node of the float program."""
+
+    improvements: list[Improvement] = field(default_factory=list)
+    ranges: Ranges = field(default_factory=dict)
+
+
+def improve(
+    module: fx.GraphModule, wanted: Iterable[ImproverId], samples: Callable[[], Sequence[Inputs]],
+    trial: MakeTrial, settings: Improving, progress: Callable[[int, int | None, str], None],
+) -> Improved:  # fmt: skip
+    """Apply improvers to a float module in place, in the order of the table.
+
+    Args:
+        module: Float program as a module; its weights must not be shared.
+        wanted: Ids of improvers.
+        samples: Returns calibration inputs.
+        trial: Quantizes a module for a trial: calibrated on samples, with ranges by node.
+        settings: Seed, time limit and number of samples.
+        progress: Called with steps done, all steps and a message; may raise.
+
+    Raises:
+        WorkbenchError: two improvers exclude each other, or there are too few samples.
+    """
+    chosen = [improver for improver in IMPROVERS if improver.id in set(wanted)]
+    _refuse_both(chosen)
+    data = list(samples()) if any(improver.needs_data for improver in chosen) else []
+    for improver in chosen:
+        _refuse_few(improver, len(data))
+    work = _Work(module, data, trial, settings, progress)
+    work.rounds = any(improver.rounds for improver in chosen)
+    for improver in chosen:
+        work.apply(improver)
+    return work.done
+
+
+def _refuse_both(chosen: Sequence[Improver]) -> None:
+    rounding = [improver.title for improver in chosen if improver.rounds]
+    if len(rounding) > 1:
+        raise failure(
+            f"{' and '.join(rounding)} both choose the rounding of the weights.",
+            "Switch one of them off.",
+            Place(kind="option", id="improvers"),
+            code="improvers-exclude-each-other",
+        )
+
+
+def _refuse_few(improver: Improver, count: int) -> None:
+    if count < improver.fewest:
+        raise failure(
+            f"{improver.title} needs at least {improver.fewest} calibration samples; there "
+            f"{'is' if count == 1 else 'are'} {count}.",
+            "Add calibration data, or switch it off.",
+            Place(kind="option", id="calibration"),
+            code="improvers-too-few-samples",
+        )
+
+
+class _Work:
+    """The state between improvers: the module, its data, the float outputs and the latest trial.
+
+    ``rounds`` is whether a later improver chooses the rounding of the weights.
+    """
+
+    rounds = False
+
+    def __init__(
+        self, module: fx.GraphModule, data: Sequence[Inputs], trial: MakeTrial,
+        settings: Improving, progress: Callable[[int, int | None, str], None],
+    ) -> None:  # fmt: skip
+        self._module, self._new_trial = module, trial
+        self._progress, self._limit = progress, settings.time_limit_s
+        self._begun = time.monotonic()
+        self.done = Improved()
+        splits = len(data) >= _FEWEST_TO_HOLD_OUT
+        self._held = list(data[::_HELD_OUT_EVERY]) if splits else []
+        self._used = [s for i, s in enumerate(data) if i % _HELD_OUT_EVERY or not splits]
+        self._reference = _without_writes(module)
+        with torch.no_grad():
+            self._targets = [tensors_of(self._reference(*sample)) for sample in self._held]
+        self._trial: Trial | None = None
+        self._quality: float | None = None
+        self._now: tuple[int, int | None, str] = (0, None, "")
+
+    def apply(self, improver: Improver) -> None:
+        """Apply one improver, and measure it where there is data."""
+        if self._is_over():
+            self._add(improver, 0, self._stopped())
+            return
+        if improver.needs_data and self._trial is None:
+            self._measure()
+        before = self._quality
+        places, left = self._perform(improver)
+        self._trial = None
+        if improver.needs_data:
+            self._measure()
+        self._add(improver, places, left, before)
+
+    def _perform(self, improver: Improver) -> tuple[int, str]:
+        """Return the number of places and what was left alone."""
+        match improver.id:
+            case "equalize":
+                places, left = equalize(self._module), left_alone(self._module)
+            case "smooth":
+                places, left = smooth(self._module, self._used), ""
+            case "scales":
+                places, left = self._scale()
+            case "clips":
+                rounded = second_order if self.rounds else Problem.nearest
+                places, left = self._walk(
+                    improver, lambda walked: clip_weights(walked, rounded), with_ranges=True
+                )
+            case "gptq":
+                places, left = self._walk(improver, round_by_second_order)
+            case "rounding":
+                places, left = self._walk(
+                    improver, lambda walked: learn_rounding(walked, self._check)
+                )
+            case "bias":
+                places, left = self._walk(improver, correct_bias)
+            case "norms":
+                places, left = self._walk(improver, restore_statistics)
+            case _:
+                assert_never(improver.id)
+        if not improver.by_layer:
+            self._reference = _without_writes(self._module)
+        return places, left
+
+    def _scale(self) -> tuple[int, str]:
+        walk = self._new_walk("activation-aware scales")
+        try:
+            places = scale_by_activations(self._module, walk)
+        except _TimeIsUpError:
+            return 0, self._stopped()
+        self._reference = _without_writes(self._module)
+        return places, _left(walk)
+
+    def _walk(
+        self, improver: Improver, visit: Callable[[WalkedLayer], Change], *,
+        with_ranges: bool = False,
+    ) -> tuple[int, str]:  # fmt: skip
+        walk = self._new_walk(improver.title.lower())
+        stopped = ""
+        try:
+            walk.run(visit, with_ranges=with_ranges)
+        except _TimeIsUpError:
+            stopped = self._stopped()
+        self.done.ranges |= walk.ranges
+        return walk.changed, " ".join(filter(None, (_left(walk), stopped)))
+
+    def _new_walk(self, message: str) -> Walk:
+        def check(done: int, total: int) -> None:
+            self._now = (done, total, message)
+            self._check()
+
+        assert self._trial is not None
+        samples = self._used[: _affordable(self._module)]
+        return Walk(self._trial, self._module, self._reference, samples, check)
+
+    def _check(self) -> None:
+        self._progress(*self._now)
+        if self._is_over():
+            raise _TimeIsUpError
+
+    def _is_over(self) -> bool:
+        return self._limit is not None and time.monotonic() - self._begun > self._limit
+
+    def _stopped(self) -> str:
+        return (
+            f"Stopped at the time limit of {self._limit} s; layers that were changed before are "
+            "kept."
+        )
+
+    def _measure(self) -> None:
+        """Quantize the module as it is now; measure it on held-out samples, if there are any."""
+        self._progress(0, None, "measuring")
+        used = self._used[:_CALIBRATED]
+        self._trial = self._new_trial(self._module, used, self.done.ranges)
+        self._quality = self._trial.noise(self._targets, self._held).sqnr_db
+
+    def _add(self, improver: Improver, places: int, left: str, before: float | None = None) -> None:
+        is_measured = before is not None and improver.needs_data and bool(self._held)
+        self.done.improvements.append(
+            Improvement(
+                improver=improver.id, places=places, left=left,
+                held_out=len(self._held) if is_measured else 0,
+                before_db=before if is_measured else None,
+                after_db=self._quality if is_measured else None,
+            )
+        )  # fmt: skip
+
+
+def _without_writes(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a copy in which no operator writes into its input."""
+    copied = copy.deepcopy(module)
+    programs.write_nowhere(copied)
+    return copied
+
+
+def _affordable(module: fx.GraphModule) -> int:
+    """Return how many samples a walk can keep in memory."""
+    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "call_function"]
+    sizes = [value.numel() * 4 for value in values if isinstance(value, torch.Tensor)]
+    return max(FEWEST_SAMPLES, int(_MEMORY / (_ALIVE * max(sizes, default=1))))
+
+
+def _left(walk: Walk) -> str:
+    """Return a sentence on each kind of layer that was left alone."""
+    kinds = (
+        (walk.too_wide, "too many weights per output"),
+        (walk.unused, "inputs that are zero on all samples, or not finite"),
+    )
+    return " ".join(
+        f"{count} layer{'s' if count > 1 else ''} left as {'they are' if count > 1 else 'it is'}: "
+        f"{why}."
+        for count, why in kinds
+        if count
+    )
+
+
+def learn_rounding(walked: WalkedLayer, check: Callable[[], None]) -> Change:
+    """Return the weights of learned rounding, with the biases that leave no mean error."""
+    problem = walked.problem()
+    return _on_grid(walked, learned(problem, check) * problem.scale)
+
+
+def round_by_second_order(walked: WalkedLayer) -> Change:
+    """Return the weights of GPTQ, with the biases that leave no mean error."""
+    problem = walked.problem()
+    return _on_grid(walked, second_order(problem) * problem.scale)
+
+
+def _on_grid(walked: WalkedLayer, weight: torch.Tensor) -> Change:
+    return Change(weight, walked.best_bias(weight))
+
+
+def clip_weights(walked: WalkedLayer, rounded_by: Callable[[Problem], torch.Tensor]) -> Change:
+    """Return the weights cut off where the layer's output has the least error.
+
+    The biases leave no mean error of the clipped weights, rounded to nearest.
+    """
+    problem = walked.problem()
+    shares = clipped(problem, rounded_by, per_tensor=walked.grid.per_tensor)
+    scale = shares * problem.scale
+    reach = scale * problem.limit
+    weight = torch.minimum(torch.maximum(problem.weight, -reach), reach)
+    rounded = torch.round(weight / scale) * scale
+    return Change(weight, walked.best_bias(rounded), rounded)
+
+
+def correct_bias(walked: WalkedLayer) -> Change:
+    """Return the biases without the mean error of rounded weights, channel by channel.
+
+    The error of rounded activations stays: the compiled program may have other ones, as rewrites
+    of the float graph join and split layers.
+    Source: Nagel et al. 2019, Data-Free Quantization, section 4.2, with means of the data.
+    """
+    if walked.float_bias is None:
+        return Change(None, None)
+    error = (walked.rounded - walked.float_weight) @ walked.moments.inputs[..., None]
+    return Change(None, walked.float_bias - error[..., 0])
+
+
+def restore_statistics(walked: WalkedLayer) -> Change:
+    """Return channel scales and biases that restore mean and variance of the layer's outputs.
+
+    The batch norm after a quantized layer is re-estimated on the quantized program and folded
+    again: y' = (y - mean) sqrt(variance of float / variance) + mean of float, by channel. Weights
+    with one grid per channel keep their integers, since the grid is scaled; layers with one grid
+    per tensor get the means only.
+    Source: Nagel et al. 2021, A White Paper on Neural Network Quantization, section 5.2 (batch-norm
+    re-estimation), with targets from the float program.
+    """
+    moments, rounded = walked.moments, walked.rounded
+    if walked.grid.per_tensor:
+        return correct_bias(walked)
+    power = ((rounded @ moments.gram) * rounded).sum(-1)
+    factor = (moments.power.clamp_min(0.0) / power.clamp_min(_TINY)).sqrt()
+    factor = torch.where(power > _TINY, factor.clamp(1.0 / _MOST, _MOST), 1.0)
+    weight = rounded * factor[..., None]
+    return Change(weight, walked.best_bias(weight))
