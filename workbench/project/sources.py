@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_SOURCE_BYTES, MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
+from workbench.project.onnx_files import external_files
 from workbench.text import parse_python
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
 TEXT_SUFFIX = ".txt"
+ONNX_SUFFIX = ".onnx"
+# Models in one file, which hold no code that has to run.
+MODEL_SUFFIXES = (".pt2", ONNX_SUFFIX)
 # The labels of pictures that lie in one folder for each class.
 LABELS_OF_FOLDERS = "folders"
 PICTURE_SUFFIXES = (
@@ -53,7 +57,7 @@ _MAX_PARSED_BYTES = 4 << 20
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal["program", "file", "package", "array", "pictures", "text", "weights"]
+    kind: Literal["program", "onnx", "file", "package", "array", "pictures", "text", "weights"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -88,12 +92,14 @@ def model_reference(spec: str, folder: Path) -> Reference:
     """Return the reference for a model SPEC; no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
+    if spec.endswith(ONNX_SUFFIX):
+        return Reference("onnx", absolute(folder, spec))
     if ":" not in spec[2:]:
         if (problem := foreign(absolute(folder, spec), "model.spec")) is not None:
             raise WorkbenchError([problem])
         raise failure(
             f"{spec!r} is not a model reference.",
-            "Give FILE.pt2, FILE.py:callable or package.module:callable.",
+            "Give FILE.pt2, FILE.onnx, FILE.py:callable or package.module:callable.",
             Place(kind="option", id="model.spec"),
             code="model-spec-invalid",
         )
@@ -194,6 +200,8 @@ def files_of(reference: Reference) -> list[Path]:
         return []
     if reference.kind == "weights":
         return weight_files(reference.path)
+    if reference.kind == "onnx":
+        return [reference.path, *external_files(reference.path)]
     is_source = reference.path.suffix == ".py"
     if reference.kind == "file" or (reference.kind == "package" and is_source):
         return sorted(_import_closure(reference.path))

@@ -47,6 +47,7 @@ from workbench.results.programs import (
     ExportResult,
     FormatMemory,
     FormComparison,
+    ConversionCheck,
     ImportResult,
     Improvement,
     ModelOutput,

@@ -1,0 +1,137 @@
+"""Models in ONNX: read without running code, and converted into modules of torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.engine.onnx_import import reading
+from workbench.engine.onnx_import.calls import NotConvertedError
+from workbench.engine.onnx_import.conversion import convert, graph_inputs
+from workbench.engine.onnx_import.operators import TYPES
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx
+    from torch import fx
+
+Tensors = tuple[torch.Tensor, ...]
+_MAX_INPUT_ELEMENTS = 1 << 26
+
+
+def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, Tensors]:
+    """Return the module of an ONNX file, and its example inputs.
+
+    Args:
+        path: The file.
+        given: The example inputs, or their shapes as tensors of float32; None to make them from
+            the shapes in the file.
+        hint: What to do where the file does not fix the shapes.
+
+    Raises:
+        WorkbenchError: The file cannot be read or converted, or the inputs do not fit.
+    """
+    model = reading.read(path)
+    inputs = _example_inputs(model, path.name, given, hint)
+    try:
+        return convert(model, inputs), inputs
+    except NotConvertedError as error:
+        raise failure(
+            f"{path.name} cannot be converted: {error}.",
+            "Export the model without it, or give the PyTorch model instead (FILE.py:callable).",
+            reading.WHERE,
+            code="onnx-not-converted",
+        ) from error
+
+
+def _example_inputs(
+    model: onnx.ModelProto, name: str, given: Tensors | None, hint: str
+) -> Tensors:
+    """Return the example inputs in the types that the graph takes.
+
+    A first size that is not fixed is 1, if it is the only one: it counts the samples.
+    """
+    wanted = graph_inputs(model)
+    if given is not None and len(given) != len(wanted):
+        names = ", ".join(label for label, _, _ in wanted)
+        raise failure(
+            f"{name} has {len(wanted)} inputs ({names}); {len(given)} are given.",
+            "Give a shape or an array for each.",
+            Place(kind="option", id="model.input_shapes"),
+            code="model-inputs-invalid",
+        )
+    generator = torch.Generator().manual_seed(0)
+    inputs = []
+    for position, (label, number, sizes) in enumerate(wanted):
+        kind = _kind(label, number)
+        value = given[position] if given is not None else None
+        if value is not None:
+            _refuse_other_shape(label, sizes, value)
+            inputs.append(_typed(value, kind))
+            continue
+        shape = _shape(label, sizes, name, hint)
+        is_float = kind == torch.float32
+        inputs.append(
+            torch.randn(shape, generator=generator) if is_float else torch.ones(shape, dtype=kind)
+        )
+    return tuple(inputs)
+
+
+def _typed(value: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """Return an input in the graph's type. Of random numbers for a shape the shape is kept."""
+    if value.is_floating_point() and kind != torch.float32:
+        return torch.ones(value.shape, dtype=kind)
+    return value.to(kind)
+
+
+def _kind(label: str, number: int) -> torch.dtype:
+    kind = TYPES.get(number)
+    if kind is None or (kind.is_floating_point and kind != torch.float32):
+        raise failure(
+            f"The input {label} is of {str(kind or 'another type').removeprefix('torch.')}.",
+            "Devices take float32 and integers: export model.float().",
+            reading.WHERE,
+            code="model-half-precision",
+        )
+    return kind
+
+
+def _shape(label: str, sizes: list[int | None], name: str, hint: str) -> list[int]:
+    fixed = [1 if position == 0 and size is None else size for position, size in enumerate(sizes)]
+    elements = 1
+    for size in fixed:
+        if size is None:
+            shown = "x".join("?" if s is None else str(s) for s in sizes)
+            raise failure(
+                f"The input {label} of {name} has sizes that are not fixed: {shown}.",
+                hint,
+                Place(kind="option", id="model.input_shapes"),
+                code="model-inputs-missing",
+            )
+        elements *= size
+    if elements > _MAX_INPUT_ELEMENTS:
+        raise failure(
+            f"The input {label} of {name} has {elements:,} elements.",
+            f"Export it with at most {_MAX_INPUT_ELEMENTS:,}.",
+            reading.WHERE,
+            code="model-inputs-too-large",
+        )
+    return [size for size in fixed if size is not None]
+
+
+def _refuse_other_shape(label: str, sizes: list[int | None], value: torch.Tensor) -> None:
+    shape = list(value.shape)
+    fits = len(shape) == len(sizes) and all(
+        size in {None, own} for size, own in zip(sizes, shape, strict=True)
+    )
+    if not fits:
+        text = "x".join("?" if s is None else str(s) for s in sizes)
+        raise failure(
+            f"The input {label} takes {text}; {'x'.join(map(str, shape))} is given.",
+            f"Give a shape of that form, or export the model for {'x'.join(map(str, shape))}.",
+            Place(kind="option", id="model.input_shapes"),
+            code="model-inputs-invalid",
+        )
