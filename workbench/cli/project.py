@@ -58,7 +58,7 @@ def _add_new(verbs: Any) -> None:
         "--model",
         default="",
         metavar="SPEC",
-        help="FILE.pt2, FILE.py:callable or package.module:callable",
+        help="FILE.pt2, FILE.onnx, FILE.py:callable or package.module:callable",
     )
     new.add_argument(
         "--aot", default="", metavar="COMMAND",

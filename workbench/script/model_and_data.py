@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from workbench.escaping import filled
@@ -148,6 +149,33 @@ def tensor_outputs_part() -> str:
     return text[text.index("from typing") :]
 
 
+_FROM_ONNX = """\
+    import onnx.inliner
+    graph = onnx.load(str(HERE / {spec!r}))
+    graph = onnx.inliner.inline_local_functions(graph) if graph.functions else graph
+    example_inputs, convert = onnx_converter()
+    inputs = example_inputs(graph, inputs)
+    model = convert(graph, inputs)
+    model.eval().requires_grad_(False)
+"""
+_ONNX_IMPORT = Path(__file__).parents[1] / "engine" / "onnx_import"
+_CONVERTERS = ("calls", "layers", "operators", "shapes", "conversion")
+
+
+def onnx_part(project: Project) -> list[str]:
+    """Return the code that converts an ONNX file, if the project's model is one.
+
+    It is one function, so that none of its names replaces another one of the script.
+    """
+    if not project.model.spec.endswith(sources.ONNX_SUFFIX):
+        return []
+    texts = (_OWN_IMPORT.sub("", (_ONNX_IMPORT / f"{n}.py").read_text()) for n in _CONVERTERS)
+    code = "\n\n".join(text.partition('"""\n')[2].strip("\n") for text in texts)
+    future = "from __future__ import annotations\n"
+    code = f"{code.replace(future, '')}\n\nreturn example_inputs, convert"
+    return [f"def onnx_converter():\n{indent(code, '    ')}"]
+
+
 _FROZEN = (
     "    for parameter in program.parameters():",
     "        parameter.requires_grad_(False)",
@@ -168,7 +196,7 @@ def model_part(
         body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
         body += _FROZEN
         body.append("    inputs = program.example_inputs[0]")
-    else:
+    elif not model.spec.endswith(sources.ONNX_SUFFIX):
         maker = load_callable(model.spec, folder, "model.spec")
         body.append("    # Random weights are those that the workbench had.")
         body += ["    random.seed(0)", "    np.random.seed(0)", "    torch.manual_seed(0)"]
@@ -185,6 +213,10 @@ def model_part(
         body.append("    generator = torch.Generator().manual_seed(0)")
         shapes = f"{[list(s) for s in model.input_shapes]}"
         body.append(f"    inputs = tuple(torch.randn(s, generator=generator) for s in {shapes})")
+    if model.spec.endswith(sources.ONNX_SUFFIX):
+        if not model.inputs and not model.input_shapes:
+            body.append("    inputs = None")
+        body += _FROM_ONNX.format(spec=model.spec).splitlines()
     body.append("    inputs = tuple(v.detach().cpu() for v in as_tuple(inputs))")
     if not model.spec.endswith(".pt2"):
         body.append("    with torch.no_grad():")

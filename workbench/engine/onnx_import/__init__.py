@@ -8,7 +8,7 @@ import torch
 
 from workbench.engine.onnx_import import reading
 from workbench.engine.onnx_import.calls import NotConvertedError
-from workbench.engine.onnx_import.conversion import convert, graph_inputs
+from workbench.engine.onnx_import.conversion import convert, example_inputs, graph_inputs
 from workbench.engine.onnx_import.operators import TYPES
 from workbench.errors import Place, failure
 
@@ -35,7 +35,7 @@ def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, 
         WorkbenchError: The file cannot be read or converted, or the inputs do not fit.
     """
     model = reading.read(path)
-    inputs = _example_inputs(model, path.name, given, hint)
+    inputs = _fitting_inputs(model, path.name, given, hint)
     try:
         return convert(model, inputs), inputs
     except NotConvertedError as error:
@@ -47,12 +47,13 @@ def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, 
         ) from error
 
 
-def _example_inputs(
+def _fitting_inputs(
     model: onnx.ModelProto, name: str, given: Tensors | None, hint: str
 ) -> Tensors:
     """Return the example inputs in the types that the graph takes.
 
-    A first size that is not fixed is 1, if it is the only one: it counts the samples.
+    Raises:
+        WorkbenchError: They do not fit the graph, or its shapes are not fixed.
     """
     wanted = graph_inputs(model)
     if given is not None and len(given) != len(wanted):
@@ -63,31 +64,16 @@ def _example_inputs(
             Place(kind="option", id="model.input_shapes"),
             code="model-inputs-invalid",
         )
-    generator = torch.Generator().manual_seed(0)
-    inputs = []
     for position, (label, number, sizes) in enumerate(wanted):
-        kind = _kind(label, number)
-        value = given[position] if given is not None else None
-        if value is not None:
-            _refuse_other_shape(label, sizes, value)
-            inputs.append(_typed(value, kind))
-            continue
-        shape = _shape(label, sizes, name, hint)
-        is_float = kind == torch.float32
-        inputs.append(
-            torch.randn(shape, generator=generator) if is_float else torch.ones(shape, dtype=kind)
-        )
-    return tuple(inputs)
+        _refuse_type(label, number)
+        if given is not None:
+            _refuse_other_shape(label, sizes, given[position])
+        else:
+            _refuse_open_shape(label, sizes, name, hint)
+    return example_inputs(model, given)
 
 
-def _typed(value: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """Return an input in the graph's type. Of random numbers for a shape the shape is kept."""
-    if value.is_floating_point() and kind != torch.float32:
-        return torch.ones(value.shape, dtype=kind)
-    return value.to(kind)
-
-
-def _kind(label: str, number: int) -> torch.dtype:
+def _refuse_type(label: str, number: int) -> None:
     kind = TYPES.get(number)
     if kind is None or (kind.is_floating_point and kind != torch.float32):
         raise failure(
@@ -96,10 +82,9 @@ def _kind(label: str, number: int) -> torch.dtype:
             reading.WHERE,
             code="model-half-precision",
         )
-    return kind
 
 
-def _shape(label: str, sizes: list[int | None], name: str, hint: str) -> list[int]:
+def _refuse_open_shape(label: str, sizes: list[int | None], name: str, hint: str) -> None:
     fixed = [1 if position == 0 and size is None else size for position, size in enumerate(sizes)]
     elements = 1
     for size in fixed:
@@ -119,7 +104,6 @@ def _shape(label: str, sizes: list[int | None], name: str, hint: str) -> list[in
             reading.WHERE,
             code="model-inputs-too-large",
         )
-    return [size for size in fixed if size is not None]
 
 
 def _refuse_other_shape(label: str, sizes: list[int | None], value: torch.Tensor) -> None:

@@ -10,10 +10,31 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 class NotConvertedError(ValueError):
     """A node of an ONNX graph has no equal in torch; ``str()`` says which and why."""
+
+
+# The most elements of a tensor: larger ones are a mistake, or an attack on the memory.
+MAX_ELEMENTS = 1 << 28
+
+
+def refuse_large(function: Callable[..., Any], given: Sequence[torch.Tensor]) -> None:
+    """Raise for a result that is too large, before memory or time is taken for it.
+
+    Raises:
+        NotConvertedError: An input or a result has more than ``MAX_ELEMENTS`` elements.
+    """
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        results = function(*(mode.from_tensor(value.detach()) for value in given))
+    results = results if isinstance(results, tuple | list) else (results,)
+    for value in (*given, *results):
+        if value.numel() > MAX_ELEMENTS:
+            raise NotConvertedError(
+                f"a tensor of it has {value.numel():,} elements, more than {MAX_ELEMENTS:,}"
+            )
 
 
 # What a node becomes: a module and the inputs of the node that it takes, or a value.
@@ -146,6 +167,7 @@ class Call:
 
     def evaluated(self, function: Callable[..., Any], chosen: Sequence[int]) -> Converted:
         """Return the value of a function of constants."""
+        refuse_large(function, [self.value(p) for p in chosen])
         with torch.no_grad():
             result = function(*(self.value(p) for p in chosen))
         if not isinstance(result, torch.Tensor):

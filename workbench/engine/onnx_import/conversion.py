@@ -16,12 +16,17 @@ import onnx
 import torch
 from onnx import numpy_helper
 from torch import fx, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from workbench.engine.onnx_import.calls import Call, Converted, NotConvertedError, identifier
+from workbench.engine.onnx_import.calls import (
+    Call,
+    Converted,
+    NotConvertedError,
+    identifier,
+    refuse_large,
+)
 from workbench.engine.onnx_import.layers import LAYERS, linear
-from workbench.engine.onnx_import.operators import OPERATORS
-from workbench.engine.onnx_import.shapes import MAX_ELEMENTS, SHAPES
+from workbench.engine.onnx_import.operators import OPERATORS, TYPES
+from workbench.engine.onnx_import.shapes import SHAPES
 
 CONVERTERS: dict[str, Any] = {**OPERATORS, **SHAPES, **LAYERS}
 _OTHERS = frozenset({"Constant", "If"})
@@ -57,6 +62,27 @@ def graph_inputs(model: onnx.ModelProto) -> list[tuple[str, int, list[int | None
         sizes = [d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim]
         found.append((str(value.name), int(kind.elem_type), sizes))
     return found
+
+
+def example_inputs(
+    model: onnx.ModelProto, given: Sequence[torch.Tensor] | None
+) -> tuple[torch.Tensor, ...]:
+    """Return example inputs of a graph in the types that it takes: random numbers, or ones.
+
+    Args:
+        model: The model; a first size that is not fixed counts the samples, and is 1.
+        given: The example inputs, or shapes as tensors of float32; None to take the graph's.
+    """
+    generator = torch.Generator().manual_seed(0)
+    inputs = []
+    for position, (_, number, sizes) in enumerate(graph_inputs(model)):
+        kind = TYPES[number]
+        shape = [1 if size is None else size for size in sizes]
+        value = torch.randn(shape, generator=generator) if given is None else given[position]
+        # Of random numbers for a shape of integers the shape is kept.
+        is_other = value.is_floating_point() and not kind.is_floating_point
+        inputs.append(torch.ones(value.shape, dtype=kind) if is_other else value.to(kind))
+    return tuple(inputs)
 
 
 def tensor_of(proto: onnx.TensorProto) -> torch.Tensor:
@@ -219,7 +245,7 @@ class _Conversion:
         module, positions = converted
         module.eval().requires_grad_(False)
         given = [self._values[node.input[p]] for p in positions]
-        _refuse_large(module, given)
+        refuse_large(module, given)
         results = module(*given)
         results = results if isinstance(results, tuple | list) else (results,)
         pairs = [(o, v) for o, v in zip(outputs, results, strict=False) if o]
@@ -304,18 +330,6 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     if isinstance(value, onnx.GraphProto | float | int):
         return value
     return [v.decode(errors="replace") if isinstance(v, bytes) else v for v in value]
-
-
-def _refuse_large(module: nn.Module, given: Sequence[torch.Tensor]) -> None:
-    """Raise for results that are too large, before memory is taken for them."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        results = module(*(mode.from_tensor(v.detach()) for v in given))
-    for value in results if isinstance(results, tuple | list) else (results,):
-        if value.numel() > MAX_ELEMENTS:
-            raise NotConvertedError(
-                f"its result has {value.numel():,} elements, more than {MAX_ELEMENTS:,}"
-            )
 
 
 def _title(node: onnx.NodeProto) -> str:

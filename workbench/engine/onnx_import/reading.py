@@ -120,7 +120,7 @@ def _take_external_data(model: onnx.ModelProto, path: Path) -> None:
             data = _part(file, offset, length, left)
         except (OSError, ValueError) as error:
             raise failure(
-                f"The weight {tensor.name} cannot be read from {file.name}: {error}.",
+                f"The weight {tensor.name} cannot be read from {file.name}: {_reason(error)}.",
                 f"Put the whole {file.name} beside {path.name}.",
                 WHERE,
                 code="onnx-data-unreadable",
@@ -131,6 +131,10 @@ def _take_external_data(model: onnx.ModelProto, path: Path) -> None:
         tensor.data_location = onnx.TensorProto.DEFAULT
 
 
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _external_file(path: Path, location: str, tensor: str) -> Path:
     """Return the file of external data, which lies in the model's folder, without links to it."""
     parts = PurePosixPath(location).parts
@@ -138,8 +142,7 @@ def _external_file(path: Path, location: str, tensor: str) -> Path:
     if not is_inside or "\\" in location or ":" in location or "\0" in location:
         raise failure(
             f"The weight {tensor} is outside of the folder of {path.name}: {location[:100]!r}.",
-            f"Save the model again, so that its data lies beside it: onnx.save(onnx.load("
-            f"{path.name!r}), {path.name!r}, save_as_external_data=True).",
+            "Export the model again: torch.onnx.export writes its data beside it.",
             WHERE,
             code="onnx-data-outside",
         )

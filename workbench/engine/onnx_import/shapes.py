@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from workbench.engine.onnx_import.calls import Call, Converted, NotConvertedError
+from workbench.engine.onnx_import.calls import MAX_ELEMENTS, Call, Converted, NotConvertedError
 from workbench.engine.onnx_import.operators import TYPES
 
 
@@ -420,9 +420,6 @@ def _dropout(call: Call) -> Converted:
         raise NotConvertedError("its mask is used")
     return call.module(nn.Identity())
 
-
-# The most elements of a tensor: larger ones are a mistake, or an attack on the memory.
-MAX_ELEMENTS = 1 << 28
 
 _Table = dict[str, Callable[[Call], Any]]
 SHAPES: _Table = {
