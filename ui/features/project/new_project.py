@@ -121,7 +121,9 @@ class NewProjectDialog(QDialog):
     def _build(self) -> None:
         self.name = self._line("Name", "default: name of the model file")
         self.model = PathField("Model", MODELS, self)
-        self.model.line.setPlaceholderText("FILE.pt2, FILE.onnx, FILE.py or package.module:callable")
+        self.model.line.setPlaceholderText(
+            "FILE.pt2, FILE.onnx, FILE.py or package.module:callable"
+        )
         self.attribute = QComboBox(self)
         self.attribute.setAccessibleName("Callable that returns the model")
         self.attribute.activated.connect(lambda _: self.check())

@@ -47,9 +47,7 @@ def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, 
         ) from error
 
 
-def _fitting_inputs(
-    model: onnx.ModelProto, name: str, given: Tensors | None, hint: str
-) -> Tensors:
+def _fitting_inputs(model: onnx.ModelProto, name: str, given: Tensors | None, hint: str) -> Tensors:
     """Return the example inputs in the types that the graph takes.
 
     Raises:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -38,7 +38,7 @@ def refuse_large(function: Callable[..., Any], given: Sequence[torch.Tensor]) ->
 
 
 # What a node becomes: a module and the inputs of the node that it takes, or a value.
-Converted = tuple[nn.Module, tuple[int, ...]] | torch.Tensor
+Converted: TypeAlias = tuple[nn.Module, tuple[int, ...]] | torch.Tensor
 
 
 class Function(nn.Module):

@@ -164,9 +164,7 @@ class _Conversion:
                 raise NotConvertedError(f"{operator_of(node)} ({_title(node)}): {error}") from error
             except Exception as error:
                 first = str(error).strip().split("\n")[0][:200] or type(error).__name__
-                raise NotConvertedError(
-                    f"{operator_of(node)} ({_title(node)}): {first}"
-                ) from error
+                raise NotConvertedError(f"{operator_of(node)} ({_title(node)}): {first}") from error
 
     def _add(self, node: onnx.NodeProto) -> None:
         attributes = {a.name: _attribute(a) for a in node.attribute}

@@ -380,6 +380,7 @@ class Recurrent(nn.Module):
                 self.register_buffer(f"state_{number}", value)
 
     def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return all outputs of the layer, and its last states."""
         rest = iter(given)
         states = [
             getattr(self, f"state_{n}") if kept else next(rest) for n, kept in enumerate(self._kept)
@@ -477,6 +478,7 @@ class ResetFirst(nn.Module):
     def forward(
         self, x: torch.Tensor, state: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return all outputs, and the last one with a leading axis."""
         hidden = x.new_zeros(x.shape[1], self._hidden) if state is None else state[0]
         rows = []
         for step in self.inputs(x).unbind(0):

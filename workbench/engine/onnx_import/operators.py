@@ -63,10 +63,6 @@ def _matrix_product(call: Call) -> Converted:
     return call.module(linear(weight.t().contiguous(), None))
 
 
-def _relu(call: Call) -> Converted:
-    return call.module(nn.ReLU())
-
-
 def _clip(call: Call) -> Converted:
     ends = []
     for position, name in ((1, "min"), (2, "max")):
@@ -98,6 +94,11 @@ def _swish(call: Call) -> Converted:
     if alpha == 1:
         return call.module(nn.SiLU())
     return call.function(lambda x: x * torch.sigmoid(alpha * x))
+
+
+def _selu(call: Call) -> Converted:
+    alpha, gamma = float(call.get("alpha", 1.67326319)), float(call.get("gamma", 1.05070102))
+    return call.function(lambda x: gamma * torch.where(x > 0, x, alpha * (torch.exp(x) - 1)))
 
 
 def _prelu(call: Call) -> Converted:
@@ -233,8 +234,9 @@ def _attention(call: Call) -> Converted:
 
     def attend(q: Any, k: Any, v: Any, *mask: torch.Tensor) -> torch.Tensor:
         y = F.scaled_dot_product_attention(
-            split(q, heads), split(k, groups), split(v, groups), *mask,
-            is_causal=causal, scale=scale, enable_gqa=heads != groups,
+            split(q, heads), split(k, groups), split(v, groups),
+            attn_mask=mask[0] if mask else None, is_causal=causal, scale=scale,
+            enable_gqa=heads != groups,
         )  # fmt: skip
         return y if q.dim() == 4 else y.transpose(1, 2).flatten(2)
 
@@ -300,10 +302,7 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "LeakyRelu": lambda c: c.module(nn.LeakyReLU(float(c.get("alpha", 0.01)))),
     "Elu": lambda c: c.module(nn.ELU(float(c.get("alpha", 1.0)))),
     "Celu": lambda c: c.module(nn.CELU(float(c.get("alpha", 1.0)))),
-    "Selu": lambda c: c.function(
-        lambda x, a=float(c.get("alpha", 1.6732632)), g=float(c.get("gamma", 1.0507010)): g
-        * torch.where(x > 0, x, a * (torch.exp(x) - 1))
-    ),
+    "Selu": _selu,
     "ThresholdedRelu": lambda c: c.module(nn.Threshold(float(c.get("alpha", 1.0)), 0.0)),
     "Gelu": lambda c: c.module(nn.GELU(str(c.get("approximate", "none")))),
     "Softmax": _softmax(logarithm=False),

@@ -10,16 +10,16 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx.inliner import inline_local_functions
 
+from workbench.engine.onnx_import.calls import NotConvertedError
 from workbench.engine.onnx_import.conversion import (
     graph_inputs,
     operator_of,
     tensor_of,
     unknown_operators,
 )
-from workbench.engine.onnx_import.calls import NotConvertedError
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.text import listed

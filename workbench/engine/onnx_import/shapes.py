@@ -188,9 +188,7 @@ def _scatter_nd(call: Call) -> Converted:
     if call.get("reduction", "none") != "none":
         raise NotConvertedError(f"it combines elements by {call.get('reduction')}")
     indices = call.known(1, "indices")
-    return call.function(
-        lambda x, updates: x.index_put(tuple(indices.unbind(-1)), updates), 0, 2
-    )
+    return call.function(lambda x, updates: x.index_put(tuple(indices.unbind(-1)), updates), 0, 2)
 
 
 def _scatter_elements(call: Call) -> Converted:
@@ -374,14 +372,14 @@ def _stock(
         if equals(lambda a: (place[a] * ratio[a]).floor(), rows):
             return call.function(lambda x: F.interpolate(x, target, mode="nearest"))
         return None
-    if rank != 4 or (mode == "cubic" and float(call.get("cubic_coeff_a", -0.75)) != -0.75):
+    is_stock = rank == 4 and float(call.get("cubic_coeff_a", -0.75)) == -0.75
+    is_centered = equals(lambda a: (place[a] + 0.5) * ratio[a] - 0.5, coordinates)
+    has_corners = call.get("coordinate_transformation_mode") == "align_corners"
+    if not is_stock or not (is_centered or has_corners):
         return None
     way = {"linear": "bilinear", "cubic": "bicubic"}[mode]
-    if equals(lambda a: (place[a] + 0.5) * ratio[a] - 0.5, coordinates):
-        return call.function(lambda x: F.interpolate(x, target, mode=way, align_corners=False))
-    if call.get("coordinate_transformation_mode") == "align_corners":
-        return call.function(lambda x: F.interpolate(x, target, mode=way, align_corners=True))
-    return None
+    corners = not is_centered
+    return call.function(lambda x: F.interpolate(x, target, mode=way, align_corners=corners))
 
 
 def _table(mode: str, call: Call, coordinates: torch.Tensor, size: int) -> torch.Tensor:

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def name_sources(
-    program: torch.export.ExportedProgram, module: torch.nn.Module, name: str
-) -> None:
+def name_sources(program: torch.export.ExportedProgram, module: torch.nn.Module, name: str) -> None:
     """Write the ONNX node of each operation where a line of Python otherwise is.
 
     The number of the line is that of the node among those that compute something.

@@ -68,7 +68,7 @@ def _conversion(context: StageContext, loaded: LoadedModel) -> ConversionCheck |
     reference = sources.model_reference(context.project.model.spec, context.folder)
     if reference.kind != "onnx" or reference.path is None or loaded.module is None:
         return None
-    context.progress(0.5, None, "comparing with onnxruntime")
+    context.progress(0, None, "comparing with onnxruntime")
     samples = [loaded.inputs]
     if (data := context.project.calibration) is not None:
         specs = [tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)]

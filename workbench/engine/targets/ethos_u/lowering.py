@@ -20,6 +20,7 @@ from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
+from workbench.engine.targets.ethos_u.etrecord import take_record, written_record
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.out_variants import with_out_variants
 from workbench.engine.targets.ethos_u.refusals import (
@@ -61,7 +62,7 @@ from workbench.results import (
 from workbench.targets import target_of
 from workbench.targets.ethos_u.correction import CLAMPS
 from workbench.targets.ethos_u.corrections import switched_off
-from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
+from workbench.targets.ethos_u.devices import ETRECORD, EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.efficiency import with_limits
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
@@ -123,6 +124,7 @@ class _Edge:
     reasons: dict[str, str]
     origins: list[vela.Origins]
     corrections: tuple[AppliedCorrection, ...] = ()
+    record: Any = None
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
@@ -210,7 +212,8 @@ def _rewrites_with_cycles(
         if written is None:
             return rewrites
         with _compiling(context, choice) as compiled:
-            _lowered(written.program, choice, compiled, (None, progress))
+            plain = choice.model_copy(update={"options": {**choice.options, ETRECORD: False}})
+            _lowered(written.program, plain, compiled, (None, progress))
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the tools raise for what is not delivered
@@ -368,12 +371,14 @@ def _lowered(
             partitioner=[partitioner],
             constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            generate_etrecord=bool(choice.options.get(ETRECORD, True)),
         )
     corrections = tuple(
         row.model_copy(update={"places": tuple(dict.fromkeys(names)), "times": len(names)})
         for row, names in ((row, changed.get(row.id, ())) for row in states)
     )
-    return _Edge(manager, list(tosa), reasons, compiled.origins, corrections)
+    record = take_record(manager)
+    return _Edge(manager, list(tosa), reasons, compiled.origins, corrections, record)
 
 
 def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
@@ -389,6 +394,8 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
     if choice.options.get(EXTERNAL_WEIGHTS):
         lowered.weights = _weights(runtime)
+    if edge.record is not None:
+        lowered.record = written_record(edge.record, runtime)
     return lowered, runtime
 
 
