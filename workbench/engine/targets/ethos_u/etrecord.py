@@ -30,6 +30,8 @@ def take_record(manager: Any) -> Any:
     # Example inputs are a sample of the user's data; the Inspector does not need them.
     record.edge_dialect_program._example_inputs = None  # noqa: SLF001
     for node in record.edge_dialect_program.graph.nodes:
+        # Ids of objects in memory, which differ from run to run.
+        node.meta.pop("from_node", None)
         if trace := node.meta.get("stack_trace"):
             node.meta["stack_trace"] = _FOLDER.sub(r'File "\1"', trace)
     return record
