@@ -69,7 +69,7 @@ DETAILS: dict[ScoreId, tuple[PanelId, str]] = {
 }
 _OF_A_PROJECT = {
     "save", "save_as", "close", "settings", "target", "plugins",
-    "import_mase", "export_mase", "blame", "deliver", "report", "inside",
+    "import_mase", "export_mase", "blame", "deliver", "report", "overlays", "inside",
 }  # fmt: skip
 
 
@@ -241,6 +241,7 @@ class Workbench(QObject):
             "blame": self.blame.find,
             "deliver": self.deliveries.ask_deliver,
             "report": self.deliveries.ask_report,
+            "overlays": self.deliveries.ask_overlays,
             "inside": self.deliveries.show_inside,
             "theme": self.frame.switch_theme,
             "default_layout": self.window.reset_layout,

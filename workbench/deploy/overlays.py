@@ -33,7 +33,7 @@ _EQUAL_DB = 150.0
 def graph_document(graph: GraphSnapshot, name: str) -> bytes:
     """Return the graph as Model Explorer's JSON; nodes have the ids of the graph."""
     nodes = [_node(graph, node) for node in graph.nodes]
-    document = [{"label": name, "graphs": [{"id": GRAPH, "nodes": nodes}]}]
+    document = {"label": name, "graphs": [{"id": GRAPH, "nodes": nodes}]}
     return _written(document)
 
 

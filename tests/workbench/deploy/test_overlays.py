@@ -42,7 +42,7 @@ def operation(name, module, cycles):
 
 
 def test_that_the_graph_has_nodes_in_the_groups_of_modules():
-    (document,) = json.loads(overlays.graph_document(FLOAT, "net"))
+    document = json.loads(overlays.graph_document(FLOAT, "net"))
     (graph,) = document["graphs"]
     nodes = {node["id"]: node for node in graph["nodes"]}
     assert nodes["conv2d"]["namespace"] == "net/conv"
