@@ -25,6 +25,7 @@ from workbench.results import (
     LowerResult,
     load_result,
 )
+from workbench.script import Form
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
 from workbench.targets import target_of
@@ -59,13 +60,15 @@ class Script:
 
 
 def script(
-    opened: OpenProject, file: str | Path, *, aot: bool = False, cache: Cache | None = None
-) -> Script:
+    opened: OpenProject, file: str | Path, *, aot: bool = False, form: Form = "plain",
+    cache: Cache | None = None,
+) -> Script:  # fmt: skip
     """Return the script of a project; range methods become the ranges that they gave.
 
     Args:
         opened: The project.
         file: Where the script is to be written; paths inside start from its folder.
+        form: "plain", or "recipe" for one in the form of ExecuTorch's export recipes.
         aot: Write the model for ExecuTorch's ``aot_arm_compiler`` instead.
         cache: Where results are kept; by default the user's cache.
 
@@ -101,7 +104,9 @@ def script(
         placement = load_result(LowerResult, results.folder(lowered.key)).placement
         project = placed_as(project, opened.folder, placement)
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
-    text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights)
+    text = script_text(
+        project, opened.folder, path, ranges, branches=branches, weights=weights, form=form
+    )
     return Script(text, [f"python {path}"])
 
 
