@@ -27,7 +27,6 @@ from workbench.deploy.input_header import PictureInput, input_header, is_channel
 from workbench.deploy.output_header import output_header
 from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
-from workbench.engine.data.pictures import normalized
 from workbench.engine.onnx_package import hand_on
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.model_outputs import model_outputs
@@ -35,6 +34,7 @@ from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.targets.base import device_of
 from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.project.pictures import normalized
 from workbench.project.sources import is_folder
 from workbench.results import (
     PROGRAM_FILE,
