@@ -235,6 +235,19 @@ def test_that_an_onnx_file_needs_no_trust_and_is_checked_on_the_samples(engine):
     assert [output.shape for output in exported.outputs] == [(1,), (1, 3)]
 
 
+def test_that_samples_are_taken_by_the_names_of_the_graph(engine):
+    sizes = (("input", FLOAT, [1, 4]), ("in.b", FLOAT, [1, 4]))
+    made = model([("Sub", "input in.b", "y")], inputs=sizes)
+    save(made, engine.folder / "net.onnx")
+    one, other = np.zeros((5, 4), np.float32), np.full((5, 4), 9, np.float32)
+    np.savez(engine.folder / "data.npz", **{"in.b": other, "input": one})
+    run = project("small", calibration=DataSource(spec="data.npz"))
+    run = edits.set_model(run, ModelSource(spec="net.onnx"))
+    assert engine.run(run, "calibrate") == "done", engine.failure
+    ranges = {entry.node: entry for entry in engine.result(run, "calibrate").ranges}
+    assert {(r.minimum, r.maximum) for r in ranges.values()} >= {(0.0, 0.0), (-9.0, -9.0)}
+
+
 def test_that_given_shapes_fix_open_ones(engine):
     sizes = (("x", FLOAT, ["N", 3, "H", "W"]), ("i", INT64, [1, "T"]))
     made = model([("GlobalMaxPool", "x", "y"), ("Cast", "i", "j", {"to": 1})], inputs=sizes,

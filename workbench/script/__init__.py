@@ -191,7 +191,7 @@ from executorch.exir import (
     EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower,
 )
 from torchao.quantization.pt2e import (
-    HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver,
+    DerivedObserverOrFakeQuantize, HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver,
 )
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 

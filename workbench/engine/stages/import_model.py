@@ -71,7 +71,8 @@ def _conversion(context: StageContext, loaded: LoadedModel) -> ConversionCheck |
     context.progress(0, None, "comparing with onnxruntime")
     samples = [loaded.inputs]
     if (data := context.project.calibration) is not None:
-        specs = [tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)]
+        names = [node.name for node in loaded.module.graph.find_nodes(op="placeholder")]
+        specs = [tensor_spec(n, t) for n, t in zip(names, loaded.inputs, strict=True)]
         with suppress(WorkbenchError):
             opened = open_samples(data, context.folder, specs, "calibration")
             samples = [sample.inputs for sample in itertools.islice(opened, proof.SAMPLES)]
