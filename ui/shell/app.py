@@ -253,8 +253,7 @@ class Workbench(QObject):
             "glossary": self.help.show_glossary,
             "about": self.help.show_about,
         }
-        for stage in STAGES:
-            verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)
+        verbs |= {f"run_to_{stage.id}": partial(self.runs.run_to, stage.id) for stage in STAGES}
         self.context.commands.asked.connect(lambda name: self.window.actions_by_id[name].trigger())
         for name, verb in verbs.items():
             self.window.actions_by_id[name].triggered.connect(lambda _=False, verb=verb: verb())

@@ -191,7 +191,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
     )
-    root.set_defaults(edits=False)
+    root.set_defaults(edits=False, root=root)
     verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True)
     tasks = []
     for title, modules in GROUPS:

@@ -38,9 +38,7 @@ def add(verbs: Any) -> None:
 def _perform(options: argparse.Namespace) -> int:
     import shtab
 
-    from workbench.cli import parser
-
-    root = parser()
+    root: argparse.ArgumentParser = options.root
     for action in _actions(root):
         if action.type is Path and not hasattr(action, "complete"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]

@@ -64,20 +64,7 @@ def add(verbs: Any) -> None:
         metavar="ORIGINAL.tflite",
         help="the .tflite before Vela, computed by LiteRT's reference kernels and compared",
     )
-    verb.add_argument(
-        "--inputs", metavar="SPEC",
-        help="an .npz with in0, in1, ... or one array for each input in order; an .npy; or a "
-        "folder of pictures. An axis of samples in front makes several inferences",
-    )  # fmt: skip
-    verb.add_argument(
-        "--preprocess", default="", metavar="SETTINGS",
-        help=f"for folders of pictures, as of new: {EXAMPLE}",
-    )  # fmt: skip
-    verb.add_argument(
-        "--out",
-        metavar="Y.npz",
-        help="where out0, out1, ... go, of several samples with an axis in front",
-    )
+    _add_samples(verb)
     verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
     verb.add_argument(
         "--counters",
@@ -97,6 +84,24 @@ def add(verbs: Any) -> None:
     )
     add_json(verb)
     verb.set_defaults(perform=_perform)
+
+
+def _add_samples(verb: argparse.ArgumentParser) -> None:
+    """Add where inputs come from, and outputs go."""
+    verb.add_argument(
+        "--inputs", metavar="SPEC",
+        help="an .npz with in0, in1, ... or one array for each input in order; an .npy; or a "
+        "folder of pictures. An axis of samples in front makes several inferences",
+    )  # fmt: skip
+    verb.add_argument(
+        "--preprocess", default="", metavar="SETTINGS",
+        help=f"for folders of pictures, as of new: {EXAMPLE}",
+    )  # fmt: skip
+    verb.add_argument(
+        "--out",
+        metavar="Y.npz",
+        help="where out0, out1, ... go, of several samples with an axis in front",
+    )
 
 
 def _perform(options: argparse.Namespace) -> int:

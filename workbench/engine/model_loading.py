@@ -83,10 +83,9 @@ def load_model(
         return _load_program(reference.path, model, folder)
     if reference.kind == "onnx":
         assert reference.path is not None
-        module, inputs = onnx_import.load(
-            reference.path, _given_inputs(model, folder), _ways_to_fix_shapes(calibration, folder)
-        )
-        return LoadedModel(module, None, inputs)
+        hint = _ways_to_fix_shapes(calibration, folder)
+        graph, examples = onnx_import.load(reference.path, _given_inputs(model, folder), hint)
+        return LoadedModel(graph, None, examples)
     with _seeded():
         function = user_code.load_callable(reference, "model.spec")
         returned = user_code.call(function, reference, "model.spec")

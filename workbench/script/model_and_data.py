@@ -15,7 +15,7 @@ from workbench.project.sources import absolute
 from workbench.results import WRAPPERS, WeightsTaken
 
 if TYPE_CHECKING:
-    from workbench.project.model import DataSource, Preprocess, Project
+    from workbench.project.model import DataSource, ModelSource, Preprocess, Project
 
 
 _COMPRESSION = Path(__file__).parents[1] / "engine" / "quantization" / "compression.py"
@@ -182,6 +182,15 @@ _FROZEN = (
 )
 
 
+def _onnx_lines(model: ModelSource) -> list[str]:
+    """Return the lines that convert an ONNX file; none for a model of torch."""
+    if not model.spec.endswith(sources.ONNX_SUFFIX):
+        return []
+    is_given = model.inputs or model.input_shapes
+    lines = _FROM_ONNX.format(spec=model.spec).splitlines()
+    return lines if is_given else ["    inputs = None", *lines]
+
+
 def model_part(
     project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None
 ) -> str:
@@ -213,20 +222,15 @@ def model_part(
         body.append("    generator = torch.Generator().manual_seed(0)")
         shapes = f"{[list(s) for s in model.input_shapes]}"
         body.append(f"    inputs = tuple(torch.randn(s, generator=generator) for s in {shapes})")
-    if model.spec.endswith(sources.ONNX_SUFFIX):
-        if not model.inputs and not model.input_shapes:
-            body.append("    inputs = None")
-        body += _FROM_ONNX.format(spec=model.spec).splitlines()
+    body += _onnx_lines(model)
     body.append("    inputs = tuple(v.detach().cpu() for v in as_tuple(inputs))")
     if not model.spec.endswith(".pt2"):
         body.append("    with torch.no_grad():")
         body.append(
             f"        program = torch.export.export(model, inputs, strict={model.strict_export})"
         )
-    named = ""
-    if branches and any(
-        k in {"module_name", "module_type"} for k, _, _ in project.quantizer_calls()
-    ):
+    named, kinds = "", {kind for kind, _, _ in project.quantizer_calls()}
+    if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
         named = "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
 from ui.features.project.draft import Draft, build, callables_of
-from ui.shared.file_dialogs import DATA, MODELS, WEIGHT_SUFFIXES, WEIGHTS
+from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
 from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
@@ -121,9 +121,7 @@ class NewProjectDialog(QDialog):
     def _build(self) -> None:
         self.name = self._line("Name", "default: name of the model file")
         self.model = PathField("Model", MODELS, self)
-        self.model.line.setPlaceholderText(
-            "FILE.pt2, FILE.onnx, FILE.py or package.module:callable"
-        )
+        self.model.line.setPlaceholderText(MODEL_FORMS)
         self.attribute = QComboBox(self)
         self.attribute.setAccessibleName("Callable that returns the model")
         self.attribute.activated.connect(lambda _: self.check())

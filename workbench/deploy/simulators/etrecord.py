@@ -90,14 +90,14 @@ def _entry(archive: zipfile.ZipFile, name: str) -> Any:
 
 def _operations(nodes: Sequence[Any]) -> dict[int, list[tuple[str, str]]]:
     """Return operator and module of the operations by debug handle."""
-    found: dict[int, list[tuple[str, str]]] = {}
+    operations: dict[int, list[tuple[str, str]]] = {}
     for node in nodes:
         metadata = node.get("metadata", {})
         if metadata.get("debug_handle"):
             operator = str(node.get("target", "")).partition(".ops.")[2]
             module = _module(metadata.get("nn_module_stack", ""))
-            found.setdefault(int(metadata["debug_handle"]), []).append((operator, module))
-    return found
+            operations.setdefault(int(metadata["debug_handle"]), []).append((operator, module))
+    return operations
 
 
 def _module(stack: str) -> str:

@@ -54,14 +54,14 @@ def _operators(graph: onnx.GraphProto) -> Iterator[str]:
 def graph_inputs(model: onnx.ModelProto) -> list[tuple[str, int, list[int | None]]]:
     """Return name, element type and shape of the inputs; None for a size that is not fixed."""
     kept = {tensor.name for tensor in model.graph.initializer}
-    found = []
+    inputs = []
     for value in model.graph.input:
         if value.name in kept:
             continue
         kind = value.type.tensor_type
         sizes = [d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim]
-        found.append((str(value.name), int(kind.elem_type), sizes))
-    return found
+        inputs.append((str(value.name), int(kind.elem_type), sizes))
+    return inputs
 
 
 def example_inputs(

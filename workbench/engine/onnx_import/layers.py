@@ -44,12 +44,12 @@ def _pads(
     if way not in {"SAME_UPPER", "SAME_LOWER"}:
         pads = call.get("pads", [0] * 2 * rank)
         return list(zip(pads[:rank], pads[rank:], strict=True))
-    found = []
+    sides = []
     for size, k, s, d in zip(call.value().shape[2:], kernel, strides, dilations, strict=True):
         total = max((math.ceil(size / s) - 1) * s + (k - 1) * d + 1 - size, 0)
         less, more = total // 2, total - total // 2
-        found.append((less, more) if way == "SAME_UPPER" else (more, less))
-    return found
+        sides.append((less, more) if way == "SAME_UPPER" else (more, less))
+    return sides
 
 
 def _flat(pads: Sequence[tuple[int, int]]) -> list[int]:
@@ -158,7 +158,7 @@ def _removed(
         return _pads(call, kernel, strides, dilations)
     sizes = list(call.value().shape[2:])
     wanted = shape[-len(sizes) :] if shape else [s * n for s, n in zip(strides, sizes, strict=True)]
-    found = []
+    sides = []
     for i, size in enumerate(sizes):
         full = strides[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1
         total = full - wanted[i]
@@ -167,8 +167,8 @@ def _removed(
             extra[i] -= total
             total = 0
         less, more = total // 2, total - total // 2
-        found.append((less, more) if way == "SAME_UPPER" else (more, less))
-    return found
+        sides.append((less, more) if way == "SAME_UPPER" else (more, less))
+    return sides
 
 
 def max_pool(call: Call) -> Converted:

@@ -101,8 +101,8 @@ def _split(call: Call) -> Converted:
     sizes = call.integers(1, "split")
     if sizes is None:
         count = int(call.get("num_outputs", call.outputs))
-        each = math.ceil(size / count)
-        sizes = [min(each, max(size - i * each, 0)) for i in range(count)]
+        length = math.ceil(size / count)
+        sizes = [min(length, max(size - i * length, 0)) for i in range(count)]
     if len(sizes) == 1:
         return call.module(nn.Identity())
     return call.function(lambda x: torch.split(x, sizes, axis))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import io
+import re
 import tempfile
+import zipfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +23,6 @@ from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
-from workbench.engine.targets.ethos_u.etrecord import take_record, written_record
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.out_variants import with_out_variants
 from workbench.engine.targets.ethos_u.refusals import (
@@ -377,7 +379,7 @@ def _lowered(
         row.model_copy(update={"places": tuple(dict.fromkeys(names)), "times": len(names)})
         for row, names in ((row, changed.get(row.id, ())) for row in states)
     )
-    record = take_record(manager)
+    record = _take_record(manager)
     return _Edge(manager, list(tosa), reasons, compiled.origins, corrections, record)
 
 
@@ -395,7 +397,7 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     if choice.options.get(EXTERNAL_WEIGHTS):
         lowered.weights = _weights(runtime)
     if edge.record is not None:
-        lowered.record = written_record(edge.record, runtime)
+        lowered.record = _written_record(edge.record, runtime)
     return lowered, runtime
 
 
@@ -476,3 +478,51 @@ def _kernels(runtime: Any) -> list[str]:
     plan = runtime.executorch_program.execution_plan[0]
     names = (f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)
     return sorted(set(names))
+
+
+# Entries of equal programs are equal: they have no date.
+_DATE = (1980, 1, 1, 0, 0, 0)
+_FOLDER = re.compile(r'File "[^"]*[\\/]([^"\\/]+)"')
+
+
+def _take_record(manager: Any) -> Any:
+    """Return the ETRecord that an edge manager holds, and remove it there; None if it has none.
+
+    ExecuTorch's Inspector names the events of a run with it: it has the edge program before its
+    operators went to the NPU, and the numbers by which the runtime names instructions. Source:
+    ExecuTorch 1.5.1, ``devtools/etrecord``.
+
+    The program of torch is left out: the Inspector reads the edge program. Folders are left out of
+    the lines of source, so that equal models in other folders give equal records.
+    """
+    record = manager._etrecord  # noqa: SLF001 - ``get_etrecord`` asks the compiled program
+    manager._etrecord = None  # noqa: SLF001
+    if record is None:
+        return None
+    record.exported_program = record.export_graph_id = None
+    # Example inputs are a sample of the user's data; the Inspector does not need them.
+    record.edge_dialect_program._example_inputs = None  # noqa: SLF001
+    for node in record.edge_dialect_program.graph.nodes:
+        # Ids of objects in memory, which differ from run to run.
+        node.meta.pop("from_node", None)
+        if trace := node.meta.get("stack_trace"):
+            node.meta["stack_trace"] = _FOLDER.sub(r'File "\1"', trace)
+    return record
+
+
+def _written_record(record: Any, runtime: Any) -> bytes:
+    """Return the file of a record for a compiled program; equal programs give equal bytes.
+
+    Args:
+        record: As ``_take_record`` returned it.
+        runtime: The compiled program (``ExecutorchProgramManager``).
+    """
+    own = record.copy()
+    own.add_executorch_program(runtime)
+    plain, packed = io.BytesIO(), io.BytesIO()
+    own.save(plain)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w") as target:
+        for name in source.namelist():
+            entry = zipfile.ZipInfo(name, _DATE)
+            target.writestr(entry, source.read(name), zipfile.ZIP_DEFLATED, 1)
+    return packed.getvalue()
