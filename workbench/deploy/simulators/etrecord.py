@@ -122,7 +122,10 @@ def located(
         WorkbenchError: The events are those of another program.
     """
     for event in events:
-        if event.instruction >= 0 and event.kind != "runtime":
+        if event.instruction is None:
+            yield event, Computed()
+            continue
+        if event.kind != "runtime":
             is_delegate = event.instruction in record.delegates
             if event.instruction not in record.instructions or is_delegate != (event.kind == "npu"):
                 raise failure(
