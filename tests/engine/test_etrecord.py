@@ -68,6 +68,50 @@ def test_that_the_inspector_and_the_verb_name_the_modules_of_a_recorded_run(engi
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "etdump-of-another-program"
 
 
+def with_a_delegate(path):
+    """Write the ETDump of a run that quantizes, calls the NPU and dequantizes."""
+    from executorch.devtools.etdump import schema_flatcc as schema
+    from executorch.devtools.etdump.serialize import serialize_to_etdump_flatcc
+
+    def event(name, instruction, begun, ended):
+        profile = schema.ProfileEvent(
+            name=name, chain_index=0, instruction_id=instruction, delegate_debug_id_int=-1,
+            delegate_debug_id_str=None, delegate_debug_metadata=None, start_time=begun,
+            end_time=ended,
+        )  # fmt: skip
+        return schema.Event(profile_event=profile, allocation_event=None, debug_event=None)
+
+    events = [
+        event("native_call_quantize_per_tensor.out", 0, 10, 20),
+        event("OPERATOR_CALL", 0, 9, 21),
+        event("DELEGATE_CALL", 1, 30, 500),
+        event("native_call_dequantize_per_tensor.out", 2, 510, 520),
+        event("OPERATOR_CALL", 2, 509, 521),
+    ]
+    run = schema.RunData(name="Execute", bundled_input_index=-1, allocators=[], events=events)
+    data = serialize_to_etdump_flatcc(schema.ETDumpFlatCC(version=0, run_data=[run]))
+    # The runtime writes the size in front.
+    path.write_bytes(len(data).to_bytes(4, "little") + data)
+    return path
+
+
+@pytest.mark.slow
+def test_that_the_inspector_names_the_modules_of_a_delegate(engine, capsys):
+    from executorch.devtools import Inspector
+
+    record = packed(engine, project("small")) / "small.etrecord"
+    dump = with_a_delegate(engine.folder / "run.etdp")
+    inspector = Inspector(etdump_path=str(dump), etrecord=str(record))
+    events = {event.name: event for block in inspector.event_blocks for event in block.events}
+    stacks = events["DELEGATE_CALL"].module_hierarchy.values()
+    assert {"conv", "fc"} <= {list(stack.values())[-1][0] for stack in stacks}
+    capsys.readouterr()
+    assert cli.main(["etdump", str(dump), "--etrecord", str(record), "--json"]) == 0
+    read = {event["name"]: event for event in json.loads(capsys.readouterr().out)["events"]}
+    assert read["DELEGATE_CALL"]["cycles"] == 470
+    assert {"conv", "fc"} <= set(read["DELEGATE_CALL"]["modules"])
+
+
 def test_that_equal_projects_have_equal_records_without_folders_and_samples(engine, tmp_path):
     made = project("small")
     first = (packed(engine, made) / "small.etrecord").read_bytes()
