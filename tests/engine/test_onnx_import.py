@@ -15,6 +15,7 @@ from tests.engine.onnx_files import FLOAT, INT64, constant, model, picture, save
 from tests.problems import refused
 from workbench.engine import onnx_import
 from workbench.engine.onnx_import import proof
+from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -288,3 +289,21 @@ def test_that_results_name_the_node_as_source(engine):
     lines = {node.op: node.source for node in graph.nodes if "linear" in node.op}
     assert all(line.startswith("net.onnx:") for line in lines.values())
     assert lines
+
+
+@pytest.mark.slow
+def test_that_mutated_files_are_read_or_refused_with_a_code(tmp_path):
+    generator = np.random.default_rng(0)
+    whole = [make().SerializeToString() for make in onnx_files.HAND_MADE.values()]
+    path = tmp_path / "net.onnx"
+    refusals = 0
+    for number in range(1500):
+        data = bytearray(whole[number % len(whole)])
+        for place in generator.integers(len(data), size=generator.choice([1, 2, 8])):
+            data[place] = generator.integers(256)
+        path.write_bytes(data)
+        try:
+            onnx_import.load(path, None, "")
+        except WorkbenchError as error:
+            refusals += bool(error.codes[0])
+    assert refusals > 500

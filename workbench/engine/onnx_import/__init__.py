@@ -12,7 +12,7 @@ from workbench.engine.onnx_import import reading
 from workbench.engine.onnx_import.calls import NotConvertedError
 from workbench.engine.onnx_import.conversion import convert, example_inputs, graph_inputs
 from workbench.engine.onnx_import.operators import TYPES
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,16 +36,25 @@ def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, 
     Raises:
         WorkbenchError: The file cannot be read or converted, or the inputs do not fit.
     """
-    model = reading.read(path)
-    inputs = _fitting_inputs(model, path.name, given, hint)
     try:
+        model = reading.read(path)
+        inputs = _fitting_inputs(model, path.name, given, hint)
         return convert(model, inputs), inputs
+    except WorkbenchError:
+        raise
     except NotConvertedError as error:
         raise failure(
             f"{path.name} cannot be converted: {error}.",
             "Export the model without it, or give the PyTorch model instead (FILE.py:callable).",
             reading.WHERE,
             code="onnx-not-converted",
+        ) from error
+    except Exception as error:  # Damaged graphs fail in every way: the parser checks no sizes.
+        raise failure(
+            f"{path.name} is damaged: {str(error).strip()[:200] or type(error).__name__}.",
+            "Check it with onnx.checker.check_model; export it again.",
+            reading.WHERE,
+            code="model-file-unreadable",
         ) from error
 
 

@@ -94,7 +94,8 @@ def tensor_of(proto: onnx.TensorProto) -> torch.Tensor:
     try:
         return torch.from_numpy(numpy_helper.to_array(proto).copy())
     except (TypeError, ValueError, KeyError) as error:
-        kind = onnx.TensorProto.DataType.Name(proto.data_type)
+        names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+        kind = names.get(proto.data_type, f"type {proto.data_type}")
         raise NotConvertedError(f"the constant {proto.name} of {kind}: {error}") from error
 
 
