@@ -58,9 +58,10 @@ def read_weights_beside(path: Path) -> None:
 
 
 def read_simulator_inputs(path: Path) -> None:
-    from workbench.npu.inputs import read_inputs
+    from workbench.npu.inputs import read_samples
+    from workbench.npu.program import Tensor
 
-    read_inputs(path, 1)
+    read_samples(path, [Tensor("float32", (1,))])
 
 
 def read_fvp_inputs(path: Path) -> None:

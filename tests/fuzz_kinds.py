@@ -287,8 +287,8 @@ def _pictures() -> tuple[list[bytes], Reader]:
     import numpy as np
     from PIL import Image
 
-    from workbench.engine.data.pictures import picture
     from workbench.project.model import Preprocess
+    from workbench.project.pictures import picture
 
     image = Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
     seeds = []

@@ -12,6 +12,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
+from tests.problems import refused
 from workbench.analysis.ranges import MethodRanges, read_chosen
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.project import edits
@@ -231,7 +232,7 @@ def caches_handed_on(folder):
     return edits.set_target(made, TargetChoice(id="ethos-u85-256", options=options))
 
 
-def write_script(engine, wanted):
+def write_script(engine, wanted, form="plain"):
     """Run a project until it is lowered and write its script; return the script's path."""
     engine.lowered(wanted)
     path = engine.folder / "scripts" / "make.py"
@@ -241,7 +242,8 @@ def write_script(engine, wanted):
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(
         script(
-            wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching")
+            wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching"),
+            form=form,
         )
     )
     return path
@@ -270,6 +272,26 @@ def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeyp
     with accelerated():
         runpy.run_path(str(path), run_name="__main__")
     assert program.read_bytes() == (engine.path(wanted, "lower") / "program.pte").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "made",
+    [own_observers_and_integer_io, program_and_arrays, rules_for_nodes, linear_in_float, cmsis_nn],
+)
+def test_that_a_script_in_the_form_of_a_recipe_makes_the_same_bytes(engine, made):
+    wanted = made(engine.folder)
+    path, program = write_script(engine, wanted, "recipe"), engine.folder / "script.pte"
+    assert "ExportRecipe.get_recipe(ArmRecipeType." in path.read_text()
+    done = subprocess.run([sys.executable, path, program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert program.read_bytes() == (engine.path(wanted, "lower") / "program.pte").read_bytes()
+
+
+def test_that_a_text_cannot_be_calibrated_by_a_recipe(tmp_path):
+    made = project("small", calibration=DataSource(spec="text.txt"))
+    with refused("script-form-not-supported"):
+        script(made, tmp_path, tmp_path / "made.py", form="recipe")
 
 
 @pytest.mark.parametrize(

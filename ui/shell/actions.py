@@ -67,6 +67,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("deliver", "&Run", "Export &deliverables\u2026", "", "save"),
     ActionRow("inside", "&Run", "&Inspect the .pte"),
     ActionRow("report", "&Run", "Export &report\u2026"),
+    ActionRow("overlays", "&Run", "Export for &Model Explorer and Perfetto\u2026"),
     ActionRow("theme", "&View", "Toggle &dark theme", "Ctrl+Shift+L", "moon"),
     *(
         ActionRow(f"workspace_{row.id}", "&View", f"Workspace {row.title}", f"Ctrl+{number}")

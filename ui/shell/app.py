@@ -69,7 +69,7 @@ DETAILS: dict[ScoreId, tuple[PanelId, str]] = {
 }
 _OF_A_PROJECT = {
     "save", "save_as", "close", "settings", "target", "plugins",
-    "import_mase", "export_mase", "blame", "deliver", "report", "inside",
+    "import_mase", "export_mase", "blame", "deliver", "report", "overlays", "inside",
 }  # fmt: skip
 
 
@@ -243,6 +243,7 @@ class Workbench(QObject):
             "blame": self.blame.find,
             "deliver": self.deliveries.ask_deliver,
             "report": self.deliveries.ask_report,
+            "overlays": self.deliveries.ask_overlays,
             "inside": self.deliveries.show_inside,
             "theme": self.frame.switch_theme,
             "default_layout": self.window.reset_layout,
@@ -250,8 +251,7 @@ class Workbench(QObject):
             "doctor": self.frame.show_doctor,
             **self.help.verbs(),
         }
-        for stage in STAGES:
-            verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)
+        verbs |= {f"run_to_{stage.id}": partial(self.runs.run_to, stage.id) for stage in STAGES}
         self.context.commands.asked.connect(lambda name: self.window.actions_by_id[name].trigger())
         for name, verb in verbs.items():
             self.window.actions_by_id[name].triggered.connect(lambda _=False, verb=verb: verb())

@@ -33,7 +33,7 @@ from ui.state.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
-from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
+from workbench.project.sources import ARRAY_SUFFIXES, MODEL_SUFFIXES, TEXT_SUFFIX
 from workbench.samples import Sample, copy_sample
 
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
@@ -212,14 +212,14 @@ class FileController(QObject):
         path = paths[0]
         if path.suffix.lower() in {PROJECT_SUFFIX, *PROGRAM_SUFFIXES}:
             self.open_path(path)
-        elif path.suffix in {".pt2", ".py"}:
+        elif path.suffix in {".py", *MODEL_SUFFIXES}:
             self.ask_new(str(path))
         elif os.path.isdir(path) or path.suffix in {*ARRAY_SUFFIXES, TEXT_SUFFIX}:
             self._take_data(path)
         else:
             hint = (
-                "Drop a project (.qwb), a program (.pte, .bpte, .tflite), a model (.pt2, .py) "
-                "or data (.npz, .npy, .pt, .txt, a folder)."
+                "Drop a project (.qwb), a program (.pte, .bpte, .tflite), a model (.pt2, .onnx, "
+                ".py) or data (.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
             self._notices.error(
@@ -357,7 +357,7 @@ class WelcomePage(QScrollArea):
         column.addWidget(_label(f"{words}for an Arm Ethos-U NPU.", "Hint", self))
         column.addSpacing(8)
         column.addLayout(self._buttons())
-        drop = _label("or drop a project, a .pt2 file or a .py file here", "DropHint", self)
+        drop = _label("or drop a project, or a model (.pt2, .onnx, .py) here", "DropHint", self)
         drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
         drop.setMinimumHeight(64)
         column.addWidget(drop)

@@ -288,6 +288,40 @@ class DeliverablesController(QObject):
             filters=["Web page (*.html)"],
         )  # fmt: skip
 
+    def ask_overlays(self) -> None:
+        """Ask for a folder and write the graph, its figures and the timeline into it."""
+        ask_to_open(
+            self._window, "Export for Model Explorer and Perfetto to",
+            lambda name: self.overlays(Path(name)),
+            start=self._context.document.folder, folder=True,
+        )  # fmt: skip
+
+    def overlays(self, target: Path) -> None:
+        """Write the present graph and its figures for other programs."""
+        from workbench.api import OpenProject, overlays
+        from workbench.files import write_file
+
+        document = self._context.document
+        if document.project is None:
+            return
+        opened = OpenProject(document.project, document.folder, document.path)
+        try:
+            files = overlays(opened, self._context.session.cache)
+            target.mkdir(parents=True, exist_ok=True)
+            for name, data in files.items():
+                write_file(target / name, data)
+        except OSError as error:
+            message = f"The files cannot be written: {error.strerror or error}."
+            self._context.notices.error(
+                failure(message, "Choose another folder.", code="file-not-writable")
+            )
+            return
+        except WorkbenchError as error:
+            self._context.notices.error(error)
+            return
+        show = Action("Open folder", lambda: open_externally(target))
+        self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
+
     def report(self, target: Path) -> None:
         """Write the report: one page about the present configuration and the run history."""
         from workbench.files import write_file

@@ -18,7 +18,7 @@ from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.gate import GateResult, Limit
 from workbench.api.board import BoardRun, Difference, run_on_board
 from workbench.api.comparing import Comparison, FigureChange, compare
-from workbench.api.deliverables import Inspection, Script, inspect, report, script
+from workbench.api.deliverables import Inspection, Script, inspect, overlays, report, script
 from workbench.api.history import (
     RunDifference,
     RunHistory,
@@ -190,6 +190,7 @@ __all__ = [
     "move_rule",
     "new",
     "open",
+    "overlays",
     "pin_range",
     "placement",
     "plan",

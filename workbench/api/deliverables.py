@@ -8,23 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import MethodRanges, needs_calibration, read_chosen
+from workbench.analysis.timeline import timeline
 from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
+from workbench.deploy import overlays as overlay
 from workbench.deploy.boards import placed_as
+from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
 from workbench.files import write_file
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import edits
 from workbench.results import (
+    GRAPH_FILE,
     IMPROVED_WEIGHTS,
+    CalibrateResult,
+    EvaluateResult,
     ExportResult,
     ImportResult,
     LowerResult,
     load_result,
 )
+from workbench.script import Form
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
 from workbench.script.quantizer import copied_corrections
+from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,13 +92,15 @@ def _improved_name(script: Path) -> str:
 
 
 def script(
-    opened: OpenProject, file: str | Path, *, aot: bool = False, cache: Cache | None = None
-) -> Script:
+    opened: OpenProject, file: str | Path, *, aot: bool = False, form: Form = "plain",
+    cache: Cache | None = None,
+) -> Script:  # fmt: skip
     """Return the script of a project; range methods become the ranges that they gave.
 
     Args:
         opened: The project.
         file: Where the script is to be written; paths inside start from its folder.
+        form: "plain", or "recipe" for one in the form of ExecuTorch's export recipes.
         aot: Write the model for ExecuTorch's ``aot_arm_compiler`` instead.
         cache: Where results are kept; by default the user's cache.
 
@@ -129,7 +141,9 @@ def script(
         improved = results.folder(planned.of("prepare").key) / IMPROVED_WEIGHTS
         beside = os.path.relpath(path.absolute().with_name(_improved_name(path)), opened.folder)
         project = edits.use_trained(project, Path(beside).as_posix())
-    text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights)
+    text = script_text(
+        project, opened.folder, path, ranges, branches=branches, weights=weights, form=form
+    )
     return Script(text, [f"python {path}"], copied_corrections(), improved)
 
 
@@ -196,3 +210,59 @@ def _read(path: Path) -> bytes:
             where=Place(kind="file", id=path.name),
             code="file-unreadable",
         ) from error
+
+
+def overlays(opened: OpenProject, cache: Cache | None = None) -> dict[str, bytes]:
+    """Return the graph and the figures for Model Explorer, and the timeline for Perfetto.
+
+    Args:
+        opened: The project.
+        cache: Where results are kept; by default the user's cache. Nothing is computed.
+
+    Returns:
+        File contents by name; without those whose stage has no result.
+
+    Raises:
+        WorkbenchError: The project has no exported graph, or a stored result is damaged.
+    """
+    results = cache or Cache(default_root())
+    planned = plan_of(opened, results)
+    folders = {s.id: results.folder(s.key) for s in planned.stages if s.state == "cached"}
+    if "export" not in folders:
+        raise failure(
+            "There is no graph for the current project.",
+            "Run: workbench run PROJECT",
+            Place(kind="stage", id="export"),
+            code="stage-not-run",
+        )
+    graph = GraphSnapshot.load(folders["export"] / GRAPH_FILE)
+    stem = file_stem(opened.project.name)
+    files = {f"{stem}.graph.json": overlay.graph_document(graph, opened.project.name)}
+    if "calibrate" in folders:
+        calibrated = load_result(CalibrateResult, folders["calibrate"])
+        files[f"{stem}.ranges.json"] = overlay.range_overlay(calibrated)
+    if "evaluate" in folders:
+        evaluated = load_result(EvaluateResult, folders["evaluate"])
+        files[f"{stem}.error.json"] = overlay.error_overlay(evaluated)
+    if "lower" in folders:
+        lowered = load_result(LowerResult, folders["lower"])
+        files |= _compiled_overlays(opened, graph, lowered, folders["lower"])
+    return files
+
+
+def _compiled_overlays(
+    opened: OpenProject, graph: GraphSnapshot, lowered: LowerResult, folder: Path
+) -> dict[str, bytes]:
+    """Return the overlays of a compiled program; none for a target without an NPU."""
+    if not lowered.vela:
+        return {}
+    stem = file_stem(opened.project.name)
+    edge = GraphSnapshot.load(folder / GRAPH_FILE)
+    choice = placed_as(opened.project, opened.folder, lowered.placement).target
+    clock = clock_of(target_of(choice.id).complete(choice), opened.folder)
+    line = timeline(lowered, edge)
+    return {
+        f"{stem}.cycles.json": overlay.cycle_overlay(lowered),
+        f"{stem}.device.json": overlay.device_overlay(edge, graph),
+        f"{stem}.trace.json": overlay.perfetto_trace(line, clock, opened.project.name),
+    }

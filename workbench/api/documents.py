@@ -14,6 +14,7 @@ from workbench.errors import ErrorInfo
 from workbench.history.outcomes import Outcome
 from workbench.ids import StageId
 from workbench.results import (
+    ConversionCheck,
     Deliverable,
     EvaluateResult,
     FormComparison,
@@ -194,6 +195,7 @@ class RunDocument(Document):
     gate: GateResult | None = None
     accuracy: AccuracyResult | None = None
     forms: list[FormEntry] = []
+    conversion: ConversionCheck | None = None
     outcome: Outcome | None = None
 
 

@@ -24,6 +24,7 @@ from workbench.project.model import (
 )
 from workbench.project.plugins import items_of
 from workbench.project.project_code import Code
+from workbench.project.sources import MODEL_SUFFIXES
 from workbench.project.trust import TrustStore, demand, named_code
 from workbench.results import ExportResult, load_result
 from workbench.targets import target_of
@@ -91,7 +92,7 @@ def new(
     """Create a project in memory.
 
     Args:
-        model: ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``.
+        model: ``FILE.pt2``, ``FILE.onnx``, ``FILE.py:callable`` or ``package.module:callable``.
         target: A target with its options, or its id, such as ``ethos-u55-128``.
         folder: Where relative paths start.
         name: The name of the project and its deliverables; by default the model's.
@@ -127,7 +128,7 @@ def _name_of(spec: str) -> str:
     """Return the name of a model's file or module: ``net`` of ``a/net.py:f`` and of ``b.net:f``."""
     module = spec.partition(":")[0]
     path = Path(module)
-    return path.stem if path.suffix in {".py", ".pt2"} else path.name.rpartition(".")[2]
+    return path.stem if path.suffix in {".py", *MODEL_SUFFIXES} else path.name.rpartition(".")[2]
 
 
 def _data(source: str | DataSource | None) -> DataSource | None:

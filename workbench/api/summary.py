@@ -18,6 +18,7 @@ from workbench.results import (
     ConvertResult,
     EvaluateResult,
     ExportResult,
+    ImportResult,
     LowerResult,
     PackageResult,
     PrepareResult,
@@ -81,6 +82,7 @@ def summary(
         document["gate"] = answers.gate.model_dump(mode="json")
         document["accuracy"] = answers.accuracy.model_dump(mode="json")
     document["forms"] = list(_forms(folders))
+    document |= _conversion(folders)
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
@@ -114,6 +116,14 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
         if stage in folders:
             texts = getattr(load_result(kind, folders[stage]), "warnings", ())
             yield from ({"stage": stage, "message": message} for message in texts)
+
+
+def _conversion(folders: Mapping[str, Path]) -> dict[str, Any]:
+    """Return how a converted model was checked; nothing for a model of torch."""
+    if "import_model" not in folders:
+        return {}
+    check = load_result(ImportResult, folders["import_model"]).conversion
+    return {"conversion": check.model_dump(mode="json")} if check is not None else {}
 
 
 def _forms(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:

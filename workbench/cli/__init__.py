@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import sys
+import textwrap
 import traceback
 from contextlib import nullcontext
 from functools import cache
@@ -18,9 +19,11 @@ from workbench.cli import (
     board,
     boards,
     compare,
+    completion,
     compress,
     decoders,
     doctor,
+    etdump,
     firmware,
     formats,
     fvp,
@@ -28,6 +31,7 @@ from workbench.cli import (
     inspect,
     matrix,
     nnpa,
+    overlays,
     placement,
     plugins,
     project,
@@ -56,6 +60,7 @@ from workbench.cli.output import (
     EXIT_TRUST,
     EXIT_USAGE,
     Progress,
+    columns,
     print_infos,
     print_problems,
 )
@@ -69,41 +74,21 @@ from workbench.project import store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = (
-    project,
-    board,
-    boards,
-    silicon,
-    toolchain,
-    compare,
-    run,
-    runs,
-    suggest,
-    sensitivity,
-    search,
-    improve,
-    compress,
-    rules,
-    plugins,
-    trust,
-    settings,
-    ranges,
-    placement,
-    blame,
-    sweep,
-    matrix,
-    train,
-    inspect,
-    simulate,
-    report,
-    fvp,
-    script,
-    firmware,
-    formats,
-    nnpa,
-    samples,
-    decoders,
-    doctor,
+# The verbs by task, in the order of the help.
+GROUPS = (
+    ("Make and change a project", (project, settings, rules, ranges, samples, plugins, trust)),
+    ("Run it, and see what it came to", (run, suggest, runs, compare, report)),
+    (
+        "Find a better one",
+        (sensitivity, search, improve, compress, train, placement, blame, sweep, matrix),
+    ),
+    (
+        "Look into programs, use other tools",
+        (inspect, simulate, script, overlays, etdump, decoders),
+    ),
+    ("Boards, simulators and firmware", (boards, board, fvp, firmware, silicon)),
+    ("Arithmetic on arrays", (formats, nnpa)),
+    ("This installation", (doctor, toolchain, completion)),
 )
 
 # Shown in the help instead of the path on this machine.
@@ -142,6 +127,33 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(f"{message[:1].upper()}{message[1:]}.", self.format_usage())
 
 
+class _Root(_Parser):
+    """The parser of all verbs, whose help lists them by task."""
+
+    tasks: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+
+    def format_help(self) -> str:
+        """Return usage, verbs with a line each, options and exit codes."""
+        width_of_text = min(columns(sys.stdout), 100)
+        width = max(len(name) for _, verbs in self.tasks for name, _ in verbs) + 4
+        about = textwrap.wrap(self.description or "", width_of_text)
+        lines = [f"usage: {self.prog} VERB ...", "", *about]
+        for title, verbs in self.tasks:
+            lines += ["", f"{title}:"]
+            for name, words in verbs:
+                lines += textwrap.wrap(
+                    words, max(width_of_text, 2 * width), initial_indent=f"  {name}".ljust(width),
+                    subsequent_indent=" " * width,
+                )  # fmt: skip
+        formatter = self._get_formatter()
+        formatter.start_section("options")
+        formatter.add_arguments([a for a in self._actions if a.option_strings])
+        formatter.end_section()
+        lines += ["", formatter.format_help().rstrip()]
+        lines += ["", "Help on a verb: workbench VERB --help", "", self.epilog or ""]
+        return "\n".join(lines) + "\n"
+
+
 def _refuse_undecodable(given: Sequence[str]) -> None:
     """Refuse names that are no text: they cannot be sent to an engine or kept in a project.
 
@@ -161,7 +173,7 @@ def _refuse_undecodable(given: Sequence[str]) -> None:
 @cache
 def parser() -> argparse.ArgumentParser:
     """Return the parser with every verb; built once, it is not changed."""
-    root = _Parser(
+    root = _Root(
         prog="workbench",
         description="Quantize PyTorch models for NPUs, verified, without a window.",
         epilog=_EPILOG,
@@ -183,10 +195,16 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
     )
-    root.set_defaults(edits=False)
+    root.set_defaults(edits=False, root=root)
     verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for group in VERBS:
-        group.add(verbs)
+    tasks = []
+    for title, modules in GROUPS:
+        known = len(verbs._choices_actions)  # noqa: SLF001 - the only place of the helps
+        for module in modules:
+            module.add(verbs)
+        added = verbs._choices_actions[known:]  # noqa: SLF001
+        tasks.append((title, tuple((row.dest, row.help or "") for row in added)))
+    root.tasks = tuple(tasks)
     return root
 
 

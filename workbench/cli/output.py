@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import re
-import shutil
+import shlex
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from workbench.api import JSON_VERSION
 from workbench.errors import ErrorInfo
@@ -26,6 +28,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_DIFFERS = 0, 1, 2, 3, 4
 EXIT_CANCELLED = 130
 # The pause between two lines of progress where stderr is no terminal.
 PLAIN_PERIOD_S = 5.0
+_COLUMNS = 80
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -53,13 +56,103 @@ def print_problems(infos: Iterable[ErrorInfo], code: int) -> None:
 
 def print_infos(infos: Iterable[ErrorInfo], label: str = "error") -> None:
     """Print problems on stderr, each with its location and hint."""
+    style = "yellow" if label == "warning" else "bold red"
     for info in infos:
-        print(for_terminal(f"{label}: {info}"), file=sys.stderr)
+        _print_styled([(f"{label}:", style), (f" {info}", "")], sys.stderr)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that moves its cursor: not a file, pipe or dumb one."""
+    return stream.isatty() and os.environ.get("TERM") not in {"dumb", "unknown"}
+
+
+def columns(stream: TextIO) -> int:
+    """Return the width of a terminal [characters]; ``COLUMNS`` overrides it; 80 if unknown.
+
+    ``shutil.get_terminal_size`` asks the stream that Python started with, which is replaced here.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+    except (OSError, ValueError, AttributeError):
+        return _COLUMNS
+
+
+def _print_styled(parts: Sequence[tuple[str, str]], stream: TextIO) -> None:
+    """Print a line of texts, each in a style of rich on a terminal; styles change no character."""
+    if not is_terminal(stream):
+        print(for_terminal("".join(text for text, _ in parts)), file=stream)
+        return
+    # Imported where there is a terminal: it takes a tenth of a second.
+    from rich.text import Text
+
+    line = Text()
+    for text, style in parts:
+        line.append(for_terminal(text), style)
+    _show(line, stream, is_wrapped=False)
+
+
+def _show(what: Any, stream: TextIO, *, is_wrapped: bool) -> None:
+    """Write what rich draws; ``NO_COLOR`` leaves out all styles."""
+    from rich.console import Console
+
+    drawn = io.StringIO()
+    console = Console(
+        file=drawn, force_terminal=True, width=columns(stream),
+        color_system=None if os.environ.get("NO_COLOR") else "standard", highlight=False,
+    )  # fmt: skip
+    console.print(what, soft_wrap=not is_wrapped)
+    control = getattr(stream, "control", stream.write)
+    control(drawn.getvalue())
+
+
+# The words of a line's first column in a summary.
+_LABEL = re.compile(r"(?P<label>[A-Z][a-z]+ *)(?P<rest>.*)", re.DOTALL)
+_GOOD = re.compile(r"(Compiled program correct|accurate enough)")
+_BAD = re.compile(r"(FAILED|differs|not accurate|LOW:|not correct)")
+
+
+def print_labelled(line: str) -> None:
+    """Print a line of a summary: its label is bold on a terminal, a verdict has a colour."""
+    match = _LABEL.match(line) if line[:1].isupper() else None
+    label, rest = (match["label"], match["rest"]) if match else ("", line)
+    style = "bold red" if _BAD.search(rest) else "green" if _GOOD.search(rest) else ""
+    _print_styled([(label, "bold"), (rest, style)], sys.stdout)
+
+
+def shown_path(path: str | Path) -> str:
+    """Return a path for people: relative to the current folder if it is below it, quoted."""
+    absolute = Path(os.path.abspath(path))
+    try:
+        short = absolute.relative_to(Path.cwd())
+    except (ValueError, OSError):
+        short = absolute
+    return shlex.quote(str(short))
+
+
+def print_next(*commands: str) -> None:
+    """Print what to do next, a command on each line."""
+    for number, command in enumerate(commands):
+        print_labelled(f"Next         {command}" if not number else f"             {command}")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows with aligned columns."""
+    """Print rows with aligned columns; on a terminal they are folded to its width."""
     cells = [list(header), *([one_line(str(cell)) for cell in row] for row in rows)]
+    if is_terminal(sys.stdout):
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for name in header:
+            table.add_column(Text(name), overflow="fold")
+        for row in cells[1:]:
+            table.add_row(*map(Text, row))
+        _show(table, sys.stdout, is_wrapped=True)
+        return
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -70,7 +163,7 @@ class Progress:
     """A progress bar on a terminal, plain lines otherwise; always on stderr."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._terminal = is_terminal(sys.stderr)
         self._open = False
         self._begun = time.monotonic()
         self._told = self._begun
@@ -93,7 +186,7 @@ class Progress:
         if fraction is not None:
             bar = "█" * filled + "·" * (24 - filled) + f" {fraction:4.0%}"
         elapsed = f"({time.monotonic() - self._begun:.0f} s)"
-        room = shutil.get_terminal_size().columns - len(f"{stage:>12} {bar}  {elapsed}") - 1
+        room = columns(sys.stderr) - len(f"{stage:>12} {bar}  {elapsed}") - 1
         self.clear()
         sys.stderr.write(f"{stage:>12} {bar} {one_line(message[: max(room, 0)])} {elapsed}")
         sys.stderr.flush()

@@ -15,6 +15,7 @@ from workbench.cli.output import (
     add_project,
     print_infos,
     print_json,
+    print_next,
     print_table,
 )
 from workbench.cli.settings import assignments
@@ -60,7 +61,7 @@ def _add_new(verbs: Any) -> None:
         "--model",
         default="",
         metavar="SPEC",
-        help="FILE.pt2, FILE.py:callable or package.module:callable",
+        help="FILE.pt2, FILE.onnx, FILE.py:callable or package.module:callable",
     )
     new.add_argument(
         "--aot", default="", metavar="COMMAND",
@@ -298,6 +299,8 @@ def _check(options: argparse.Namespace) -> int:
         print_infos([note], "note")
     name, target = opened.project.name, opened.project.target.id
     print(f"Valid: {name} for {target}." if result.valid else "Invalid.")
+    if result.valid:
+        print_next(f"workbench run {shlex.quote(str(options.project))} --out dist")
     return EXIT_DONE if result.valid else EXIT_USAGE
 
 
@@ -317,4 +320,6 @@ def _plan(options: argparse.Namespace) -> int:
         return EXIT_DONE
     rows = ((s.id, s.state, s.key[:12], s.reason) for s in planned.stages)
     print_table(("stage", "state", "key", ""), rows)
+    if any(s.state == "stale" for s in planned.stages):
+        print_next(f"workbench run {shlex.quote(str(options.project))} --out dist")
     return EXIT_DONE

@@ -17,6 +17,7 @@ from workbench.cli.output import (
     opened_cache,
     print_infos,
     print_json,
+    print_next,
 )
 from workbench.cli.run_summary import print_summary
 from workbench.errors import ErrorInfo, Place
@@ -117,6 +118,21 @@ def _lost(parts: Sequence[AccuracyPart], project: Path) -> ErrorInfo:
     )
 
 
+def _next_steps(result: api.RunResult, last: str, project: Path) -> list[str]:
+    """Return the commands that follow a run."""
+    name = shlex.quote(str(project))
+    if not result.succeeded:
+        return [f"workbench check {name}"] if result.document["stages"] else []
+    if last in {"import_model", "export", "prepare", "calibrate", "convert", "evaluate"}:
+        return [f"workbench run {name}"]
+    steps = []
+    if result.document.get("suggestions"):
+        steps.append(f"workbench suggest {name}")
+    if not result.document.get("package", {}).get("files"):
+        steps.append(f"workbench run {name} --out dist")
+    return [*steps, f"workbench report {name} --out {shlex.quote(project.stem)}-report.html"]
+
+
 def _report(result: api.RunResult, last: str, project: Path, *, as_json: bool) -> int:
     for stage in result.stages:
         print_infos(stage.errors, f"{stage.id} failed")
@@ -130,6 +146,8 @@ def _report(result: api.RunResult, last: str, project: Path, *, as_json: bool) -
         print_infos([_WITHHELD], "not written")
     if result.accuracy is not None and result.accuracy.lost_parts:
         print_infos([_lost(result.accuracy.lost_parts, project)], "not accurate enough")
+    if not as_json:
+        print_next(*_next_steps(result, last, project))
     if not result.succeeded or last not in {stage.id for stage in result.stages}:
         return EXIT_FAILED
     differs = result.gate is not None and result.gate.verdict == "differs"

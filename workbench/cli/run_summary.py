@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from workbench.analysis.accuracy import AccuracyResult
-from workbench.analysis.gate import GateResult, Limit, limit_text
+from workbench.analysis.gate import GateResult, Limit, limit_words
+from workbench.cli.output import print_labelled, print_table, shown_path
 from workbench.results import TosaExecutors, VelaReport
 from workbench.targets.ethos_u.efficiency import efficiency_text
 from workbench.text import plural
@@ -110,7 +114,18 @@ def _print_improvements(improvements: list[dict[str, Any]]) -> None:
 
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures of a run."""
+    text = io.StringIO()
+    with redirect_stdout(text):
+        _print_parts(document)
+    for line in text.getvalue().splitlines():
+        print_labelled(line)
+    if document.get("package"):
+        _print_package(document["package"])
+
+
+def _print_parts(document: dict[str, Any]) -> None:
     for name, write in (
+        ("conversion", _print_conversion),
         ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
@@ -124,12 +139,19 @@ def print_summary(document: dict[str, Any]) -> None:
         ("forms", _print_forms),
         ("gate", _print_gate),
         ("accuracy", _print_accuracy),
-        ("package", _print_package),
     ):
         if document.get(name):
             write(document[name])
     for warning in document["warnings"]:
         print(f"Warning      {warning['message']}")
+
+
+def _print_conversion(part: dict[str, Any]) -> None:
+    print(
+        f"Converted    {part['executor']} and the converted model differ by at most "
+        f"{part['relative_error']:.1g} of the largest output, over "
+        f"{plural(part['samples'], 'sample')}"
+    )
 
 
 def _print_emulated(part: dict[str, Any]) -> None:
@@ -291,23 +313,23 @@ def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
         )
 
 
-_HELD = {True: "held", False: "BROKEN", None: "not checked"}
+_HELD = {True: "passed", False: "FAILED", None: "not checked"}
 
 
 def _print_gate(part: dict[str, Any]) -> None:
-    print(f"Compiled     {GateResult.model_validate(part).sentence}")
+    print(f"Verdict      Compiled program {GateResult.model_validate(part).sentence}")
     for entry in part["limits"]:
         limit = Limit.model_validate(entry)
-        print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
+        print(f"             {_HELD[limit.held]}: {limit_words(limit)}")
 
 
 def _print_accuracy(part: dict[str, Any]) -> None:
     result = AccuracyResult.model_validate(part)
     print(f"Accuracy     {result.sentence}")
     for limit in result.limits:
-        print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
+        print(f"             {_HELD[limit.held]}: {limit_words(limit)}")
     for mark in result.marks:
-        print(f"             LOW: {limit_text(mark).replace('limit', 'better')}")
+        print(f"             LOW: {limit_words(mark, 'better')}")
     for one in result.parts:
         figure = "no SQNR" if one.sqnr_db is None else f"SQNR {one.sqnr_db:.2f} dB"
         if one.sqnr_db is None and one.held is not False and not one.not_finite:
@@ -355,7 +377,11 @@ def _print_run(part: dict[str, Any]) -> None:
 
 
 def _print_package(part: dict[str, Any]) -> None:
-    if part["withheld"]:
+    if part["withheld"] or not part["files"]:
         return
-    for file in part["files"]:
-        print(f"Deliverable  {file['path']}  {file['bytes']:,} bytes: {file['purpose']}")
+    files = [(Path(file["path"]), file["bytes"], file["purpose"]) for file in part["files"]]
+    print(f"Deliverables in {shown_path(files[0][0].parent)}")
+    print_table(
+        ("file", "bytes", "purpose"),
+        [(path.name, f"{size:,}", purpose) for path, size, purpose in files],
+    )

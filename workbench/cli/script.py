@@ -28,11 +28,15 @@ def add(verbs: Any) -> None:
         action="store_true",
         help=("write the model for ExecuTorch's aot_arm_compiler instead, and print its command"),
     )
+    verb.add_argument(
+        "--form", choices=("plain", "recipe"), default="plain",
+        help="calls of ExecuTorch's functions, or one of its export recipes; default: plain",
+    )  # fmt: skip
     verb.set_defaults(perform=_script)
 
 
 def _script(options: argparse.Namespace) -> int:
-    script = api.script(api.open(options.project), options.out, aot=options.aot)
+    script = api.script(api.open(options.project), options.out, aot=options.aot, form=options.form)
     try:
         script.save(options.out)
     except OSError as error:

@@ -23,7 +23,8 @@ from workbench.cli.output import (
 from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
-from workbench.npu.inputs import SEED, drawn_inputs, read_inputs
+from workbench.npu.inputs import SEED, drawn_inputs, read_samples
+from workbench.project.preprocessing import EXAMPLE
 from workbench.pte.description import program_bytes
 from workbench.text import plural
 
@@ -63,8 +64,7 @@ def add(verbs: Any) -> None:
         metavar="ORIGINAL.tflite",
         help="the .tflite before Vela, computed by LiteRT's reference kernels and compared",
     )
-    verb.add_argument("--inputs", metavar="X.npz", help="arrays in0, in1, ...")
-    verb.add_argument("--out", metavar="Y.npz", help="where out0, out1, ... go")
+    _add_samples(verb)
     verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
     verb.add_argument(
         "--counters",
@@ -84,6 +84,24 @@ def add(verbs: Any) -> None:
     )
     add_json(verb)
     verb.set_defaults(perform=_perform)
+
+
+def _add_samples(verb: argparse.ArgumentParser) -> None:
+    """Add where inputs come from, and outputs go."""
+    verb.add_argument(
+        "--inputs", metavar="SPEC",
+        help="an .npz with in0, in1, ... or one array for each input in order; an .npy; or a "
+        "folder of pictures. An axis of samples in front makes several inferences",
+    )  # fmt: skip
+    verb.add_argument(
+        "--preprocess", default="", metavar="SETTINGS",
+        help=f"for folders of pictures, as of new: {EXAMPLE}",
+    )  # fmt: skip
+    verb.add_argument(
+        "--out",
+        metavar="Y.npz",
+        help="where out0, out1, ... go, of several samples with an axis in front",
+    )
 
 
 def _perform(options: argparse.Namespace) -> int:
@@ -202,16 +220,20 @@ class _Bench:
         program = self._program(job["file"])
         if "inputs" not in job and "reference" not in job and program.cases:
             return self._vectors(job, program)
+        samples = [drawn_inputs(program.inputs)]
         if "inputs" in job:
-            inputs = read_inputs(Path(job["inputs"]), len(program.inputs))
-        else:
-            inputs = drawn_inputs(program.inputs)
-        result = self._run(program, inputs)
-        document = self._document(job, program, [result])
+            samples = read_samples(Path(job["inputs"]), program.inputs, self._options.preprocess)
+        results = [self._run(program, inputs) for inputs in samples]
+        document = self._document(job, program, results)
         document["inputs"] = job.get("inputs", f"random, seed {SEED}")
+        document["samples"] = len(samples)
         if "reference" in job:
-            document["reference"] = self._reference(job["reference"], inputs, result.outputs)
-        outputs = {f"out{index}": values for index, values in enumerate(result.outputs)}
+            document["reference"] = self._reference(job["reference"], samples, results)
+        sides = zip(*(result.outputs for result in results), strict=True)
+        outputs = {
+            f"out{index}": values[0] if len(values) == 1 else np.stack(values)
+            for index, values in enumerate(sides)
+        }
         return document | _kept(job, outputs)
 
     def _vectors(self, job: Mapping[str, Any], program: Program) -> dict[str, Any]:
@@ -231,7 +253,7 @@ class _Bench:
         return document | _kept(job, outputs)
 
     def _reference(
-        self, name: str, inputs: Sequence[_Array], outputs: Sequence[_Array]
+        self, name: str, samples: Sequence[Sequence[_Array]], results: Sequence[Result]
     ) -> dict[str, Any]:
         """Compare outputs with those of the network before Vela, by LiteRT's reference kernels."""
         place = Place(kind="option", id="reference")
@@ -243,8 +265,9 @@ class _Bench:
                 where=place,
                 code="file-not-readable",
             ) from error
-        expected = self._operators("tflite::whole", [content, *inputs], ())
-        shapes = [[list(values.shape) for values in side] for side in (outputs, expected)]
+        expected = [self._operators("tflite::whole", [content, *one], ()) for one in samples]
+        sides = results[0].outputs, expected[0]
+        shapes = [[list(values.shape) for values in side] for side in sides]
         if shapes[0] != shapes[1]:
             raise failure(
                 f"The reference gives outputs of {shapes[1]}, the program of {shapes[0]}.",
@@ -253,8 +276,14 @@ class _Bench:
                 code="reference-does-not-fit",
             )
         rows = [
-            {"name": f"out{number}", **_differences([computed], [wanted])}
-            for number, (computed, wanted) in enumerate(zip(outputs, expected, strict=True))
+            {
+                "name": f"out{number}",
+                **_differences(
+                    [result.outputs[number] for result in results],
+                    [side[number] for side in expected],
+                ),
+            }
+            for number in range(len(expected[0]))
         ]
         return {"file": name, "kernels": "LiteRT reference kernels", "outputs": rows}
 
@@ -341,7 +370,9 @@ def _kept(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dict[str, An
 def _print(document: Mapping[str, Any]) -> None:
     on = ", ".join(dict.fromkeys(document["devices"])) or "the CPU only"
     print(f"{document['file']}: computed for {on} ({document['executed']})")
-    print(f"  inputs   {document['inputs']}")
+    count = document.get("samples", 1)
+    several = f", {plural(count, 'sample')}" if count > 1 else ""
+    print(f"  inputs   {document['inputs']}{several}")
     for output in document["outputs"]:
         shape = "x".join(map(str, output["shape"])) or "scalar"
         print(f"  {output['name']:<9}{output['dtype']} {shape}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine import code_import, user_code
+from workbench.engine import code_import, onnx_import, user_code
 from workbench.engine.checkpoints import load_weights
 from workbench.engine.data.arrays import row_blanks
 from workbench.engine.equivalence.eager import EagerModel, example_request
@@ -81,6 +81,11 @@ def load_model(
     if reference.kind == "program":
         assert reference.path is not None
         return _load_program(reference.path, model, folder)
+    if reference.kind == "onnx":
+        assert reference.path is not None
+        hint = _ways_to_fix_shapes(calibration, folder)
+        graph, examples = onnx_import.load(reference.path, _given_inputs(model, folder), hint)
+        return LoadedModel(graph, None, examples)
     with _seeded():
         function = user_code.load_callable(reference, "model.spec")
         returned = user_code.call(function, reference, "model.spec")
@@ -205,13 +210,31 @@ def _tensors(inputs: Any, name: str) -> Tensors:
     return tuple(value.detach().cpu() for value in inputs)
 
 
+def _shapes_of_data(calibration: DataSource | None, folder: Path) -> str:
+    """Return the shapes that the calibration data has, as a setting; "" if it has none."""
+    samples = row_blanks(calibration, folder) if calibration is not None else []
+    return ",".join("x".join(map(str, (1, *sample.shape))) for sample in samples)
+
+
+def _ways_to_fix_shapes(calibration: DataSource | None, folder: Path) -> str:
+    """Return how to fix the shapes of a model whose file does not."""
+    if shapes := _shapes_of_data(calibration, folder):
+        return (
+            "Set the shapes that the calibration data has: workbench settings PROJECT "
+            f"model.input_shapes={shapes}"
+        )
+    return (
+        "Give the shapes of all inputs: --input-shape 1x3x224x224 of new, or workbench settings "
+        "PROJECT model.input_shapes=1x3x224x224"
+    )
+
+
 def _ways_to_give_inputs(calibration: DataSource | None, folder: Path) -> str:
     samples = row_blanks(calibration, folder) if calibration is not None else []
     if samples and all(sample.is_floating_point() for sample in samples):
-        shapes = ",".join("x".join(map(str, (1, *sample.shape))) for sample in samples)
         return (
             "Return (model, inputs), or set the shapes that the calibration data has: workbench "
-            f"settings PROJECT model.input_shapes={shapes}"
+            f"settings PROJECT model.input_shapes={_shapes_of_data(calibration, folder)}"
         )
     return (
         "Return (model, inputs), or set model.inputs to an .npz with one array for each input; for "

@@ -98,10 +98,14 @@ def _model(reading: Reading) -> JsonValue:
     model = reading.project.model
     named = dict(sources.references(reading.project, reading.folder))
     used = {name: ref for name, ref in named.items() if name.startswith("model.")}
-    return {
+    read: dict[str, JsonValue] = {
         "shapes": [list(shape) for shape in model.input_shapes],
         "references": {name: reading.reference(name, ref) for name, ref in used.items()},
     }
+    if used["model.spec"].kind == "onnx":
+        # The converted model is compared with its file on these samples.
+        read["samples"] = _calibration_data(reading)
+    return read
 
 
 def _rules(reading: Reading) -> JsonValue:

@@ -33,7 +33,7 @@ def _entry(name: str) -> str:
 
 STAGES: tuple[Stage, ...] = (
     Stage("import_model", "Load", "Loading the model", (), ("model",),
-          ("torch", "executorch"), 3, _entry("import_model")),
+          ("torch", "executorch"), 4, _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",),
           ("model.strict_export", "model.split_outputs"), ("torch", "executorch"), 9,
           _entry("export")),
@@ -49,14 +49,14 @@ STAGES: tuple[Stage, ...] = (
           _entry("evaluate")),
     Stage("lower", "Compile", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 20, _entry("lower")),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 21, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 12,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 9, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 11, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 12, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 

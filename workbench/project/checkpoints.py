@@ -36,9 +36,7 @@ CONVERT_MODULE = (
     "weights_only=False); torch.save(model.state_dict(), 'weights.pt'). Then use weights.pt."
 )
 _INSTEAD: dict[Form, str] = {
-    "onnx": "Use the PyTorch model and the checkpoint that it was exported from. If there is none, "
-    "the package onnx2torch makes a module of many ONNX files: return "
-    "onnx2torch.convert('{name}') with an example input from a FILE.py:callable.",
+    "onnx": "An ONNX file is a model with its weights: give it as the model, --model '{name}'.",
     "tflite": "TensorFlow Lite files are quantized and need no workbench: 'vela {name} "
     "--accelerator-config ...' compiles them. 'workbench inspect' shows a compiled one, to compare "
     "it with a .pte. Otherwise use the PyTorch model.",

@@ -67,9 +67,10 @@ KEEPING_CALLS: dict[RuleKind, str] = {
 class ModelSource(Finite):
     """The source of the float model.
 
-    ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; paths are
-    relative to the project. ``input_shapes`` or ``inputs`` (an .npz) provide example inputs if the
-    callable returns none. ``weights`` is a .safetensors file or a state dict saved by torch.
+    ``spec`` is ``FILE.pt2``, ``FILE.onnx``, ``FILE.py:callable`` or ``package.module:callable``;
+    paths are relative to the project. ``input_shapes`` or ``inputs`` (an .npz) provide example
+    inputs if the callable returns none. ``weights`` is a .safetensors file or a state dict saved by
+    torch.
     """
 
     spec: str = Field(min_length=1)

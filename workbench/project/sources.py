@@ -18,6 +18,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_SOURCE_BYTES, MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
 from workbench.project.model import BUILT_IN_METRICS
+from workbench.project.onnx_files import external_files
 from workbench.text import parse_python
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
 TEXT_SUFFIX = ".txt"
+ONNX_SUFFIX = ".onnx"
+# Models in one file, which hold no code that has to run.
+MODEL_SUFFIXES = (".pt2", ONNX_SUFFIX)
 # The labels of pictures that lie in one folder for each class.
 LABELS_OF_FOLDERS = "folders"
 PICTURE_SUFFIXES = (
@@ -43,6 +47,7 @@ PICTURE_SUFFIXES = (
 )
 # Texts of YOLO, one for each picture, and masks.
 LABEL_SUFFIXES = (".txt", ".png")
+_SUFFIXES = {"pictures": PICTURE_SUFFIXES, "labels": LABEL_SUFFIXES}
 _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 4000
 # Of a folder of pictures: a walk over more takes minutes.
 _MAX_ENTRIES = 1_000_000
@@ -56,7 +61,9 @@ _MAX_PARSED_BYTES = 4 << 20
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal["program", "file", "package", "array", "pictures", "labels", "text", "weights"]
+    kind: Literal[
+        "program", "onnx", "file", "package", "array", "pictures", "labels", "text", "weights"
+    ]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -92,12 +99,14 @@ def model_reference(spec: str, folder: Path) -> Reference:
     """Return the reference for a model SPEC; no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
+    if spec.endswith(ONNX_SUFFIX):
+        return Reference("onnx", absolute(folder, spec))
     if ":" not in spec[2:]:
         if (problem := foreign(absolute(folder, spec), "model.spec")) is not None:
             raise WorkbenchError([problem])
         raise failure(
             f"{spec!r} is not a model reference.",
-            "Give FILE.pt2, FILE.py:callable or package.module:callable.",
+            "Give FILE.pt2, FILE.onnx, FILE.py:callable or package.module:callable.",
             Place(kind="option", id="model.spec"),
             code="model-spec-invalid",
         )
@@ -204,12 +213,12 @@ def files_of(reference: Reference) -> list[Path]:
     """
     if reference.path is None:
         return []
-    if reference.kind == "pictures":
-        return pictures(reference.path)
-    if reference.kind == "labels":
-        return files_below(reference.path, LABEL_SUFFIXES)
+    if reference.kind in _SUFFIXES:
+        return files_below(reference.path, _SUFFIXES[reference.kind])
     if reference.kind == "weights":
         return weight_files(reference.path)
+    if reference.kind == "onnx":
+        return [reference.path, *external_files(reference.path)]
     is_source = reference.path.suffix == ".py"
     if reference.kind == "file" or (reference.kind == "package" and is_source):
         return sorted(_import_closure(reference.path))

@@ -43,6 +43,7 @@ from workbench.results.programs import (
     CalibrateResult,
     ChannelLayer,
     CompressedLayer,
+    ConversionCheck,
     ConvertResult,
     CorrectionState,
     ExportResult,
@@ -95,6 +96,7 @@ __all__ = [
     "MODEL_FILE",
     "NOT_REACHED",
     "PROGRAM_FILE",
+    "RECORD_FILE",
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
@@ -109,6 +111,7 @@ __all__ = [
     "CompiledProgram",
     "CompilerCheck",
     "CompressedLayer",
+    "ConversionCheck",
     "ConvertResult",
     "CorrectionState",
     "CpuCause",
@@ -160,7 +163,7 @@ RESULT_FILE = "result.json"
 ARRAYS_FILE = "arrays.npz"
 GRAPH_FILE = "graph.json"
 # The compiled program and its separate weights file in the results of the stage lower.
-PROGRAM_FILE, WEIGHTS_FILE = "program.pte", "weights.ptd"
+PROGRAM_FILE, WEIGHTS_FILE, RECORD_FILE = "program.pte", "weights.ptd", "program.etrecord"
 # Digests of a finished result's files; the cache writes it.
 MANIFEST_FILE = "entry.json"
 _MAX_BYTES = 256 << 20

@@ -46,10 +46,24 @@ class WeightsTaken(Frozen):
     dropped: tuple[str, ...] = ()
 
 
+class ConversionCheck(Frozen):
+    """A model converted from another format, compared with an executor of that format.
+
+    ``relative_error`` is the largest difference as a part of the largest value of its output.
+    """
+
+    samples: int
+    elements: int
+    max_abs_error: float
+    relative_error: float
+    executor: str
+
+
 class ImportResult(Frozen):
     """The loaded float model; ``weights`` is None if they came with the model.
 
-    ``random_weights`` is whether it looks as if it was never trained.
+    ``random_weights`` is whether it looks as if it was never trained; ``conversion`` how a
+    converted model was checked, None for a model of torch.
     """
 
     model_class: str
@@ -58,6 +72,7 @@ class ImportResult(Frozen):
     inputs: tuple[TensorSpec, ...]
     weights: WeightsTaken | None = None
     random_weights: bool = False
+    conversion: ConversionCheck | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -120,12 +120,14 @@ class RuntimeEvent(Frozen):
     """One ETDump event of the runtime. ``cycles`` are CPU cycles, a mean over ``calls``.
 
     ``kind`` is "cpu" (a kernel), "npu" (a delegate, including the wait for it) or "runtime".
+    ``instruction`` is its number in the program; None for what belongs to none.
     """
 
     name: str
     kind: str
     cycles: float
     calls: int
+    instruction: int | None = None
 
 
 class OperationCounters(Frozen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
@@ -17,6 +17,7 @@ from workbench.script.model_and_data import (
     data_part,
     functional_writes_part,
     model_part,
+    onnx_part,
     remembering_parts,
     split_outputs_part,
     steps_part,
@@ -48,10 +49,14 @@ if TYPE_CHECKING:
     from workbench.results import WeightsTaken
 
 
-def script(
+# How a script calls ExecuTorch.
+Form = Literal["plain", "recipe"]
+
+
+def script(  # noqa: PLR0913 - what was computed, and the form
     project: Project, folder: Path, out: Path,
     ranges: Mapping[str, tuple[float, float]] | None = None, *, branches: bool = False,
-    weights: WeightsTaken | None = None,
+    weights: WeightsTaken | None = None, form: Form = "plain",
 ) -> str:  # fmt: skip
     """Return the text of the script.
 
@@ -63,12 +68,15 @@ def script(
             of methods from the current calibration; by default the pinned ranges.
         branches: Whether the exported program has branches or loops.
         weights: Where the weights were found in their file; None if the model was never imported.
+        form: Calls of ExecuTorch's functions, or one of its export recipes.
 
     Raises:
-        WorkbenchError: the target does not create a ``.pte``, or the project has improvers instead
-            of the weights that they gave.
+        WorkbenchError: the target does not create a ``.pte``, the form cannot express the project,
+            or the project has improvers instead of the weights that they gave.
     """
     demand_arm(project)
+    if form == "recipe":
+        demand_recipe(project)
     if project.improves():
         where = Place(kind="option", id="improvers")
         raise failure(
@@ -84,6 +92,7 @@ def script(
         tensor_outputs_part(),
         functional_writes_part(),
         *split_outputs_part(project),
+        *onnx_part(project),
         model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
@@ -96,7 +105,7 @@ def script(
         *own_quantizer_part(project),
         *compression_part(project),
         quantizer_part(project, folder),
-        _main(project, project.fixed_ranges() if ranges is None else ranges),
+        _main(project, project.fixed_ranges() if ranges is None else ranges, form),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -123,6 +132,22 @@ def demand_arm(project: Project) -> None:
             "Only Ethos-U projects can be exported as a script that creates a .pte.",
             where=where,
             code="script-target-not-supported",
+        )
+
+
+def demand_recipe(project: Project) -> None:
+    """Return if a recipe can express the project: it calibrates on samples without an order.
+
+    Raises:
+        WorkbenchError: it cannot.
+    """
+    if sources.reads_text(project):
+        raise failure(
+            "A project that reads a text cannot be exported as a recipe: its states go from step "
+            "to step.",
+            "Leave --form out.",
+            Place(kind="option", id="form"),
+            code="script-form-not-supported",
         )
 
 
@@ -160,7 +185,7 @@ from executorch.exir import (
     EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower,
 )
 from torchao.quantization.pt2e import (
-    HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver,
+    DerivedObserverOrFakeQuantize, HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver,
 )
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -206,6 +231,71 @@ def main():
         quantized = torch.export.export(quantize(program, inputs), inputs)
 {lower}"""
 
+_RECIPE_FLOW = """
+{ranges}
+
+
+class Exported(torch.nn.Module):
+    # A session quantizes modules; it takes a graph for one that is quantized already.
+    def __init__(self, program):
+        super().__init__()
+        self.program = program.module(check_guards=False)
+
+    def forward(self, *inputs):
+        return self.program(*inputs)
+
+
+def recipe(program, inputs):
+    def before_prepare(_captured):
+        # What was exported before: it has the names of modules, and no guards.
+        module = program.module(check_guards=False)
+{changes}        loops = ("cond", "while_loop")
+        if any(getattr(node.target, "__name__", "") in loops for node in module.graph.nodes):
+            sys.exit("A recipe cannot calibrate torch.cond and while_loop: write the plain form.")
+        return module
+
+    def before_convert(prepared):
+{fix}        return prepared
+
+    base = ExportRecipe.get_recipe(ArmRecipeType.{kind}, macs={macs})
+    return replace(
+        base,
+        quantization_recipe=QuantizationRecipe(
+            quantizers=[quantizer()],
+            calibration_inputs_fn=lambda: samples(inputs),
+            pre_prepare_passes=[before_prepare],
+            pre_convert_passes=[before_convert],
+        ),
+        lowering_recipe=LoweringRecipe(
+            partitioners=[OrderedPartitioner(compile_spec(){checks})],
+            edge_compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        ),
+        pipeline_stages=[
+            StageType.QUANTIZE, StageType.TORCH_EXPORT, StageType.TO_EDGE_TRANSFORM_AND_LOWER,
+        ],
+        strict=False,
+    )
+
+
+def main():
+    global input_names
+    torch.set_num_threads(1)  # the last bits of ranges depend on it
+    program, inputs = load_model()
+{buffers}
+{split}    input_names = [str(name) for name in program.graph_signature.user_inputs]
+    session = ExportSession(Exported(program), [inputs], recipe(program, inputs))
+{lower}"""
+_RECIPE_IMPORTS = """
+from executorch.backends.arm.recipes import ArmRecipeType
+from executorch.export import (
+    ExportRecipe, ExportSession, LoweringRecipe, QuantizationRecipe, StageType,
+)
+"""
+_RECIPE_RUN = """    with torch.no_grad():
+        session.export()
+    edge = session.get_edge_program_manager()
+"""
+
 _REFUSE_BUFFERS = """\
     program = with_functional_writes(program)
     if program.run_decompositions({}).graph_signature.buffers_to_mutate:
@@ -233,12 +323,16 @@ def _checks(project: Project) -> str:
     return f", additional_checks=[\n            KeptOff({project.kept_off()!r})]"
 
 
-def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_text: bool) -> str:
+def _flow(
+    project: Project, ranges: Mapping[str, tuple[float, float]], form: Form, *, reads_text: bool
+) -> str:
     """Return the functions that quantize and lower."""
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     methods = _METHODS if reads_text else ""
     lower = filled(_LOWER, {"checks": _checks(project), "methods": methods})
+    if form == "recipe":
+        lower = _RECIPE_RUN
     corrected = "    with corrected_compiler(CORRECTIONS), corrected(CORRECTIONS):\n"
     lower = corrected + indent(lower, "    ")
     if project.target.options.get(OPTION):
@@ -248,17 +342,23 @@ def _flow(project: Project, ranges: Mapping[str, tuple[float, float]], *, reads_
     template = QUANTIZE if reads_text else _QUANTIZE
     quantize = filled(template, {"fix": fix, "changes": changes})
     split = project.split_outputs
+    family, _, macs = project.target.id.rpartition("-")
     values = {
+        "kind": f"{family.upper().replace('-', '_')}_INT8",
+        "macs": macs,
+        "changes": indent(changes, "    "),
+        "fix": indent(fix, "    "),
+        "checks": _checks(project),
         "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
         "quantize": quantize.strip("\n"),
         "split": f"    program = with_split_outputs(program, {split})\n" if split else "",
         "buffers": _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS,
         "lower": lower,
     }
-    return filled(_FLOW, values)
+    return filled(_RECIPE_FLOW if form == "recipe" else _FLOW, values)
 
 
-def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
+def _main(project: Project, ranges: Mapping[str, tuple[float, float]], form: Form) -> str:
     reads_text = sources.reads_text(project)
     integer_io = bool(project.target.options.get("integer_io"))
     kernels = cpu_kernels_call(project)
@@ -276,7 +376,9 @@ def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
 if __name__ == "__main__":
     main()
 """
-    flow = _flow(project, ranges, reads_text=reads_text)
+    flow = _flow(project, ranges, form, reads_text=reads_text)
+    if form == "recipe":
+        flow = f"{_RECIPE_IMPORTS.strip()}\n\n\n{flow.lstrip()}"
     border = "\n    edge = with_integer_borders(edge)" if integer_io else ""
     border += "\n    edge = with_out_variants(edge)"
     return flow.rstrip() + border + kernels + "\n" + tail.lstrip("\n")

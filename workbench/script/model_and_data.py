@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from workbench.escaping import filled
@@ -14,7 +15,7 @@ from workbench.project.sources import absolute
 from workbench.results import WRAPPERS, WeightsTaken
 
 if TYPE_CHECKING:
-    from workbench.project.model import DataSource, Preprocess, Project
+    from workbench.project.model import DataSource, ModelSource, Preprocess, Project
 
 
 _COMPRESSION = Path(__file__).parents[1] / "engine" / "quantization" / "compression.py"
@@ -148,10 +149,46 @@ def tensor_outputs_part() -> str:
     return text[text.index("from typing") :]
 
 
+_FROM_ONNX = """\
+    import onnx.inliner
+    graph = onnx.load(str(HERE / {spec!r}))
+    graph = onnx.inliner.inline_local_functions(graph) if graph.functions else graph
+    example_inputs, convert = onnx_converter()
+    inputs = example_inputs(graph, inputs)
+    model = convert(graph, inputs)
+    model.eval().requires_grad_(False)
+"""
+_ONNX_IMPORT = Path(__file__).parents[1] / "engine" / "onnx_import"
+_CONVERTERS = ("calls", "layers", "operators", "shapes", "conversion")
+
+
+def onnx_part(project: Project) -> list[str]:
+    """Return the code that converts an ONNX file, if the project's model is one.
+
+    It is one function, so that none of its names replaces another one of the script.
+    """
+    if not project.model.spec.endswith(sources.ONNX_SUFFIX):
+        return []
+    texts = (_OWN_IMPORT.sub("", (_ONNX_IMPORT / f"{n}.py").read_text()) for n in _CONVERTERS)
+    code = "\n\n".join(text.partition('"""\n')[2].strip("\n") for text in texts)
+    future = "from __future__ import annotations\n"
+    code = f"{code.replace(future, '')}\n\nreturn example_inputs, convert"
+    return [f"def onnx_converter():\n{indent(code, '    ')}"]
+
+
 _FROZEN = (
     "    for parameter in program.parameters():",
     "        parameter.requires_grad_(False)",
 )
+
+
+def _onnx_lines(model: ModelSource) -> list[str]:
+    """Return the lines that convert an ONNX file; none for a model of torch."""
+    if not model.spec.endswith(sources.ONNX_SUFFIX):
+        return []
+    is_given = model.inputs or model.input_shapes
+    lines = _FROM_ONNX.format(spec=model.spec).splitlines()
+    return lines if is_given else ["    inputs = None", *lines]
 
 
 def model_part(
@@ -168,7 +205,7 @@ def model_part(
         body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
         body += _FROZEN
         body.append("    inputs = program.example_inputs[0]")
-    else:
+    elif not model.spec.endswith(sources.ONNX_SUFFIX):
         maker = load_callable(model.spec, folder, "model.spec")
         body.append("    # Random weights are those that the workbench had.")
         body += ["    random.seed(0)", "    np.random.seed(0)", "    torch.manual_seed(0)"]
@@ -185,16 +222,15 @@ def model_part(
         body.append("    generator = torch.Generator().manual_seed(0)")
         shapes = f"{[list(s) for s in model.input_shapes]}"
         body.append(f"    inputs = tuple(torch.randn(s, generator=generator) for s in {shapes})")
+    body += _onnx_lines(model)
     body.append("    inputs = tuple(v.detach().cpu() for v in as_tuple(inputs))")
     if not model.spec.endswith(".pt2"):
         body.append("    with torch.no_grad():")
         body.append(
             f"        program = torch.export.export(model, inputs, strict={model.strict_export})"
         )
-    named = ""
-    if branches and any(
-        k in {"module_name", "module_type"} for k, _, _ in project.quantizer_calls()
-    ):
+    named, kinds = "", {kind for kind, _, _ in project.quantizer_calls()}
+    if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
         named = "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"

@@ -29,7 +29,7 @@ from workbench.pipeline.cache import Cache
 from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
 from workbench.project.project_code import Code
-from workbench.project.trust import TrustStore
+from workbench.project.trust import TrustStore, named_code
 
 OK = QDialogButtonBox.StandardButton.Ok
 
@@ -354,6 +354,20 @@ def arrays(tmp_path):
     np.savez(folder / "held_out.npz", x=np.zeros((4, 1, 8, 8), np.float32), labels=np.arange(4))
     (folder / "net.py").write_text("class Net:\n def forward(self, x): ...\n")
     return folder
+
+
+def test_that_an_onnx_file_is_a_model_without_code_and_weights(parent, folder, qtbot):
+    (folder / "net.onnx").write_bytes(b"")
+    dialog = NewProjectDialog("", parent)
+    dialog.take_file(folder / "net.onnx")
+    assert dialog.buttons.button(OK).isEnabled()
+    assert not dialog.weights.isVisibleTo(dialog)
+    assert not dialog.attribute.isVisibleTo(dialog)
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project, where = made.args
+    assert (project.model.spec, project.name, where) == ("net.onnx", "net", folder)
+    assert not named_code(project, where).digest
 
 
 def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent, arrays, qtbot):

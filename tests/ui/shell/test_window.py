@@ -132,6 +132,11 @@ def test_that_a_whole_run_fills_the_window_and_a_second_opening_needs_no_engine(
     # Deliverables are copied where the user says.
     opened.deliveries.deliver(tmp_path / "out")
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
+    # The graph and its figures are written for other programs.
+    opened.deliveries.overlays(tmp_path / "overlays")
+    assert {"net.graph.json", "net.error.json", "net.trace.json"} <= {
+        file.name for file in (tmp_path / "overlays").iterdir()
+    }
     # A second opening shows results with no engine.
     started = len(engines.made)
     opened.files.close_project()

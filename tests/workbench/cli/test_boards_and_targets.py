@@ -146,13 +146,16 @@ def test_that_the_plan_is_listed_with_keys_and_reasons(asked, project_file):
     assert code == 0
     assert document["project"] == "net"
     lines = asked("plan", project_file, as_json=False)[1]
-    for stage, line in zip(document["stages"], lines[1:], strict=True):
+    for stage, line in zip(document["stages"], lines[1:-1], strict=True):
         parts = [stage["id"], stage["state"], stage["key"][:12], stage["reason"]]
         assert line == " ".join(part for part in parts if part)
+    assert lines[-1] == f"Next workbench run {project_file} --out dist"
 
 
 def test_that_a_check_says_whether_a_project_is_valid(asked, project_file):
-    assert asked("check", project_file, as_json=False) == (0, ["Valid: net for ethos-u55-128."])
+    assert asked("check", project_file, as_json=False) == (0, [
+        "Valid: net for ethos-u55-128.", f"Next workbench run {project_file} --out dist",
+    ])  # fmt: skip
     document = asked("check", project_file)[1]
     assert (document["project"], document["valid"], document["matches_checked"]) == (
         "net", True, False,

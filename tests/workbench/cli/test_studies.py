@@ -47,7 +47,7 @@ def test_that_a_run_prints_its_document_and_writes_the_deliverables(
     assert played.commands[-1].cache_root != command.cache_root
     code, lines = asked("run", "--skip", "run", "--fail-if", "lsb>0", as_json=False)
     assert code == 4
-    assert any(line.startswith("Compiled differs") for line in lines)
+    assert any(line.startswith("Verdict Compiled program differs") for line in lines)
     assert codes == []
 
 

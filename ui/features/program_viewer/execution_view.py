@@ -241,7 +241,7 @@ def execute(path: Path, method: str, inputs: Path | None) -> Executed | Workbenc
     """Return a program after a run, or the error. Does not raise, because it runs in a thread."""
     import numpy as np
 
-    from workbench.npu.inputs import drawn_inputs, read_inputs
+    from workbench.npu.inputs import drawn_inputs, read_samples
     from workbench.npu.program import load
     from workbench.npu.state import Options
 
@@ -249,7 +249,7 @@ def execute(path: Path, method: str, inputs: Path | None) -> Executed | Workbenc
         program = load(path, method)
         expected: Sequence[object] = ()
         if inputs is not None:
-            given = read_inputs(inputs, len(program.inputs))
+            given = read_samples(inputs, program.inputs)[0]
         elif program.cases:
             given, expected = list(program.cases[0].inputs), program.cases[0].expected
         else:

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
 from ui.features.project.draft import Draft, build, callables_of
-from ui.shared.file_dialogs import DATA, MODELS, WEIGHT_SUFFIXES, WEIGHTS
+from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
 from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
@@ -35,7 +35,7 @@ from workbench.project.model import (
     TargetChoice,
     Tokenization,
 )
-from workbench.project.sources import TEXT_SUFFIX
+from workbench.project.sources import MODEL_SUFFIXES, TEXT_SUFFIX
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 _WIDTH_PX = 620
@@ -121,7 +121,7 @@ class NewProjectDialog(QDialog):
     def _build(self) -> None:
         self.name = self._line("Name", "default: name of the model file")
         self.model = PathField("Model", MODELS, self)
-        self.model.line.setPlaceholderText("FILE.pt2, FILE.py or package.module:callable")
+        self.model.line.setPlaceholderText(MODEL_FORMS)
         self.attribute = QComboBox(self)
         self.attribute.setAccessibleName("Callable that returns the model")
         self.attribute.activated.connect(lambda _: self.check())
@@ -282,7 +282,7 @@ class NewProjectDialog(QDialog):
         for row in (self.tokenizer, self.length):
             self._show_row(row, self._wants_text())
         self._show_row(self.labels, not self._wants_text())
-        self._show_row(self.weights, not self.model.text().endswith(".pt2"))
+        self._show_row(self.weights, not self.model.text().endswith(MODEL_SUFFIXES))
         if is_code and path != self._model_seen:
             self._model_seen = path
             self._propose_weights(path.parent)
@@ -362,7 +362,7 @@ class NewProjectDialog(QDialog):
 
     def take_file(self, path: Path, over: QWidget | None = None) -> None:
         """Put a dropped file into its field, or into the field of data below the cursor."""
-        is_model = path.suffix == ".pt2" or (path.suffix == ".py" and not self.model.text())
+        is_model = path.suffix in MODEL_SUFFIXES or (path.suffix == ".py" and not self.model.text())
         for field in (self.data, self.evaluation, self.labels, self.weights):
             if over is not None and not is_model and (field is over or field.isAncestorOf(over)):
                 field.set_text(str(path))

@@ -86,6 +86,7 @@ def _events(root: Table) -> Iterator[RuntimeEvent]:
                 kind=_kind(signature),
                 cycles=sum(cycles_of_runs) / len(cycles_of_runs),
                 calls=len(cycles_of_runs),
+                instruction=signature.instruction if signature.instruction >= 0 else None,
             )
 
 

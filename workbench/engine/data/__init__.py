@@ -13,11 +13,12 @@ from workbench.engine.data.arrays import read_arrays
 from workbench.engine.data.callables import read_callable
 from workbench.engine.data.labels import Labels, read_labels
 from workbench.engine.data.objects import Mask, Objects, View
-from workbench.engine.data.pictures import has_channels_last, read_pictures
+from workbench.engine.data.pictures import read_pictures
 from workbench.engine.data.sample import Sample, Samples, wrong
 from workbench.engine.data.text import read_text
 from workbench.errors import Place, failure
 from workbench.project import sources
+from workbench.project.pictures import channels_last
 from workbench.results import EXAMPLE_ONLY
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _stream(
 def _view(sample: Sample, source: DataSource, folder: Path) -> View:
     """Return how the model sees a sample's picture, by its first input."""
     shape = sample.inputs[0].shape
-    is_last = has_channels_last(source.preprocess, shape)
+    is_last = channels_last(source.preprocess, shape)
     height, width = (shape[-3:-1] if is_last else shape[-2:]) if len(shape) > 1 else (1, shape[0])
     if not sample.file:
         return View(width, height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -146,10 +147,22 @@ def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:
 def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
     with zipfile.ZipFile(path) as archive:
         names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
-    wanted = [spec.name for spec in inputs]
-    if not wanted or not set(wanted) <= set(names):
+    wanted = [_named(names, spec.name) for spec in inputs]
+    if not wanted or "" in wanted or len(set(wanted)) < len(wanted):
         wanted = [name for name in names if name.lower() not in LABEL_NAMES]
     return [_npz_member(path, name) for name in wanted]
+
+
+def _named(names: Sequence[str], wanted: str) -> str:
+    """Return the array of an input: of its name, or of a name that torch.fx writes in this way.
+
+    Names of ONNX have dots and slashes, and one that Python has itself gets a number: ``input.1``
+    and ``input`` are ``input_1``. "" for none.
+    """
+    if wanted in names:
+        return wanted
+    written = [(re.sub(r"\W+", "_", name).strip("_"), name) for name in names]
+    return next((name for text, name in written if wanted in {text, f"{text}_1"}), "")
 
 
 def _cut_short(path: Path, name: str) -> WorkbenchError:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.engine.data.pictures import Placement, picture_size, placement, read_mask
 from workbench.errors import Place, failure
 from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project import sources
+from workbench.project.pictures import Placement, picture_size, placement, read_mask
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import io
+import re
 import tempfile
+import zipfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +64,7 @@ from workbench.results import (
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import switched_off
-from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
+from workbench.targets.ethos_u.devices import ETRECORD, EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.efficiency import with_limits
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 from workbench.text import plural
@@ -123,6 +126,7 @@ class _Edge:
     reasons: dict[str, str]
     origins: list[vela.Origins]
     corrections: tuple[AppliedCorrection, ...] = ()
+    record: Any = None
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
@@ -211,7 +215,8 @@ def _rewrites_with_cycles(
         if written is None:
             return rewrites
         with _compiling(context, choice) as compiled:
-            _lowered(written.program, choice, compiled, (None, progress))
+            plain = choice.model_copy(update={"options": {**choice.options, ETRECORD: False}})
+            _lowered(written.program, plain, compiled, (None, progress))
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the tools raise for what is not delivered
@@ -363,12 +368,14 @@ def _lowered(
             partitioner=[partitioner],
             constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            generate_etrecord=bool(choice.options.get(ETRECORD, True)),
         )
     corrections = tuple(
         row.model_copy(update={"places": tuple(dict.fromkeys(names)), "times": len(names)})
         for row, names in ((row, changed.get(row.id, ())) for row in states)
     )
-    return _Edge(manager, list(tosa), reasons, compiled.origins, corrections)
+    record = _take_record(manager)
+    return _Edge(manager, list(tosa), reasons, compiled.origins, corrections, record)
 
 
 def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
@@ -384,6 +391,8 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
     if choice.options.get(EXTERNAL_WEIGHTS):
         lowered.weights = _weights(runtime)
+    if edge.record is not None:
+        lowered.record = _written_record(edge.record, runtime)
     return lowered, runtime
 
 
@@ -464,3 +473,51 @@ def _kernels(runtime: Any) -> list[str]:
     plan = runtime.executorch_program.execution_plan[0]
     names = (f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)
     return sorted(set(names))
+
+
+# Entries of equal programs are equal: they have no date.
+_DATE = (1980, 1, 1, 0, 0, 0)
+_FOLDER = re.compile(r'File "[^"]*[\\/]([^"\\/]+)"')
+
+
+def _take_record(manager: Any) -> Any:
+    """Return the ETRecord that an edge manager holds, and remove it there; None if it has none.
+
+    ExecuTorch's Inspector names the events of a run with it: it has the edge program before its
+    operators went to the NPU, and the numbers by which the runtime names instructions. Source:
+    ExecuTorch 1.5.1, ``devtools/etrecord``.
+
+    The program of torch is left out: the Inspector reads the edge program. Folders are left out of
+    the lines of source, so that equal models in other folders give equal records.
+    """
+    record = manager._etrecord  # noqa: SLF001 - ``get_etrecord`` asks the compiled program
+    manager._etrecord = None  # noqa: SLF001
+    if record is None:
+        return None
+    record.exported_program = record.export_graph_id = None
+    # Example inputs are a sample of the user's data; the Inspector does not need them.
+    record.edge_dialect_program._example_inputs = None  # noqa: SLF001
+    for node in record.edge_dialect_program.graph.nodes:
+        # Ids of objects in memory, which differ from run to run.
+        node.meta.pop("from_node", None)
+        if trace := node.meta.get("stack_trace"):
+            node.meta["stack_trace"] = _FOLDER.sub(r'File "\1"', trace)
+    return record
+
+
+def _written_record(record: Any, runtime: Any) -> bytes:
+    """Return the file of a record for a compiled program; equal programs give equal bytes.
+
+    Args:
+        record: As ``_take_record`` returned it.
+        runtime: The compiled program (``ExecutorchProgramManager``).
+    """
+    own = record.copy()
+    own.add_executorch_program(runtime)
+    plain, packed = io.BytesIO(), io.BytesIO()
+    own.save(plain)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w") as target:
+        for name in source.namelist():
+            entry = zipfile.ZipInfo(name, _DATE)
+            target.writestr(entry, source.read(name), zipfile.ZIP_DEFLATED, 1)
+    return packed.getvalue()

@@ -19,6 +19,7 @@ from workbench.engine.fx.output_parts import origins, split_outputs, user_output
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.model_forms import refuse_values
+from workbench.engine.onnx_import import name_sources
 from workbench.engine.quality.model_outputs import can_be_described, described
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code, line_of_definition
@@ -62,6 +63,8 @@ def run(context: StageContext) -> None:
     structure = _structure(program)
     program, returned = _with_parts(context, program)
     unnamed = name_modules(program, loaded.module)
+    if loaded.module is not None:
+        name_sources(program, loaded.module, context.project.model.spec)
     graph = snapshot(program, LEVEL, loaded.module)
     graph.save(context.out / GRAPH_FILE)
     programs.save(program, context.out)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from workbench.engine.data import open_samples
 from workbench.engine.model_loading import LoadedModel, load_model
-from workbench.errors import Place, failure
-from workbench.results import ARRAYS_FILE, ImportResult, TensorSpec, WeightsTaken, save_result
+from workbench.engine.onnx_import import proof
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.project import sources
+from workbench.results import (
+    ARRAYS_FILE,
+    ConversionCheck,
+    ImportResult,
+    TensorSpec,
+    WeightsTaken,
+    save_result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +35,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, context.project.model.spec)
     loaded = load_model(context.project.model, context.folder, context.project.calibration)
     loaded.eager.start(loaded.example)
+    conversion = _conversion(context, loaded)
     state = loaded.module if loaded.module is not None else loaded.program
     assert state is not None
     parameters = list(state.parameters())
@@ -33,6 +46,7 @@ def run(context: StageContext) -> None:
         inputs=tuple(tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)),
         weights=loaded.weights,
         random_weights=has_random_weights(state),
+        conversion=conversion,
         warnings=tuple(_notes(loaded.weights)) if loaded.weights else (),
     )
     _refuse_unstorable(loaded.inputs)
@@ -40,6 +54,29 @@ def run(context: StageContext) -> None:
     np.savez(context.out / ARRAYS_FILE, **arrays)
     save_result(result, context.out)
     context.keep(loaded)
+
+
+def _conversion(context: StageContext, loaded: LoadedModel) -> ConversionCheck | None:
+    """Return how a converted model was checked on the calibration samples; None for others.
+
+    Data that cannot be read is reported when calibration reads it; then the example inputs are the
+    samples.
+
+    Raises:
+        WorkbenchError: The model differs from its file.
+    """
+    reference = sources.model_reference(context.project.model.spec, context.folder)
+    if reference.kind != "onnx" or reference.path is None or loaded.module is None:
+        return None
+    context.progress(0, None, "comparing with onnxruntime")
+    samples = [loaded.inputs]
+    if (data := context.project.calibration) is not None:
+        names = [node.name for node in loaded.module.graph.find_nodes(op="placeholder")]
+        specs = [tensor_spec(n, t) for n, t in zip(names, loaded.inputs, strict=True)]
+        with suppress(WorkbenchError):
+            opened = open_samples(data, context.folder, specs, "calibration")
+            samples = [sample.inputs for sample in itertools.islice(opened, proof.SAMPLES)]
+    return proof.prove(reference.path, loaded.module, samples, context.check_cancelled)
 
 
 # Weights and values for each channel below which nothing can be said of a layer; weights of a model

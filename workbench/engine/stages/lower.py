@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.targets.base import compiler_of
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE, PROGRAM_FILE, WEIGHTS_FILE, save_result
+from workbench.results import (
+    DEVICE_GRAPH_FILE,
+    GRAPH_FILE,
+    PROGRAM_FILE,
+    RECORD_FILE,
+    WEIGHTS_FILE,
+    save_result,
+)
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
@@ -26,6 +33,8 @@ def run(context: StageContext) -> None:
         (context.out / name).write_bytes(data)
     if lowered.weights is not None:
         (context.out / WEIGHTS_FILE).write_bytes(lowered.weights)
+    if lowered.record is not None:
+        (context.out / RECORD_FILE).write_bytes(lowered.record)
     for index, flatbuffer in enumerate(lowered.tosa):
         (context.out / f"delegate_{index}.tosa").write_bytes(flatbuffer)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)

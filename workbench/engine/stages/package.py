@@ -27,7 +27,6 @@ from workbench.deploy.input_header import PictureInput, input_header, is_channel
 from workbench.deploy.output_header import output_header
 from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
-from workbench.engine.data.pictures import normalized
 from workbench.engine.onnx_package import hand_on
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.model_outputs import model_outputs
@@ -35,9 +34,11 @@ from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.targets.base import device_of
 from workbench.files import MAX_TEXT_BYTES, read_limited
+from workbench.project.pictures import normalized
 from workbench.project.sources import is_folder
 from workbench.results import (
     PROGRAM_FILE,
+    RECORD_FILE,
     WEIGHTS_FILE,
     Deliverable,
     ExportResult,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from workbench.engine.context import StageContext
 
 BUNDLED_SAMPLES = 4
+_FOR_INSPECTOR = "what ExecuTorch's Inspector needs to read an ETDump"
 
 
 def run(context: StageContext) -> None:
@@ -79,6 +81,10 @@ def run(context: StageContext) -> None:
     facts = replace(facts, model_outputs=_model_outputs(context, facts))
     context.progress(0, None, "bundling test vectors")
     written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
+    record = source / RECORD_FILE
+    if record.exists():
+        name = f"{facts.stem}.etrecord"
+        written.append(_write(context.out, name, record.read_bytes(), _FOR_INSPECTOR))
     note = sections(facts, lowered, written, tool_versions(), _tolerances(context))
     for suffix, write in (("md", markdown), ("html", html)):
         page = write(title(facts), note).encode()

@@ -39,7 +39,7 @@ class Lowered:
     the bytes for the runtime, ``device_graph`` the contents of the delegates in the device's
     operators; None if the target has no such form. ``weights`` are the bytes of the separate
     weights file; None if the program contains them. ``files`` are set instead of a program, which
-    is then empty, if another compiler creates it.
+    is then empty, if another compiler creates it. ``record`` is the ETRecord; None without one.
     """
 
     edge: Any
@@ -47,6 +47,7 @@ class Lowered:
     pte: bytes
     device_graph: GraphSnapshot | None = None
     weights: bytes | None = None
+    record: bytes | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 

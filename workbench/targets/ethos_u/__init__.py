@@ -31,6 +31,7 @@ from workbench.targets.ethos_u.corrections import (
 )
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
+    ETRECORD,
     EXTERNAL_WEIGHTS,
     FAMILIES,
     MEMORY_MODES,
@@ -89,6 +90,13 @@ _PLAIN: tuple[OptionSpec, ...] = (
         ("Writes the weights to a .ptd beside the program, for a runtime that loads named data."),
         "switch",
         default=False,
+    ),
+    OptionSpec(
+        ETRECORD,
+        "ETRecord (.etrecord)",
+        "Writes what ExecuTorch's Inspector needs to name operators and modules in an ETDump.",
+        "switch",
+        default=True,
     ),
     OptionSpec(
         OWN_INI_OPTION,
@@ -151,7 +159,7 @@ class EthosU:
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
         """Return the choice with every option filled in and invalid values replaced.
 
-        An own .ini, separate weights and the extras are present only if set.
+        An own .ini, separate weights, a missing ETRecord and the extras are present only if set.
         """
         if choice.id not in {v.id for v in self.variants}:
             return choice
@@ -159,6 +167,7 @@ class EthosU:
         config, mode = _mended_memory(choice, _readable_ini(choice, folder))
         own = {OWN_INI_OPTION: given[OWN_INI_OPTION]} if given.get(OWN_INI_OPTION) else {}
         apart = {EXTERNAL_WEIGHTS: given[EXTERNAL_WEIGHTS]} if given.get(EXTERNAL_WEIGHTS) else {}
+        record = {} if given.get(ETRECORD, True) else {ETRECORD: False}
         options: dict[str, JsonValue] = {
             "system_config": config,
             "memory_mode": mode,
@@ -168,6 +177,7 @@ class EthosU:
             "extra_flags": given.get("extra_flags", ""),
             **own,
             **apart,
+            **record,
             **given_extras(given),
         }
         return TargetChoice(id=choice.id, options=options)

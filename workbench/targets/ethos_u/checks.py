@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.targets.ethos_u.devices import (
     DEPRECATED_FLAGS,
+    ETRECORD,
     EXTERNAL_WEIGHTS,
     RESERVED_FLAGS,
     family_of,
@@ -92,7 +93,7 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     known = {
         "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
         "arena_cache_bytes": int, "extra_flags": str, OWN_INI_OPTION: str,
-        EXTERNAL_WEIGHTS: bool,
+        EXTERNAL_WEIGHTS: bool, ETRECORD: bool,
     }  # fmt: skip
     faults: list[tuple[str, str, str]] = []
     for name, value in choice.options.items():

@@ -78,6 +78,8 @@ MEMORY_MODES: Mapping[str, str] = {
 # Flags that Vela 5.1.0 accepts but ignores, and flags that the workbench sets.
 # The option that stores the weights in a separate file beside the program.
 EXTERNAL_WEIGHTS = "external_weights"
+# The option that writes what the Inspector of ExecuTorch needs beside the program.
+ETRECORD = "etrecord"
 DEPRECATED_FLAGS = frozenset({
     "--debug-force-regor", "--disable-chaining", "--disable-fwd", "--disable-cascading",
     "--disable-buffering", "--disable-ifm-reuse", "--verbose-operators", "--verbose-packing",

@@ -1,0 +1,100 @@
+"""The command line on terminals, in pipes, and completed by shells."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from workbench.cli import main, output, parser
+
+pty = pytest.importorskip("pty")
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def on_terminal(width, *words, **variables):
+    """Return what a verb writes on a terminal of this width."""
+    import fcntl
+    import struct
+    import termios
+
+    reader, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}
+    with subprocess.Popen(
+        [sys.executable, "-m", "workbench", *words], stdout=terminal, stderr=terminal,
+        stdin=terminal, env={**environment, "TERM": "xterm-256color", **variables},
+    ) as process:  # fmt: skip
+        os.close(terminal)
+        written = b""
+        while True:
+            try:
+                block = os.read(reader, 4096)
+            except OSError:
+                break
+            if not block:
+                break
+            written += block
+    os.close(reader)
+    assert process.returncode in {0, 2}
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_that_tables_fit_narrow_terminals_and_have_styles():
+    text = on_terminal(40, "samples")
+    assert STYLE.search(text)
+    assert max(len(STYLE.sub("", line)) for line in text.splitlines()) <= 40
+    assert "digits" in text
+
+
+@pytest.mark.slow
+def test_that_errors_have_a_colour_on_a_terminal_and_none_with_no_color():
+    assert "\x1b[1;31merror:\x1b[0m" in on_terminal(80, "check", "none.qwb")
+    for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        text = on_terminal(80, "check", "none.qwb", **variables)
+        assert "\x1b" not in text
+        assert text.startswith("error: ")
+
+
+def test_that_a_pipe_gets_plain_text(capsys):
+    assert main(["samples"]) == 0
+    written = capsys.readouterr().out
+    assert "\x1b" not in written
+    assert "─" not in written
+
+
+def test_that_the_help_lists_every_verb_once_under_a_task(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = parser().format_help()
+    verbs = [name for _, listed in parser().tasks for name, _ in listed]
+    assert len(verbs) == len(set(verbs))
+    for name in verbs:
+        assert len(re.findall(rf"^  {name} ", text, re.MULTILINE)) == 1
+    assert max(map(len, text.split("\n\noptions:")[0].splitlines())) <= 60
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_that_the_completion_of_a_shell_has_verbs_and_options(capsys, shell):
+    assert main(["completion", shell]) == 0
+    written = capsys.readouterr().out
+    for word in ("simulate", "overlays", "allow-differences"):
+        assert word in written
+
+
+def test_that_bash_completes_verbs_and_choices(capsys, tmp_path):
+    assert main(["completion", "bash"]) == 0
+    script = tmp_path / "complete.sh"
+    script.write_text(capsys.readouterr().out)
+    asked = (
+        f"source {script}; COMP_WORDS=(workbench script a.qwb --form re); COMP_CWORD=4; "
+        "_shtab_workbench; echo ${COMPREPLY[@]}"
+    )
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["recipe"]
+
+
+def test_that_paths_are_relative_and_quoted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert output.shown_path(tmp_path / "my out") == "'my out'"
+    assert output.shown_path(tmp_path.parent) == str(tmp_path.parent)
