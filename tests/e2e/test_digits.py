@@ -66,6 +66,7 @@ def test_that_the_deliverables_are_there_with_their_digests(digits):
     names = {Path(f["path"]).suffix for f in package["files"]}
     assert names == {
         ".pte", ".h", ".S", ".bpte", ".cmake", ".conf", ".yml", ".txt", ".md", ".html", ".json",
+        ".etrecord",
     }  # fmt: skip
     for file in package["files"]:
         data = Path(file["path"]).read_bytes()

@@ -342,7 +342,6 @@ def test_that_weights_without_a_module_need_no_trust(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("net.onnx", "model-form-onnx"),
         ("net.tflite", "model-form-tflite"),
         ("scripted.pt", "model-form-torchscript"),
         ("plain.pt", "model-form-pickle"),
@@ -357,7 +356,7 @@ def test_that_a_file_that_is_no_model_gets_the_sentence_that_helps(tmp_path, nam
         (tmp_path / name).write_bytes(b"\x1c\0\0\0TFL3" + b"\0" * 9)
     with pytest.raises(WorkbenchError) as caught:
         model_reference(name, tmp_path)
-    assert caught.value.codes == (code,) if name != "net.onnx" else True
+    assert caught.value.codes == (code,)
     assert caught.value.infos[0].hint
 
 

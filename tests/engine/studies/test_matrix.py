@@ -21,7 +21,7 @@ OTHERS = {
     "in_float64", "in_bfloat16", "odd_outputs", "one_hot",
     "bad_later", "writing_nowhere", "module6", "channels_last", "strided_contiguous", "least",
     "of_the_batch", "sixteen_channels", "projected", "unseeded_samples", "laid_out", "half",
-    "offset", "one_channel",
+    "offset", "one_channel", "mapped", "masks", "points",
 }  # fmt: skip
 
 

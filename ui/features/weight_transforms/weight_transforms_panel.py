@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.forms import SpinBox
-from ui.shared.labels import Label
+from ui.shared.labels import Label, literal
 from ui.shared.panel import Panel
 from workbench.project import edits
 from workbench.project.configs import (
@@ -105,7 +105,7 @@ class WeightTransformsPanel(Panel):
         for preset in IMPROVER_PRESETS:
             button = QPushButton(preset.title, body)
             titles = [i.title.lower() for i in IMPROVERS if i.id in preset.improvers]
-            button.setToolTip(f"Use {' and '.join(titles)} instead of other transforms")
+            button.setToolTip(literal(f"Use {' and '.join(titles)} instead of other transforms"))
             button.clicked.connect(partial(self._on_preset, preset))
             row.addWidget(button)
             self.presets[preset.id] = button
@@ -117,7 +117,7 @@ class WeightTransformsPanel(Panel):
             box = SpinBox(body)
             box.setRange(least, most)
             box.setKeyboardTracking(False)
-            box.setToolTip(meaning)
+            box.setToolTip(literal(meaning))
             box.setAccessibleName(title)
             box.valueChanged.connect(partial(self._on_setting, name))
             label = Label(title, body)
