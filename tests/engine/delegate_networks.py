@@ -282,6 +282,17 @@ def modulated_rows():
     return _made(run, (1, 6, 32), second=(1, 1, 192))
 
 
+def pooled_functions():
+    """Average pools of a sigmoid, and of a tangent that is padded."""
+
+    def run(x, conv):
+        made = conv(x)
+        pooled = functional.avg_pool2d(made.sigmoid(), 2)
+        return pooled + functional.avg_pool2d(made.tanh(), 3, 2, 1)
+
+    return _made(run, (1, 3, 8, 8), nn.Conv2d(3, 8, 3, padding=1))
+
+
 def detector_rows():
     """Rows of eight values for each of three anchors, as YOLOv5 has them."""
 

@@ -49,9 +49,12 @@ def is_right(engine, made):
 QUICK = [
     ("function_of_flipped", "a8w8", U85, "activations_before_layouts"),
     ("wide_padded_pool", "a8w8", U85, "padded_pools"),
+    ("pooled_functions", "a8w8", U55, "tables_before_pools"),
     ("summed_rows", "a8w8", U85, "clamps_over_rows"),
 ]
 SLOW = [
+    ("pooled_functions", "a16w8", U85, "tables_before_pools"),
+    ("pooled_functions", "a8w8", U65, "tables_before_pools"),
     ("function_of_sums", "a8w8", U55, "clamps_over_rows"),
     ("function_of_sums", "a16w8", U85, "clamps_over_rows"),
     ("function_of_largest", "a8w8", U85, "clamps_over_rows"),

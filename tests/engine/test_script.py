@@ -242,7 +242,11 @@ def write_script(engine, wanted, form="plain"):
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(
         script(
-            wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching"),
+            wanted,
+            engine.folder,
+            path,
+            numbers,
+            branches=wanted.model.spec.endswith("branching"),
             form=form,
         )
     )

@@ -47,6 +47,7 @@ _MODULES: Mapping[str, Facet] = {
     "operator_support": "compile",
     "partition": "compile",
     "before_fuse": "compile",
+    "before_pools": "compile",
     "before_constants": "compile",
     "int16_tables": "compile",
     "lowering_patches": "compile",

@@ -59,7 +59,10 @@ class _Lowering:
 
 LOWERING = _Lowering()
 # The modules whose corrections run at one place, and are no context managers.
-_PLACES = ("operator_support", "partition", "before_fuse", "before_constants", "after_tosa")
+_PLACES = (
+    "operator_support", "partition", "before_fuse", "before_pools", "before_constants",
+    "after_tosa",
+)  # fmt: skip
 
 
 class CorrectionPass(_passes.ArmPass):
@@ -89,6 +92,7 @@ _IS_1_4 = metadata.version("executorch").startswith("1.4.")
 # By place, the pass that its corrections come before or after; the last one is that of all.
 _HOOKS = {
     "before_fuse": (register_pass_insertions_before, "FuseQuantizedActivationPass"),
+    "before_pools": (register_pass_insertions_before, "RewriteAvgPool2dPass"),
     "before_constants": (register_pass_insertions_before, "ComputeConstantOpsAOTPass"),
     "after_tosa": (
         register_pass_insertions_after,

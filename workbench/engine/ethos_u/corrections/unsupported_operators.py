@@ -243,6 +243,13 @@ def _deviation(write: Writer, x: fx.Node, dims: Any = None, *rest: Any, **named:
     return write(_ATEN.sqrt.default, write(_ATEN.var.dim, x, dims or every, is_unbiased, keep))
 
 
+def _whole_power(write: Writer, x: fx.Node, exponent: Any) -> Any:
+    """Write a power with a whole exponent, such as 2.0, as one of products."""
+    if isinstance(exponent, float) and exponent.is_integer():
+        return write(_ATEN.pow.Tensor_Scalar, x, int(exponent))
+    return None
+
+
 def _root_mean_square(
     write: Writer, x: fx.Node, shape: Any, weight: Any = None, eps: float | None = None
 ) -> fx.Node:
@@ -384,6 +391,7 @@ _PLAIN: dict[Any, Any] = {
         _ATEN.expand.default, x, [*like.meta["val"].shape]
     ),
     _ATEN.square.default: lambda write, x: write(_ATEN.pow.Tensor_Scalar, x, 2),
+    _ATEN.pow.Tensor_Scalar: _whole_power,
     _ATEN.std.dim: _deviation,
     _ATEN.std.correction: _deviation,
     _ATEN.max.dim: _with_places,
