@@ -84,7 +84,7 @@ def test_that_pictures_say_label_and_both_classes(qtbot):
     view.render_samples(samples, arrays, THEME)
     texts = [view.list.item(row).text() for row in range(view.list.count())]
     assert len(texts) == 2
-    assert "label 5: float 5, quantized 8" in texts[0]
+    assert "label 5, float 5\nquantized 8" in texts[0]
     assert view.list.item(0).foreground().color().name() == THEME.bad
     assert view.list.item(1).foreground().color().name() != THEME.bad
 

@@ -163,4 +163,4 @@ def caption(sample: SampleQuality) -> str:
     if sample.label is None:
         return first
     names = [DASH if c is None else str(c) for c in (sample.float_class, sample.quantized_class)]
-    return f"{first}\nlabel {sample.label}: float {names[0]}, quantized {names[1]}"
+    return f"{first}\nlabel {sample.label}, float {names[0]}\nquantized {names[1]}"
