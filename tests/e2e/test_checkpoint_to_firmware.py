@@ -95,7 +95,7 @@ def test_that_a_checkpoint_and_pictures_end_in_firmware_files_that_compile(shop,
         )
         assert done.returncode == 0, (command, done.stderr)
         said[command.split()[0] + command.split()[1]] = done.stdout
-    assert "Compiled     correct" in said["workbenchrun"]
+    assert "Verdict      Compiled program correct" in said["workbenchrun"]
     assert float(re.search(r"([\d.]+)% quantized", said["workbenchrun"])[1]) > 90
     program = (shop / "dist" / "shop.pte").read_bytes()
     assert program in (shop / "shop.o").read_bytes()

@@ -1,5 +1,6 @@
 """The written script makes the workbench's bytes, for every kind of project it must express."""
 
+import os
 import runpy
 import shutil
 import subprocess
@@ -322,7 +323,10 @@ def test_that_the_script_makes_the_same_bytes(engine, made):
     wanted = made(engine.folder)
     path = write_script(engine, wanted)
     program = engine.folder / "script.pte"
-    done = subprocess.run([sys.executable, path, program], capture_output=True, check=False)
+    # Where Python does not look beside the script.
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, path, program]
+    done = subprocess.run(command, capture_output=True, check=False, env=safe)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     ours = (engine.path(wanted, "lower") / "program.pte").read_bytes()
     assert program.read_bytes() == ours

@@ -168,9 +168,11 @@ def corrections_part(project: Project) -> str:
     for row in wanted_corrections(project.target.options):
         chosen.setdefault(row.module, []).append(row.id)
     modules = [f"from {_COPIED} import {module}" for module in sorted(chosen)]
-    return "\n".join([*modules, _IMPORTS.format(copied=_COPIED), *_table(chosen)])
+    return "\n".join([_BESIDE, *modules, _IMPORTS.format(copied=_COPIED), *_table(chosen)])
 
 
+# With PYTHONSAFEPATH Python does not look beside a script.
+_BESIDE = "sys.path.insert(0, str(Path(__file__).resolve().parent))  # the corrections are beside"
 _IMPORTS = """\
 from {copied}.batch_norm_folding import made_foldable
 from {copied}.decomposition_tracking import MadeOf, OfClass, root_of
