@@ -24,6 +24,8 @@ _MAX_PIXELS = 50_000_000
 # A progressive JPEG has about ten scans, each of which costs a pass over all pixels.
 _MAX_SCANS, _SCAN = 64, b"\xff\xda"
 _MAX_JPEG_BYTES, _BLOCK_BYTES = 512 << 20, 1 << 20
+# Narrower arrays are rather series or vectors.
+_LEAST_SIDE = 4
 
 
 def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarray[Any, Any]:
@@ -223,3 +225,25 @@ def normalized(pixels: np.ndarray[Any, Any], settings: Preprocess) -> np.ndarray
     values = pixels.astype(np.float32) / np.float32(settings.scale)
     mean, std = (np.asarray(numbers, np.float32) for numbers in (settings.mean, settings.std))
     return ((values - mean) / std).astype(np.float32)
+
+
+def pixels_of(sample: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return an array as a picture to look at [H, W, 3] (uint8).
+
+    Args:
+        sample: [H, W], [C, H, W] or [H, W, C], with one or three channels.
+
+    Returns:
+        Pixels, of which the smallest value is black and the largest white, whatever the
+        normalization was; None if the array has not the shape of a picture.
+    """
+    if sample.ndim == 3 and sample.shape[0] in {1, 3}:
+        sample = np.moveaxis(sample, 0, -1)
+    if sample.ndim == 2:
+        sample = sample[..., None]
+    if sample.ndim != 3 or sample.shape[-1] not in {1, 3} or min(sample.shape[:2]) < _LEAST_SIDE:
+        return None
+    values = np.asarray(sample, np.float32)
+    low, high = float(values.min()), float(values.max())
+    scaled = (255 * (values - low) / ((high - low) or 1.0)).round().astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(scaled, (*scaled.shape[:2], 3)))

@@ -19,9 +19,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.pictures.task_view import TaskView, image_of
+from ui.features.pictures.task_view import TaskView
 from ui.shared.figures import DASH, decibel
 from ui.shared.forms import WrappedLabel
+from ui.shared.pixels import image_of
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.theme import Theme
 from ui.state.selection import Selected

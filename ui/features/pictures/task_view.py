@@ -14,6 +14,7 @@ from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
+from ui.shared.pixels import image_of
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:
@@ -137,13 +138,6 @@ class TaskPicture(QWidget):
         painter.fillRect(line, colour)
         painter.setPen(QColor("#000000" if colour.lightness() > 110 else "#ffffff"))
         painter.drawText(line, Qt.AlignmentFlag.AlignCenter, text)
-
-
-def image_of(pixels: np.ndarray[Any, Any]) -> QImage:
-    """Return pixels [H, W, 3] (uint8) as an image."""
-    height, width = pixels.shape[:2]
-    data = pixels.tobytes()
-    return QImage(data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
 
 
 def _coloured(mask: np.ndarray[Any, Any]) -> QImage:

@@ -12,6 +12,7 @@ from PySide6.QtGui import QImage, QPixmap
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from ui.shared.labels import Label
+from ui.shared.pixels import image_of
 from workbench.npz import ZIP_ERRORS
 from workbench.text import plural
 
@@ -81,30 +82,15 @@ def _of_arrays(arrays: dict[str, np.ndarray[Any, Any]]) -> DataSummary:
     has_labels = len(inputs) < len(arrays)
     text = f"{plural(number, 'sample')}: {', '.join(parts)}" + (", labels" if has_labels else "")
     shapes = tuple((1, *(int(size) for size in a.shape[1:])) for a in inputs.values())
+    # Imported late: the start of the window needs no numpy.
+    from workbench.project.pictures import pixels_of
+
     images: list[QImage] = []
     for array in list(inputs.values())[:1]:
         step = max(1, len(array) // _SHOWN)
-        images = [i for i in map(_image, array[::step][:_SHOWN]) if i is not None]
+        pixels = map(pixels_of, array[::step][:_SHOWN])
+        images = [image_of(one) for one in pixels if one is not None]
     return DataSummary(text, shapes, has_labels, tuple(images))
-
-
-def _image(sample: np.ndarray[Any, Any]) -> QImage | None:
-    """Return a sample as a picture; None if its shape is not one of a picture."""
-    import numpy as np
-
-    if sample.ndim == 3 and sample.shape[0] in {1, 3}:
-        sample = np.moveaxis(sample, 0, -1)
-    if sample.ndim == 2:
-        sample = sample[..., None]
-    if sample.ndim != 3 or sample.shape[-1] not in {1, 3} or min(sample.shape[:2]) < 4:
-        return None
-    values = np.asarray(sample, np.float32)
-    low, high = float(values.min()), float(values.max())
-    scaled = (255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)
-    pixels = np.ascontiguousarray(np.broadcast_to(scaled, (*scaled.shape[:2], 3)))
-    height, width = pixels.shape[:2]
-    image = QImage(pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888)
-    return image.copy()
 
 
 class DataPreview(QWidget):

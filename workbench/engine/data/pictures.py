@@ -9,11 +9,11 @@ import numpy as np
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.errors import Place, failure
 from workbench.project import sources
-from workbench.project.pictures import channels_last, picture
+from workbench.project.pictures import channels_last, picture, pixels_of
 from workbench.project.preprocessing import EXAMPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import torch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # The longer side of a kept picture [pixels]: more is not seen.
 _LONGEST = 320
+_HELD_BYTES = 64 << 20
 
 
 def read_pictures(
@@ -107,28 +108,48 @@ def _sizes(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
 
-def picture_of(values: torch.Tensor) -> np.ndarray[Any, Any] | None:
-    """Return an input [1, C, H, W] or [1, H, W, C] as pixels [h, w, 3] (uint8).
+class ShownInputs:
+    """The first inputs of samples, of which some are shown as pictures in the end.
 
-    The smallest value is black and the largest white, whatever the normalization was. Larger ones
-    are reduced to 320 pixels. None if the input is no picture with one or three channels.
+    They are held as they are while they take less than 64 MB together, then as pixels.
     """
+
+    def __init__(self) -> None:
+        self._inputs: dict[int, torch.Tensor] = {}
+        self._pixels: dict[int, np.ndarray[Any, Any]] = {}
+        self._bytes = 0
+
+    def add(self, sample: Sample) -> None:
+        """Hold the first input of a sample, if it has the rank of a picture."""
+        values = sample.inputs[0]
+        if values.ndim != 4 or len(values) != 1:
+            return
+        if self._bytes + values.nbytes <= _HELD_BYTES:
+            self._inputs[sample.index] = values
+            self._bytes += values.nbytes
+        elif (pixels := _reduced(values)) is not None:
+            self._pixels[sample.index] = pixels
+
+    def pictures(self, samples: Iterable[int]) -> dict[int, np.ndarray[Any, Any]]:
+        """Return the pictures [H, W, 3] (uint8) of some samples, without those that have none."""
+        known = {
+            sample: _reduced(self._inputs[sample])
+            if sample in self._inputs
+            else self._pixels.get(sample)
+            for sample in samples
+        }
+        return {sample: pixels for sample, pixels in known.items() if pixels is not None}
+
+
+def _reduced(values: torch.Tensor) -> np.ndarray[Any, Any] | None:
+    """Return an input [1, C, H, W] or [1, H, W, C] as pixels with at most 320 on a side."""
     from PIL import Image as pictures
 
-    image = values[0].float().numpy() if values.ndim == 4 and len(values) == 1 else None
-    if image is None or not image.size or min(image.shape[-2:]) < 2:
-        return None
-    if image.shape[0] in {1, 3}:
-        image = image.transpose(1, 2, 0)
-    if image.shape[2] not in {1, 3}:
-        return None
-    low, high = float(image.min()), float(image.max())
-    scaled = (image - low) * (255.0 / (high - low) if high > low else 0.0)
-    pixels = np.broadcast_to(scaled.round(), (*image.shape[:2], 3)).astype(np.uint8)
-    longest = max(pixels.shape[:2])
-    if longest <= _LONGEST:
+    pixels = pixels_of(values[0].float().numpy())
+    if pixels is None or max(pixels.shape) <= _LONGEST:
         return pixels
-    height, width = (max(1, side * _LONGEST // longest) for side in pixels.shape[:2])
+    sides = pixels.shape[1::-1]
+    width, height = (max(1, side * _LONGEST // max(sides)) for side in sides)
     return np.asarray(pictures.fromarray(pixels).resize((width, height), pictures.Resampling.BOX))
 
 

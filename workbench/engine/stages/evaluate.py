@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from workbench.engine.data.evaluation import evaluation_samples
-from workbench.engine.data.pictures import picture_of, size_of
+from workbench.engine.data.pictures import ShownInputs, size_of
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
@@ -39,7 +39,7 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
@@ -90,7 +90,7 @@ def run(context: StageContext) -> None:
     }  # fmt: skip
     result = result.model_copy(update=update)
     shown = result.task.samples if result.task is not None else result.worst[:SHOWN]
-    _save_pictures(context, [s.sample for s in shown], tally.pictures, metric)
+    _save_pictures(context, tally.shown.pictures(s.sample for s in shown), metric)
     save_result(result, context.out)
 
 
@@ -105,10 +105,10 @@ def _result(
 
 
 def _save_pictures(
-    context: StageContext, samples: Sequence[int], pictures: Mapping[int, Any], metric: Measured
+    context: StageContext, pictures: Mapping[int, np.ndarray[Any, Any]], metric: Measured
 ) -> None:
-    """Write the inputs of the shown samples, where they are pictures, and their masks."""
-    arrays = {f"picture_{sample}": pictures[sample] for sample in samples if sample in pictures}
+    """Write the pictures of the shown samples, and their masks."""
+    arrays = {f"picture_{sample}": pixels for sample, pixels in pictures.items()}
     if arrays:
         np.savez_compressed(context.out / ARRAYS_FILE, **arrays, **metric.masks)
 
@@ -178,7 +178,7 @@ class _Tally:
     variation: Variation = field(default_factory=Variation)
     hits: list[tuple[_Hits, _Hits]] = field(default_factory=list)
     collected: list[Collected] = field(default_factory=list)
-    pictures: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
+    shown: ShownInputs = field(default_factory=ShownInputs)
 
     def __post_init__(self) -> None:
         self.parts = PartTally(self.returned)
@@ -197,8 +197,7 @@ class _Tally:
         for sums, a, b in zip(self.sums, floats, quantized, strict=True):
             sums.add(a, b)
         self.variation.add(floats, quantized)
-        if (picture := picture_of(sample.inputs[0])) is not None:
-            self.pictures[sample.index] = picture
+        self.shown.add(sample)
         self.count += 1
         label = sample.label
         if label is not None:
