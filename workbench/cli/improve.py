@@ -55,10 +55,14 @@ def _presets() -> str:
 
 def _settings(options: argparse.Namespace) -> dict[str, int | None]:
     """Return the settings that were given."""
-    given = {"seed": options.seed, "samples": options.samples, "time_limit_s": options.time_limit}
+    settings = {
+        "seed": options.seed,
+        "samples": options.samples,
+        "time_limit_s": options.time_limit,
+    }
     return {
         name: None if name == "time_limit_s" and value == 0 else value
-        for name, value in given.items()
+        for name, value in settings.items()
         if value is not None
     }
 

@@ -71,9 +71,9 @@ def columns(stream: TextIO) -> int:
 
     ``shutil.get_terminal_size`` asks the stream that Python started with, which is replaced here.
     """
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and int(given) > 0:
-        return int(given)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
     except (OSError, ValueError, AttributeError):

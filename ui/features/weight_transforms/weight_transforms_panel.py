@@ -91,9 +91,9 @@ class WeightTransformsPanel(Panel):
 
     def refresh(self) -> None:
         project = self.context.document.project
-        wanted = project.improvers if project is not None else ()
+        chosen = project.improvers if project is not None else ()
         for improver, switch in self.switches.items():
-            switch.setChecked(improver in wanted)
+            switch.setChecked(improver in chosen)
             switch.setEnabled(project is not None)
         self._show_settings()
         self._show_preview()

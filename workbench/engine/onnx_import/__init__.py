@@ -24,12 +24,12 @@ Tensors = tuple[torch.Tensor, ...]
 _MAX_INPUT_ELEMENTS = 1 << 26
 
 
-def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, Tensors]:
+def load(path: Path, examples: Tensors | None, hint: str) -> tuple[fx.GraphModule, Tensors]:
     """Return the module of an ONNX file, and its example inputs.
 
     Args:
         path: The file.
-        given: The example inputs, or their shapes as tensors of float32; None to make them from
+        examples: The example inputs, or their shapes as tensors of float32; None to make them from
             the shapes in the file.
         hint: What to do where the file does not fix the shapes.
 
@@ -38,7 +38,7 @@ def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, 
     """
     try:
         model = reading.read(path)
-        inputs = _fitting_inputs(model, path.name, given, hint)
+        inputs = _fitting_inputs(model, path.name, examples, hint)
         return convert(model, inputs), inputs
     except WorkbenchError:
         raise
@@ -58,28 +58,30 @@ def load(path: Path, given: Tensors | None, hint: str) -> tuple[fx.GraphModule, 
         ) from error
 
 
-def _fitting_inputs(model: onnx.ModelProto, name: str, given: Tensors | None, hint: str) -> Tensors:
+def _fitting_inputs(
+    model: onnx.ModelProto, name: str, examples: Tensors | None, hint: str
+) -> Tensors:
     """Return the example inputs in the types that the graph takes.
 
     Raises:
         WorkbenchError: They do not fit the graph, or its shapes are not fixed.
     """
-    wanted = graph_inputs(model)
-    if given is not None and len(given) != len(wanted):
-        names = ", ".join(label for label, _, _ in wanted)
+    declared = graph_inputs(model)
+    if examples is not None and len(examples) != len(declared):
+        names = ", ".join(label for label, _, _ in declared)
         raise failure(
-            f"{name} has {len(wanted)} inputs ({names}); {len(given)} are given.",
+            f"{name} has {len(declared)} inputs ({names}); {len(examples)} are given.",
             "Give a shape or an array for each.",
             Place(kind="option", id="model.input_shapes"),
             code="model-inputs-invalid",
         )
-    for position, (label, number, sizes) in enumerate(wanted):
+    for position, (label, number, sizes) in enumerate(declared):
         _refuse_type(label, number)
-        if given is not None:
-            _refuse_other_shape(label, sizes, given[position])
+        if examples is not None:
+            _refuse_other_shape(label, sizes, examples[position])
         else:
             _refuse_open_shape(label, sizes, name, hint)
-    return example_inputs(model, given)
+    return example_inputs(model, examples)
 
 
 def _refuse_type(label: str, number: int) -> None:

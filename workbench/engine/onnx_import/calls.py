@@ -21,16 +21,16 @@ class NotConvertedError(ValueError):
 MAX_ELEMENTS = 1 << 28
 
 
-def refuse_large(function: Callable[..., Any], given: Sequence[torch.Tensor]) -> None:
+def refuse_large(function: Callable[..., Any], arguments: Sequence[torch.Tensor]) -> None:
     """Raise for a result that is too large, before memory or time is taken for it.
 
     Raises:
         NotConvertedError: An input or a result has more than ``MAX_ELEMENTS`` elements.
     """
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        results = function(*(mode.from_tensor(value.detach()) for value in given))
+        results = function(*(mode.from_tensor(value.detach()) for value in arguments))
     results = results if isinstance(results, tuple | list) else (results,)
-    for value in (*given, *results):
+    for value in (*arguments, *results):
         if value.numel() > MAX_ELEMENTS:
             raise NotConvertedError(
                 f"a tensor of it has {value.numel():,} elements, more than {MAX_ELEMENTS:,}"
@@ -65,9 +65,9 @@ class Function(nn.Module):
         """Return True for a tensor that is kept, None for one that is given, or the number."""
         return True if isinstance(operand, torch.Tensor) else operand
 
-    def forward(self, *given: torch.Tensor) -> Any:
+    def forward(self, *tensors: torch.Tensor) -> Any:
         """Return the function of the given tensors and of the constants."""
-        rest = iter(given)
+        rest = iter(tensors)
         operands = [
             getattr(self, f"constant_{position}")
             if slot is True
@@ -160,10 +160,10 @@ class Call:
         """Return a module that applies a function to these inputs, by default to the first one."""
         chosen = positions or (0,)
         operands = [self._operand(p, chosen) for p in chosen]
-        given = tuple(p for p in chosen if self.constant(p) is None)
-        if not given:
+        read = tuple(p for p in chosen if self.constant(p) is None)
+        if not read:
             return self.evaluated(function, chosen)
-        return _kind(self.operator)(function, operands), given
+        return _kind(self.operator)(function, operands), read
 
     def evaluated(self, function: Callable[..., Any], chosen: Sequence[int]) -> Converted:
         """Return the value of a function of constants."""

@@ -53,10 +53,10 @@ def _operators(graph: onnx.GraphProto) -> Iterator[str]:
 
 def graph_inputs(model: onnx.ModelProto) -> list[tuple[str, int, list[int | None]]]:
     """Return name, element type and shape of the inputs; None for a size that is not fixed."""
-    kept = {tensor.name for tensor in model.graph.initializer}
+    stored = {tensor.name for tensor in model.graph.initializer}
     inputs = []
     for value in model.graph.input:
-        if value.name in kept:
+        if value.name in stored:
             continue
         kind = value.type.tensor_type
         sizes = [d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim]
@@ -65,20 +65,20 @@ def graph_inputs(model: onnx.ModelProto) -> list[tuple[str, int, list[int | None
 
 
 def example_inputs(
-    model: onnx.ModelProto, given: Sequence[torch.Tensor] | None
+    model: onnx.ModelProto, examples: Sequence[torch.Tensor] | None
 ) -> tuple[torch.Tensor, ...]:
     """Return example inputs of a graph in the types that it takes: random numbers, or ones.
 
     Args:
         model: The model; a first size that is not fixed counts the samples, and is 1.
-        given: The example inputs, or shapes as tensors of float32; None to take the graph's.
+        examples: The example inputs, or shapes as tensors of float32; None to take the graph's.
     """
     generator = torch.Generator().manual_seed(0)
     inputs = []
     for position, (_, number, sizes) in enumerate(graph_inputs(model)):
         kind = TYPES[number]
         shape = [1 if size is None else size for size in sizes]
-        value = torch.randn(shape, generator=generator) if given is None else given[position]
+        value = torch.randn(shape, generator=generator) if examples is None else examples[position]
         # Of random numbers for a shape of integers the shape is kept.
         is_other = value.is_floating_point() and not kind.is_floating_point
         inputs.append(torch.ones(value.shape, dtype=kind) if is_other else value.to(kind))
@@ -243,9 +243,9 @@ class _Conversion:
         """Run a module on the example values, and add the call of it unless all are constant."""
         module, positions = converted
         module.eval().requires_grad_(False)
-        given = [self._values[node.input[p]] for p in positions]
-        refuse_large(module, given)
-        results = module(*given)
+        operands = [self._values[node.input[p]] for p in positions]
+        refuse_large(module, operands)
+        results = module(*operands)
         results = results if isinstance(results, tuple | list) else (results,)
         pairs = [(o, v) for o, v in zip(outputs, results, strict=False) if o]
         self._values.update(pairs)

@@ -157,11 +157,13 @@ def _removed(
     if shape is None and way not in {"SAME_UPPER", "SAME_LOWER"}:
         return _pads(call, kernel, strides, dilations)
     sizes = list(call.value().shape[2:])
-    wanted = shape[-len(sizes) :] if shape else [s * n for s, n in zip(strides, sizes, strict=True)]
+    lengths = (
+        shape[-len(sizes) :] if shape else [s * n for s, n in zip(strides, sizes, strict=True)]
+    )
     sides = []
     for i, size in enumerate(sizes):
         full = strides[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1
-        total = full - wanted[i]
+        total = full - lengths[i]
         if total < 0:
             # The output is longer than what the kernel reaches.
             extra[i] -= total
@@ -209,11 +211,11 @@ def _pool_form(
         return front, ceil
     for i, size in enumerate(call.value().shape[2:]):
         reach = (kernel[i] - 1) * dilations[i] + 1
-        wanted = (size + sum(pads[i]) - reach) // strides[i] + 1
+        length = (size + sum(pads[i]) - reach) // strides[i] + 1
         own = math.ceil((size + 2 * front[i] - reach) / strides[i]) + 1
         if (own - 1) * strides[i] >= size + front[i]:
             own -= 1
-        if wanted != own:
+        if length != own:
             return None, ceil
     return front, True
 
@@ -350,8 +352,8 @@ def gemm(call: Call) -> Converted:
             bias = bias if bias.shape == (outputs,) else bias.reshape(-1).expand(outputs).clone()
         elif bias is not None:
             raise NotConvertedError(f"its third input has the shape {list(bias.shape)}")
-        kept = weight if isinstance(weight, nn.Parameter) else weight.contiguous()
-        return call.module(linear(kept, bias))
+        stored = weight if isinstance(weight, nn.Parameter) else weight.contiguous()
+        return call.module(linear(stored, bias))
 
     def product(a: torch.Tensor, b: torch.Tensor, *c: torch.Tensor) -> torch.Tensor:
         result = alpha * ((a.t() if first else a) @ (b.t() if second else b))
@@ -379,11 +381,12 @@ class Recurrent(nn.Module):
             if value is not None:
                 self.register_buffer(f"state_{number}", value)
 
-    def forward(self, x: torch.Tensor, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(self, x: torch.Tensor, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return all outputs of the layer, and its last states."""
-        rest = iter(given)
+        rest = iter(inputs)
         states = [
-            getattr(self, f"state_{n}") if kept else next(rest) for n, kept in enumerate(self._kept)
+            getattr(self, f"state_{n}") if stored else next(rest)
+            for n, stored in enumerate(self._kept)
         ]
         if self._batch_first:
             x, states = x.transpose(0, 1), [s.transpose(0, 1) for s in states]
@@ -418,15 +421,15 @@ def recurrent(call: Call) -> Converted:
     if call.has(4) and not bool((call.known(4, "sequence_lens") == steps).all()):
         raise NotConvertedError("its sequences have different lengths")
     layer = _recurrent_layer(call, both, is_relu=is_relu)
-    wanted = [5, 6] if kind == "LSTM" else [5]
-    states: list[torch.Tensor | None] = [call.constant(p) for p in wanted if call.has(p)]
-    given = [p for p in wanted if call.has(p) and call.constant(p) is None]
-    if not given and not any(s is not None and bool(s.any()) for s in states):
+    positions = [5, 6] if kind == "LSTM" else [5]
+    states: list[torch.Tensor | None] = [call.constant(p) for p in positions if call.has(p)]
+    variable = [p for p in positions if call.has(p) and call.constant(p) is None]
+    if not variable and not any(s is not None and bool(s.any()) for s in states):
         states = []
-    elif len(states) != len(wanted):
+    elif len(states) != len(positions):
         raise NotConvertedError("one of its two states is given, the other is not")
     module = Recurrent(layer, reverse=way == "reverse", batch_first=batch_first, states=states)
-    return call.module(module, 0, *given)
+    return call.module(module, 0, *variable)
 
 
 def _recurrent_layer(call: Call, directions: int, *, is_relu: bool) -> nn.Module:

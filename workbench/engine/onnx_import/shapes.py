@@ -110,8 +110,8 @@ def _split(call: Call) -> Converted:
 
 def _expand(call: Call) -> Converted:
     shape = [int(v) for v in call.known(1, "shape").tolist()]
-    wanted = list(torch.broadcast_shapes(tuple(call.value().shape), tuple(shape)))
-    return call.function(lambda x: x.expand(wanted))
+    target = list(torch.broadcast_shapes(tuple(call.value().shape), tuple(shape)))
+    return call.function(lambda x: x.expand(target))
 
 
 def _tile(call: Call) -> Converted:
@@ -292,12 +292,12 @@ def _resize(call: Call) -> Converted:
     if way == "tf_crop_and_resize" or call.get("antialias", 0) or call.get("exclude_outside", 0):
         raise NotConvertedError(f"it resizes by {way}, with smoothing, or without the outside")
     sizes = list(call.value().shape)
-    wanted, scales = _sizes(call, sizes, early=is_upsample or call.version < 11)
-    changed = [a for a in range(len(sizes)) if wanted[a] != sizes[a] or scales[a] != 1]
+    resized, scales = _sizes(call, sizes, early=is_upsample or call.version < 11)
+    changed = [a for a in range(len(sizes)) if resized[a] != sizes[a] or scales[a] != 1]
     if not changed:
         return call.module(nn.Identity())
-    coordinates = {a: _coordinates(way, sizes[a], wanted[a], scales[a]) for a in changed}
-    if (layer := _stock(call, mode, wanted, coordinates)) is not None:
+    coordinates = {a: _coordinates(way, sizes[a], resized[a], scales[a]) for a in changed}
+    if (layer := _stock(call, mode, resized, coordinates)) is not None:
         return layer
     tables = {a: _table(mode, call, c, sizes[a]) for a, c in coordinates.items()}
 
@@ -313,33 +313,33 @@ def _sizes(call: Call, sizes: list[int], *, early: bool) -> tuple[list[int], lis
     """Return the sizes of the result and the scales of all axes."""
     rank = len(sizes)
     axes = [a % rank for a in call.get("axes", list(range(rank)))]
-    wanted, scales = list(sizes), [1.0] * rank
-    given = call.get("scales")
+    resized, scales = list(sizes), [1.0] * rank
+    factors = call.get("scales")
     position = 1 if early else 2
-    if given is None and call.has(position) and call.value(position).numel():
-        given = [float(v) for v in call.known(position, "scales").tolist()]
-    if given is not None:
-        for axis, scale in zip(axes, given, strict=True):
-            scales[axis], wanted[axis] = scale, math.floor(sizes[axis] * scale)
-        return wanted, scales
+    if factors is None and call.has(position) and call.value(position).numel():
+        factors = [float(v) for v in call.known(position, "scales").tolist()]
+    if factors is not None:
+        for axis, scale in zip(axes, factors, strict=True):
+            scales[axis], resized[axis] = scale, math.floor(sizes[axis] * scale)
+        return resized, scales
     if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise NotConvertedError("it keeps the ratio of height and width")
     for axis, size in zip(axes, call.integers(3, "sizes", []), strict=True):
-        wanted[axis], scales[axis] = size, size / sizes[axis]
-    return wanted, scales
+        resized[axis], scales[axis] = size, size / sizes[axis]
+    return resized, scales
 
 
-def _coordinates(way: str, size: int, wanted: int, scale: float) -> torch.Tensor:
+def _coordinates(way: str, size: int, length: int, scale: float) -> torch.Tensor:
     """Return where each element of the result is in the original, in float64."""
-    place = torch.arange(wanted, dtype=torch.float64)
+    place = torch.arange(length, dtype=torch.float64)
     if way == "asymmetric":
         return place / scale
     if way == "align_corners":
-        return place * (size - 1) / (wanted - 1) if wanted > 1 else place * 0
-    if way == "pytorch_half_pixel" and wanted == 1:
+        return place * (size - 1) / (length - 1) if length > 1 else place * 0
+    if way == "pytorch_half_pixel" and length == 1:
         return place * 0
     if way == "half_pixel_symmetric":
-        adjustment = wanted / (size * scale)
+        adjustment = length / (size * scale)
         return size / 2 * (1 - adjustment) + (place + 0.5) / scale - 0.5
     return (place + 0.5) / scale - 0.5
 
@@ -354,15 +354,15 @@ def _rounded(call: Call, coordinates: torch.Tensor) -> torch.Tensor:
 
 
 def _stock(
-    call: Call, mode: str, wanted: list[int], coordinates: dict[int, torch.Tensor]
+    call: Call, mode: str, resized: list[int], coordinates: dict[int, torch.Tensor]
 ) -> Converted | None:
     """Return the function of torch with these coordinates; None if there is none."""
-    sizes, rank = list(call.value().shape), len(wanted)
+    sizes, rank = list(call.value().shape), len(resized)
     if min(coordinates) < 2 or rank not in {3, 4}:
         return None
-    target = wanted[2:]
-    ratio = {a: sizes[a] / wanted[a] for a in coordinates}
-    place = {a: torch.arange(wanted[a], dtype=torch.float64) for a in coordinates}
+    target = resized[2:]
+    ratio = {a: sizes[a] / resized[a] for a in coordinates}
+    place = {a: torch.arange(resized[a], dtype=torch.float64) for a in coordinates}
 
     def equals(form: Callable[[int], torch.Tensor], seen: dict[int, torch.Tensor]) -> bool:
         return all(torch.allclose(form(a), seen[a], atol=1e-6) for a in coordinates)

@@ -53,14 +53,18 @@ class Improved:
 
 
 def improve(
-    module: fx.GraphModule, wanted: Iterable[ImproverId], samples: Callable[[], Sequence[Inputs]],
-    trial: MakeTrial, settings: Improving, progress: Callable[[int, int | None, str], None],
-) -> Improved:  # fmt: skip
+    module: fx.GraphModule,
+    improvers: Iterable[ImproverId],
+    samples: Callable[[], Sequence[Inputs]],
+    trial: MakeTrial,
+    settings: Improving,
+    progress: Callable[[int, int | None, str], None],
+) -> Improved:
     """Apply improvers to a float module in place, in the order of the table.
 
     Args:
         module: Float program as a module; its weights must not be shared.
-        wanted: Ids of improvers.
+        improvers: Ids of improvers.
         samples: Returns calibration inputs.
         trial: Quantizes a module for a trial: calibrated on samples, with ranges by node.
         settings: Seed, time limit and number of samples.
@@ -69,7 +73,7 @@ def improve(
     Raises:
         WorkbenchError: two improvers exclude each other, or there are too few samples.
     """
-    chosen = [improver for improver in IMPROVERS if improver.id in set(wanted)]
+    chosen = [improver for improver in IMPROVERS if improver.id in set(improvers)]
     _refuse_both(chosen)
     data = list(samples()) if any(improver.needs_data for improver in chosen) else []
     for improver in chosen:

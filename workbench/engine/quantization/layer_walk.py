@@ -191,9 +191,9 @@ class Trial:
         """Return the noise of the quantized outputs against those of the float model."""
         total, program = Noise(), self.program
         with torch.no_grad():
-            for sample, wanted in zip(samples, targets, strict=True):
+            for sample, expected in zip(samples, targets, strict=True):
                 outputs = tensors_of(program.output(program.run(sample, program.switches)))
-                for mine, target in zip(outputs, wanted, strict=True):
+                for mine, target in zip(outputs, expected, strict=True):
                     exact, error = target.double(), target.double() - mine.double()
                     total = total.plus(
                         Noise(signal=float((exact**2).sum()), noise=float((error**2).sum()))
@@ -251,11 +251,11 @@ class Walk:
             with_ranges: Whether to choose ranges of activations too; they are in ``ranges``.
         """
         done = 0
-        wanted = {node for node in self.program.nodes if self._is_layer(node)}
+        layer_nodes = {node for node in self.program.nodes if self._is_layer(node)}
         with torch.no_grad():
             for node in self.program.nodes:
-                if node in wanted:
-                    self._check(done, len(wanted))
+                if node in layer_nodes:
+                    self._check(done, len(layer_nodes))
                     done += 1
                     walked = self._walked(node)
                     if walked is not None:
@@ -304,12 +304,12 @@ class Walk:
             self.unused += 1
             return None
         rounded = self.program.value(switch, {}, self.program.switches)
-        wanted, float_bias = self._wanted[node.name], None
-        if bias is not None and layer.bias is not None and wanted.bias is not None:
+        floating, float_bias = self._wanted[node.name], None
+        if bias is not None and layer.bias is not None and floating.bias is not None:
             bias = bias.double().reshape(groups, -1)
             # A batch norm's statistics are in both folded biases.
-            float_bias = bias - (layer.bias - wanted.bias).double().reshape(groups, -1)
-        of_float = wanted.weight * along_outputs(wanted.gain(), wanted.weight)
+            float_bias = bias - (layer.bias - floating.bias).double().reshape(groups, -1)
+        of_float = floating.weight * along_outputs(floating.gain(), floating.weight)
         return WalkedLayer(
             layer=layer, weight=_by_groups(folded, groups), rounded=_by_groups(rounded, groups),
             bias=bias, float_weight=_by_groups(of_float, groups), float_bias=float_bias,
@@ -353,10 +353,10 @@ class Walk:
         count = 0
         pairs = list(zip(self._quantized.values, self._reference.values, strict=True))
         most = int(_MULTIPLICATIONS / (len(pairs) * layer.groups * size * size))
-        for values, wanted in pairs:
-            if end not in wanted:
+        for values, targets in pairs:
+            if end not in targets:
                 return None
-            x, y = rows(node, layer, values[node.args[0]], wanted[end])
+            x, y = rows(node, layer, values[node.args[0]], targets[end])
             step = -(-x.shape[1] // min(max(most, _FEWEST_POSITIONS), _POSITIONS))
             x, y = x[:, ::step].double(), y[:, ::step].double()
             count += x.shape[1]
@@ -423,10 +423,10 @@ class Walk:
         for number, values in enumerate(self._quantized.values):
             exact = values[node.args[0]]
             for reader in readers:
-                wanted = self._output(reader, exact, rounded=False)
+                expected = self._output(reader, exact, rounded=False)
                 for share in RANGE_SHARES:
                     moved = self._output(reader, _fake_quantized(exact, node, share), rounded=True)
-                    error = float((moved - wanted).double().square().sum())
+                    error = float((moved - expected).double().square().sum())
                     halves[number % 2][share] += error
         total = {share: sum(half[share] for half in halves) for share in RANGE_SHARES}
         best = min(total, key=total.__getitem__)
@@ -487,13 +487,13 @@ def rows(
     order = [0, *range(2, 2 + spatial), 1, *range(2 + spatial, 2 + 2 * spatial)]
     size = layer.weight[0].numel()
     columns = x.permute(order).reshape(-1, groups, size).transpose(0, 1)
-    wanted = y.transpose(1, -1) if spatial == 1 else y.movedim(1, -1)
-    return columns, wanted.reshape(-1, groups, wanted.shape[-1] // groups).transpose(0, 1)
+    rows_of_y = y.transpose(1, -1) if spatial == 1 else y.movedim(1, -1)
+    return columns, rows_of_y.reshape(-1, groups, rows_of_y.shape[-1] // groups).transpose(0, 1)
 
 
 def _each(value: Any, count: int) -> list[int]:
-    given = list(value) if isinstance(value, list | tuple) else [value]
-    return [int(v) for v in (given * count if len(given) == 1 else given)]
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
+    return [int(v) for v in (numbers * count if len(numbers) == 1 else numbers)]
 
 
 def _by_groups(weight: torch.Tensor, groups: int) -> torch.Tensor:

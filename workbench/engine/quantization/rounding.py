@@ -96,12 +96,12 @@ def second_order(problem: Problem) -> torch.Tensor:
     def in_order(value: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
         return value.gather(2, by[:, None].expand_as(value))
 
-    wanted = torch.cholesky_solve(
+    unrounded = torch.cholesky_solve(
         known.cross.transpose(1, 2), torch.linalg.cholesky(known.gram)
     ).transpose(1, 2)
     gram = in_order(in_order(known.gram, order).transpose(1, 2), order)
     upper = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(gram)), upper=True)
-    left, pinned = in_order(wanted, order), in_order(known.pinned, order)
+    left, pinned = in_order(unrounded, order), in_order(known.pinned, order)
     ends = known.limit * torch.sign(in_order(known.weight, order))
     integers = torch.zeros_like(left)
     for column in range(left.shape[2]):

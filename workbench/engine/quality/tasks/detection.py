@@ -125,19 +125,19 @@ def selected(objects: Objects, choice: ObjectSelection) -> Objects:
     """
     objects = objects[objects.scores >= choice.confidence]
     objects = objects[np.argsort(-objects.scores, kind="stable")[:_MOST_CANDIDATES]]
-    alive, kept = np.ones(len(objects), bool), []
+    alive, best = np.ones(len(objects), bool), []
     for row in range(len(objects)):
         if not alive[row]:
             continue
-        kept.append(row)
-        if len(kept) == choice.most:
+        best.append(row)
+        if len(best) == choice.most:
             break
         same = alive & (objects.classes == objects.classes[row])
         same[: row + 1] = False
         others = np.nonzero(same)[0]
         covered = overlaps(objects.boxes[row : row + 1], objects.boxes[others])[0] > choice.iou
         alive[others[covered]] = False
-    return objects[np.array(kept, np.int64)]
+    return objects[np.array(best, np.int64)]
 
 
 def matched(first: Objects, second: Objects) -> tuple[Array, Array]:

@@ -131,8 +131,8 @@ def _task(
         "metric_name": first.name, "metric_float": first.floating,
         "metric_quantized": first.quantized, "task": task,
     }  # fmt: skip
-    kept = {s.sample for s in shown}
-    masks = {f"{n}_{i}": mask for (n, i), mask in outcome.arrays.items() if i in kept}
+    shown_samples = {s.sample for s in shown}
+    masks = {f"{n}_{i}": mask for (n, i), mask in outcome.arrays.items() if i in shown_samples}
     return Measured(fields, masks)
 
 
