@@ -196,7 +196,7 @@ def parser() -> argparse.ArgumentParser:
         "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
     )
     root.set_defaults(edits=False, root=root)
-    verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     tasks = []
     for title, modules in GROUPS:
         known = len(verbs._choices_actions)  # noqa: SLF001 - the only place of the helps

@@ -1,3 +1,4 @@
+import argparse
 import contextlib
 import json
 import os
@@ -5,6 +6,7 @@ import os
 import pytest
 
 from tests.for_each import for_each
+from workbench import cli
 from workbench.cli import main
 from workbench.project import store
 from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER
@@ -116,6 +118,27 @@ def test_that_help_names_every_verb_and_exit_code(capsys):
     text = capsys.readouterr().out
     for word in ("new", "check", "plan", "run", "rules", "inspect", "script", "doctor", "130"):
         assert word in text
+
+
+def command_lines(parser=None, words=()):
+    """Yield the words of every verb and of every action of a verb."""
+    for action in (parser or cli.parser())._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, below in action.choices.items():
+                yield (*words, word)
+                yield from command_lines(below, (*words, word))
+        elif not action.option_strings:
+            words = (*words, "p.qwb")
+
+
+@pytest.mark.parametrize("words", list(command_lines()), ids=" ".join)
+def test_that_every_verb_and_action_has_a_help_of_its_own(capsys, words):
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    usage = capsys.readouterr().out.partition("[-h]")[0].split()
+    assert usage[:3] == ["usage:", "workbench", words[0]]
+    assert usage[-1] == words[-1]
 
 
 def test_that_a_text_is_read_with_the_tokenizer_that_is_given(project, tmp_path, codes):
