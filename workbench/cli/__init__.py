@@ -72,7 +72,7 @@ from workbench.pipeline.cache import default_root
 from workbench.project import store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # The verbs by task, in the order of the help.
 GROUPS = (
@@ -131,6 +131,18 @@ class _Root(_Parser):
     """The parser of all verbs, whose help lists them by task."""
 
     tasks: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    verbs: Mapping[str, argparse.ArgumentParser] = {}
+
+    def read(self, given: Sequence[str]) -> argparse.Namespace:
+        """Return the options of a command line.
+
+        Raises:
+            _UsageError: The command line is wrong, with the usage of its verb.
+        """
+        options, rest = self.parse_known_args(given)
+        if rest:
+            self.verbs[options.verb].error(f"unrecognized arguments: {' '.join(rest)}")
+        return options
 
     def format_help(self) -> str:
         """Return usage, verbs with a line each, options and exit codes."""
@@ -171,7 +183,7 @@ def _refuse_undecodable(given: Sequence[str]) -> None:
 
 
 @cache
-def parser() -> argparse.ArgumentParser:
+def parser() -> _Root:
     """Return the parser with every verb; built once, it is not changed."""
     root = _Root(
         prog="workbench",
@@ -204,7 +216,7 @@ def parser() -> argparse.ArgumentParser:
             module.add(verbs)
         added = verbs._choices_actions[known:]  # noqa: SLF001
         tasks.append((title, tuple((row.dest, row.help or "") for row in added)))
-    root.tasks = tuple(tasks)
+    root.tasks, root.verbs = tuple(tasks), verbs.choices
     return root
 
 
@@ -212,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = parser().parse_args(given)
+        options = parser().read(given)
         _refuse_undecodable(given)
     except _UsageError as error:
         print(error.usage, end="", file=sys.stderr)

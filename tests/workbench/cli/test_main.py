@@ -31,7 +31,7 @@ def test_that_a_command_line_without_what_it_needs_is_refused(codes, words):
 
 
 def parsed(words):
-    return parser().parse_args(words.split())
+    return parser().read(words.split())
 
 
 def test_that_options_have_the_defaults_that_their_help_tells():
@@ -124,3 +124,10 @@ def test_that_the_message_of_an_unforeseen_problem_is_cut(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "findings", fail)
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["message"] == "x" * 400
+
+
+def test_that_an_unknown_option_is_answered_with_the_usage_of_its_verb(capsys):
+    assert main(["samples", "digits", "--copy", "there"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("usage: workbench samples ")
+    assert "--copy there" in told
