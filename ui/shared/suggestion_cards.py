@@ -252,6 +252,7 @@ _DECISIVE = (
     "improvers",
     "improving",
     "split_outputs",
+    "output_factors",
     "ranges",
     "range_methods",
     "target",

@@ -236,7 +236,8 @@ class Navigation(QObject):
 # The parts of the project that the dialog Project settings edits.
 SETTINGS = frozenset({
     "name", "model", "calibration", "evaluation", "verification", "gate", "accuracy", "target",
-    "board", "training_function", "trained_weights", "split_outputs", "notes",
+    "board", "training_function", "trained_weights", "split_outputs", "output_factors",
+    "notes",
     "toolchain", "toolchain_versions",
 })  # fmt: skip
 # Where the options are set that are no settings, by the first part of their key.

@@ -123,6 +123,7 @@ _TITLES = {
     "executed": "Difference of the executed program [LSB]",
     "top1_loss": "Top-1 lost against float", "metric_loss": "Metric lost against float",
     "metric_rise": "Metric above float", "float_sqnr": "SQNR against float, lowest output [dB]",
+    "part_sqnr": "SQNR against float, lowest part of an output [dB]",
     "float_argmax": "Same class as float", "inputs": "Ignored inputs and constant outputs",
     "cycles": "Cycles",
     "ms": "Time [ms]", "sram": "SRAM [bytes]", "flash": "Constants [bytes]",

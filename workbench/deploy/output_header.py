@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def split(outputs: Sequence[ModelOutput]) -> list[tuple[int, ModelOutput]]:
-    """Return the outputs of the model that the program returns in parts, with their positions."""
+    """Return the outputs of the model that the program returns otherwise, with their positions."""
     return [(i, output) for i, output in enumerate(outputs) if output.position is None]
 
 
@@ -26,13 +26,30 @@ def sentences(outputs: Sequence[ModelOutput], stem: str) -> list[str]:
         outputs: The outputs of the model.
         stem: The name of the program, as a C identifier.
     """
-    return [
-        f"Output {index} of the model, {list(output.shape)}, is split into the outputs "
+    return [_sentence(index, output, stem) for index, output in split(outputs)]
+
+
+def _sentence(index: int, output: ModelOutput, stem: str) -> str:
+    whole = f"Output {index} of the model, {list(output.shape)}, "
+    called = f"{function(stem, index)}() in {stem}_outputs.h "
+    if _is_divided(output):
+        factors = ", ".join(
+            f"{part.name} by {port.factor:g}"
+            for part, port in zip(output.parts, output.ports, strict=True)
+        )
+        return (
+            f"{whole}is output {output.ports[0].position} of the program, divided: {factors}. "
+            f"{called}multiplies the elements again."
+        )
+    return (
+        f"{whole}is split into the outputs "
         f"{', '.join(str(port.position) for port in output.ports)} of the program, each with its "
-        f"own scale. {function(stem, index)}() in {stem}_outputs.h joins them into floats; a "
-        "decoder may as well read them one by one."
-        for index, output in split(outputs)
-    ]
+        f"own scale. {called}joins them into floats; a decoder may as well read them one by one."
+    )
+
+
+def _is_divided(output: ModelOutput) -> bool:
+    return any(port.factor != 1.0 for port in output.ports)
 
 
 def rows(outputs: Sequence[ModelOutput], ports: Sequence[Port]) -> Iterator[tuple[str, ...]]:
@@ -43,7 +60,8 @@ def rows(outputs: Sequence[ModelOutput], ports: Sequence[Port]) -> Iterator[tupl
                 yield (
                     str(port.position),
                     str(list(ports[port.position]["shape"])),
-                    f"output {index} of the model, from element {region.offset}",
+                    f"output {index} of the model, from element {region.offset}"
+                    + (f", times {port.factor:g}" if port.factor != 1.0 else ""),
                     _loops(region),
                 )
         for fill in output.fills:
@@ -78,9 +96,9 @@ def output_header(outputs: Sequence[ModelOutput], ports: Sequence[Port], stem: s
 
 
 def _function(index: int, output: ModelOutput, ports: Sequence[Port], stem: str) -> Iterator[str]:
-    arguments = [
+    arguments = dict.fromkeys(
         f"const {_type(ports[port.position])} *part{port.position}" for port in output.ports
-    ]
+    )
     yield f"static inline void {function(stem, index)}({', '.join(arguments)}, float *output) {{"
     for fill in output.fills:
         for region in fill.regions:
@@ -89,7 +107,9 @@ def _function(index: int, output: ModelOutput, ports: Sequence[Port], stem: str)
         tensor = ports[port.position]
         value = f"part{port.position}[{{}}]"
         if "scale" in tensor:
-            value = f"({value} - ({tensor['zero_point']})) * {tensor['scale']!r}f"
+            value = f"({value} - ({tensor['zero_point']})) * {tensor['scale'] * port.factor!r}f"
+        elif port.factor != 1.0:
+            value = f"{value} * {port.factor!r}f"
         for region in port.regions:
             yield from _nested(region, value, "part")
     yield "}"

@@ -164,6 +164,11 @@ def facts_of_rules(run: Run) -> dict[str, str]:
     facts |= {"weights": run.trained_weights} if run.trained_weights else {}
     split = ", ".join(map(str, run.split_outputs))
     facts |= {"split outputs": split} if split else {}
+    facts |= {
+        f"factors of output {index}": ", ".join(f"{factor:g}" for factor in factors)
+        for index, factors in enumerate(run.output_factors)
+        if factors
+    }
     facts |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 

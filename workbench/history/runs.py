@@ -111,6 +111,7 @@ class Run(Frozen):
     compressions: tuple[Compression, ...] = ()
     trained_weights: str | None = None
     split_outputs: tuple[int, ...] = ()
+    output_factors: tuple[tuple[float, ...], ...] = ()
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     quality: Quality
@@ -191,6 +192,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         compressions=project.compressions,
         trained_weights=project.trained_weights,
         split_outputs=project.split_outputs,
+        output_factors=project.output_factors,
         ranges=project.ranges,
         range_methods=project.range_methods,
         quality=quality_of(evaluated) if evaluated else Quality(samples=0, data="", sqnr_db=None),

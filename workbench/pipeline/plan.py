@@ -271,6 +271,7 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "model": _model,
     "model.strict_export": lambda r: r.project.model.strict_export,
     "model.split_outputs": lambda r: list(r.project.split_outputs),
+    "model.output_factors": lambda r: [list(row) for row in r.project.output_factors],
     "rules": _rules,
     "improvers": _improvers,
     "training": _training_start,

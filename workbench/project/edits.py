@@ -269,6 +269,14 @@ def split_outputs(project: Project, positions: Iterable[int]) -> Project:
     return revise(project, split_outputs=tuple(sorted({*project.split_outputs, *positions})))
 
 
+def divide_output(project: Project, position: int, factors: Iterable[float]) -> Project:
+    """Return the project that divides the parts of an output by these factors."""
+    rows = list(project.output_factors)
+    rows += [()] * (position + 1 - len(rows))
+    rows[position] = tuple(factors)
+    return revise(project, output_factors=tuple(rows))
+
+
 def offer_plugin(project: Project, plugin: str) -> Project:
     """Return the project with a plug-in file added."""
     if plugin in project.plugins:
@@ -409,6 +417,7 @@ DECIDED = (
     "compressions",
     "trained_weights",
     "split_outputs",
+    "output_factors",
     "ranges",
     "range_methods",
 )

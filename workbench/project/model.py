@@ -331,6 +331,9 @@ class Project(Finite):
     improvers. ``compressions`` remove channels before, and make weights alike after that.
     ``split_outputs`` are positions of outputs of the model that join tensors of different size: the
     program returns those tensors one by one, each with its own range, and the firmware joins them.
+    ``output_factors`` has for each output of the model, in order, the factors that divide the
+    tensors it joins, so that one range holds all of them; an output without factors stays. The
+    firmware multiplies the elements again.
     ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
     ``FILE.py``, that provide configs, observers, finders and quantizers. ``board`` is a board id or
     the path of a board file: it sets the target, and the program is checked against it.
@@ -357,6 +360,7 @@ class Project(Finite):
     training_function: str | None = None
     trained_weights: str | None = None
     split_outputs: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    output_factors: tuple[tuple[Annotated[float, Field(gt=0)], ...], ...] = ()
     plugins: tuple[str, ...] = ()
     verification: Verification = Verification()
     gate: Gate = Gate()

@@ -171,7 +171,7 @@ def _read(kind: Any, text: str) -> Any:
 def _read_list(parts: tuple[Any, ...], text: str) -> list[Any]:
     of = parts[0]
     if get_origin(of) is tuple:
-        return [_read_list(get_args(of), shape) for shape in text.split(",")]
+        return [_read_list(get_args(of), row) if row else [] for row in text.split(",")]
     if of is str or get_origin(of) is Literal:
         return [word.strip() for word in text.split(",") if word.strip()]
     number = float if of is float else int
@@ -192,8 +192,11 @@ def described(kind: Any) -> str:
             inner = get_args(choice)[0]
             sized = "as 224x224" if get_args(choice)[-1] is not Ellipsis else "as 3,14"
             numbers = {int: f"whole numbers, {sized}", float: "numbers, as 0.5/0.5/0.5"}
-            shape = "shapes, as 1x3x224x224,1x10" if get_origin(inner) is tuple else ""
-            words.append(shape or numbers.get(inner, "names, separated by commas"))
+            rows = {int: "shapes, as 1x3x224x224,1x10", float: "numbers of each output, as 64/1"}
+            row = _bare(inner) if get_origin(inner) is tuple else None
+            words.append(
+                rows[get_args(row)[0]] if row else numbers.get(inner, "names, separated by commas")
+            )
         elif choice is not type(None):
             words.append(names.get(choice, str(choice)))
     return " or ".join(words)

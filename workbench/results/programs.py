@@ -134,10 +134,11 @@ class OutputPart(Frozen):
 
 
 class OutputPort(Frozen):
-    """An output of the program that holds elements of an output of the model."""
+    """An output of the program that holds elements of an output of the model, over ``factor``."""
 
     position: int
     regions: tuple[Region, ...]
+    factor: float = 1.0
 
 
 class OutputFill(Frozen):
@@ -151,8 +152,9 @@ class ModelOutput(Frozen):
     """An output of the model, the tensors that it joins, and where the program returns it.
 
     ``parts`` is empty for an output that joins nothing. A program returns the output as it is at
-    ``position``, or, where it is split and that is None, its elements in ``ports`` and ``fills``.
-    ``nodes`` are the operations that make an output that joins nothing, as those of a part.
+    ``position``, or, where it is split or divided by factors and that is None, its elements in
+    ``ports`` and ``fills``. ``divisible`` is whether its parts can be divided. ``nodes`` are the
+    operations that make an output that joins nothing, as those of a part.
     """
 
     name: str
@@ -162,6 +164,7 @@ class ModelOutput(Frozen):
     parts: tuple[OutputPart, ...] = ()
     ports: tuple[OutputPort, ...] = ()
     fills: tuple[OutputFill, ...] = ()
+    divisible: bool = False
     nodes: tuple[str, ...] = ()
 
 

@@ -342,6 +342,7 @@ def _flow(
     template = QUANTIZE if reads_text else _QUANTIZE
     quantize = filled(template, {"fix": fix, "changes": changes})
     split = project.split_outputs
+    factors = {i: row for i, row in enumerate(project.output_factors) if row}
     family, _, macs = project.target.id.rpartition("-")
     values = {
         "kind": f"{family.upper().replace('-', '_')}_INT8",
@@ -351,7 +352,8 @@ def _flow(
         "checks": _checks(project),
         "ranges": f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}",
         "quantize": quantize.strip("\n"),
-        "split": f"    program = with_split_outputs(program, {split})\n" if split else "",
+        "split": (f"    program = with_output_factors(program, {factors})\n" if factors else "")
+        + (f"    program = with_split_outputs(program, {split})\n" if split else ""),
         "buffers": _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS,
         "lower": lower,
     }

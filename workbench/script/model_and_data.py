@@ -136,11 +136,11 @@ _WRITES = tuple(
 
 
 def split_outputs_part(project: Project) -> list[str]:
-    """Return the code that returns the parts of outputs one by one, if the project does."""
-    if not project.split_outputs:
-        return []
-    text = _OWN_IMPORT.sub("", _PROGRAM_OUTPUTS.with_name("output_parts.py").read_text())
-    return [text.partition('"""\n')[2].strip("\n")]
+    """Return the code that splits outputs or divides their parts, if the project does."""
+    names = ["output_parts"] if project.split_outputs or any(project.output_factors) else []
+    names += ["output_factors"] if any(project.output_factors) else []
+    texts = [_OWN_IMPORT.sub("", _PROGRAM_OUTPUTS.with_name(f"{n}.py").read_text()) for n in names]
+    return [text.partition('"""\n')[2].strip("\n") for text in texts]
 
 
 def tensor_outputs_part() -> str:

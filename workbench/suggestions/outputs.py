@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]
 def split_output(
     evaluated: EvaluateResult | None, exported: ExportResult | None
 ) -> Iterator[Suggestion]:
-    """Yield the suggestions to return what an output joins one by one.
+    """Yield the suggestions to return what an output joins one by one, or divided by factors.
 
     Args:
         evaluated: The quality of the quantized model.
@@ -59,6 +60,42 @@ def split_output(
             improves="sqnr_db",
             output=output,
         )
+        yield from _divided(output, parts, lost, exported, alone=len(joins) == 1)
+
+
+def _divided(
+    output: int,
+    parts: Sequence[PartQuality],
+    lost: Sequence[PartQuality],
+    exported: ExportResult | None,
+    *,
+    alone: bool,
+) -> Iterator[Suggestion]:
+    """Yield the suggestion to divide the parts of an output, where they can be divided."""
+    sizes = [_largest(part) for part in parts]
+    known = exported.model_outputs[output : output + 1] if exported is not None else ()
+    if not all(model_output.divisible for model_output in known) or not known or None in sizes:
+        return
+    factors = [2.0 ** math.ceil(math.log2(size)) if size else 1.0 for size in sizes]
+    named = listed([f"{p.name} / {f:g}" for p, f in zip(parts, factors, strict=True)][:_NAMED])
+    yield Suggestion(
+        id="normalise_output" if alone else f"normalise_output:{output}",
+        title=f"Divide the {len(parts)} parts of output {output} to one size",
+        evidence=f"{listed([_loss(part) for part in lost[:_NAMED]])}.",
+        expected=f"{named}. Output {output} keeps its shape, and one range holds all parts; the "
+        "firmware multiplies them again, as the note and the header say.",
+        gain=ExpectedGain(),
+        edit=partial(edits.divide_output, position=output, factors=factors),
+        improves="sqnr_db",
+        output=output,
+    )
+
+
+def _largest(part: PartQuality) -> float | None:
+    """Return the largest absolute value of a part; None if it is unknown."""
+    if part.minimum is None or part.maximum is None:
+        return None
+    return max(abs(part.minimum), abs(part.maximum))
 
 
 def wide_output(

@@ -12,6 +12,7 @@ from tests.engine import joining_networks as networks
 from tests.for_each import for_each
 from workbench.deploy.output_header import function, output_header
 from workbench.engine.fx.functional_writes import with_functional_writes
+from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import with_tensor_outputs
 from workbench.engine.quality.model_outputs import ModelOutputs, described
@@ -27,12 +28,13 @@ def exported(model, example):
     return with_tensor_outputs(with_functional_writes(program))
 
 
-def outputs_of(program, positions):
-    """Return a program with these outputs split, and how its outputs become the model's."""
-    values, known = [node.meta["val"] for node in user_outputs(program)], origins(program)
+def outputs_of(program, positions, factors=None):
+    """Return a program with these outputs changed, and how its outputs become the model's."""
+    nodes, known, factors = user_outputs(program), origins(program), factors or {}
+    program = with_output_factors(program, factors)
     program, ports = split_outputs(program, known, positions)
     result = ExportResult(
-        nodes=0, inputs=(), outputs=(), model_outputs=described(known, ports, values)
+        nodes=0, inputs=(), outputs=(), model_outputs=described(known, nodes, ports, factors)
     )
     return program, ModelOutputs(result)
 
@@ -63,6 +65,37 @@ def test_that_what_is_returned_one_by_one_is_the_models_output_when_joined(kind)
     assert len(given) > len(wanted), kind
     for joined, value in zip(outputs.joined(given), wanted, strict=True):
         assert torch.equal(joined, value), kind
+
+
+DIVISIBLE = (
+    networks.AlongChannels, networks.LastDimension, networks.Stacked, networks.Written,
+    networks.Scales, networks.InDictionary, networks.Decoded, networks.Flagged,
+)  # fmt: skip
+
+
+@for_each("kind", DIVISIBLE)
+def test_that_parts_divided_by_factors_are_the_models_output_when_multiplied(kind):
+    model, example = networks.made(kind)
+    with torch.no_grad():
+        wanted = torch.utils._pytree.tree_leaves(model(*copy.deepcopy(example)))
+    _, outputs = outputs_of(exported(model, example), ())
+    (output, *others) = outputs.exported.model_outputs
+    assert output.divisible
+    factors = {0: [float(2**number) for number in range(len(output.parts))]}
+    program, outputs = outputs_of(exported(model, example), (), factors)
+    given = run(program, example)
+    assert len(given) == len(wanted) == 1 + len(others), kind
+    assert not torch.equal(given[0], wanted[0]), kind
+    for joined, value in zip(outputs.joined(given), wanted, strict=True):
+        assert torch.equal(joined, value), kind
+
+
+@for_each("kind", [k for k in networks.IDIOMS if k not in DIVISIBLE])
+def test_that_what_is_computed_of_joined_parts_is_not_divided(kind):
+    _, outputs = outputs_of(exported(*networks.made(kind)), ())
+    assert not outputs.exported.model_outputs[0].divisible
+    with pytest.raises(ValueError, match="cannot be divided"):
+        outputs_of(exported(*networks.made(kind)), (), {0: [2.0, 1.0]})
 
 
 @for_each("kind", [networks.Plain, networks.Repeated])
@@ -104,10 +137,17 @@ def test_that_what_an_operation_after_the_parts_does_is_kept_in_the_split_progra
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")
-@for_each("kind", [networks.Written, networks.Scales, networks.Decoded])
-def test_that_the_c_function_joins_the_codes_to_the_models_output(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "factors"),
+    [
+        (networks.Written, ()), (networks.Scales, ()), (networks.Decoded, ()),
+        (networks.Written, (64.0, 1.0)), (networks.Scales, (64.0, 1.0, 32.0, 0.5)),
+    ],
+)  # fmt: skip
+def test_that_the_c_function_joins_the_codes_to_the_models_output(kind, factors, tmp_path):
     model, example = networks.made(kind)
-    program, outputs = outputs_of(exported(model, example), (0,))
+    split = () if factors else (0,)
+    program, outputs = outputs_of(exported(model, example), split, {0: factors} if factors else {})
     ports, codes = [], []
     for number, value in enumerate(run(program, example)):
         grid = {"scale": 0.25 * (number + 1), "zero_point": -3 + number}
@@ -131,8 +171,8 @@ def computed(folder, codes, output):
         f"static const int16_t p{i}[] = {{{', '.join(map(str, c.reshape(-1)))}}};\n"
         for i, c in enumerate(codes)
     )
-    count = int(np.prod(output.shape))
-    call = f"{function('net', 0)}({', '.join(f'p{p.position}' for p in output.ports)}, out);"
+    count, parts = int(np.prod(output.shape)), dict.fromkeys(f"p{p.position}" for p in output.ports)
+    call = f"{function('net', 0)}({', '.join(parts)}, out);"
     (folder / "main.c").write_text(
         f'#include <stdio.h>\n#include "net_outputs.h"\n{arrays}static float out[{count}];\n'
         f"int main(void) {{ {call} fwrite(out, 4, {count}, stdout); return 0; }}\n"

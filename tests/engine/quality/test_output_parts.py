@@ -7,6 +7,7 @@ import torch
 
 from tests.engine import joining_networks as networks
 from tests.engine.in_process import project
+from tests.for_each import for_each
 from workbench.analysis.answers import answers_of
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation
@@ -52,7 +53,7 @@ def test_that_a_part_that_its_range_loses_makes_the_program_not_accurate(engine)
 def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs(engine):
     before = joining()
     evaluated(engine, before)
-    (suggestion,) = outputs.split_output(
+    suggestion, _ = outputs.split_output(
         engine.result(before, "evaluate"), engine.result(before, "export")
     )
     assert suggestion.id == "split_output"
@@ -66,6 +67,47 @@ def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs
     assert min(grids) < 1 / 200 < max(grids)
     # With them in both states there is nothing more to split.
     assert list(outputs.split_output(found, engine.result(made, "export"))) == []
+
+
+def test_that_the_divided_program_holds_all_parts_in_one_range(engine):
+    before = joining()
+    evaluated(engine, before)
+    _, suggestion = outputs.split_output(
+        engine.result(before, "evaluate"), engine.result(before, "export")
+    )
+    assert suggestion.id == "normalise_output"
+    made = suggestion.edit(before)
+    assert [len(row) for row in made.output_factors] == [2]
+    found = evaluated(engine, made)
+    assert [part.name for part in found.parts] == ["box", "score"]
+    assert min(part.decibels for part in found.parts) > 25
+    assert accuracy(engine, made).verdict == "accurate enough"
+    (output,) = engine.result(made, "export").outputs
+    assert list(output.shape) == [1, 16, 7]
+    assert list(outputs.split_output(found, engine.result(made, "export"))) == []
+
+
+@for_each("rows", [((1.0,),), ((1.0, 1.0, 1.0),), ((), (2.0, 1.0))])
+def test_that_factors_that_do_not_fit_the_parts_are_refused(engine, rows):
+    assert engine.run(joining(output_factors=rows), "export") == "failed"
+    assert engine.failure.code == "output-not-divided"
+
+
+@pytest.mark.slow
+def test_that_the_note_and_header_of_a_divided_program_say_its_factors(engine):
+    made = edits.divide_output(joining(), 0, (256.0, 1.0))
+    evaluated(engine, made, "package")
+    folder = engine.path(made, "package")
+    (output,) = json.loads((folder / "manifest.json").read_text())["model_outputs"]
+    assert [(port["position"], port["factor"]) for port in output["ports"]] == [
+        (0, 256.0),
+        (0, 1.0),
+    ]
+    assert "box by 256, score by 1" in next(folder.glob("*.md")).read_text()
+    header = next(folder.glob("*_outputs.h")).read_text()
+    assert "_join_output_0(const float *part0, float *output)" in header
+    verified = engine.result(made, "verify")
+    assert verified.compiled.equal == verified.compiled.elements > 0
 
 
 @pytest.mark.slow

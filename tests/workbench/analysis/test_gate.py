@@ -360,3 +360,8 @@ def test_that_a_verdict_in_a_line_has_its_count_its_broken_limits_or_its_reason(
     assert GateResult(verdict="not verified", reason="no device").sentence == (
         "not verified (no device)"
     )
+
+
+@for_each("name", FIGURES)
+def test_that_every_figure_of_a_limit_has_a_title(name):
+    assert not limit_words(Limit(name=name, value=1.0, limit="<= 2", held=True)).startswith(name)

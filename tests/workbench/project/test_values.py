@@ -102,7 +102,7 @@ def test_that_a_file_that_leaves_fields_out_means_their_defaults():
         "presets": {}, "ranges": [], "range_methods": [], "improvers": [],
         "improving": {"seed": 0, "samples": 128, "time_limit_s": 1800},
         "compressions": [], "training_function": None, "trained_weights": None,
-        "split_outputs": [], "plugins": [],
+        "split_outputs": [], "output_factors": [], "plugins": [],
         "verification": {"samples": 16},
         "gate": {"lsb": 3, "share": 0.0156, "sqnr": 40, "argmax": 0.95, "loss": 3, "compiled": True,
                  "fail_if": []},

@@ -121,7 +121,10 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     ("Training", (
         ("training_function", "Custom function"), ("trained_weights", "Trained weights"),
     )),
-    ("Outputs", (("split_outputs", "Outputs returned in parts"),)),
+    ("Outputs", (
+        ("split_outputs", "Outputs returned in parts"),
+        ("output_factors", "Factors of parts"),
+    )),
     ("Notes", (("notes", "Notes"),)),
 )  # fmt: skip
 

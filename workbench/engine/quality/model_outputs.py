@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from workbench.engine.fx.modules import source_line
+from workbench.engine.fx.output_factors import joining_edges
 from workbench.engine.fx.output_parts import OutputOrigin, OutputPiece, in_order
 from workbench.engine.fx.programs import module_of
 from workbench.engine.quality.dependence import Variation
@@ -38,45 +39,69 @@ _MOST_REGIONS = 256
 
 
 def described(
-    known: Sequence[OutputOrigin], ports: Sequence[Sequence[int]], values: Sequence[torch.Tensor]
+    known: Sequence[OutputOrigin],
+    nodes: Sequence[torch.fx.Node],
+    ports: Sequence[Sequence[int]],
+    factors: Mapping[int, Sequence[float]],
 ) -> tuple[ModelOutput, ...]:
     """Return the outputs of a model.
 
     Args:
         known: Where their elements come from.
+        nodes: The nodes of the outputs.
         ports: The positions of their parts among the outputs of the program; a single position for
             an output that the program returns as it is.
-        values: A tensor of the shape and type of each output.
+        factors: By which the parts of outputs are divided, by position of the output.
     """
     return tuple(
-        _described(index, *given)
-        for index, given in enumerate(zip(known, ports, values, strict=True))
+        _described(index, *given, factors.get(index, ()))
+        for index, given in enumerate(zip(known, nodes, ports, strict=True))
     )
 
 
 def _described(
-    index: int, origin: OutputOrigin, ports: Sequence[int], value: torch.Tensor
+    index: int,
+    origin: OutputOrigin,
+    node: torch.fx.Node,
+    ports: Sequence[int],
+    factors: Sequence[float],
 ) -> ModelOutput:
+    value = node.meta["val"]
     dtype = str(value.dtype).removeprefix("torch.")
     plain = ModelOutput(
         name=f"output {index}",
         shape=tuple(value.shape),
         dtype=dtype,
-        position=ports[0] if len(ports) == 1 else None,
+        position=ports[0] if len(ports) == 1 and not factors else None,
     )
     if not origin.is_joined or not can_be_described(origin):
         nodes = [name for piece in origin.pieces for name in _operations(piece)]
         return plain.model_copy(update={"nodes": tuple(dict.fromkeys(nodes))})
     parts = tuple(_parts(origin, tuple(value.shape)))
-    update: dict[str, Any] = {"parts": parts if len(parts) > 1 else ()}
+    update: dict[str, Any] = {
+        "parts": parts if len(parts) > 1 else (),
+        "divisible": plain.position is not None and bool(joining_edges(node, origin)),
+    }
     if plain.position is None:
-        pieces = in_order(origin)
-        update["ports"] = tuple(
-            OutputPort(position=port, regions=_regions(origin, piece))
-            for port, piece in zip(ports, pieces, strict=True)
+        update["ports"] = (
+            tuple(_divided(ports[0], *row) for row in zip(parts, factors, strict=True))
+            if factors
+            else tuple(
+                OutputPort(position=port, regions=part.regions)
+                for port, part in zip(ports, parts, strict=True)
+            )
         )
         update["fills"] = tuple(_fills(origin))
     return plain.model_copy(update=update)
+
+
+def _divided(position: int, part: OutputPart, factor: float) -> OutputPort:
+    """Return a part that the program returns where the model does, divided by a factor."""
+    regions = tuple(
+        region.model_copy(update={"part_offset": region.offset, "part_strides": region.strides})
+        for region in part.regions
+    )
+    return OutputPort(position=position, regions=regions, factor=factor)
 
 
 def can_be_described(origin: OutputOrigin) -> bool:
@@ -268,6 +293,8 @@ class ModelOutputs:
                 flat[self._places(region)] = fill.value
         for port in output.ports:
             values = outputs[port.position].detach().reshape(-1).to(whole.dtype)
+            if port.factor != 1.0:
+                values = values * port.factor
             for region in port.regions:
                 own = _places(region.shape, region.part_offset, region.part_strides)
                 flat[self._places(region)] = values[torch.from_numpy(own)]

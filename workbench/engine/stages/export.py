@@ -15,6 +15,7 @@ from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
 from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
 from workbench.engine.fx.modules import source_line
+from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
@@ -96,16 +97,30 @@ def _with_parts(
     Raises:
         WorkbenchError: An output to split joins nothing, or in a way that firmware cannot.
     """
-    values = [node.meta["val"] for node in user_outputs(program)]
+    nodes = user_outputs(program)
     known = origins(program)
+    factors = {i: row for i, row in enumerate(context.project.output_factors) if row}
     positions = context.project.split_outputs
     for position in positions:
         if position >= len(known) or not known[position].is_joined:
             raise _not_split(position, "it joins no tensors that depend on the inputs")
         if not can_be_described(known[position]):
             raise _not_split(position, "its parts are not joined in a regular way")
+    try:
+        program = with_output_factors(program, factors)
+    except ValueError as error:
+        raise _not_divided(str(error)) from error
     program, ports = split_outputs(program, known, positions)
-    return program, described(known, ports, values)
+    return program, described(known, nodes, ports, factors)
+
+
+def _not_divided(why: str) -> WorkbenchError:
+    return failure(
+        f"The parts of an output cannot be divided: {why}.",
+        "Remove it: workbench settings PROJECT output_factors=",
+        Place(kind="option", id="output_factors"),
+        code="output-not-divided",
+    )
 
 
 def _not_split(position: int, why: str) -> WorkbenchError:
