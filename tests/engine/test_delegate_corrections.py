@@ -91,6 +91,8 @@ SLOW = [
     ("wide_strides", "a16w8", U85, "slices_computed"),
     ("clamped_rows", "a16w8", U55, "clamps_over_rows"),
     ("clamped_rows", "a16w8", U85, "clamps_over_rows"),
+    ("windows_in_parts", "a8w8", U85, "slices_computed"),
+    ("windows_in_parts", "a16w8", U85, "slices_computed"),
     ("padded_batch", "a16w8", U55, "slices_computed"),
     ("padded_batch", "a16w8", U85, "slices_computed"),
     ("grown_batch", "a16w8", U85, "slices_computed"),

@@ -37,7 +37,8 @@ def engine(tmp_path_factory):
 
 def quantizer(dtype):
     activation = SimpleNamespace(dtype=dtype)
-    return SimpleNamespace(global_config=SimpleNamespace(input_activation=activation))
+    config = SimpleNamespace(input_activation=activation)
+    return SimpleNamespace(global_config=config, tosa_spec="TOSA-1.0+INT+int16+int4+cf")
 
 
 def written(name, dtype=torch.int16):

@@ -149,7 +149,8 @@ def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         and pools with a stride above three then read with the wrong offset or shape: other
         elements, or beyond the memory. ExecuTorch writes a slice too where rows are left over
         behind the last window, and for each of several groups. For U55 and U65 Vela's process ends
-        where an operator on each element reads a slice of five dimensions. For U85 Vela computes
+        where an operator on each element reads a slice of five dimensions; for U85 each image of a
+        batch is then computed from the first. For U85 Vela computes
         several operators on elements in a chain, and one behind the first reads a slice that it
         repeats, as for all rows, from the start of the sliced tensor. A padding with zeros becomes
         that of the convolution behind it; where a reshape between them makes other images, as for a
@@ -165,7 +166,7 @@ def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     """
     for node in list(graph.nodes):
         if node.target == TOSA.SLICE.default:
-            is_lost = _loses_its_offset(node, anywhere=delegate.is_u55 and _is_deep(node.args[0]))
+            is_lost = _loses_its_offset(node, anywhere=_is_lost_anywhere(node, delegate.is_u55))
             is_lost = is_lost or (not delegate.is_u55 and _is_repeated_in_a_chain(node))
         else:
             is_lost = node.target == TOSA.PAD.default and _is_convolved_in_other_images(node)
@@ -358,6 +359,13 @@ def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
         else _reads_wrongly(reader) or (anywhere and reader.op == "call_function")
         for reader in value.users
     )
+
+
+def _is_lost_anywhere(value: fx.Node, is_u55: bool) -> bool:
+    """Return whether every operator that computes reads a slice wrongly."""
+    if not _is_deep(value.args[0]):
+        return False
+    return is_u55 or sum(size != 1 for size in value.meta["val"].shape) >= IMAGE_RANK
 
 
 def _is_repeated_in_a_chain(value: fx.Node) -> bool:

@@ -16,12 +16,12 @@ class Writer:
         self._meta = {key: node.meta[key] for key in _KEPT if key in node.meta}
         self._meta["from_node"] = [NodeSource(node)]
 
-    def __call__(self, target: Any, *args: Any) -> fx.Node:
+    def __call__(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """Add a call of an operator, and return its node."""
         with self._module.graph.inserting_before(self._node):
-            node = self._module.graph.call_function(target, args)
+            node = self._module.graph.call_function(target, args, kwargs)
         values = fx.map_arg(args, lambda argument: argument.meta["val"])
-        node.meta = {**self._meta, "val": target(*values)}
+        node.meta = {**self._meta, "val": target(*values, **kwargs)}
         return node
 
     def constant(self, name: str, value: torch.Tensor) -> fx.Node:

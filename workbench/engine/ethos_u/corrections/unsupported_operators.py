@@ -8,11 +8,14 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from .composite_operators import decomposed, is_composite
 from .graph_writer import (
     Writer,
     finished,
     floating_calls,
 )
+from .linear_algebra import ALGEBRA
+from .selections import SELECTIONS, TAKEN
 from .window_operators import WINDOWS
 
 _ATEN = torch.ops.aten
@@ -32,28 +35,41 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         shift of RWKV, cannot be lowered. A product of a tensor and a computed vector is compiled
         wrongly. Maxima whose places are read are not prepared, and a division by whole numbers, as
         by a length, is not lowered. Interpolations that are bicubic, or linear over one or three
-        dimensions, become up to 164 operators on the CPU.
+        dimensions, become up to 164 operators on the CPU. Operators that torch writes with others
+        have no pattern either, such as mT, swapaxes, narrow, hsplit, outer, tensordot and relu6.
+        A cosine similarity is always taken over dimension 1. For U55 and U65, flips and rows that
+        a constant selects stay on the CPU.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
         they divide; an interpolation is a product with a matrix along each dimension.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
-    Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1))
+    Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
+        torch.nn.functional.cosine_similarity(x, y, dim=-1)
     Tools: executorch 1.5.1
     """
     config = quantizer.global_config if quantizer is not None else None
     activation = config.input_activation if config is not None else None
     is_wide = activation is not None and activation.dtype is torch.int16
+    table = _PLAIN if is_wide else {t: w for t, w in _PLAIN.items() if t != _ATEN.abs.default}
+    if quantizer is not None and "u55" in str(quantizer.tosa_spec).lower():
+        table = {**table, **SELECTIONS}
+    composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - set(table)
+    # Those that torch writes first: what they are written with may be in the table.
+    done = _written(module, dict.fromkeys(composites, decomposed))
+    return finished(module, [*done, *_written(module, table)])
+
+
+def _written(module: fx.GraphModule, table: dict[Any, Any]) -> list[str]:
+    """Write the operators of a table; return the names of the nodes that were replaced."""
     done = list[str]()
-    for node in floating_calls(module, *_PLAIN):
-        if node.target is _ATEN.abs.default and not is_wide:
-            continue
+    for node in floating_calls(module, *table):
         write = Writer(module, node)
-        written = _PLAIN[node.target](write, *node.args, **node.kwargs)
+        written = table[node.target](write, *node.args, **node.kwargs)
         if written is not None:
             write.replace(written)
             done.append(node.name)
-    return finished(module, done)
+    return done
 
 
 def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
@@ -171,8 +187,11 @@ def _softplus(write: Writer, x: fx.Node, beta: float = 1, limit: float = 20) -> 
 
     Above its limit, softplus is the value itself, which differs visibly only where that is low.
     """
-    if beta != 1 or limit < _SAME_AS_RELU:
+    if beta <= 0 or limit < _SAME_AS_RELU:
         return None
+    if beta != 1:
+        scaled = _softplus(write, write(_ATEN.mul.Tensor, x, beta), 1, limit)
+        return write(_ATEN.mul.Tensor, scaled, 1 / beta)
     small = write(_ATEN.exp.default, write(_ATEN.neg.default, write(_ATEN.abs.default, x)))
     return write(_ATEN.add.Tensor, write(_ATEN.relu.default, x), write(_ATEN.log1p.default, small))
 
@@ -262,18 +281,6 @@ def _root_mean_square(
     return scaled if weight is None else write(_ATEN.mul.Tensor, scaled, weight)
 
 
-def _with_vector(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node | None:
-    """Write a product of a computed vector as one of matrices."""
-    left, right = a.meta["val"].dim(), b.meta["val"].dim()
-    if left > 1 and right == 1 and b.op != "get_attr":
-        product = write(_ATEN.matmul.default, a, write(_ATEN.unsqueeze.default, b, -1))
-        return write(_ATEN.squeeze.dim, product, -1)
-    if left == 1 and right > 1 and a.op != "get_attr":
-        product = write(_ATEN.matmul.default, write(_ATEN.unsqueeze.default, a, 0), b)
-        return write(_ATEN.squeeze.dim, product, -2)
-    return None
-
-
 def _between(write: Writer, a: fx.Node, b: fx.Node, weight: Any) -> fx.Node:
     apart = write(_ATEN.mul.Tensor, write(_ATEN.sub.Tensor, b, a), weight)
     return write(_ATEN.add.Tensor, a, apart)
@@ -285,15 +292,59 @@ def _product_added(write: Writer, x: fx.Node, a: fx.Node, b: fx.Node, *, value: 
     return write(_ATEN.add.Tensor, x, scaled)
 
 
-def _distance(
-    write: Writer, a: fx.Node, b: fx.Node, p: float = 2, eps: float = 1e-6, keep: bool = False
-) -> fx.Node | None:
-    """Write the Euclidean distance of rows."""
-    if p != 2:
+def _softshrink(write: Writer, x: fx.Node, limit: float = 0.5) -> fx.Node:
+    return write(_ATEN.sub.Tensor, x, write(_ATEN.clamp.default, x, -limit, limit))
+
+
+def _quotient_added(write: Writer, x: fx.Node, a: fx.Node, b: fx.Node, *, value: Any = 1) -> Any:
+    quotient = write(_ATEN.div.Tensor, a, b)
+    scaled = quotient if value == 1 else write(_ATEN.mul.Tensor, quotient, value)
+    return write(_ATEN.add.Tensor, x, scaled)
+
+
+def _log_of_two(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node:
+    """Write log(exp(a) + exp(b)) as the larger and log1p(exp(-|a - b|)), of small range."""
+    apart = write(_ATEN.abs.default, write(_ATEN.sub.Tensor, a, b))
+    small = write(_ATEN.exp.default, write(_ATEN.neg.default, apart))
+    largest = write(_ATEN.maximum.default, a, b)
+    return write(_ATEN.add.Tensor, largest, write(_ATEN.log1p.default, small))
+
+
+def _power_of_number(write: Writer, base: Any, x: fx.Node) -> fx.Node | None:
+    if base <= 0:
         return None
-    apart = write(_ATEN.add.Tensor, write(_ATEN.sub.Tensor, a, b), eps)
-    square = write(_ATEN.pow.Tensor_Scalar, apart, 2)
-    return write(_ATEN.sqrt.default, write(_ATEN.sum.dim_IntList, square, [-1], keep))
+    return write(_ATEN.exp.default, write(_ATEN.mul.Tensor, x, math.log(base)))
+
+
+def _extremes(
+    write: Writer, x: fx.Node, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[fx.Node, fx.Node]:
+    dims = list(range(x.meta["val"].dim())) if dim is None else [dim]
+    values = (_ATEN.amin.default, _ATEN.amax.default)
+    smallest, largest = (write(value, x, dims, keepdim) for value in values)
+    return smallest, largest
+
+
+def _spread_and_mean(
+    write: Writer, x: fx.Node, dims: Any = None, *, correction: Any = 1, keepdim: bool = False
+) -> tuple[fx.Node, fx.Node] | None:
+    """Write a variance or standard deviation with the mean as both apart."""
+    if correction not in {0, 1, None}:
+        return None
+    every = dims or list(range(x.meta["val"].dim()))
+    spread = write(_ATEN.var.dim, x, every, correction != 0, keepdim)
+    if write.target is _ATEN.std_mean.correction:
+        spread = write(_ATEN.sqrt.default, spread)
+    return spread, write(_ATEN.mean.dim, x, every, keepdim)
+
+
+def _without_nan(value: Any) -> Any:
+    """Return what writes a sum or mean that leaves NaN out: integers have none."""
+
+    def written(write: Writer, x: fx.Node, dims: Any = None, keep: bool = False, **_: Any) -> Any:
+        return write(value, x, dims or list(range(x.meta["val"].dim())), keep)
+
+    return written
 
 
 def _repeated(write: Writer, x: fx.Node, size: Any, *factors: Any) -> fx.Node | None:
@@ -383,6 +434,8 @@ def _pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.
 
 _PLAIN: dict[Any, Any] = {
     **WINDOWS,
+    **TAKEN,
+    **ALGEBRA,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
@@ -399,13 +452,22 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.div.Tensor: _quotient,
     _ATEN.max.other: lambda write, a, b: write(_ATEN.maximum.default, a, b),
     _ATEN.min.other: lambda write, a, b: write(_ATEN.minimum.default, a, b),
-    _ATEN.matmul.default: _with_vector,
-    _ATEN.mv.default: _with_vector,
     _ATEN.rms_norm.default: _root_mean_square,
     _ATEN.lerp.Scalar: _between,
     _ATEN.lerp.Tensor: _between,
     _ATEN.addcmul.default: _product_added,
-    _ATEN.pairwise_distance.default: _distance,
+    _ATEN.softshrink.default: _softshrink,
+    _ATEN.addcdiv.default: _quotient_added,
+    _ATEN.logaddexp.default: _log_of_two,
+    _ATEN.pow.Scalar: _power_of_number,
+    _ATEN.aminmax.default: _extremes,
+    _ATEN.var_mean.correction: _spread_and_mean,
+    _ATEN.std_mean.correction: _spread_and_mean,
+    _ATEN.nansum.default: _without_nan(_ATEN.sum.dim_IntList),
+    _ATEN.nanmean.default: _without_nan(_ATEN.mean.dim),
+    _ATEN.fmax.default: lambda write, a, b: write(_ATEN.maximum.default, a, b),
+    _ATEN.fmin.default: lambda write, a, b: write(_ATEN.minimum.default, a, b),
+    _ATEN.erfc.default: lambda write, x: write(_ATEN.rsub.Scalar, write(_ATEN.erf.default, x), 1),
     _ATEN.upsample_nearest1d.default: _repeated,
     _ATEN.upsample_nearest1d.vec: _repeated,
     _ATEN.upsample_bicubic2d.vec: _scaled,

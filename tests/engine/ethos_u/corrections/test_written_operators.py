@@ -1,0 +1,134 @@
+"""Operators without a pattern are the same values with operators that have one."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.for_each import for_each
+from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
+from workbench.engine.fx.functional_writes import with_functional_writes
+
+pytestmark = pytest.mark.engine
+
+# By the name of the operator that is not there afterwards.
+WRITTEN = {
+    "mT": lambda x: x.mT,
+    "mH": lambda x: x.mH,
+    "adjoint": lambda x: x.adjoint() + 1,
+    "numpy_T": lambda x: x.flatten(1).T,
+    "matrix_H": lambda x: x[0, 0].H,
+    "swapaxes": lambda x: x.swapaxes(1, 2),
+    "swapdims": lambda x: x.swapdims(2, 3),
+    "hsplit": lambda x: x.hsplit(2)[1],
+    "vsplit": lambda x: x[0].vsplit(2)[0],
+    "dsplit": lambda x: torch.cat(x.dsplit(2), 1),
+    "tensor_split": lambda x: x.tensor_split(3, 1)[1],
+    "narrow": lambda x: x.narrow(1, 2, 4),
+    "diff": lambda x: x.diff(dim=-1),
+    "broadcast_to": lambda x: x[:, :1].broadcast_to(1, 5, 6, 6) + 1,
+    "atleast_3d": lambda x: torch.atleast_3d(x[0, 0]) * 2,
+    "hstack": lambda x: torch.hstack([x, x * 2]),
+    "column_stack": lambda x: torch.column_stack([x[0, 0], x[0, 1]]),
+    "kron": lambda x: torch.kron(x[0, 0], torch.ones(2, 2)),
+    "outer": lambda x: torch.outer(x[0, 0, 0], x[0, 1, 0]),
+    "inner": lambda x: torch.inner(x[0, 0], x[0, 1]),
+    "dot": lambda x: torch.dot(x[0, 0, 0], x[0, 1, 0]).view(1, 1),
+    "tensordot": lambda x: torch.tensordot(x, x, dims=([2, 3], [2, 3])),
+    "linalg_multi_dot": lambda x: torch.linalg.multi_dot([x[0, 0], x[0, 1], x[0, 2]]),
+    "linalg_matrix_power": lambda x: torch.linalg.matrix_power(x[0, 0] * 0.3, 3),
+    "baddbmm": lambda x: torch.baddbmm(x[0], x[0], x[0], beta=0.5, alpha=0.1),
+    "addbmm": lambda x: torch.addbmm(x[0, 0], x[0], x[0], alpha=0.1),
+    "linalg_cross": lambda x: torch.linalg.cross(x[:, :3], x[:, 3:6], dim=1),
+    "tril": lambda x: x.tril(),
+    "triu": lambda x: x.triu(1),
+    "linalg_vector_norm": lambda x: x.norm(p=float("inf"), dim=1),
+    "cosine_similarity": lambda x: functional.cosine_similarity(x, x.flip(-1), dim=-1),
+    "cdist": lambda x: torch.cdist(x.flatten(2), x.flip(1).flatten(2)),
+    "aminmax": lambda x: sum(torch.aminmax(x, dim=1)),
+    "var_mean": lambda x: sum(torch.var_mean(x, (2, 3))),
+    "std_mean": lambda x: sum(torch.std_mean(x, (2, 3), correction=0)),
+    "nansum": lambda x: x.nansum(1),
+    "nanmean": lambda x: x.nanmean((1, 2)),
+    "relu6": lambda x: functional.relu6(x * 4),
+    "softplus": lambda x: functional.softplus(x, beta=2.0),
+    "softshrink": lambda x: functional.softshrink(x, 0.3),
+    "erfc": torch.erfc,
+    "hypot": lambda x: torch.hypot(x, x.flip(1)),
+    "logaddexp": lambda x: torch.logaddexp(x, x.flip(1)),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x.abs() + 1, value=0.5),
+    "fmax": lambda x: torch.fmax(x, x.flip(1)),
+    "fmin": lambda x: torch.fmin(x, x.flip(1)),
+    "multiply": lambda x: torch.multiply(x, 3.0),
+    "true_divide": lambda x: torch.true_divide(x, 3.0),
+    "special_expit": torch.special.expit,
+}
+# What U55 and U65 have no operator for; few places, and many.
+SELECTED = {
+    "flip": (lambda x, _: x.flip(1, 3), [0]),
+    "index_select": (lambda x, places: x.index_select(1, places), [7, 0, 1, 3]),
+    "rows": (
+        lambda x, places: x.flatten(1, 2).index_select(1, places),
+        [7 * n % 48 for n in range(40)],
+    ),
+    "take": (lambda x, places: x.take(places).view(1, 3), [1, -2, 9]),
+}
+
+
+class Of(nn.Module):
+    def __init__(self, compute, places=None):
+        super().__init__()
+        self.compute = compute
+        if places is not None:
+            self.register_buffer("places", torch.tensor(places))
+
+    def forward(self, x):
+        given = (self.places,) if hasattr(self, "places") else ()
+        return self.compute(x * 1.5, *given)
+
+
+def quantizer(is_small):
+    made = SimpleNamespace(input_activation=SimpleNamespace(dtype=torch.int16))
+    return SimpleNamespace(global_config=made, tosa_spec="TOSA-1.0+INT" + "+u55" * is_small)
+
+
+def written(compute, places=None, *, is_small):
+    """Return the largest error of a function as it is written, and its operators."""
+    torch.manual_seed(0)
+    model, x = Of(compute, places), torch.randn(1, 8, 6, 6)
+    program = with_functional_writes(torch.export.export(model, (x,)))
+    module = program.module(check_guards=False)
+    plain_operators(module, quantizer(is_small))
+    module.graph.lint()
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    for node in calls:
+        if isinstance(value := node.meta["val"], torch.Tensor):
+            assert value.shape == node.meta["val"].shape
+    names = {str(node.target).split(".")[1] for node in calls if "aten" in str(node.target)}
+    return float((module(x) - model(x)).abs().max()), names
+
+
+@for_each("name", WRITTEN)
+def test_that_an_operator_is_written_with_others_and_keeps_its_values(name):
+    error, names = written(WRITTEN[name], is_small=False)
+    assert error < 1e-5
+    assert name not in names
+
+
+@for_each("name", SELECTED)
+def test_that_selections_of_the_small_devices_keep_their_values(name):
+    error, names = written(*SELECTED[name], is_small=True)
+    assert error < 1e-6
+    assert not names & {"flip", "index_select", "take"}
+
+
+def test_that_the_large_devices_keep_their_operators_for_selections():
+    assert "flip" in written(*SELECTED["flip"], is_small=False)[1]
+    assert "index_select" in written(*SELECTED["index_select"], is_small=False)[1]
+
+
+def test_that_values_of_a_whole_network_are_kept_where_torch_would_write_them_worse():
+    _, names = written(lambda x: functional.layer_norm(x, (6,)) @ x.transpose(2, 3), is_small=True)
+    assert {"layer_norm", "matmul"} <= names

@@ -1,0 +1,131 @@
+"""Products of vectors and matrices, norms and distances, with operators that have a pattern."""
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from .graph_writer import Writer
+
+_ATEN = torch.ops.aten
+
+
+def _with_vector(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node | None:
+    """Write a product of a computed vector as one of matrices."""
+    left, right = a.meta["val"].dim(), b.meta["val"].dim()
+    if left > 1 and right == 1 and b.op != "get_attr":
+        product = write(_ATEN.matmul.default, a, write(_ATEN.unsqueeze.default, b, -1))
+        return write(_ATEN.squeeze.dim, product, -1)
+    if left == 1 and right > 1 and a.op != "get_attr":
+        product = write(_ATEN.matmul.default, write(_ATEN.unsqueeze.default, a, 0), b)
+        return write(_ATEN.squeeze.dim, product, -2)
+    return None
+
+
+def _distance(
+    write: Writer, a: fx.Node, b: fx.Node, p: float = 2, eps: float = 1e-6, keep: bool = False
+) -> fx.Node | None:
+    """Write the Euclidean distance of rows."""
+    if p != 2:
+        return None
+    apart = write(_ATEN.add.Tensor, write(_ATEN.sub.Tensor, a, b), eps)
+    square = write(_ATEN.pow.Tensor_Scalar, apart, 2)
+    return write(_ATEN.sqrt.default, write(_ATEN.sum.dim_IntList, square, [-1], keep))
+
+
+def _similarity(write: Writer, a: fx.Node, b: fx.Node, dim: int = 1, eps: float = 1e-8) -> fx.Node:
+    """Write a cosine similarity with the lengths of both sides."""
+    lengths = (
+        write(_ATEN.sqrt.default, write(_ATEN.sum.dim_IntList, square, [dim]))
+        for square in [write(_ATEN.pow.Tensor_Scalar, side, 2) for side in (a, b)]
+    )
+    sides = [write(_ATEN.clamp.default, length, eps) for length in lengths]
+    dot = write(_ATEN.sum.dim_IntList, write(_ATEN.mul.Tensor, a, b), [dim])
+    return write(_ATEN.div.Tensor, dot, write(_ATEN.mul.Tensor, *sides))
+
+
+def _distances(write: Writer, a: fx.Node, b: fx.Node, p: float = 2, *rest: Any) -> fx.Node | None:
+    """Write the Euclidean distances of all rows to all others, where they are few."""
+    rows, others = (side.meta["val"].shape for side in (a, b))
+    if p != 2 or rows[-2] * others[-2] * rows[-1] > _MOST_APART:
+        return None
+    sides = write(_ATEN.unsqueeze.default, a, -2), write(_ATEN.unsqueeze.default, b, -3)
+    square = write(_ATEN.pow.Tensor_Scalar, write(_ATEN.sub.Tensor, *sides), 2)
+    return write(_ATEN.sqrt.default, write(_ATEN.sum.dim_IntList, square, [-1]))
+
+
+# Differences of all rows, elements of one sample.
+_MOST_APART = 1 << 16
+
+
+def _hypotenuse(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node:
+    squares = (write(_ATEN.pow.Tensor_Scalar, side, 2) for side in (a, b))
+    return write(_ATEN.sqrt.default, write(_ATEN.add.Tensor, *squares))
+
+
+def _products_added(
+    write: Writer, x: fx.Node, a: fx.Node, b: fx.Node, *, beta: Any = 1, alpha: Any = 1
+) -> fx.Node:
+    """Write a sum with a product of matrices, of batches too, and two factors."""
+    product = write(_ATEN.bmm.default, a, b)
+    if write.target is _ATEN.addbmm.default:
+        product = write(_ATEN.sum.dim_IntList, product, [0])
+    scaled = product if alpha == 1 else write(_ATEN.mul.Tensor, product, alpha)
+    rest = x if beta == 1 else write(_ATEN.mul.Tensor, x, beta)
+    return write(_ATEN.add.Tensor, rest, scaled)
+
+
+def _largest_norm(
+    write: Writer, x: fx.Node, order: Any = 2, dims: Any = None, keep: bool = False, **_: Any
+) -> fx.Node | None:
+    """Write a norm of infinite order as the largest, or smallest, absolute value."""
+    if not math.isinf(order):
+        return None
+    value = _ATEN.amax.default if order > 0 else _ATEN.amin.default
+    every = list(range(x.meta["val"].dim()))
+    return write(value, write(_ATEN.abs.default, x), every if dims is None else dims, keep)
+
+
+def _crossed(write: Writer, a: fx.Node, b: fx.Node, *, dim: int = -1) -> fx.Node:
+    """Write a cross product of vectors of three elements."""
+
+    def product(first: int, second: int) -> fx.Node:
+        sides = (write(_ATEN.slice.Tensor, side, dim, at, at + 1)
+                 for side, at in ((a, first), (b, second)))  # fmt: skip
+        return write(_ATEN.mul.Tensor, *sides)
+
+    parts = [
+        write(_ATEN.sub.Tensor, product(first, second), product(second, first))
+        for first, second in ((1, 2), (2, 0), (0, 1))
+    ]
+    return write(_ATEN.cat.default, parts, dim)
+
+
+def _dot(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node:
+    sides = write(_ATEN.unsqueeze.default, a, 0), write(_ATEN.unsqueeze.default, b, 1)
+    return write(_ATEN.reshape.default, write(_ATEN.mm.default, *sides), [])
+
+
+def _triangle(write: Writer, x: fx.Node, diagonal: int = 0) -> fx.Node:
+    """Write a triangle of a matrix as a product with ones and zeros."""
+    ones = torch.ones(x.meta["val"].shape[-2:])
+    kept = ones.tril(diagonal) if write.target is _ATEN.tril.default else ones.triu(diagonal)
+    return write(_ATEN.mul.Tensor, x, write.constant("triangle", kept))
+
+
+ALGEBRA: dict[Any, Any] = {
+    _ATEN.matmul.default: _with_vector,
+    _ATEN.mv.default: _with_vector,
+    _ATEN.pairwise_distance.default: _distance,
+    _ATEN.cosine_similarity.default: _similarity,
+    _ATEN.cdist.default: _distances,
+    _ATEN.hypot.default: _hypotenuse,
+    _ATEN.baddbmm.default: _products_added,
+    _ATEN.addbmm.default: _products_added,
+    _ATEN.linalg_vector_norm.default: _largest_norm,
+    _ATEN.linalg_cross.default: _crossed,
+    _ATEN.dot.default: _dot,
+    _ATEN.tril.default: _triangle,
+    _ATEN.triu.default: _triangle,
+}

@@ -1,0 +1,69 @@
+"""Selections by constant places, which U55 and U65 have no operator for, as slices or products."""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from .graph_writer import Writer
+
+_ATEN = torch.ops.aten
+# More slices are a product with a matrix of ones and zeros, of so many weights at most.
+_MOST_SLICES, _MOST_WEIGHTS = 16, 1 << 20
+
+
+def _selected(write: Writer, x: fx.Node, dim: int, index: fx.Node) -> fx.Node | None:
+    """Write a selection of constant places along a dimension."""
+    places = write.held(index)
+    size = x.meta["val"].shape[dim]
+    return None if places is None else _taken(write, x, dim, (places % size).tolist())
+
+
+def _by_places(write: Writer, x: fx.Node, index: fx.Node) -> fx.Node | None:
+    """Write a selection of constant places of the flattened tensor."""
+    places = write.held(index)
+    if places is None:
+        return None
+    flat = write(_ATEN.reshape.default, x, [-1])
+    listed = (places.reshape(-1) % flat.meta["val"].shape[0]).tolist()
+    taken = _taken(write, flat, 0, listed)
+    return None if taken is None else write(_ATEN.reshape.default, taken, [*places.shape])
+
+
+def _flipped(write: Writer, x: fx.Node, dims: Any) -> fx.Node | None:
+    """Write a flip as a product with a matrix along each dimension."""
+    flipped: fx.Node | None = x
+    for dim in dims:
+        if flipped is not None:
+            places = list(range(x.meta["val"].shape[dim]))[::-1]
+            flipped = _taken(write, flipped, dim, places)
+    return flipped
+
+
+def _taken(write: Writer, x: fx.Node, dim: int, places: list[int]) -> fx.Node | None:
+    """Return the places of a dimension, in their order; None if they are too many."""
+    size = x.meta["val"].shape[dim]
+    starts = [i for i, at in enumerate(places) if not i or at != places[i - 1] + 1]
+    if len(starts) <= _MOST_SLICES:
+        ends = [*starts[1:], len(places)]
+        parts = [
+            write(_ATEN.slice.Tensor, x, dim, places[start], places[end - 1] + 1)
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        return write(_ATEN.cat.default, parts, dim) if len(parts) > 1 else parts[0]
+    if size * len(places) > _MOST_WEIGHTS:
+        return None
+    weight = torch.zeros(len(places), size)
+    weight[range(len(places)), places] = 1.0
+    is_last = dim % x.meta["val"].dim() == x.meta["val"].dim() - 1
+    rows = x if is_last else write(_ATEN.transpose.int, x, dim, -1)
+    taken = write(_ATEN.linear.default, rows, write.constant("selection", weight))
+    return taken if is_last else write(_ATEN.transpose.int, taken, dim, -1)
+
+
+# For all devices, and for U55 and U65, where the others have an operator.
+TAKEN: dict[Any, Any] = {_ATEN.take.default: _by_places}
+SELECTIONS: dict[Any, Any] = {
+    _ATEN.index_select.default: _selected,
+    _ATEN.flip.default: _flipped,
+}
