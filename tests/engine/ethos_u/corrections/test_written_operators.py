@@ -89,15 +89,28 @@ class Of(nn.Module):
         return self.compute(x * 1.5, *given)
 
 
+VOLUMES = {
+    "conv3d": nn.Conv3d(2, 4, 3, (2, 1, 2), (1, 0, 2), bias=False),
+    "dilated": nn.Conv3d(2, 4, (2, 3, 1), padding=2, dilation=(2, 1, 2)),
+    "same": nn.Conv3d(2, 4, 3, padding="same"),
+    "groups": nn.Conv3d(2, 4, 3, groups=2),
+    "mean": nn.AvgPool3d((2, 3, 3), (2, 2, 1), 1),
+    "depth": nn.AvgPool3d((3, 1, 1), 1),
+    "largest": nn.MaxPool3d((2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 2, 1)),
+    "norm": nn.BatchNorm3d(2).eval(),
+    "response": nn.LocalResponseNorm(3),
+}
+
+
 def quantizer(is_small):
     made = SimpleNamespace(input_activation=SimpleNamespace(dtype=torch.int16))
     return SimpleNamespace(global_config=made, tosa_spec="TOSA-1.0+INT" + "+u55" * is_small)
 
 
-def written(compute, places=None, *, is_small):
+def written(compute, places=None, *, is_small, x=None):
     """Return the largest error of a function as it is written, and its operators."""
     torch.manual_seed(0)
-    model, x = Of(compute, places), torch.randn(1, 8, 6, 6)
+    model, x = Of(compute, places).eval(), torch.randn(1, 8, 6, 6) if x is None else x
     program = with_functional_writes(torch.export.export(model, (x,)))
     module = program.module(check_guards=False)
     plain_operators(module, quantizer(is_small))
@@ -107,7 +120,8 @@ def written(compute, places=None, *, is_small):
         if isinstance(value := node.meta["val"], torch.Tensor):
             assert value.shape == node.meta["val"].shape
     names = {str(node.target).split(".")[1] for node in calls if "aten" in str(node.target)}
-    return float((module(x) - model(x)).abs().max()), names
+    with torch.no_grad():
+        return float((module(x) - model(x)).abs().max()), names
 
 
 @for_each("name", WRITTEN)
@@ -127,6 +141,14 @@ def test_that_selections_of_the_small_devices_keep_their_values(name):
 def test_that_the_large_devices_keep_their_operators_for_selections():
     assert "flip" in written(*SELECTED["flip"], is_small=False)[1]
     assert "index_select" in written(*SELECTED["index_select"], is_small=False)[1]
+
+
+@for_each("name", VOLUMES)
+def test_that_what_is_computed_over_three_dimensions_keeps_its_values(name):
+    x = torch.randn(1, 2, 5, 6, 7)
+    error, names = written(VOLUMES[name], is_small=False, x=x)
+    assert error < 1e-5
+    assert not names & {"avg_pool3d", "conv3d", "max_pool3d"}
 
 
 def test_that_values_of_a_whole_network_are_kept_where_torch_would_write_them_worse():

@@ -16,6 +16,7 @@ from .graph_writer import (
 )
 from .linear_algebra import ALGEBRA
 from .selections import SELECTIONS, TAKEN
+from .volumes import VOLUMES
 from .window_operators import WINDOWS
 
 _ATEN = torch.ops.aten
@@ -38,7 +39,9 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         dimensions, become up to 164 operators on the CPU. Operators that torch writes with others
         have no pattern either, such as mT, swapaxes, narrow, hsplit, outer, tensordot and relu6.
         A cosine similarity is always taken over dimension 1. For U55 and U65, flips and rows that
-        a constant selects stay on the CPU.
+        a constant selects stay on the CPU, and Vela rejects convolutions over three dimensions; for
+        U85 it computes those in groups or with strides wrongly. Pools over three dimensions stay on
+        the CPU.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
@@ -436,6 +439,7 @@ _PLAIN: dict[Any, Any] = {
     **WINDOWS,
     **TAKEN,
     **ALGEBRA,
+    **VOLUMES,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
