@@ -65,6 +65,14 @@ WRITTEN = {
     "true_divide": lambda x: torch.true_divide(x, 3.0),
     "special_expit": torch.special.expit,
 }
+RESIZED = {
+    "three times": {"scale_factor": 3},
+    "smaller": {"size": (4, 5)},
+    "by one and a half": {"scale_factor": (1.5, 2.5)},
+    "exact": {"size": (9, 4), "mode": "nearest-exact"},
+    "bilinear": {"scale_factor": 2, "mode": "bilinear"},
+    "at the corners": {"size": (11, 5), "mode": "bilinear", "align_corners": True},
+}
 # What U55 and U65 have no operator for; few places, and many.
 SELECTED = {
     "flip": (lambda x, _: x.flip(1, 3), [0]),
@@ -141,6 +149,21 @@ def test_that_selections_of_the_small_devices_keep_their_values(name):
 def test_that_the_large_devices_keep_their_operators_for_selections():
     assert "flip" in written(*SELECTED["flip"], is_small=False)[1]
     assert "index_select" in written(*SELECTED["index_select"], is_small=False)[1]
+
+
+@for_each("name", RESIZED)
+def test_that_interpolations_of_the_small_devices_keep_their_values(name):
+    error, names = written(lambda x: functional.interpolate(x, **RESIZED[name]), is_small=True)
+    assert error < 1e-5
+    assert not any("upsample" in operator for operator in names)
+
+
+def test_that_interpolations_that_every_device_has_are_left():
+    for factor in (2, 4):
+        _, names = written(
+            lambda x, f=factor: functional.interpolate(x, scale_factor=f), is_small=True
+        )
+        assert "upsample_nearest2d" in names
 
 
 @for_each("name", VOLUMES)

@@ -40,6 +40,27 @@ def _flipped(write: Writer, x: fx.Node, dims: Any) -> fx.Node | None:
     return flipped
 
 
+def nearest(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
+    """Write a nearest interpolation as the rows and columns that it takes."""
+    result: fx.Node | None = x
+    shape = x.meta["val"].shape
+    for dim in range(2, len(shape)):
+        numbers = torch.arange(float(shape[dim])).reshape([-1 if d == dim else 1 for d in range(4)])
+        grid = numbers.expand(1, 1, *shape[2:])
+        places = write.target(grid.contiguous(), *settings).movedim(dim, 0).flatten(1)[:, 0]
+        if result is not None:
+            result = _taken(write, result, dim, places.int().tolist())
+    return result
+
+
+def _nearest_of_small_devices(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
+    """Do so where the operator of U55 and U65 does not: for other factors, and for a batch."""
+    before, after = x.meta["val"].shape, write.shape
+    factors = {a / b for a, b in zip(after[2:], before[2:], strict=True)}
+    is_supported = before[0] == 1 and len(factors) == 1 and factors <= {2.0, 4.0, 8.0}
+    return None if is_supported else nearest(write, x, *settings)
+
+
 def _taken(write: Writer, x: fx.Node, dim: int, places: list[int]) -> fx.Node | None:
     """Return the places of a dimension, in their order; None if they are too many."""
     size = x.meta["val"].shape[dim]
@@ -62,8 +83,12 @@ def _taken(write: Writer, x: fx.Node, dim: int, places: list[int]) -> fx.Node | 
 
 
 # For all devices, and for U55 and U65, where the others have an operator.
-TAKEN: dict[Any, Any] = {_ATEN.take.default: _by_places}
+TAKEN: dict[Any, Any] = {
+    _ATEN.take.default: _by_places,
+    _ATEN._upsample_nearest_exact2d.vec: nearest,  # noqa: SLF001
+}
 SELECTIONS: dict[Any, Any] = {
     _ATEN.index_select.default: _selected,
     _ATEN.flip.default: _flipped,
+    _ATEN.upsample_nearest2d.vec: _nearest_of_small_devices,
 }

@@ -38,8 +38,9 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         by a length, is not lowered. Interpolations that are bicubic, or linear over one or three
         dimensions, become up to 164 operators on the CPU. Operators that torch writes with others
         have no pattern either, such as mT, swapaxes, narrow, hsplit, outer, tensordot and relu6.
-        A cosine similarity is always taken over dimension 1. For U55 and U65, flips and rows that
-        a constant selects stay on the CPU, and Vela rejects convolutions over three dimensions; for
+        A cosine similarity is always taken over dimension 1. For U55 and U65, flips, rows that a
+        constant selects, and bilinear interpolations and nearest ones by other factors than 2, 4
+        and 8 stay on the CPU, and Vela rejects convolutions over three dimensions; for
         U85 it computes those in groups or with strides wrongly. Pools over three dimensions stay on
         the CPU.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
@@ -56,7 +57,7 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     is_wide = activation is not None and activation.dtype is torch.int16
     table = _PLAIN if is_wide else {t: w for t, w in _PLAIN.items() if t != _ATEN.abs.default}
     if quantizer is not None and "u55" in str(quantizer.tosa_spec).lower():
-        table = {**table, **SELECTIONS}
+        table = {**table, **SELECTIONS, _ATEN.upsample_bilinear2d.vec: _scaled}
     composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - set(table)
     # Those that torch writes first: what they are written with may be in the table.
     done = _written(module, dict.fromkeys(composites, decomposed))
