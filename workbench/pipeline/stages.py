@@ -38,7 +38,7 @@ STAGES: tuple[Stage, ...] = (
           ("model.strict_export", "model.split_outputs"), ("torch", "executorch"), 9,
           _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
-          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 12,
+          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 13,
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 6,
           _entry("calibrate")),
