@@ -73,6 +73,7 @@ class Result:
         findings: Remarks on single commands; those of severity "error" only with ``check``.
         peak: By delegate, the highest address touched in each memory region [bytes].
         accesses: Tensors of the operations that ``Options.record`` names, by delegate and offset.
+        state: Contents of mutable buffers after the run, for the next one.
     """
 
     outputs: tuple[_Array, ...]
@@ -80,6 +81,7 @@ class Result:
     findings: tuple[Finding, ...]
     peak: Mapping[int, Mapping[int, int]]
     accesses: Mapping[tuple[int, int], tuple[Access, ...]]
+    state: tuple[memoryview, ...] = ()
 
 
 class Program:
@@ -123,6 +125,7 @@ class Program:
         inputs: Sequence[_Array],
         options: Options | None = None,
         operators: CpuOperators | None = None,
+        state: Sequence[memoryview] = (),
     ) -> Result:
         """Compute the outputs.
 
@@ -131,13 +134,14 @@ class Program:
                 of its width.
             options: How to run.
             operators: Computes CPU operators other than quantizing and dequantizing.
+            state: Of the run before; without it, mutable buffers have their first contents.
 
         Raises:
             WorkbenchError: an input does not fit; an operator is not simulated; a command of a
                 delegate cannot be carried out.
         """
         chosen = options or Options()
-        steps = self._steps(inputs, chosen, operators)
+        steps = self._steps(inputs, chosen, operators, state)
         try:
             call = next(steps)
             while True:
@@ -182,9 +186,10 @@ class Program:
         return [results[number] for number in range(len(runs))]
 
     def _steps(
-        self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None
-    ) -> Steps:
-        data = (self._constants, self._initial)
+        self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None,
+        state: Sequence[memoryview] = (),
+    ) -> Steps:  # fmt: skip
+        data = (self._constants, state or self._initial)
         run = _Run(self._method, data, self.machines, options, operators)
         return run.all(_checked(self.inputs, inputs))
 
@@ -245,8 +250,18 @@ class _Run:
                 self._perform(call, at - 1)
         outputs = tuple(np.asarray(self._value(index)) for index in self._method.outputs)
         return Result(
-            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses
-        )
+            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses,
+            self._state(),
+        )  # fmt: skip
+
+    def _state(self) -> tuple[memoryview, ...]:
+        """Return the mutable buffers by their index, with what this run wrote."""
+        state = list(self._initial)
+        for index, value in enumerate(self._method.values):
+            if value.memory_id >= 0 and 0 < value.constant < len(state) and index in self._values:
+                data = _in_memory_order(self._values[index], value)
+                state[value.constant] = memoryview(np.ascontiguousarray(data).tobytes())
+        return tuple(state)
 
     def _perform(self, call: Call, number: int) -> None:
         if call.kind == "kernel":
@@ -464,6 +479,7 @@ class _TfliteProgram(Program):
         inputs: Sequence[_Array],
         options: Options | None = None,
         operators: CpuOperators | None = None,
+        state: Sequence[memoryview] = (),
     ) -> Result:
         """Compute the outputs."""
 
@@ -471,7 +487,7 @@ class _TfliteProgram(Program):
             assert operators is not None, "given with others"
             return operators(name, [self._model, *arguments], outputs)
 
-        return super().run(inputs, options, None if operators is None else others)
+        return super().run(inputs, options, None if operators is None else others, state)
 
 
 def _raw_value(port: Port) -> Value:
