@@ -29,7 +29,7 @@ def test_that_presets_keep_the_classes_of_float_within_a_point_and_of_mobilenet_
 def test_that_learned_rounding_and_gptq_lose_on_no_network():
     for name, rows in KEPT.items():
         for transform in ("rounding", "gptq"):
-            assert rows[transform]["sqnr_db"] > rows["none"]["sqnr_db"], (name, transform)
+            assert rows[transform]["sqnr_db"] >= rows["none"]["sqnr_db"], (name, transform)
 
 
 def test_that_clips_take_nothing_from_learned_rounding_and_no_transform_loses_a_decibel():

@@ -170,7 +170,7 @@ class _Work:
             self._leave_out(before)
 
     def _judge_clips(self, improver: Improver, unclipped: _State) -> None:
-        """Round without clips too, and keep what is better on held-out samples."""
+        """Round without clips too, and keep what is better on held-out samples, if anything."""
         if not self._held or self._is_over():
             return
         clipped, rounded = self._state(), self.done.improvements.pop()
@@ -180,23 +180,25 @@ class _Work:
         if self._is_worse_than(clipped):
             self._restore(clipped)
             self.done.improvements.append(rounded)
-            return
-        clips = self.done.improvements.pop()
-        self.done.improvements.append(clips.model_copy(update={
-            "before_db": self._quality, "after_db": clipped.quality, "kept": False,
-        }))  # fmt: skip
-        self._add(improver, places, left, unclipped.quality)
+        else:
+            clips = self.done.improvements.pop()
+            self.done.improvements.append(clips.model_copy(update={
+                "before_db": self._quality, "after_db": clipped.quality, "kept": False,
+            }))  # fmt: skip
+            self._add(improver, places, left, unclipped.quality)
+        if self._is_worse_than(unclipped):
+            self._leave_out(unclipped, 2)
 
     def _is_worse_than(self, state: _State) -> bool:
         if not self._held or self._quality is None or state.quality is None:
             return False
         return self._quality < state.quality
 
-    def _leave_out(self, before: _State) -> None:
-        """Undo the latest improver, and say so."""
+    def _leave_out(self, before: _State, count: int = 1) -> None:
+        """Undo the latest improvers, and say so."""
         self._restore(before)
-        undone = self.done.improvements.pop()
-        self.done.improvements.append(undone.model_copy(update={"kept": False}))
+        done = self.done.improvements
+        done[-count:] = [undone.model_copy(update={"kept": False}) for undone in done[-count:]]
 
     def _state(self) -> _State:
         values = {name: value.detach().clone() for name, value in _constants(self._module)}
