@@ -411,7 +411,8 @@ class CalibrateResult(Frozen):
     """Ranges of all observed tensors in topological order.
 
     ``compared`` are the exported and the prepared program on the first samples. ``improved`` are
-    the ranges that an improver chose, by node, for tensors without one of the project.
+    the ranges that an improver chose, and those that outputs share with the inputs of the next
+    step that they become, by node, for tensors without one of the project.
     """
 
     samples: int
