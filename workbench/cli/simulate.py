@@ -364,7 +364,7 @@ def _run_sequence(
         WorkbenchError: outputs do not fit the inputs that are lacking; or as of ``Program.run``.
     """
     results: list[Result] = []
-    state: tuple[memoryview, ...] = ()
+    state: Mapping[int, _Array] = {}
     for step in steps:
         carried = len(program.inputs) - len(step)
         inputs = list(step)

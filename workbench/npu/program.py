@@ -73,7 +73,7 @@ class Result:
         findings: Remarks on single commands; those of severity "error" only with ``check``.
         peak: By delegate, the highest address touched in each memory region [bytes].
         accesses: Tensors of the operations that ``Options.record`` names, by delegate and offset.
-        state: Contents of mutable buffers after the run, for the next one.
+        state: Mutable buffers after the run, by value, for the next one.
     """
 
     outputs: tuple[_Array, ...]
@@ -81,7 +81,7 @@ class Result:
     findings: tuple[Finding, ...]
     peak: Mapping[int, Mapping[int, int]]
     accesses: Mapping[tuple[int, int], tuple[Access, ...]]
-    state: tuple[memoryview, ...] = ()
+    state: Mapping[int, _Array]
 
 
 class Program:
@@ -125,7 +125,7 @@ class Program:
         inputs: Sequence[_Array],
         options: Options | None = None,
         operators: CpuOperators | None = None,
-        state: Sequence[memoryview] = (),
+        state: Mapping[int, _Array] | None = None,
     ) -> Result:
         """Compute the outputs.
 
@@ -187,11 +187,11 @@ class Program:
 
     def _steps(
         self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None,
-        state: Sequence[memoryview] = (),
+        state: Mapping[int, _Array] | None = None,
     ) -> Steps:  # fmt: skip
-        data = (self._constants, state or self._initial)
+        data = (self._constants, self._initial)
         run = _Run(self._method, data, self.machines, options, operators)
-        return run.all(_checked(self.inputs, inputs))
+        return run.all(_checked(self.inputs, inputs), state or {})
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,10 @@ class _Run:
         self._peak: dict[int, Mapping[int, int]] = {}
         self._accesses: dict[tuple[int, int], tuple[Access, ...]] = {}
 
-    def all(self, inputs: Sequence[_Array]) -> Steps:
+    def all(self, inputs: Sequence[_Array], state: Mapping[int, _Array]) -> Steps:
         """Yield the delegates to be executed, and take what they give; return the outputs."""
+        for index, content in state.items():
+            self._write(index, content)
         for index, given in zip(self._method.inputs, inputs, strict=True):
             self._write(index, given)
         calls, at, steps = self._method.calls, 0, 0
@@ -254,14 +256,13 @@ class _Run:
             self._state(),
         )  # fmt: skip
 
-    def _state(self) -> tuple[memoryview, ...]:
-        """Return the mutable buffers by their index, with what this run wrote."""
-        state = list(self._initial)
-        for index, value in enumerate(self._method.values):
-            if value.memory_id >= 0 and 0 < value.constant < len(state) and index in self._values:
-                data = _in_memory_order(self._values[index], value)
-                state[value.constant] = memoryview(np.ascontiguousarray(data).tobytes())
-        return tuple(state)
+    def _state(self) -> dict[int, _Array]:
+        """Return the mutable buffers: buffers that begin alike have one first content."""
+        return {
+            index: np.array(self._values[index])
+            for index, value in enumerate(self._method.values)
+            if value.memory_id >= 0 and value.constant > 0 and index in self._values
+        }
 
     def _perform(self, call: Call, number: int) -> None:
         if call.kind == "kernel":
@@ -479,7 +480,7 @@ class _TfliteProgram(Program):
         inputs: Sequence[_Array],
         options: Options | None = None,
         operators: CpuOperators | None = None,
-        state: Sequence[memoryview] = (),
+        state: Mapping[int, _Array] | None = None,
     ) -> Result:
         """Compute the outputs."""
 
