@@ -41,18 +41,21 @@ class Decoder(torch.nn.Module):
             replace_kv_cache_with_static_quantized_kv_cache(
                 self.transformer, use_custom_update_cache_op=False
             )
-        self.register_load_state_dict_pre_hook(_without_other_caches)
+        self.register_load_state_dict_pre_hook(_with_empty_caches)
 
     def forward(self, token, position):
         """Return the logits [1, vocabulary] for one token [1, 1] at a position [1]."""
         return self.transformer(token, {"input_pos": position})
 
 
-def _without_other_caches(module, state, *_):
-    """Leave out what the caches of the other form have: it is no weight of this one."""
+def _with_empty_caches(module, state, *_):
+    """Take no caches from a file, which may be of another form or length: they begin empty."""
     mine = module.state_dict()
-    for name in [name for name in state if ".kv_cache." in name and name not in mine]:
-        del state[name]
+    for name in [name for name in {**state, **mine} if ".kv_cache." in name]:
+        if name not in mine:
+            del state[name]
+        elif not name.endswith("_cache_scales"):
+            state[name] = mine[name]
 
 
 def measure_caches(decoder, tokens):

@@ -81,6 +81,21 @@ def test_that_both_decoders_read_alike(tmp_path):
             torch.testing.assert_close(logits, kept(*numbers), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("caches", ["float", "int8"])
+def test_that_a_decoder_may_have_another_context_than_its_weights(tmp_path, caches):
+    path = tmp_path / "net.qwb"
+    assert main(["new", str(path), "--recipe", "llm_decoder", "--caches", caches]) == 0
+    code = tmp_path / "net_model.py"
+    code.write_text(code.read_text().replace("CONTEXT = 64", "CONTEXT = 128"))
+    loaded = load_model(store.load(path).model, tmp_path).module
+    found = {name: value for name, value in loaded.named_buffers() if name.endswith("k_cache")}
+    assert len(found) == 2
+    for value in found.values():
+        assert 128 in value.shape
+        assert value.dtype == (torch.int8 if caches == "int8" else torch.float32)
+        assert not value.any()
+
+
 _IN_FLOAT = """
 import sys, numpy, torch
 from safetensors.torch import load_file

@@ -261,7 +261,7 @@ def _fits(module: torch.nn.Module, held: StateDict) -> Iterator[_Fit]:
     if is_wrapped:
         variants.append(plain)
     renamed = _as_loaded(module, plain)
-    if set(renamed) != set(plain):
+    if set(renamed) != set(plain) or any(renamed[name] is not plain[name] for name in plain):
         variants.append(renamed)
     for known in variants:
         for prefix, added in _prefixes(known, wanted):
