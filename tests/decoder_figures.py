@@ -91,7 +91,8 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     finally:
         engine.close()
     return figures | {
-        "ms": sum(v.inference_ms for v in lowered.vela), "caches": _cache_bytes(method), "pools": sum(method.planned),
+        "ms": sum(v.inference_ms for v in lowered.vela), "caches": _cache_bytes(method),
+        "pools": sum(method.planned),
         "scratch": max(v.scratch_bytes for v in lowered.vela), "program": lowered.pte_bytes,
         "cpu": len(lowered.cpu_nodes), "delegates": lowered.delegates,
     }  # fmt: skip
