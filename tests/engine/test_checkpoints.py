@@ -229,6 +229,19 @@ def test_that_a_model_that_wraps_the_trained_one_takes_its_weights(tmp_path):
     assert torch.equal(outer.model.head.weight, trained.head.weight)
 
 
+def test_that_a_model_that_renames_what_it_loads_takes_weights_with_former_names(tmp_path):
+    def rename(module, state, prefix, *_):
+        for name in [n for n in state if n.startswith(f"{prefix}neck.")]:
+            state[name.replace("neck.", "head.")] = state.pop(name)
+
+    trained, mine = net(1), net(2)
+    mine.register_load_state_dict_pre_hook(rename)
+    state = {name.replace("head.", "neck."): v for name, v in trained.state_dict().items()}
+    torch.save(state, tmp_path / "w.pt")
+    assert not load_weights(mine, tmp_path / "w.pt").unwrapped
+    assert torch.equal(mine.head.weight, trained.head.weight)
+
+
 def test_that_averaged_weights_go_before_others_and_both_are_told(tmp_path):
     plain, ema, mine = net(1), net(2), net(3)
     both = {"model": plain.state_dict(), "model_ema": renamed(ema, "module.{}".format)}

@@ -3,12 +3,16 @@
 import json
 import math
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.engine import decoders
+from workbench.cli import main
 from workbench.project import edits
 from workbench.project.model import (
     DataSource,
@@ -97,6 +101,50 @@ def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
         program = (engine.path(project, "lower") / PROGRAM_FILE).read_bytes()
         begun = [buffer.storage for buffer in deserialize_pte_binary(program).mutable_data]
         assert bytes(4 * decoders.CONTEXT * decoders.WIDTH) in begun
+
+
+def in_float(folder, numbers):
+    """Return the logits [tokens, vocabulary] of the float model, by plain torch elsewhere."""
+    code = (
+        "import sys, torch, numpy, decoders\n"
+        "module, _ = decoders.kept()\n"
+        "steps = [(torch.tensor([[int(n)]]), torch.tensor([i]))"
+        " for i, n in enumerate(sys.argv[2:])]\n"
+        "with torch.no_grad():\n"
+        "    numpy.save(sys.argv[1], torch.cat([module(*step) for step in steps]).numpy())\n"
+    )
+    command = [sys.executable, "-c", code, "float.npy", *map(str, numbers)]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return np.load(folder / "float.npy")
+
+
+def sqnr(exact, values):
+    return 10 * math.log10(np.square(exact).sum() / np.square(exact - values).sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["kept", "carried"])
+def test_that_the_simulator_keeps_caches_from_step_to_step(engine, reading, model):
+    project = reading(model)
+    engine.lowered(project)
+    numbers = TEXT.encode()[: decoders.CONTEXT]
+    program = str(engine.path(project, "lower") / PROGRAM_FILE)
+    inputs, out = engine.folder / "steps.npz", engine.folder / "logits.npz"
+    tokens = np.array([*numbers], np.int32).reshape(-1, 1, 1)
+    places = np.arange(len(numbers), dtype=np.int32)[:, None]
+    empty = [np.zeros((1, decoders.CONTEXT, decoders.WIDTH), np.float32)] * 2
+    given = [tokens, places, *(empty if model == "carried" else [])]
+    np.savez(inputs, **{f"in{i}": values for i, values in enumerate(given)})
+    command = ["simulate", program, "--inputs", str(inputs), "--out", str(out)]
+    assert main([*command, "--sequence"]) == 0
+    exact = in_float(engine.folder, numbers)
+    logits = np.load(out)["out0"].reshape(exact.shape)
+    assert sqnr(exact, logits) > 25
+    if model == "kept":
+        assert main(command) == 0
+        alone = np.load(out)["out0"].reshape(exact.shape)
+        assert np.array_equal(alone[0], logits[0])
+        assert sqnr(exact[1:], alone[1:]) < sqnr(exact[1:], logits[1:]) - 3
 
 
 def test_that_tokenizers_of_ones_own_number_the_text(engine, reading):

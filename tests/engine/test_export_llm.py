@@ -166,7 +166,11 @@ def theirs(folder, project, mode, scope):
     from safetensors.torch import load_file
 
     weights = load_file(folder / project.model.weights)
-    named = {name.removeprefix("transformer."): value for name, value in weights.items()}
+    named = {
+        name.removeprefix("transformer."): value
+        for name, value in weights.items()
+        if not name.endswith("_cache_scales")
+    }
     torch.save(named, folder / "weights.pth")
     (folder / "params.json").write_text(json.dumps(SIZES))
     write_byte_tokenizer(folder / "tokenizer.json")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
 
@@ -9,8 +13,10 @@ from tests.engine.in_process import Engine
 from tests.problems import refused
 from workbench.cli import main
 from workbench.engine.model_loading import load_model
-from workbench.project import store
+from workbench.project import edits, store
 from workbench.project.recipes import begin, recipes
+from workbench.pte.program import decode
+from workbench.results import PROGRAM_FILE
 
 pytestmark = pytest.mark.engine
 
@@ -73,6 +79,74 @@ def test_that_both_decoders_read_alike(tmp_path):
             numbers = torch.tensor([[token]]), torch.tensor([place])
             logits, *caches = handing(*numbers, *caches)
             torch.testing.assert_close(logits, kept(*numbers), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("caches", ["float", "int8"])
+def test_that_a_decoder_may_have_another_context_than_its_weights(tmp_path, caches):
+    path = tmp_path / "net.qwb"
+    assert main(["new", str(path), "--recipe", "llm_decoder", "--caches", caches]) == 0
+    code = tmp_path / "net_model.py"
+    code.write_text(code.read_text().replace("CONTEXT = 64", "CONTEXT = 128"))
+    loaded = load_model(store.load(path).model, tmp_path).module
+    found = {name: value for name, value in loaded.named_buffers() if name.endswith("k_cache")}
+    assert len(found) == 2
+    for value in found.values():
+        assert 128 in value.shape
+        assert value.dtype == (torch.int8 if caches == "int8" else torch.float32)
+        assert not value.any()
+
+
+_IN_FLOAT = """
+import sys, numpy, torch
+from safetensors.torch import load_file
+import net_model
+decoder, (_, _, *caches) = net_model.model()
+decoder.load_state_dict(load_file("net_weights.safetensors"), strict=False)
+rows = []
+with torch.no_grad():
+    for place, token in enumerate(sys.argv[1].encode()):
+        numbers = torch.tensor([[token]]), torch.tensor([place])
+        logits, *caches = decoder(*numbers, *caches)
+        rows.append(logits.numpy())
+numpy.save("float.npy", numpy.concatenate(rows))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["ethosu_16a8w", "ethosu_8a8w"])
+def test_that_int8_caches_are_handed_on_as_they_are(engine, mode):
+    """Sixteen tokens on the simulator against plain torch in another process."""
+    path, text = engine.folder / "net.qwb", "The with stateme"
+    options = ["--recipe", "llm_decoder_static", "--mode", mode, "--caches", "int8"]
+    assert main(["new", str(path), *options]) == 0
+    made = store.load(path)
+    few = made.calibration.model_copy(update={"limit": 128})
+    made = edits.revise(made, calibration=few)
+    engine.lowered(made)
+    program = engine.path(made, "lower") / PROGRAM_FILE
+    grids = {
+        m.name: m.values[m.outputs[0]].content
+        for m in decode(program.read_bytes()).methods
+        if m.name.endswith(("_scale", "_zp"))
+    }
+    for cache in range(4):
+        for field in ("scale", "zp"):
+            assert grids[f"input{cache + 2}_{field}"] == grids[f"output{cache + 1}_{field}"]
+    tokens = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+    caches = [np.full((1, 2, 63, 16), grids[f"input{n}_zp"], np.int8) for n in range(2, 6)]
+    inputs = [tokens.reshape(-1, 1, 1), np.arange(len(tokens), dtype=np.int32)[:, None], *caches]
+    np.savez(engine.folder / "in.npz", **{f"in{n}": array for n, array in enumerate(inputs)})
+    command = ["--inputs", str(engine.folder / "in.npz"), "--out", str(engine.folder / "out.npz")]
+    assert main(["simulate", str(program), "--sequence", *command]) == 0
+    subprocess.run([sys.executable, "-c", _IN_FLOAT, text], cwd=engine.folder, check=True)
+    exact = np.load(engine.folder / "float.npy")
+    integers = np.load(engine.folder / "out.npz")["out0"].reshape(exact.shape).astype(float)
+    logits = (integers - grids["output0_zp"]) * grids["output0_scale"]
+    error = np.square(exact - logits).sum(1) / np.square(exact).sum(1)
+    # As small in the second half as in the first: nothing adds up.
+    assert error[:8].mean() < 0.01
+    assert error[8:].mean() < 0.01
+    assert (exact.argmax(1) == logits.argmax(1)).mean() > 0.85
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.analysis.histogram import Grid, Histogram, Scheme
+from workbench.project.sources import reads_text
 from workbench.results import CalibrateResult, load_arrays, load_result
 from workbench.text import plural
 
@@ -389,12 +390,16 @@ def read_chosen(
 
 
 def needs_calibration(project: Project) -> bool:
-    """Return whether ranges that the project sets depend on the calibration."""
+    """Return whether ranges that are set depend on the calibration.
+
+    Of a model that reads a text, outputs may become inputs of the next step, with one range.
+    """
     preprocess = project.calibration.preprocess if project.calibration else None
     folds = preprocess is not None and preprocess.fold
     return (
         bool(project.range_methods)
         or folds
+        or reads_text(project)
         or ("clips" in project.improvers and project.improves())
     )
 

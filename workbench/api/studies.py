@@ -22,8 +22,8 @@ from workbench.studies.search import (
     DEFAULT_TRIALS,
     Limits,
     SearchResult,
+    axis_options,
     take_weights,
-    width_options,
     with_candidate,
 )
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
@@ -138,6 +138,7 @@ def search(
     scheduler: str = "",
     widths: bool = False,
     train: int = 0,
+    transforms: bool = False,
     **how: Unpack[JobOptions],
 ) -> SearchResult:
     """Search precisions under limits; every candidate is quantized, measured and compiled.
@@ -152,6 +153,7 @@ def search(
         scheduler: The address of a Dask scheduler; "" runs on this machine.
         widths: Search the numbers of channels too.
         train: How many epochs a candidate with fewer channels is trained; needs one process.
+        transforms: Search the weight transforms too: none, GPTQ, learned rounding, with clips.
         how: Trust, cache, acceleration and events.
 
     Raises:
@@ -164,7 +166,7 @@ def search(
         "trials": trials,
         "workers": workers,
         "scheduler": scheduler,
-        **width_options(widths=widths, train=train),
+        **axis_options(widths=widths, train=train, transforms=transforms),
     }
     try:
         return study(opened, "search", SearchResult, asked, **how)
@@ -199,7 +201,7 @@ def _record_candidates(
 
 def apply_candidate(
     opened: OpenProject, result: SearchResult, number: int, *,
-    widths: bool = False, train: int = 0, cache: Cache | None = None,
+    widths: bool = False, train: int = 0, transforms: bool = False, cache: Cache | None = None,
 ) -> OpenProject:  # fmt: skip
     """Return the project with precisions, channels and weights of a candidate of a search.
 
@@ -209,6 +211,7 @@ def apply_candidate(
         number: The number of the candidate.
         widths: As given to ``search``.
         train: As given to ``search``.
+        transforms: As given to ``search``.
         cache: Where results are kept; by default the user's cache.
 
     Raises:
@@ -217,7 +220,7 @@ def apply_candidate(
     candidate = next(c for c in result.candidates if c.number == number)
     if candidate.weights:
         results = cache or Cache(default_root())
-        asked = width_options(widths=widths, train=train)
+        asked = axis_options(widths=widths, train=train, transforms=transforms)
         key = study_key("search", opened.project, opened.folder, results, asked)
         take_weights(candidate, study_folder(results, key), opened.folder)
     return opened.edited(lambda project: with_candidate(project, result, candidate))

@@ -99,6 +99,7 @@ def _add_recipe(new: argparse.ArgumentParser) -> None:
     for name, means, given in (
         ("mode", "pt2e_quantize", "ethosu_16a8w, ethosu_8a8w"),
         ("scope", "quantize_scope", "full, linear"),
+        ("caches", "static_quantize_kv_cache", "float, int8"),
     ):
         words = f"for decoder recipes, as export_llm's {means}: {given}"
         new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
@@ -164,8 +165,9 @@ def _begin(options: argparse.Namespace) -> int:
     path: Path = options.project
     recipe = recipes()[options.recipe]
     project = begin(
-        recipe, path.absolute(), overwrite=options.force, mode=options.mode, scope=options.scope
-    )
+        recipe, path.absolute(), overwrite=options.force, mode=options.mode, scope=options.scope,
+        caches=options.caches,
+    )  # fmt: skip
     code = project.model.spec.rpartition(":")[0]
     if options.json:
         texts = [d.spec for d in (project.calibration, project.evaluation.data) if d]

@@ -17,7 +17,7 @@ from workbench.cli.output import (
     print_table,
 )
 from workbench.errors import Place, failure
-from workbench.studies.search import DEFAULT_TRIALS, Candidate, Limits, SearchResult
+from workbench.studies.search import DEFAULT_TRIALS, TRANSFORMS, Candidate, Limits, SearchResult
 
 if TYPE_CHECKING:
     import argparse
@@ -86,6 +86,11 @@ def _add_size(verb: argparse.ArgumentParser) -> None:
         metavar="EPOCHS",
         help="with --widths: train every candidate with fewer channels before it is measured",
     )
+    verb.add_argument(
+        "--transforms",
+        action="store_true",
+        help=f"search the weight transforms too: {', '.join(TRANSFORMS)}",
+    )
 
 
 def _accuracy(text: str) -> float:
@@ -118,6 +123,7 @@ def _perform(options: argparse.Namespace) -> int:
             scheduler=options.scheduler,
             widths=options.widths,
             train=options.train,
+            transforms=options.transforms,
             **job_options(options, cache),
         )
         best = result.best()
@@ -137,8 +143,10 @@ def _apply(
     cache: Cache,
 ) -> None:  # fmt: skip
     """Write a candidate to the project file."""
-    given = {"widths": options.widths, "train": options.train, "cache": cache}
-    api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number, **given))
+    given = {name: getattr(options, name) for name in ("widths", "train", "transforms")}
+    api.update(
+        opened, lambda fresh: api.apply_candidate(fresh, result, number, cache=cache, **given)
+    )
 
 
 def _print(result: SearchResult, best: Candidate | None) -> None:
@@ -162,7 +170,8 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
     general = max(dict.fromkeys(named), key=named.count)
     rest = [f"{n}: {c}" for n, c in candidate.choices.items() if c != general]
     channels = [f"{n}: {c} channels" for n, c in candidate.channels.items()]
-    summary = candidate.problem or ", ".join([general, *rest, *channels])
+    transforms = [candidate.transforms] if candidate.transforms not in {"", "none"} else []
+    summary = candidate.problem or ", ".join([general, *rest, *transforms, *channels])
     figures = ["-"] * 4
     if candidate.accuracy is not None:
         figures = [

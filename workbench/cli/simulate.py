@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from workbench.npu.cpu import CpuOperators
     from workbench.npu.program import Program, Result
+    from workbench.npu.state import Options
 
 _Array = npt.NDArray[Any]
 
@@ -96,6 +97,11 @@ def _add_samples(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--preprocess", default="", metavar="SETTINGS",
         help=f"for folders of pictures, as of new: {EXAMPLE}",
+    )  # fmt: skip
+    verb.add_argument(
+        "--sequence", action="store_true",
+        help="the samples are steps of one sequence, as of a decoder: buffers keep their contents, "
+        "and last inputs without an axis of steps are the last outputs of the step before",
     )  # fmt: skip
     verb.add_argument(
         "--out",
@@ -222,8 +228,11 @@ class _Bench:
             return self._vectors(job, program)
         samples = [drawn_inputs(program.inputs)]
         if "inputs" in job:
-            samples = read_samples(Path(job["inputs"]), program.inputs, self._options.preprocess)
-        results = [self._run(program, inputs) for inputs in samples]
+            samples = read_samples(
+                Path(job["inputs"]), program.inputs, self._options.preprocess,
+                sequence=self._options.sequence,
+            )  # fmt: skip
+        results = self._results(program, samples)
         document = self._document(job, program, results)
         document["inputs"] = job.get("inputs", f"random, seed {SEED}")
         document["samples"] = len(samples)
@@ -238,7 +247,7 @@ class _Bench:
 
     def _vectors(self, job: Mapping[str, Any], program: Program) -> dict[str, Any]:
         """Run the test vectors of the program; compare with what they expect."""
-        results = [self._run(program, list(case.inputs)) for case in program.cases]
+        results = self._results(program, [case.inputs for case in program.cases])
         document = self._document(job, program, results)
         document["inputs"] = "test vectors of the program"
         document["test_vectors"] = [
@@ -287,11 +296,13 @@ class _Bench:
         ]
         return {"file": name, "kernels": "LiteRT reference kernels", "outputs": rows}
 
-    def _run(self, program: Program, inputs: Sequence[_Array]) -> Result:
+    def _results(self, program: Program, samples: Sequence[Sequence[_Array]]) -> list[Result]:
         from workbench.npu.state import Options
 
         options = Options(counters=self._options.counters, check=self._options.check)
-        return program.run(inputs, options, self._operators)
+        if self._options.sequence:
+            return _run_sequence(program, samples, options, self._operators)
+        return [program.run(inputs, options, self._operators) for inputs in samples]
 
     def _program(self, name: str) -> Program:
         from workbench.npu.program import load
@@ -330,6 +341,51 @@ class _Bench:
                 "operations": [one.as_dict() for one in first.counters],
             }
         return document
+
+
+def _run_sequence(
+    program: Program,
+    steps: Sequence[Sequence[_Array]],
+    options: Options,
+    operators: CpuOperators,
+) -> list[Result]:
+    """Return what each step of a sequence gives.
+
+    Mutable buffers keep their contents from step to step. Inputs that a later step lacks are the
+    last outputs of the step before, as of a program that hands its caches on.
+
+    Args:
+        program: The program.
+        steps: For each step its inputs; all of them for the first one.
+        options: How to run.
+        operators: Computes CPU operators other than quantizing and dequantizing.
+
+    Raises:
+        WorkbenchError: outputs do not fit the inputs that are lacking; or as of ``Program.run``.
+    """
+    results: list[Result] = []
+    state: Mapping[int, _Array] = {}
+    for step in steps:
+        carried = len(program.inputs) - len(step)
+        inputs = list(step)
+        if results and carried:
+            _require_carried(program, carried)
+            inputs += results[-1].outputs[-carried:]
+        results.append(program.run(inputs, options, operators, state))
+        state = results[-1].state
+    return results
+
+
+def _require_carried(program: Program, count: int) -> None:
+    given = [(t.dtype, t.shape) for t in program.outputs[-count:]]
+    taken = [(t.dtype, t.shape) for t in program.inputs[-count:]]
+    if given != taken:
+        raise failure(
+            f"The last {count} outputs are not what the last {count} inputs take.",
+            "Give the inputs for every step: an axis of steps in front.",
+            Place(kind="option", id="inputs"),
+            code="sequence-not-carried",
+        )
 
 
 def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[str, Any]:

@@ -257,12 +257,26 @@ def _fits(module: torch.nn.Module, held: StateDict) -> Iterator[_Fit]:
         for name, value in held.tensors.items()
     }
     variants = [held.tensors]
-    if len(plain) == len(held.tensors) and set(plain) != set(held.tensors):
+    is_wrapped = len(plain) == len(held.tensors) and set(plain) != set(held.tensors)
+    if is_wrapped:
         variants.append(plain)
+    renamed = _as_loaded(module, plain)
+    if set(renamed) != set(plain) or any(renamed[name] is not plain[name] for name in plain):
+        variants.append(renamed)
     for known in variants:
         for prefix, added in _prefixes(known, wanted):
-            renaming = _Renaming(known is plain, prefix, added)
+            renaming = _Renaming(is_wrapped and known is not held.tensors, prefix, added)
             yield _fit(held, known, wanted, renaming)
+
+
+def _as_loaded(module: torch.nn.Module, tensors: Tensors) -> Tensors:
+    """Return tensors under the names that the model's own hooks give them as it loads them."""
+    state = dict(tensors)
+    for name, part in module.named_modules():
+        prefix = f"{name}." if name else ""
+        for hook in part._load_state_dict_pre_hooks.values():  # noqa: SLF001
+            hook(state, prefix, {}, True, [], [], [])
+    return state
 
 
 def _prefixes(known: Tensors, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,9 @@ _PLACE = Place(kind="option", id="inputs")
 _LABELS = frozenset({"labels", "label", "y", "targets", "target"})
 
 
-def read_samples(path: Path, tensors: Sequence[Tensor], preprocess: str = "") -> list[list[_Array]]:
+def read_samples(
+    path: Path, tensors: Sequence[Tensor], preprocess: str = "", *, sequence: bool = False
+) -> list[list[_Array]]:
     """Return the inputs of each sample in a file or a folder.
 
     Args:
@@ -36,6 +38,8 @@ def read_samples(path: Path, tensors: Sequence[Tensor], preprocess: str = "") ->
             the input, or one axis of samples more.
         tensors: The inputs of the program.
         preprocess: How pictures become inputs, as ``size=224,mean=...``.
+        sequence: Whether the samples are steps of a sequence: the last inputs may have no axis of
+            steps, and then are in the first step alone.
 
     Raises:
         WorkbenchError: It cannot be read, or does not fit the program.
@@ -43,6 +47,27 @@ def read_samples(path: Path, tensors: Sequence[Tensor], preprocess: str = "") ->
     if os.path.isdir(path):
         return _pictures(path, tensors, preprocess)
     arrays = _arrays(path, tensors)
+    if sequence:
+        first, tensors, arrays = _first_alone(arrays, tensors)
+        steps = _rows(path, arrays, tensors)
+        return [[*steps[0], *first], *steps[1:]]
+    return _rows(path, arrays, tensors)
+
+
+def _first_alone(
+    arrays: list[_Array], tensors: Sequence[Tensor]
+) -> tuple[list[_Array], Sequence[Tensor], list[_Array]]:
+    """Return the last inputs without an axis of steps, and the other inputs with their arrays."""
+    count = 0
+    pairs = list(zip(arrays, tensors, strict=True))
+    while count < len(pairs) - 1 and not _samples(*pairs[-1 - count]):
+        count += 1
+    kept = len(pairs) - count
+    return [_shaped(*pair) for pair in pairs[kept:]], tensors[:kept], arrays[:kept]
+
+
+def _rows(path: Path, arrays: list[_Array], tensors: Sequence[Tensor]) -> list[list[_Array]]:
+    """Return the inputs of each sample from an array for each input."""
     counts = {_samples(array, tensor) for array, tensor in zip(arrays, tensors, strict=True)}
     if counts == {0}:
         return [[_shaped(array, tensor) for array, tensor in zip(arrays, tensors, strict=True)]]

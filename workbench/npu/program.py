@@ -73,6 +73,7 @@ class Result:
         findings: Remarks on single commands; those of severity "error" only with ``check``.
         peak: By delegate, the highest address touched in each memory region [bytes].
         accesses: Tensors of the operations that ``Options.record`` names, by delegate and offset.
+        state: Mutable buffers after the run, by value, for the next one.
     """
 
     outputs: tuple[_Array, ...]
@@ -80,6 +81,7 @@ class Result:
     findings: tuple[Finding, ...]
     peak: Mapping[int, Mapping[int, int]]
     accesses: Mapping[tuple[int, int], tuple[Access, ...]]
+    state: Mapping[int, _Array]
 
 
 class Program:
@@ -123,6 +125,7 @@ class Program:
         inputs: Sequence[_Array],
         options: Options | None = None,
         operators: CpuOperators | None = None,
+        state: Mapping[int, _Array] | None = None,
     ) -> Result:
         """Compute the outputs.
 
@@ -131,13 +134,14 @@ class Program:
                 of its width.
             options: How to run.
             operators: Computes CPU operators other than quantizing and dequantizing.
+            state: Of the run before; without it, mutable buffers have their first contents.
 
         Raises:
             WorkbenchError: an input does not fit; an operator is not simulated; a command of a
                 delegate cannot be carried out.
         """
         chosen = options or Options()
-        steps = self._steps(inputs, chosen, operators)
+        steps = self._steps(inputs, chosen, operators, state)
         try:
             call = next(steps)
             while True:
@@ -182,11 +186,12 @@ class Program:
         return [results[number] for number in range(len(runs))]
 
     def _steps(
-        self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None
-    ) -> Steps:
+        self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None,
+        state: Mapping[int, _Array] | None = None,
+    ) -> Steps:  # fmt: skip
         data = (self._constants, self._initial)
         run = _Run(self._method, data, self.machines, options, operators)
-        return run.all(_checked(self.inputs, inputs))
+        return run.all(_checked(self.inputs, inputs), state or {})
 
 
 @dataclass(frozen=True)
@@ -224,8 +229,10 @@ class _Run:
         self._peak: dict[int, Mapping[int, int]] = {}
         self._accesses: dict[tuple[int, int], tuple[Access, ...]] = {}
 
-    def all(self, inputs: Sequence[_Array]) -> Steps:
+    def all(self, inputs: Sequence[_Array], state: Mapping[int, _Array]) -> Steps:
         """Yield the delegates to be executed, and take what they give; return the outputs."""
+        for index, content in state.items():
+            self._write(index, content)
         for index, given in zip(self._method.inputs, inputs, strict=True):
             self._write(index, given)
         calls, at, steps = self._method.calls, 0, 0
@@ -245,8 +252,17 @@ class _Run:
                 self._perform(call, at - 1)
         outputs = tuple(np.asarray(self._value(index)) for index in self._method.outputs)
         return Result(
-            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses
-        )
+            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses,
+            self._state(),
+        )  # fmt: skip
+
+    def _state(self) -> dict[int, _Array]:
+        """Return the mutable buffers: buffers that begin alike have one first content."""
+        return {
+            index: np.array(self._values[index])
+            for index, value in enumerate(self._method.values)
+            if value.memory_id >= 0 and value.constant > 0 and index in self._values
+        }
 
     def _perform(self, call: Call, number: int) -> None:
         if call.kind == "kernel":
@@ -464,6 +480,7 @@ class _TfliteProgram(Program):
         inputs: Sequence[_Array],
         options: Options | None = None,
         operators: CpuOperators | None = None,
+        state: Mapping[int, _Array] | None = None,
     ) -> Result:
         """Compute the outputs."""
 
@@ -471,7 +488,7 @@ class _TfliteProgram(Program):
             assert operators is not None, "given with others"
             return operators(name, [self._model, *arguments], outputs)
 
-        return super().run(inputs, options, None if operators is None else others)
+        return super().run(inputs, options, None if operators is None else others, state)
 
 
 def _raw_value(port: Port) -> Value:

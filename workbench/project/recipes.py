@@ -6,7 +6,7 @@ import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Place, failure
 from workbench.files import write_file
@@ -33,11 +33,24 @@ _FOLDER = resources() / "recipes"
 
 
 @dataclass(frozen=True)
+class Caches:
+    """One form of a decoder's caches: further rules and target options, and a line of the model.
+
+    ``line`` is a line of the recipe's Python file, and the line in its place; empty for none.
+    """
+
+    rules: tuple[tuple[RuleKind, str, str], ...] = ()
+    options: dict[str, JsonValue] = field(default_factory=dict)
+    line: tuple[str, str] | tuple[()] = ()
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One recipe: its purpose and the contents of its project.
 
-    ``modes`` and ``scopes`` are modes and scopes of ExecuTorch's export of language models; the
-    first of each is the default. A mode is a config, a scope the target of a rule. ``files`` are in
+    ``modes`` and ``scopes`` are modes and scopes of ExecuTorch's export of language models,
+    ``caches`` forms of a decoder's caches; the first of each is the default. A mode is a config, a
+    scope the target of a rule. ``files`` are in
     the recipes folder; ``length`` is the sequence length of its text data; ``limit`` is the number
     of evaluated samples. ``evaluation`` names callables of the recipe's Python file, and a metric:
     the fields of the project's evaluation.
@@ -55,17 +68,21 @@ class Recipe:
     limit: int = 256
     modes: dict[str, str] = field(default_factory=dict)
     scopes: dict[str, tuple[RuleKind, str]] = field(default_factory=dict)
+    caches: dict[str, Caches] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     evaluation: dict[str, str] = field(default_factory=dict)
 
-    def all_rules(self, mode: str, scope: str) -> list[tuple[RuleKind, str, str]]:
-        """Return the rules of a mode and a scope; "" selects the first.
+    def chosen(self, mode: str, scope: str, caches: str) -> Chosen:
+        """Return what a mode, a scope and a form of caches select; "" selects the first.
 
         Raises:
-            WorkbenchError: the recipe has no such mode or scope.
+            WorkbenchError: the recipe has no such mode, scope or caches.
         """
         chosen = []
-        for name, given, offered in (("mode", mode, self.modes), ("scope", scope, self.scopes)):
+        for name, given, offered in (
+            ("mode", mode, self.modes), ("scope", scope, self.scopes),
+            ("caches", caches, self.caches),
+        ):  # fmt: skip
             if given and given not in offered:
                 known = f"Available: {', '.join(offered)}." if offered else "It has none."
                 raise failure(
@@ -76,20 +93,37 @@ class Recipe:
                 )
             chosen.append(given or next(iter(offered), ""))
         if not self.modes:
-            return self.rules
+            return Chosen(self.rules, self.options)
         kind, match = self.scopes[chosen[1]]
-        return [(kind, match, self.modes[chosen[0]]), *self.rules]
+        form = self.caches.get(chosen[2], Caches())
+        rules = [(kind, match, self.modes[chosen[0]]), *form.rules, *self.rules]
+        return Chosen(rules, self.options | form.options, form.line)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rules and target options of a project, and a line of its model; see ``Caches``."""
+
+    rules: list[tuple[RuleKind, str, str]]
+    options: dict[str, JsonValue]
+    line: tuple[str, str] | tuple[()] = ()
 
 
 def recipes() -> dict[str, Recipe]:
     """Return all recipes by id."""
     rows = tomllib.loads((_FOLDER / "recipes.toml").read_text(encoding="utf-8"))
-    return {name: Recipe(id=name, **row) for name, row in rows.items()}
+    return {name: _recipe(name, row) for name, row in rows.items()}
+
+
+def _recipe(name: str, row: dict[str, Any]) -> Recipe:
+    caches = {form: Caches(**fields) for form, fields in row.pop("caches", {}).items()}
+    return Recipe(id=name, caches=caches, **row)
 
 
 def begin(
-    recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = ""
-) -> Project:
+    recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = "",
+    caches: str = "",
+) -> Project:  # fmt: skip
     """Write a project with its files, and return it.
 
     Args:
@@ -99,11 +133,12 @@ def begin(
         overwrite: Whether existing files may be replaced.
         mode: One of the recipe's modes.
         scope: One of the recipe's scopes.
+        caches: One of the recipe's forms of caches.
 
     Raises:
-        WorkbenchError: a file exists or cannot be written, or the mode or scope is unknown.
+        WorkbenchError: a file exists or cannot be written, or a choice is unknown.
     """
-    rules = recipe.all_rules(mode, scope)
+    chosen = recipe.chosen(mode, scope, caches)
     code = path.with_name(f"{path.stem}_model.py")
     files = {code: _FOLDER / f"{recipe.id}.py"}
     beside = {}
@@ -119,11 +154,17 @@ def begin(
             code="file-exists",
         )
     project = _project(recipe, path.stem, code, beside)
-    for kind, match, config in rules:
+    options = TargetChoice(id=recipe.target, options=chosen.options)
+    project = project.model_copy(update={"target": options})
+    for kind, match, config in chosen.rules:
         project = edits.assign(project, kind, match, config)
     try:
         for file, source in files.items():
-            write_file(file, source.read_bytes())
+            content = source.read_bytes()
+            if file == code and chosen.line:
+                before, after = chosen.line
+                content = content.replace(before.encode(), after.encode())
+            write_file(file, content)
     except OSError as error:
         raise failure(
             f"{path.parent} cannot be written: {error.strerror or error}.",

@@ -212,7 +212,8 @@ class Improvement(Frozen):
     """The effect of one improver: the number of changed ``places``, and what was skipped.
 
     ``before_db`` and ``after_db`` are the SQNR [dB] of the quantized outputs on ``held_out``
-    samples that the improver did not see, before and after it; None without such samples.
+    samples that the improver did not see, before and after it; None without such samples. It was
+    undone if not ``kept``, because it lowers that figure.
     """
 
     improver: ImproverId
@@ -221,14 +222,16 @@ class Improvement(Frozen):
     held_out: int = 0
     before_db: float | None = None
     after_db: float | None = None
+    kept: bool = True
 
     @property
     def sentence(self) -> str:
         """Return the effect as a sentence."""
-        what = _PLACES[self.improver]
-        sentence = (
-            f"Changes {self.places} {what}." if self.places else f"Finds no {what} to change."
-        )
+        one, several = _PLACES[self.improver]
+        places = f"{self.places} {one if self.places == 1 else several}"
+        sentence = f"Changes {places}." if self.places else f"Finds no {several} to change."
+        if not self.kept:
+            sentence = f"Left out, because it lowers the SQNR: would change {places}."
         return " ".join(filter(None, (sentence, self.left, self.measured)))
 
     @property
@@ -237,20 +240,21 @@ class Improvement(Frozen):
         if self.before_db is None or self.after_db is None:
             return ""
         return (
-            f"SQNR on {self.held_out} held-out samples: {self.before_db:.1f} dB before, "
-            f"{self.after_db:.1f} dB after."
+            f"SQNR on {self.held_out} held-out samples: {self.before_db:.1f} dB "
+            f"{'before' if self.kept else 'without'}, {self.after_db:.1f} dB "
+            f"{'after' if self.kept else 'with it'}."
         )
 
 
-_PLACES: dict[ImproverId, str] = {
-    "equalize": "pairs of layers",
-    "smooth": "layer norms with linears behind them",
-    "scales": "inputs of layers",
-    "clips": "ranges of weights or activations",
-    "gptq": "layers",
-    "rounding": "layers",
-    "bias": "biases",
-    "norms": "layers",
+_PLACES: dict[ImproverId, tuple[str, str]] = {
+    "equalize": ("pair of layers", "pairs of layers"),
+    "smooth": ("layer norm with linears after it", "layer norms with linears after them"),
+    "scales": ("input of layers", "inputs of layers"),
+    "clips": ("range of weights or activations", "ranges of weights or activations"),
+    "gptq": ("layer", "layers"),
+    "rounding": ("layer", "layers"),
+    "bias": ("bias", "biases"),
+    "norms": ("layer", "layers"),
 }
 
 
@@ -410,7 +414,8 @@ class CalibrateResult(Frozen):
     """Ranges of all observed tensors in topological order.
 
     ``compared`` are the exported and the prepared program on the first samples. ``improved`` are
-    the ranges that an improver chose, by node, for tensors without one of the project.
+    the ranges that an improver chose, and those that outputs share with the inputs of the next
+    step that they become, by node, for tensors without one of the project.
     """
 
     samples: int

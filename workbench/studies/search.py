@@ -11,16 +11,25 @@ from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
 from workbench.history.comparison import pareto_front
 from workbench.project import edits
+from workbench.project.configs import IMPROVER_PRESETS
 from workbench.project.frozen import Finite, Frozen
 from workbench.studies.sensitivity import Unit, give
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from workbench.project.configs import ImproverId
     from workbench.project.model import Project, Rule
     from workbench.results import ChannelLayer
 
 CHOICES = ("a8w8", "a16w8", "a8w4", "a8w8-per-tensor", "float")
+# Weight transforms to choose from, by name.
+TRANSFORMS: Mapping[str, tuple[ImproverId, ...]] = {
+    "none": (),
+    "gptq": ("gptq",),
+    "rounding": ("rounding",),
+    **{preset.id: preset.improvers for preset in IMPROVER_PRESETS},
+}
 DEFAULT_TRIALS = 40
 # Accuracy, cycles, SRAM [bytes], CPU operators.
 Figures = tuple[float, float, float, float]
@@ -59,7 +68,8 @@ class Candidate(Frozen):
     """One evaluated configuration: the config of each unit, and the figures.
 
     ``choices`` maps unit names to configs, ``channels`` modules to the output channels that they
-    keep, if the search has widths; ``weights`` is a file in the study's folder, "" if the candidate
+    keep, if the search has widths, ``transforms`` a name of ``TRANSFORMS``, if it has those;
+    ``weights`` is a file in the study's folder, "" if the candidate
     was not trained. ``problem`` is why there are no figures.
     """
 
@@ -67,6 +77,7 @@ class Candidate(Frozen):
     origin: Origin
     choices: dict[str, str]
     channels: dict[str, int] = Field(default_factory=dict)
+    transforms: str = ""
     weights: str = ""
     accuracy: float | None = None
     accuracy_name: str = ""
@@ -90,13 +101,15 @@ class SearchResult(Frozen):
     """All candidates so far; the first one uses the first choice everywhere.
 
     ``widths`` are the numbers of channels to choose from, by module, the present one first; empty
-    for a search of precisions alone.
+    for a search of precisions alone. ``transforms`` are the names of weight transforms to choose
+    from, if the search has them.
     """
 
     limits: Limits
     total: int
     units: tuple[Unit, ...]
     widths: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    transforms: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
 
     def measured(self) -> list[Candidate]:
@@ -154,9 +167,10 @@ def widths_of(layers: tuple[ChannelLayer, ...]) -> dict[str, tuple[int, ...]]:
     return widths
 
 
-def width_options(*, widths: bool, train: int) -> dict[str, JsonValue]:
-    """Return the options of a search of channels; none for a search of precisions alone."""
-    return {"widths": True, "train": train} if widths else {}
+def axis_options(*, widths: bool, train: int, transforms: bool = False) -> dict[str, JsonValue]:
+    """Return the options of a search of more than precisions; none for precisions alone."""
+    channels: dict[str, JsonValue] = {"widths": True, "train": train} if widths else {}
+    return channels | ({"transforms": True} if transforms else {})
 
 
 def take_weights(candidate: Candidate, study: Path, folder: Path) -> None:
@@ -180,7 +194,7 @@ def take_weights(candidate: Candidate, study: Path, folder: Path) -> None:
 def with_candidate(
     project: Project, search: SearchResult, candidate: Candidate, folder: Path | None = None
 ) -> Project:
-    """Return the project with the precisions, channels and weights of a candidate.
+    """Return the project with the precisions, transforms, channels and weights of a candidate.
 
     Args:
         project: The project.
@@ -189,6 +203,8 @@ def with_candidate(
         folder: Where its weights are; None if they are beside the project.
     """
     changed = with_choices(project, search.units, candidate.choices)
+    if search.transforms:
+        changed = edits.revise(changed, improvers=TRANSFORMS[candidate.transforms])
     if not search.widths:
         return changed
     for module, count in candidate.channels.items():

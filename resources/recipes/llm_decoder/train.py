@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from llm_decoder import CONTEXT, PARAMETERS, model  # noqa: E402 - it lies beside this folder
+import llm_decoder  # noqa: E402 - it is beside this folder
+from llm_decoder import CONTEXT, PARAMETERS, model  # noqa: E402
 
 BATCH, RATE = 32, 6e-3
 HELD_OUT, WINDOW = ("while", "with"), 60
@@ -59,7 +60,16 @@ def main():
     decoder, _ = model()
     trained = {f"transformer.{name}": value for name, value in network.state_dict().items()}
     decoder.load_state_dict({**decoder.state_dict(), **trained})
-    save_file(decoder.state_dict(), HERE / "weights.safetensors")
+    save_file(with_scales(decoder.state_dict()), HERE / "weights.safetensors")
+
+
+def with_scales(weights):
+    """Return weights with the scales of int8 caches, measured on the calibration text."""
+    llm_decoder.INT8_CACHES = True
+    decoder, _ = model()
+    decoder.load_state_dict(weights, strict=False)
+    llm_decoder.measure_caches(decoder, (HERE / "calibration.txt").read_bytes())
+    return weights | {n: v for n, v in decoder.state_dict().items() if n.endswith("_cache_scales")}
 
 
 if __name__ == "__main__":

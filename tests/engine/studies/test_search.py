@@ -1,14 +1,25 @@
 """A search under limits with real evaluation and Vela's cost, on the smallest network."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from tests.engine import improved_networks
 from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.problems import refused
 from workbench.engine.worker_processes import Workers
 from workbench.pipeline.cache import Cache
+from workbench.project.model import DataSource
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder, study_key
-from workbench.studies.search import SearchResult, take_weights, with_candidate, with_choices
+from workbench.studies.search import (
+    TRANSFORMS,
+    SearchResult,
+    take_weights,
+    with_candidate,
+    with_choices,
+)
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
@@ -65,6 +76,21 @@ def test_that_a_search_of_widths_tries_and_trains_fewer_channels(engine):
     assert engine.result(applied, "lower").vela[0].cycles_total == narrow.cycles
     # Without the option it is another search.
     assert run(engine, made, trials=1).candidates[0].channels == {}
+
+
+@pytest.mark.slow
+def test_that_a_search_of_weight_transforms_tries_each_and_applies_the_best(engine):
+    shutil.copy(Path(improved_networks.__file__), engine.folder)
+    samples = DataSource(spec="improved_networks.py:samples")
+    made = project("uneven", "a8w4", calibration=samples)
+    found = run(engine, made, trials=len(TRANSFORMS), transforms=True)
+    assert [c.transforms for c in found.candidates] == [*TRANSFORMS]
+    best = max(found.candidates, key=lambda c: c.accuracy)
+    assert best.accuracy > found.candidates[0].accuracy
+    applied = with_candidate(made, found, best)
+    assert applied.improvers == TRANSFORMS[best.transforms]
+    assert engine.run(applied, "evaluate") == "done", engine.failure
+    assert engine.result(applied, "evaluate").sqnr_db == best.accuracy
 
 
 def test_that_a_search_with_training_and_workers_is_refused(engine):

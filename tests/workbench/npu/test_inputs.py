@@ -22,6 +22,19 @@ def test_that_drawn_inputs_span_their_type_and_are_always_the_same():
     assert 0.8 < float(first[4].std()) < 1.2
 
 
+def test_that_last_inputs_of_a_sequence_may_be_of_its_first_step_alone(tmp_path):
+    tokens, cache = np.arange(3, dtype=np.float32)[:, None], np.ones((1, 2), np.float32)
+    np.savez(tmp_path / "in.npz", in0=tokens, in1=cache)
+    tensors = of((1,), (1, 2))
+    steps = read_samples(tmp_path / "in.npz", tensors, sequence=True)
+    assert [[one.tolist() for one in step] for step in steps] == [[[0], [[1, 1]]], [[1]], [[2]]]
+    with refused("inputs-do-not-fit"):
+        read_samples(tmp_path / "in.npz", tensors)
+    np.savez(tmp_path / "in.npz", in0=tokens, in1=np.stack([cache] * 3))
+    steps = read_samples(tmp_path / "in.npz", tensors, sequence=True)
+    assert [len(step) for step in steps] == [2, 2, 2]
+
+
 def of(*shapes, dtype="float32"):
     return [Tensor(dtype, shape) for shape in shapes]
 

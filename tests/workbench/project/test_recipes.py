@@ -75,7 +75,7 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
     linear = "torch.nn.modules.linear.Linear"
 
     def first(*chosen):
-        rules = [tuple(rule) for rule in recipe.all_rules(*chosen)]
+        rules = [tuple(rule) for rule in recipe.chosen(*chosen, "").rules]
         assert rules[1:] == rest
         return rules[0]
 
@@ -84,7 +84,22 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
     assert first("", "linear") == ("module_type", linear, "a16w8")
     assert first("ethosu_8a8w", "linear") == ("module_type", linear, "a8w8")
     plain = ALL["image_classifier"]
-    assert plain.all_rules("", "") == plain.rules
+    assert plain.chosen("", "", "").rules == plain.rules
+
+
+def test_that_int8_caches_are_a_line_of_the_model_or_a_rule_and_integer_inputs(tmp_path):
+    line = b"INT8_CACHES = True"
+    kept, handed = (
+        begin(ALL[name], tmp_path / f"{name}.qwb", caches="int8")
+        for name in ("llm_decoder", "llm_decoder_static")
+    )
+    plain = begin(ALL["llm_decoder"], tmp_path / "plain.qwb")
+    assert line in (tmp_path / "llm_decoder_model.py").read_bytes()
+    assert line not in (tmp_path / "plain_model.py").read_bytes()
+    assert kept.rules == plain.rules
+    assert "integer_io" not in kept.target.options
+    assert handed.target.options["integer_io"] is True
+    assert ("io", "", "a8w8") in [(rule.kind, rule.match, rule.config) for rule in handed.rules]
 
 
 @for_each(
@@ -93,13 +108,16 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
         ("llm_decoder", ("ethosu_4a4w", ""), "mode"), ("llm_decoder", ("", "some"), "scope"),
         ("image_classifier", ("ethosu_8a8w", ""), "mode"),
         ("image_classifier", ("", "full"), "scope"),
+        ("llm_decoder", ("", "", "int4"), "caches"),
+        ("image_classifier", ("", "", "int8"), "caches"),
     ],
 )  # fmt: skip
 def test_that_a_mode_or_scope_that_a_recipe_lacks_is_refused(name, chosen, option):
     with pytest.raises(WorkbenchError) as caught:
-        ALL[name].all_rules(*chosen)
+        ALL[name].chosen(*chosen, *[""] * (3 - len(chosen)))
     (info,) = caught.value.infos
     assert info.where.id == option
-    offered = {"mode": ALL[name].modes, "scope": ALL[name].scopes}[option]
+    recipe = ALL[name]
+    offered = {"mode": recipe.modes, "scope": recipe.scopes, "caches": recipe.caches}[option]
     assert all(known in info.hint for known in offered)
     assert info.hint.endswith("none.") == (not offered)

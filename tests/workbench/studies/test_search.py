@@ -8,11 +8,12 @@ from tests.problems import refused
 from workbench.project import edits
 from workbench.results import ChannelLayer
 from workbench.studies.search import (
+    TRANSFORMS,
     Candidate,
     Limits,
     SearchResult,
+    axis_options,
     take_weights,
-    width_options,
     widths_of,
     with_candidate,
     with_choices,
@@ -139,8 +140,19 @@ def test_that_joined_layers_have_one_entry_and_fixed_ones_none():
         ChannelLayer(module="c", channels=16, fixed="makes an output"),
     )
     assert widths_of(layers) == {"a": (16, 8)}
-    assert width_options(widths=True, train=3) == {"widths": True, "train": 3}
-    assert width_options(widths=False, train=3) == {}
+    assert axis_options(widths=True, train=3) == {"widths": True, "train": 3}
+    assert axis_options(widths=False, train=3) == {}
+    assert axis_options(widths=False, train=3, transforms=True) == {"transforms": True}
+
+
+def test_that_a_candidate_brings_its_weight_transforms():
+    project = edits.set_improver(make_project(), "bias", on=True)
+    plain = found()
+    search = plain.model_copy(update={"transforms": tuple(TRANSFORMS)})
+    for name, improvers in TRANSFORMS.items():
+        chosen = candidate(1, 0.9, 10, 0, transforms=name)
+        assert with_candidate(project, search, chosen).improvers == improvers
+        assert with_candidate(project, plain, chosen).improvers == project.improvers
 
 
 def test_that_a_candidate_brings_its_channels_and_its_weights(tmp_path):

@@ -43,6 +43,8 @@ class RecipeDialog(QDialog):
         self.recipe.activated.connect(self._on_recipe_chosen)
         self.mode, self.scope = self._choice("Mode"), self._choice("Scope")
         self.scope.setToolTip("full: all operators; linear: nn.Linear only")
+        self.caches = self._choice("Caches")
+        self.caches.setToolTip("int8: a quarter of the memory; as static_quantize_kv_cache")
         self.folder = PathField("Folder", "", self, kind="folder")
         self.folder.edited.connect(self._show)
         self.name = QLineEdit(self)
@@ -73,7 +75,7 @@ class RecipeDialog(QDialog):
         form.setHorizontalSpacing(14)
         for title, field in (
             ("Recipe", self.recipe), ("Mode", self.mode), ("Scope", self.scope),
-            ("Folder", self.folder), ("Name", self.name),
+            ("Caches", self.caches), ("Folder", self.folder), ("Name", self.name),
         ):  # fmt: skip
             form.addRow(title, field)
         layout = QVBoxLayout(self)
@@ -91,7 +93,10 @@ class RecipeDialog(QDialog):
 
     def _on_recipe_chosen(self, *_: object) -> None:
         self.name.setText(self._chosen.id)
-        for box, offered in ((self.mode, self._chosen.modes), (self.scope, self._chosen.scopes)):
+        for box, offered in (
+            (self.mode, self._chosen.modes), (self.scope, self._chosen.scopes),
+            (self.caches, self._chosen.caches),
+        ):  # fmt: skip
             box.clear()
             box.addItems(list(offered))
             self._form.setRowVisible(box, bool(offered))
@@ -115,7 +120,10 @@ class RecipeDialog(QDialog):
     def _on_accepted(self) -> None:
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
-            begin(self._chosen, path, mode=self.mode.currentText(), scope=self.scope.currentText())
+            begin(
+                self._chosen, path, mode=self.mode.currentText(), scope=self.scope.currentText(),
+                caches=self.caches.currentText(),
+            )  # fmt: skip
         except WorkbenchError as error:
             self.problem.setText(f"{error.infos[0].message} {error.infos[0].hint}")
             return

@@ -33,11 +33,12 @@ from workbench.history.comparison import newest_accuracy
 from workbench.studies.documents import study_folder
 from workbench.studies.search import (
     DEFAULT_TRIALS,
+    TRANSFORMS,
     Candidate,
     Limits,
     SearchResult,
+    axis_options,
     take_weights,
-    width_options,
     with_candidate,
 )
 from workbench.targets import why_unestimated
@@ -81,6 +82,9 @@ class LimitForm(FlowRow):
         self.train.setToolTip("Train every candidate with fewer channels; needs one process")
         self.train.setEnabled(False)
         self.widths.toggled.connect(self.train.setEnabled)
+        self.transforms = QCheckBox("Weight transforms", self)
+        self.transforms.setToolTip(f"Search the weight transforms too: {', '.join(TRANSFORMS)}")
+        self.add(self.transforms)
         self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
 
     def options(self) -> dict[str, JsonValue]:
@@ -94,7 +98,11 @@ class LimitForm(FlowRow):
             **cpu,
             "trials": self.trials.value(),
             "workers": self.workers.value(),
-            **width_options(widths=self.widths.isChecked(), train=self.train.value()),
+            **axis_options(
+                widths=self.widths.isChecked(),
+                train=self.train.value(),
+                transforms=self.transforms.isChecked(),
+            ),
         }
 
     def chosen(self) -> Limits:
@@ -373,6 +381,7 @@ class SearchPanel(Panel):
             if number < kept[name][0]
         ]
         changed += ["trained weights"] if candidate.weights else []
+        changed += [f"weight transforms: {candidate.transforms}"] if candidate.transforms else []
         return lines + (changed or ["nothing"])
 
     def _describe(self, dot: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 import torch
@@ -13,7 +13,7 @@ from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quantization.activation_scales import scale_by_activations
 from workbench.engine.quantization.layer_walk import Change, Walk
-from workbench.engine.quantization.rounding import Problem, clipped, learned, second_order
+from workbench.engine.quantization.rounding import CLIPS, DAMPINGS, Problem, learned, second_order
 from workbench.engine.quantization.weight_transforms import equalize, left_alone, smooth
 from workbench.errors import Place, failure
 from workbench.project.configs import FEWEST_SAMPLES, IMPROVERS, Improver
@@ -38,6 +38,8 @@ _MEMORY, _ALIVE = 1.5e9, 8
 # A channel's scale changes by this factor at most.
 _MOST = 2.0
 _TINY = 1e-12
+# A range of weights is clipped where the error falls to this share.
+_WORTH_IT = 0.8
 
 
 class _TimeIsUpError(Exception):
@@ -75,7 +77,7 @@ def improve(
     """
     chosen = [improver for improver in IMPROVERS if improver.id in set(improvers)]
     _refuse_both(chosen)
-    data = list(samples()) if any(improver.needs_data for improver in chosen) else []
+    data = list(samples())
     for improver in chosen:
         _refuse_few(improver, len(data))
     work = _Work(module, data, trial, settings, progress)
@@ -107,6 +109,17 @@ def _refuse_few(improver: Improver, count: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _State:
+    """What improvers change: weights, ranges, the module with the wanted outputs, and a trial."""
+
+    values: dict[str, torch.Tensor]
+    ranges: Ranges
+    reference: fx.GraphModule
+    trial: Trial | None
+    quality: float | None
+
+
 class _Work:
     """The state between improvers: the module, its data, the float outputs and the latest trial.
 
@@ -131,21 +144,71 @@ class _Work:
             self._targets = [tensors_of(self._reference(*sample)) for sample in self._held]
         self._trial: Trial | None = None
         self._quality: float | None = None
+        self._unclipped: _State | None = None
         self._now: tuple[int, int | None, str] = (0, None, "")
 
     def apply(self, improver: Improver) -> None:
-        """Apply one improver, and measure it where there is data."""
+        """Apply one improver, unless it lowers the quality on held-out samples."""
         if self._is_over():
             self._add(improver, 0, self._stopped())
             return
-        if improver.needs_data and self._trial is None:
+        is_measured = improver.needs_data or bool(self._held)
+        if is_measured and self._trial is None:
             self._measure()
-        before = self._quality
+        before = self._state()
         places, left = self._perform(improver)
         self._trial = None
-        if improver.needs_data:
+        if is_measured:
             self._measure()
-        self._add(improver, places, left, before)
+        self._add(improver, places, left, before.quality)
+        if improver.id == "clips" and self.rounds:
+            # Its weights are for the rounding, with which it is judged.
+            self._unclipped = before
+        elif improver.rounds and self._unclipped is not None:
+            self._judge_clips(improver, self._unclipped)
+        elif self._is_worse_than(before):
+            self._leave_out(before)
+
+    def _judge_clips(self, improver: Improver, unclipped: _State) -> None:
+        """Round without clips too, and keep what is better on held-out samples, if anything."""
+        if not self._held or self._is_over():
+            return
+        clipped, rounded = self._state(), self.done.improvements.pop()
+        self._restore(unclipped)
+        places, left = self._perform(improver)
+        self._measure()
+        if self._is_worse_than(clipped):
+            self._restore(clipped)
+            self.done.improvements.append(rounded)
+        else:
+            clips = self.done.improvements.pop()
+            self.done.improvements.append(clips.model_copy(update={
+                "before_db": self._quality, "after_db": clipped.quality, "kept": False,
+            }))  # fmt: skip
+            self._add(improver, places, left, unclipped.quality)
+        if self._is_worse_than(unclipped):
+            self._leave_out(unclipped, 2)
+
+    def _is_worse_than(self, state: _State) -> bool:
+        if not self._held or self._quality is None or state.quality is None:
+            return False
+        return self._quality < state.quality
+
+    def _leave_out(self, before: _State, count: int = 1) -> None:
+        """Undo the latest improvers, and say so."""
+        self._restore(before)
+        done = self.done.improvements
+        done[-count:] = [undone.model_copy(update={"kept": False}) for undone in done[-count:]]
+
+    def _state(self) -> _State:
+        values = {name: value.detach().clone() for name, value in _constants(self._module)}
+        return _State(values, dict(self.done.ranges), self._reference, self._trial, self._quality)
+
+    def _restore(self, state: _State) -> None:
+        for name, value in _constants(self._module):
+            value.data.copy_(state.values[name])
+        self.done.ranges = dict(state.ranges)
+        self._reference, self._trial, self._quality = state.reference, state.trial, state.quality
 
     def _perform(self, improver: Improver) -> tuple[int, str]:
         """Return the number of places and what was left alone."""
@@ -157,10 +220,10 @@ class _Work:
             case "scales":
                 places, left = self._scale()
             case "clips":
-                rounded = second_order if self.rounds else Problem.nearest
                 places, left = self._walk(
-                    improver, lambda walked: clip_weights(walked, rounded), with_ranges=True
-                )
+                    improver, lambda walked: clip_weights(walked, rounds=self.rounds),
+                    with_ranges=True,
+                )  # fmt: skip
             case "gptq":
                 places, left = self._walk(improver, round_by_second_order)
             case "rounding":
@@ -217,10 +280,7 @@ class _Work:
         return self._limit is not None and time.monotonic() - self._begun > self._limit
 
     def _stopped(self) -> str:
-        return (
-            f"Stopped at the time limit of {self._limit} s; layers that were changed before are "
-            "kept."
-        )
+        return f"Stopped at the time limit of {self._limit} s; later layers were not reached."
 
     def _measure(self) -> None:
         """Quantize the module as it is now; measure it on held-out samples, if there are any."""
@@ -230,7 +290,7 @@ class _Work:
         self._quality = self._trial.noise(self._targets, self._held).sqnr_db
 
     def _add(self, improver: Improver, places: int, left: str, before: float | None = None) -> None:
-        is_measured = before is not None and improver.needs_data and bool(self._held)
+        is_measured = before is not None and bool(self._held)
         self.done.improvements.append(
             Improvement(
                 improver=improver.id, places=places, left=left,
@@ -239,6 +299,10 @@ class _Work:
                 after_db=self._quality if is_measured else None,
             )
         )  # fmt: skip
+
+
+def _constants(module: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]
 
 
 def _without_writes(module: fx.GraphModule) -> fx.GraphModule:
@@ -260,6 +324,7 @@ def _left(walk: Walk) -> str:
     kinds = (
         (walk.too_wide, "too many weights per output"),
         (walk.unused, "inputs that are zero on all samples, or not finite"),
+        (walk.worse, "no gain on samples held back"),
     )
     return " ".join(
         f"{count} layer{'s' if count > 1 else ''} left as {'they are' if count > 1 else 'it is'}: "
@@ -270,32 +335,73 @@ def _left(walk: Walk) -> str:
 
 
 def learn_rounding(walked: WalkedLayer, check: Callable[[], None]) -> Change:
-    """Return the weights of learned rounding, with the biases that leave no mean error."""
-    problem = walked.problem()
-    return _on_grid(walked, learned(problem, check) * problem.scale)
+    """Return the weights of learned rounding, with the biases that leave no mean error.
+
+    Each output has the weights with the least error on held-back samples.
+    """
+    problem = _damped(walked)
+    ways = torch.stack([integers * problem.scale for integers in learned(problem, check)])
+    errors = torch.stack([walked.unseen_error(weight) for weight in ways])
+    return _on_grid(walked, _by_row(ways, errors.argmin(0)))
 
 
 def round_by_second_order(walked: WalkedLayer) -> Change:
     """Return the weights of GPTQ, with the biases that leave no mean error."""
-    problem = walked.problem()
+    problem = _damped(walked)
     return _on_grid(walked, second_order(problem) * problem.scale)
+
+
+def _damped(walked: WalkedLayer) -> Problem:
+    """Return the choice of weights with the damping that serves held-back samples best."""
+    problem = walked.problem()
+
+    def error(damping: float) -> float:
+        known = replace(problem, damping=damping)
+        return float(walked.unseen_error(second_order(known) * known.scale).sum())
+
+    return replace(problem, damping=min(DAMPINGS, key=error))
+
+
+def _by_row(ways: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Return of several weights [n, g, o, d] those chosen for each output [g, o]."""
+    index = chosen[None, ..., None].expand(1, *ways.shape[1:])
+    return ways.gather(0, index)[0]
 
 
 def _on_grid(walked: WalkedLayer, weight: torch.Tensor) -> Change:
     return Change(weight, walked.best_bias(weight))
 
 
-def clip_weights(walked: WalkedLayer, rounded_by: Callable[[Problem], torch.Tensor]) -> Change:
+def clip_weights(walked: WalkedLayer, *, rounds: bool) -> Change:
     """Return the weights cut off where the layer's output has the least error.
 
-    The biases leave no mean error of the clipped weights, rounded to nearest.
+    The weights beyond a share of the range are clipped where this lowers the error of an output
+    both on the samples that the rounding knows and on held-back ones; outputs with one grid have
+    one share. The biases leave no mean error of the clipped weights.
+
+    Args:
+        walked: The layer.
+        rounds: Whether the rounding of the weights is chosen later; they are rounded by GPTQ here.
     """
-    problem = walked.problem()
-    shares = clipped(problem, rounded_by, per_tensor=walked.grid.per_tensor)
-    scale = shares * problem.scale
-    reach = scale * problem.limit
+    problem = _damped(walked) if rounds else walked.problem()
+    rounded_by = second_order if rounds else Problem.nearest
+    scales = [problem.scale * share for share in CLIPS]
+    ways = torch.stack([rounded_by(replace(problem, scale=scale)) * scale for scale in scales])
+    known, unseen = (
+        torch.stack([moments.error(weight, walked.best_bias(weight)) for weight in ways])
+        for moments in (walked.moments, walked.held_back)
+    )
+    if walked.grid.per_tensor:
+        known, unseen = (e.sum((1, 2), keepdim=True).expand_as(e) for e in (known, unseen))
+    gains = (known < known[0]) & (unseen < unseen[0] * _WORTH_IT)
+    chosen = torch.where(gains, unseen, torch.inf)
+    chosen[0] = unseen[0]
+    best = chosen.argmin(0)
+    if not bool(best.any()):
+        return Change(None, None)
+    rounded = _by_row(ways, best)
+    reach = _by_row(torch.stack(scales), best) * problem.limit
     weight = torch.minimum(torch.maximum(problem.weight, -reach), reach)
-    rounded = torch.round(weight / scale) * scale
     return Change(weight, walked.best_bias(rounded), rounded)
 
 

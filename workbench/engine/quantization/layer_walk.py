@@ -44,6 +44,8 @@ RANGE_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7)
 _WORTH_IT = 0.98
 # Relative difference of a folded weight from its layer's at which the layer is another one.
 _SAME = 1e-4
+# Every so many samples are held back from the choice of weights, of this many or more.
+_HELD_BACK_EVERY, _FEWEST_TO_HOLD_BACK = 4, 8
 # A weight at the end of its grid to this share of a step.
 _AT_END = 0.01
 
@@ -79,6 +81,31 @@ class Moments:
     magnitude: torch.Tensor
     spread: torch.Tensor
 
+    def error(self, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Return the mean squared error [g, o] of outputs by weights [g, o, d], biases [g, o]."""
+        of_weights = ((weight @ self.gram - 2 * self.cross) * weight).sum(-1) + self.power
+        if bias is None:
+            return of_weights
+        mean = (weight @ self.inputs[..., None])[..., 0] + bias - self.outputs
+        return of_weights + mean * mean
+
+
+@dataclass
+class Change:
+    """New folded weights [g, o, d] and biases [g, o] of a layer; None where they stay.
+
+    ``rounded`` are the weights of the quantized program, None if ``weight`` is on its grid.
+    """
+
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    rounded: torch.Tensor | None = None
+
+    @property
+    def on_grid(self) -> torch.Tensor | None:
+        """The weights of the quantized program; None where they stay."""
+        return self.weight if self.rounded is None else self.rounded
+
 
 @dataclass(frozen=True)
 class WalkedLayer:
@@ -86,7 +113,8 @@ class WalkedLayer:
 
     ``weight`` are the folded weights [g, o, d] that are quantized, ``rounded`` the same on the
     grid, ``bias`` [g, o] the folded biases; None if the layer cannot take a mean error.
-    ``float_weight`` and ``float_bias`` are those of the reference.
+    ``float_weight`` and ``float_bias`` are those of the reference. ``held_back`` are the moments of
+    samples that ``moments`` do not have; all samples are in both where there are few.
     """
 
     layer: Layer
@@ -97,6 +125,7 @@ class WalkedLayer:
     float_bias: torch.Tensor | None
     grid: Grid
     moments: Moments
+    held_back: Moments
 
     def problem(self) -> Problem:
         """Return the choice of integers for the weights."""
@@ -114,6 +143,17 @@ class WalkedLayer:
         moments = self.moments
         return moments.outputs - (weight @ moments.inputs[..., None])[..., 0]
 
+    def unseen_error(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return the error [g, o] on held-back samples of weights [g, o, d] with their biases."""
+        return self.held_back.error(weight, self.best_bias(weight))
+
+    def gains(self, change: Change) -> bool:
+        """Return whether a change lowers the error of the layer's outputs on held-back samples."""
+        weight = change.on_grid
+        bias = self.bias if change.bias is None else change.bias
+        after = self.held_back.error(self.rounded if weight is None else weight, bias)
+        return bool(after.sum() < self.held_back.error(self.rounded, self.bias).sum())
+
     def _pinned(self, steps: torch.Tensor) -> torch.Tensor:
         """Return the first weight at the end of each grid, from which an observer gets it."""
         size = steps.abs()
@@ -122,6 +162,44 @@ class WalkedLayer:
         at_end = rows.gather(1, position) > self.grid.limit - _AT_END
         pinned = torch.zeros_like(rows, dtype=torch.bool).scatter(1, position, at_end)
         return pinned.reshape(steps.shape)
+
+
+class _Sums:
+    """Sums over the inputs and wanted outputs of a layer."""
+
+    def __init__(self) -> None:
+        self._parts: list[torch.Tensor] = []
+        self._ends: list[torch.Tensor] = []
+        self._count = 0
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Add inputs [g, n, d] and outputs [g, n, o]."""
+        self._count += x.shape[1]
+        turned = y.transpose(1, 2)
+        parts = [
+            x.transpose(1, 2) @ x, turned @ x, (y * y).sum(1), x.sum(1), y.sum(1), x.abs().sum(1),
+        ]  # fmt: skip
+        sums = zip(self._parts, parts, strict=True)
+        self._parts = [a + b for a, b in sums] if self._parts else parts
+        self._ends.append(torch.stack([x.amax(1), -x.amin(1)]))
+
+    def moments(self, *, centred: bool) -> Moments:
+        """Return the moments, about the means if ``centred``."""
+        gram, cross, power, inputs, outputs, magnitude = (p / self._count for p in self._parts)
+        if centred:
+            gram = gram - inputs[:, :, None] * inputs[:, None]
+            cross = cross - outputs[:, :, None] * inputs[:, None]
+            power = power - outputs * outputs
+        spread = torch.stack(self._ends).amax(0).sum(0)
+        return Moments(gram, cross, power, inputs, outputs, magnitude, spread)
+
+
+def _split(items: list[Any]) -> list[list[Any]]:
+    """Return the items to learn from, and those held back; all of them where there are few."""
+    if len(items) < _FEWEST_TO_HOLD_BACK:
+        return [items]
+    back = items[_HELD_BACK_EVERY - 1 :: _HELD_BACK_EVERY]
+    return [[x for i, x in enumerate(items) if (i + 1) % _HELD_BACK_EVERY], back]
 
 
 class Stream:
@@ -201,18 +279,6 @@ class Trial:
         return total
 
 
-@dataclass
-class Change:
-    """New folded weights [g, o, d] and biases [g, o] of a layer; None where they stay.
-
-    ``rounded`` are the weights of the quantized program, None if ``weight`` is on its grid.
-    """
-
-    weight: torch.Tensor | None
-    bias: torch.Tensor | None
-    rounded: torch.Tensor | None = None
-
-
 class Walk:
     """Visits the quantized layers of a trial in program order, and changes the float module.
 
@@ -233,7 +299,7 @@ class Walk:
     ) -> None:  # fmt: skip
         self.trial, self.program = trial, trial.program
         self.ranges: dict[str, tuple[float, float]] = {}
-        self.changed = self.too_wide = self.unused = 0
+        self.changed = self.too_wide = self.unused = self.worse = 0
         self._check = check
         self._shares: dict[fx.Node, float] = {}
         self._layers = {layer.node.name: layer for layer in layers(module)}
@@ -259,7 +325,7 @@ class Walk:
                     done += 1
                     walked = self._walked(node)
                     if walked is not None:
-                        self.changed += self._apply(node, walked, visit(walked))
+                        self._take(node, walked, visit(walked))
                 elif with_ranges and self._has_range(node):
                     self._choose_range(node)
                 self._quantized.through(node)
@@ -298,9 +364,10 @@ class Walk:
             self.too_wide += 1
             return None
         bias = self._bias(node) if layer.bias is not None else None
-        moments = self._moments(node, layer, size, centred=bias is not None)
+        every = self._moments(node, layer, size, centred=bias is not None)
         # Zero or not finite.
-        if moments is None or not 0.0 < float(moments.gram.abs().max()) < torch.inf:
+        peaks = [float(moments.gram.abs().max()) for moments in every]
+        if not peaks or not all(0.0 < peak < torch.inf for peak in peaks):
             self.unused += 1
             return None
         rounded = self.program.value(switch, {}, self.program.switches)
@@ -313,7 +380,7 @@ class Walk:
         return WalkedLayer(
             layer=layer, weight=_by_groups(folded, groups), rounded=_by_groups(rounded, groups),
             bias=bias, float_weight=_by_groups(of_float, groups), float_bias=float_bias,
-            grid=grid, moments=moments,
+            grid=grid, moments=every[0], held_back=every[-1],
         )  # fmt: skip
 
     def _source(self, switch: fx.Node) -> torch.Tensor | None:
@@ -345,37 +412,38 @@ class Walk:
         value = self._source(held) if held in self.program.switches else None
         return tensor(self.program.module, held) if value is None else value
 
-    def _moments(self, node: fx.Node, layer: Layer, size: int, *, centred: bool) -> Moments | None:
+    def _moments(self, node: fx.Node, layer: Layer, size: int, *, centred: bool) -> list[Moments]:
+        """Return the moments of a layer: those to learn from, and those of held-back samples.
+
+        Empty if the wanted outputs are gone.
+        """
         end = self._wanted[node.name].end
         self._reference.through(end)
-        sums: list[torch.Tensor] = []
-        ends: list[torch.Tensor] = []
-        count = 0
         pairs = list(zip(self._quantized.values, self._reference.values, strict=True))
+        if any(end not in targets for _, targets in pairs):
+            return []
         most = int(_MULTIPLICATIONS / (len(pairs) * layer.groups * size * size))
-        for values, targets in pairs:
-            if end not in targets:
-                return None
-            x, y = rows(node, layer, values[node.args[0]], targets[end])
-            step = -(-x.shape[1] // min(max(most, _FEWEST_POSITIONS), _POSITIONS))
-            x, y = x[:, ::step].double(), y[:, ::step].double()
-            count += x.shape[1]
-            turned = y.transpose(1, 2)
-            parts = [
-                x.transpose(1, 2) @ x, turned @ x, (y * y).sum(1), x.sum(1), y.sum(1),
-                x.abs().sum(1),
-            ]  # fmt: skip
-            sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else parts
-            ends.append(torch.stack([x.amax(1), -x.amin(1)]))
-        gram, cross, power, inputs, outputs, magnitude = (part / count for part in sums)
-        if centred:
-            gram = gram - inputs[:, :, None] * inputs[:, None]
-            cross = cross - outputs[:, :, None] * inputs[:, None]
-            power = power - outputs * outputs
-        spread = torch.stack(ends).amax(0).sum(0)
-        return Moments(gram, cross, power, inputs, outputs, magnitude, spread)
+        every = []
+        for chosen in _split(pairs):
+            sums = _Sums()
+            for values, targets in chosen:
+                x, y = rows(node, layer, values[node.args[0]], targets[end])
+                step = -(-x.shape[1] // min(max(most, _FEWEST_POSITIONS), _POSITIONS))
+                sums.add(x[:, ::step].double(), y[:, ::step].double())
+            every.append(sums.moments(centred=centred))
+        return every
 
-    def _apply(self, node: fx.Node, walked: WalkedLayer, change: Change) -> bool:
+    def _take(self, node: fx.Node, walked: WalkedLayer, change: Change) -> None:
+        """Apply a change that lowers the layer's error on held-back samples."""
+        if change.weight is None and change.bias is None:
+            return
+        if walked.gains(change):
+            self._apply(node, walked, change)
+            self.changed += 1
+        else:
+            self.worse += 1
+
+    def _apply(self, node: fx.Node, walked: WalkedLayer, change: Change) -> None:
         """Put the change of a layer into the float module and into this walk's program."""
         layer = walked.layer
         weight, bias = change.weight, change.bias
@@ -385,14 +453,14 @@ class Walk:
             is_live = gain.abs() > _LEAST_GAIN
             own = torch.where(is_live, shaped / torch.where(is_live, gain, 1.0), layer.weight)
             layer.weight.copy_(own)
-            rounded = weight if change.rounded is None else change.rounded
+            rounded = change.on_grid
+            assert rounded is not None
             self._put(node.args[1], rounded.reshape(layer.weight.shape).float())
         if bias is not None and walked.bias is not None:
             moved = (bias - walked.bias).flatten()
             assert layer.bias is not None
             layer.bias.add_(moved.to(layer.bias.dtype))
             self._put(node.args[2], bias.flatten().float())
-        return weight is not None or bias is not None
 
     def _put(self, node: Any, value: torch.Tensor) -> None:
         """Replace a constant, which was computed already, for all samples."""

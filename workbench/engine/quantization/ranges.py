@@ -17,7 +17,7 @@ from workbench.analysis.ranges import (
     read_chosen,
 )
 from workbench.engine.fx import programs
-from workbench.engine.quantization.observers import branches_of
+from workbench.engine.quantization.observers import activation_observers, branches_of
 from workbench.results import NOT_REACHED, TensorRange
 
 if TYPE_CHECKING:
@@ -91,6 +91,60 @@ def collect(
     arrays["histogram"] = np.asarray(histograms, np.float32).reshape(-1, BINS)
     arrays["edges"] = np.asarray(edges, np.float64).reshape(-1, 2)
     return rows, arrays | recorded.arrays([row.id for row in rows])
+
+
+def carried_ranges(module: torch.fx.GraphModule, carried: int) -> dict[str, tuple[float, float]]:
+    """Return one range for each output that is an input of the next step, and for that input.
+
+    As integers they are handed on as they are: with a grid of their own each, the meaning of a
+    cache would change with every step. Both get the smallest range with the ranges of both. Pairs
+    with one observer, or with other bits, are left out.
+
+    Args:
+        module: A calibrated graph with observers.
+        carried: How many of the last outputs are the last inputs of the next step.
+
+    Returns:
+        Minimum and maximum by node.
+    """
+    nodes = list(module.graph.nodes)
+    inputs = [node.name for node in nodes if node.op == "placeholder"]
+    outputs = [_source(module, value) for value in _listed(nodes[-1].args[0])]
+    known = activation_observers(module)
+    shared: dict[str, tuple[float, float]] = {}
+    for given, taken in zip(outputs[-carried:], inputs[-carried:], strict=True) if carried else ():
+        mine = next((observer for name, observer in known if name == taken), None)
+        if mine is None:
+            continue
+        others = [o for name, o in known if name == given and _bits(o) == _bits(mine)]
+        if not others or any(other is mine for other in others):
+            continue
+        lows, highs = zip(*map(_ends, (mine, *others)), strict=True)
+        shared |= dict.fromkeys((given, taken), (min(lows), max(highs)))
+    return shared
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _source(module: torch.fx.GraphModule, value: Any) -> str:
+    """Return the name of the node that makes an output, before its observers."""
+    while value.op == "call_module" and isinstance(
+        module.get_submodule(str(value.target)), ObserverBase
+    ):
+        value = value.args[0]
+    return str(value.name)
+
+
+def _bits(observer: Any) -> tuple[Any, ...]:
+    return observer.dtype, observer.quant_min, observer.quant_max, observer.qscheme
+
+
+def _ends(observer: Any) -> tuple[float, float]:
+    """Return the smallest and the largest value of an observer's grid."""
+    scale, zero = (float(value) for value in observer.calculate_qparams())
+    return (observer.quant_min - zero) * scale, (observer.quant_max - zero) * scale
 
 
 def _in_order(graph: torch.fx.Graph) -> list[torch.fx.Node]:

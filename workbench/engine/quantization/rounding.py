@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 # AdaRound's stretched sigmoid (Nagel et al. 2020, eq. 23).
 _ZETA, _GAMMA = 1.1, -0.1
-# Share of the mean of H's diagonal that is added to it (Frantar et al. 2022, GPTQ, section 3.3).
-_DAMPING = 0.01
+# Shares of the mean of H's diagonal that are added to it: 0.01 in Frantar et al. 2022, GPTQ,
+# section 3.3; more where a layer has many weights for the samples.
+DAMPINGS = (0.01, 0.1, 1.0)
 _ITERATIONS = 500
 # The regulariser's exponent falls linearly from the first to the second after the warm-up.
 _BETA, _WARM_UP = (20.0, 2.0), 0.2
@@ -43,6 +44,7 @@ class Problem:
         scale: Step of the grid [g, o, 1].
         limit: Largest integer; the smallest is its negative.
         pinned: Weights [g, o, d] that stay at the end of the grid, from which observers get it.
+        damping: One of ``DAMPINGS``.
     """
 
     weight: torch.Tensor
@@ -51,11 +53,12 @@ class Problem:
     scale: torch.Tensor
     limit: int
     pinned: torch.Tensor
+    damping: float = DAMPINGS[0]
 
     def damped(self) -> Problem:
         """Return the problem that also keeps weights near their float values where H is small."""
         size = self.gram.shape[-1]
-        damping = _DAMPING * self.gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
+        damping = self.damping * self.gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
         eye = torch.eye(size, dtype=self.gram.dtype)
         return replace(
             self, gram=self.gram + damping * eye, cross=self.cross + damping * self.weight
@@ -114,14 +117,14 @@ def second_order(problem: Problem) -> torch.Tensor:
     return in_order(integers, back)
 
 
-def learned(problem: Problem, check: Callable[[], None]) -> torch.Tensor:
-    """Return integers [g, o, d]: rounding up or down learnt by gradients, then single changes.
+def learned(problem: Problem, check: Callable[[], None]) -> list[torch.Tensor]:
+    """Return integers [g, o, d] in several ways: the best for unseen samples is to be chosen.
 
+    By GPTQ, and by learning whether to round up or down by gradients; each as it is, and after
+    setting each weight to its best integer given the others until nothing changes. Layers too
+    large for gradient steps have those of GPTQ alone.
     Source: Nagel et al. 2020, Up or Down? Adaptive Rounding for Post-Training Quantization,
-    eq. 21 to 25, with the expectation computed from second moments instead of samples. Then each
-    weight is set to its best integer given the others, until nothing changes; the better of this
-    and of the same from GPTQ is taken for each row. Layers too large for gradient steps start
-    from GPTQ alone.
+    eq. 21 to 25, with the expectation computed from second moments instead of samples.
 
     Args:
         problem: The layer.
@@ -133,12 +136,10 @@ def learned(problem: Problem, check: Callable[[], None]) -> torch.Tensor:
     known = problem.damped()
     groups, rows, size = known.weight.shape
     steps = min(_ITERATIONS, int(_MULTIPLICATIONS / max(groups * rows * size * size, 1)))
-    best = descended(known, second_order(problem), check)
-    if steps < _FEWEST_STEPS:
-        return best
-    other = descended(known, _rounded_by_gradient(known, steps, check), check)
-    is_better = (known.error(other) < known.error(best))[..., None]
-    return torch.where(is_better, other, best)
+    starts = [second_order(problem)]
+    if steps >= _FEWEST_STEPS:
+        starts.append(_rounded_by_gradient(known, steps, check))
+    return [*starts, *(descended(known, start, check) for start in starts)]
 
 
 def _rounded_by_gradient(problem: Problem, steps: int, check: Callable[[], None]) -> torch.Tensor:
@@ -205,26 +206,3 @@ def descended(problem: Problem, integers: torch.Tensor, check: Callable[[], None
         if not changed:
             break
     return integers
-
-
-def clipped(
-    problem: Problem, rounded: Callable[[Problem], torch.Tensor], *, per_tensor: bool
-) -> torch.Tensor:
-    """Return the share of the range [g, o, 1] with the least error of the layer's output.
-
-    Weights beyond it are clipped. All rows have one share where they share a grid.
-
-    Args:
-        problem: The layer.
-        rounded: Returns integers for the weights on a grid, as they will be chosen.
-        per_tensor: Whether all rows share a grid.
-    """
-    known = problem.damped()
-    errors = []
-    for share in CLIPS:
-        narrow = replace(known, scale=known.scale * share)
-        errors.append(narrow.error(rounded(narrow)))
-    stacked = torch.stack(errors)
-    if per_tensor:
-        stacked = stacked.sum((1, 2), keepdim=True).expand_as(stacked)
-    return torch.tensor(CLIPS, dtype=known.scale.dtype)[stacked.argmin(0)][..., None]

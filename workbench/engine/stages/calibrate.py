@@ -60,13 +60,15 @@ def run(context: StageContext) -> None:
     _observe_constants(calibrated.module)
     with searching_ranges(context):
         rows, arrays = ranges.collect(calibrated.module, extrema)
-    chosen = context.result("prepare", PrepareResult).ranges
-    observed = {row.node for row in rows}
+    carried = next((sample.carried for sample in samples), 0)
     result = CalibrateResult(
         samples=len(extrema.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, rows),
-        improved={name: ends for name, ends in chosen.items() if name in observed},
+        improved={
+            **_improved(context, {row.node for row in rows}),
+            **ranges.carried_ranges(calibrated.module, carried),
+        },
         compared=compared,
         warnings=(
             *warnings,
@@ -78,6 +80,12 @@ def run(context: StageContext) -> None:
     if not context.project.calibration:
         context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
+
+
+def _improved(context: StageContext, observed: set[str]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of observed tensors that improvers chose, by node."""
+    chosen = context.result("prepare", PrepareResult).ranges
+    return {name: ends for name, ends in chosen.items() if name in observed}
 
 
 def load(context: StageContext) -> Any:

@@ -27,6 +27,7 @@ from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import (
     CHOICES,
     DEFAULT_TRIALS,
+    TRANSFORMS,
     Candidate,
     Limits,
     SearchResult,
@@ -48,6 +49,8 @@ _ORDER_SAMPLES = 8
 _CONSTRAINTS = "constraints"
 _POLL_S = 0.2
 _PER_TENSOR = "a8w8-per-tensor"
+# Optuna's parameter for the weight transforms.
+_TRANSFORMS = "weight transforms"
 
 
 def run(study: StudyContext) -> None:
@@ -68,8 +71,9 @@ def run(study: StudyContext) -> None:
     if result is None:
         study.report(0, total, "ordering modules by sensitivity")
         result = SearchResult(
-            limits=limits, total=total, units=_ordered_units(study), widths=_widths(study)
-        )
+            limits=limits, total=total, units=_ordered_units(study), widths=_widths(study),
+            transforms=tuple(TRANSFORMS) if options.get("transforms") else (),
+        )  # fmt: skip
     result = result.model_copy(update={"limits": limits, "total": total})
     again = tuple(_judged(candidate, result.enforced) for candidate in result.candidates)
     result = result.model_copy(update={"candidates": again})
@@ -139,7 +143,16 @@ def _param(module: str) -> str:
 
 def _params(candidate: Candidate) -> dict[str, str]:
     """Return what decides a candidate, as Optuna's parameters."""
-    return candidate.choices | {_param(n): str(c) for n, c in candidate.channels.items()}
+    channels = {_param(n): str(c) for n, c in candidate.channels.items()}
+    transforms = {_TRANSFORMS: candidate.transforms} if candidate.transforms else {}
+    return candidate.choices | channels | transforms
+
+
+def _kinds(result: SearchResult, configs: list[str]) -> dict[str, list[str]]:
+    """Return the values of each of Optuna's parameters, the first choice first."""
+    kinds = {unit.name: configs for unit in result.units}
+    kinds |= {_param(name): [*map(str, widths)] for name, widths in result.widths.items()}
+    return kinds | ({_TRANSFORMS: list(result.transforms)} if result.transforms else {})
 
 
 class _Search:
@@ -202,15 +215,15 @@ class _Search:
     def _staircase(self) -> list[dict[str, str]]:
         """Return configurations that change one thing after the other.
 
-        First every layer alone with fewer channels, which gives the cycles of each step, then one
-        layer after the other, the last first, then the modules in a better precision, the worst
-        first.
+        First the weight transforms, then every layer alone with fewer channels, which gives the
+        cycles of each step, then one layer after the other, the last first, then the modules in a
+        better precision, the worst first.
         """
         better = "a16w8" if "a16w8" in self._choices else "float"
         widths = {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
-        plain = {unit.name: self._choices[0] for unit in self._found.units}
-        plain |= {name: numbers[0] for name, numbers in widths.items()}
-        steps = [dict(plain)]
+        transforms = self._found.transforms
+        plain = {name: kind[0] for name, kind in _kinds(self._found, self._choices).items()}
+        steps = [dict(plain), *(plain | {_TRANSFORMS: name} for name in transforms[1:])]
         if _PER_TENSOR in self._choices:
             steps.append(plain | {unit.name: _PER_TENSOR for unit in self._found.units})
         steps += [{**plain, name: numbers[1]} for name, numbers in widths.items()]
@@ -222,13 +235,11 @@ class _Search:
         for unit in self._found.units:
             plain[unit.name] = better
             steps.append(dict(plain))
-        return steps[: max(2, self._found.total // 2 + 2 * len(widths))]
+        return steps[: max(2, self._found.total // 2 + 2 * len(widths) + len(transforms))]
 
     def _tell_former(self, study: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures
-        kinds = {unit.name: self._choices for unit in self._found.units}
-        kinds |= {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
-        params = _params(candidate)
+        kinds, params = _kinds(self._found, self._choices), _params(candidate)
         is_known = kinds.keys() == params.keys() and all(
             value in kinds[name] for name, value in params.items()
         )
@@ -249,17 +260,15 @@ class _Search:
     def _asked(self) -> tuple[optuna.Trial, Candidate, Candidate | None]:
         """Return a trial, its candidate without figures, and the same one if it was evaluated."""
         trial = self._optuna.ask()
-        choices = {
-            unit.name: str(trial.suggest_categorical(unit.name, self._choices))
-            for unit in self._found.units
-        }
-        channels = {
-            name: int(str(trial.suggest_categorical(_param(name), [*map(str, widths)])))
-            for name, widths in self._found.widths.items()
+        chosen = {
+            name: str(trial.suggest_categorical(name, kind))
+            for name, kind in _kinds(self._found, self._choices).items()
         }
         asked = Candidate(
-            number=len(self._found.candidates) + 1, origin="search", choices=choices,
-            channels=channels,
+            number=len(self._found.candidates) + 1, origin="search",
+            choices={unit.name: chosen[unit.name] for unit in self._found.units},
+            channels={name: int(chosen[_param(name)]) for name in self._found.widths},
+            transforms=chosen.get(_TRANSFORMS, ""),
         )  # fmt: skip
         known = (c for c in self._found.candidates if _params(c) == _params(asked))
         return trial, asked, next(known, None)
@@ -329,6 +338,7 @@ class _Search:
             origin="staircase" if _params(asked) in self._staircase() else "search",
             choices=asked.choices,
             channels=asked.channels,
+            transforms=asked.transforms,
             weights=asked.weights,
             accuracy=run.accuracy if run else None,
             accuracy_name=run.accuracy_name if run else "",
