@@ -244,6 +244,7 @@ def overlays(opened: OpenProject, cache: Cache | None = None) -> dict[str, bytes
     if "evaluate" in folders:
         evaluated = load_result(EvaluateResult, folders["evaluate"])
         files[f"{stem}.error.json"] = overlay.error_overlay(evaluated)
+        files[f"{stem}.added.json"] = overlay.added_error_overlay(evaluated)
     if "lower" in folders:
         lowered = load_result(LowerResult, folders["lower"])
         files |= _compiled_overlays(opened, graph, lowered, folders["lower"])

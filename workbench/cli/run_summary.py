@@ -181,9 +181,26 @@ def _print_evaluate(part: dict[str, Any]) -> None:
     print(line)
     if part.get("task") is not None:
         _print_task(part["task"])
+    _print_added(part["tensors"])
     print(f"             calibrated on {part['calibrated_on']}")
     print_text(part["text"], "float", "quantized")
     print_readings(part["readings"])
+
+
+# Operations that add less of the error are not named, nor are more of them [1].
+_NAMED_SHARE, _MOST_NAMED = 0.1, 3
+
+
+def _print_added(tensors: list[dict[str, Any]]) -> None:
+    """Print which operations themselves add most of the error."""
+    known = [t for t in tensors if (t.get("added_share") or 0.0) >= _NAMED_SHARE]
+    known.sort(key=lambda tensor: -tensor["added_share"])
+    names = [
+        f"{t['tensor']}{' in ' if t['module'] else ''}{t['module']} {t['added_share']:.0%}"
+        for t in known[:_MOST_NAMED]
+    ]
+    if names:
+        print(f"             error added by {', '.join(names)}")
 
 
 def _print_task(task: dict[str, Any]) -> None:

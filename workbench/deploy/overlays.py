@@ -94,6 +94,15 @@ def error_overlay(evaluated: EvaluateResult) -> bytes:
     return _overlay(quality, _FALLING)
 
 
+def added_error_overlay(evaluated: EvaluateResult) -> bytes:
+    """Return the part of all added error that each operation itself adds [%]."""
+    added: defaultdict[str, float] = defaultdict(float)
+    for entry in evaluated.tensors:
+        if entry.origin and entry.added_share is not None:
+            added[entry.origin] += 100.0 * entry.added_share
+    return _overlay(added, _GROWING)
+
+
 def cycle_overlay(lowered: LowerResult) -> bytes:
     """Return the estimated NPU cycles of each operation of the float program."""
     cycles: defaultdict[str, float] = defaultdict(float)

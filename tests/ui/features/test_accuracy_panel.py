@@ -114,6 +114,30 @@ def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qt
     assert banners[1].button.text() == "Run Verify"
 
 
+def test_that_the_operation_which_adds_the_error_is_named_and_not_the_last_one(
+    opened, qtbot, monkeypatch
+):
+    added = {"conv2d": 0.9, "relu": 0.02, "linear": 0.08}
+    tensors = tuple(
+        tensor.model_copy(update={"added_share": added[tensor.tensor]})
+        for tensor in evaluated().tensors
+    )
+    leave_results(monkeypatch, evaluate=evaluated(tensors=tensors))
+    panel = shown(opened, qtbot)
+    panel.show_worst()
+    assert panel.bars.names == ("conv2d", "linear", "relu")
+    assert list(panel.bars.heights) == pytest.approx([90, 8, 2])
+    assert panel.bars_note.text().startswith("conv2d in stem.conv adds 90.00 % of the error")
+    assert opened.context.selection.value.nodes == {"conv2d"}
+    assert panel.model.index(0, 2).data() == "90.00 %"
+    # The path has the SQNR from the input to the output.
+    panel.bars_shown.setCurrentIndex(2)
+    panel.bars_shown.activated.emit(2)
+    path = [name for name in ("conv2d", "relu", "linear") if name in panel.bars.names]
+    assert path
+    assert list(panel.bars.names) == path
+
+
 @pytest.mark.slow
 def test_that_figures_without_labels_have_no_card(opened, qtbot):
     panel = shown(opened, qtbot)

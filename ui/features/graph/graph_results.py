@@ -97,12 +97,14 @@ class Measure:
 
 
 def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
-    """Return the SQNR and the maximum error of each tensor; SQNR is infinite without an error."""
+    """Return SQNR, added error and maximum error of each tensor; equal ones have infinite SQNR."""
     level = lineage.level_of([t.tensor for t in result.tensors], QUANTIZED) or lineage.first
     sqnr = {t.tensor: math.inf if t.sqnr_db is None else t.sqnr_db for t in result.tensors}
     error = {t.tensor: t.max_abs_error for t in result.tensors if t.max_abs_error is not None}
+    added = {t.tensor: 100.0 * t.added_share for t in result.tensors if t.added_share is not None}
     return [
         Measure("sqnr", "SQNR [dB]", "measured", sqnr, level, "lowest"),
+        Measure("added", "Error added here [%]", "measured", added, level, "sum", False),
         Measure("error", "Max error", "measured", error, level, "highest", log=True),
     ]
 
