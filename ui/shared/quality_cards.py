@@ -10,7 +10,6 @@ from ui.shared.figure_cards import Card
 from ui.shared.figure_table import Column, FigureTableModel
 from ui.shared.figures import DASH, count, decibel, figure, percent
 from workbench.errors import WorkbenchError
-from workbench.graph.labels import operator_name
 from workbench.project.model import Project
 from workbench.results import (
     CompiledProgram,
@@ -79,13 +78,12 @@ OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
 )
 TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
-    Column("Tensor", lambda r: r.tensor, gives_way=True),
+    Column("Tensor", lambda r: r.tensor),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Error added here", lambda r: percent(r.added_share), lambda r: r.added_share, ADDED,
            lambda r: r.added_share),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
-    Column("Operator", lambda r: operator_name(r.op), gives_way=True),
     Column("Module", lambda r: r.module or DASH),
 )  # fmt: skip
 READING_COLUMNS: tuple[Column[Reading], ...] = (

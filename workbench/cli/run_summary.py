@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.analysis.accuracy import AccuracyResult
+from workbench.analysis.error_sources import largest_sources
 from workbench.analysis.gate import GateResult, Limit, limit_words
 from workbench.cli.output import print_labelled, print_table, shown_path
-from workbench.results import TosaExecutors, VelaReport
+from workbench.results import TensorQuality, TosaExecutors, VelaReport
 from workbench.targets.ethos_u.efficiency import efficiency_text
 from workbench.text import plural
 
@@ -187,17 +188,12 @@ def _print_evaluate(part: dict[str, Any]) -> None:
     print_readings(part["readings"])
 
 
-# Operations that add less of the error are not named, nor are more of them [1].
-_NAMED_SHARE, _MOST_NAMED = 0.1, 3
-
-
 def _print_added(tensors: list[dict[str, Any]]) -> None:
     """Print which operations themselves add most of the error."""
-    known = [t for t in tensors if (t.get("added_share") or 0.0) >= _NAMED_SHARE]
-    known.sort(key=lambda tensor: -tensor["added_share"])
+    sources = largest_sources(TensorQuality.model_validate(tensor) for tensor in tensors)
     names = [
-        f"{t['tensor']}{' in ' if t['module'] else ''}{t['module']} {t['added_share']:.0%}"
-        for t in known[:_MOST_NAMED]
+        f"{t.tensor}{' in ' if t.module else ''}{t.module} {t.added_share:.0%}"
+        for t in sources[:_NAMED]
     ]
     if names:
         print(f"             error added by {', '.join(names)}")

@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
           _entry("evaluate")),
     Stage("lower", "Compile", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 21, _entry("lower")),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 22, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 12,
           _entry("verify")),

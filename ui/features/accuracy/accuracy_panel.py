@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.accuracy.comparison_view import SIGNS, ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
-from ui.shared.figure_table import FigureView
+from ui.shared.figure_table import BarDelegate, FigureView, Role
 from ui.shared.figures import percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import ElidedLabel, Label, literal
@@ -38,7 +38,7 @@ from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.analysis.accuracy import mark_words
-from workbench.analysis.error_path import error_path
+from workbench.analysis.error_sources import error_path, largest_sources
 from workbench.analysis.gate import limit_words
 from workbench.errors import Place
 from workbench.ids import StageId
@@ -181,6 +181,9 @@ class AccuracyPanel(ResultPanel):
         self.model = QualityTableModel(self)
         self.table = FigureView("Quality of the tensors", self.model, content)
         self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.table.setItemDelegateForColumn(
+            _ADDED, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
+        )
         self.samples = SampleTableModel(self)
         self.sample_table = FigureView("Worst samples", self.samples, content)
         self.sample_table.setToolTip("Double-click a row to show the sample.")
@@ -299,9 +302,9 @@ class AccuracyPanel(ResultPanel):
     def _bars_text(self, shown: int) -> str:
         """Return what the bars say, in a sentence."""
         origin = quality_origin(self.context.document.project)
-        known = [t for t in self._tensors if t.added_share is not None]
-        if shown == ADDED_BARS and known:
-            worst = max(known, key=lambda t: t.added_share or 0.0)
+        sources = largest_sources(self._tensors)
+        if shown == ADDED_BARS and sources:
+            worst = sources[0]
             module = f" in {worst.module}" if worst.module else ""
             return (
                 f"{worst.tensor}{module} adds {percent(worst.added_share)} of the error; {origin}"

@@ -1,6 +1,6 @@
-"""The path of the error, from an input to the worst output."""
+"""Where the error comes from."""
 
-from workbench.analysis.error_path import error_path
+from workbench.analysis.error_sources import error_path, largest_sources
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.results import TensorQuality
 
@@ -42,3 +42,10 @@ def test_that_the_worst_output_is_taken_and_equal_tensors_are_the_best():
     net = graph("x>a", "x>b", "a>out", "b>out")
     assert path(net, tensors(x=None, a=30, b=10)) == ["x", "b"]
     assert path(net, ()) == []
+
+
+def test_that_the_largest_sources_come_first_and_small_ones_are_left_out():
+    shares = {"a": 0.2, "b": None, "c": 0.7, "d": 0.05}
+    known = tensors(**dict.fromkeys(shares, 30))
+    known = [t.model_copy(update={"added_share": shares[t.origin]}) for t in known]
+    assert [t.origin for t in largest_sources(known)] == ["c", "a"]

@@ -1,4 +1,4 @@
-"""The path of the error: from an input of the model to the output with the lowest SQNR."""
+"""Where the error comes from: the operations that add it, and its path to the output."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ if TYPE_CHECKING:
 
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.results import TensorQuality
+
+
+# Operations that add less of the error are not named.
+_NAMED_SHARE = 0.1
+
+
+def largest_sources(tensors: Iterable[TensorQuality]) -> list[TensorQuality]:
+    """Return the tensors whose operations themselves add a tenth of all error or more, most first.
+
+    Args:
+        tensors: The compared tensors.
+    """
+    named = [tensor for tensor in tensors if (tensor.added_share or 0.0) >= _NAMED_SHARE]
+    return sorted(named, key=lambda tensor: -(tensor.added_share or 0.0))
 
 
 def error_path(graph: GraphSnapshot, tensors: Sequence[TensorQuality]) -> tuple[int, ...]:
@@ -42,7 +56,7 @@ def error_path(graph: GraphSnapshot, tensors: Sequence[TensorQuality]) -> tuple[
 
 def _nearest(graph: GraphSnapshot, nodes: Iterable[str], by_origin: dict[str, int]) -> list[int]:
     """Return the first tensors with a figure before some nodes."""
-    found, pending = [], list(nodes)
+    indices, pending = [], list(nodes)
     passed: set[str] = set()
     while pending:
         for producer in graph.producers(pending.pop()):
@@ -50,10 +64,10 @@ def _nearest(graph: GraphSnapshot, nodes: Iterable[str], by_origin: dict[str, in
                 continue
             passed.add(producer.id)
             if producer.id in by_origin:
-                found.append(by_origin[producer.id])
+                indices.append(by_origin[producer.id])
             else:
                 pending.append(producer.id)
-    return found
+    return indices
 
 
 def _sqnr(tensor: TensorQuality) -> float:
