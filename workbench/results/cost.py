@@ -292,10 +292,30 @@ class Deliverable(Frozen):
     purpose: str
 
 
+# Weights of a module, NPU commands, where inputs and outputs are, other constants, all else.
+PartKind = Literal["weights", "commands", "borders", "constants", "rest"]
+
+
+class ProgramPart(Frozen):
+    """A part of the program [bytes]; ``name`` is the module of weights."""
+
+    kind: PartKind
+    name: str
+    bytes: int
+
+
+class FirmwareStep(Frozen):
+    """One thing that the firmware must do, in a few words and in detail."""
+
+    title: str
+    detail: str
+
+
 class PackageResult(Frozen):
     """The deliverables and the memory that the runtime needs [bytes].
 
-    ``note`` replaces memory and kernels if another compiler determines them.
+    ``parts`` are those of the .pte, largest first; ``steps`` is what the firmware must do, in
+    order. ``note`` replaces memory and kernels if another compiler determines them.
     """
 
     files: tuple[Deliverable, ...]
@@ -303,4 +323,6 @@ class PackageResult(Frozen):
     method_pool_bytes: int
     scratch_pool_bytes: int
     planned_bytes: tuple[int, ...]
+    parts: tuple[ProgramPart, ...] = ()
+    steps: tuple[FirmwareStep, ...] = ()
     note: str = ""
