@@ -60,7 +60,8 @@ class Candidate(Frozen):
 
     ``choices`` maps unit names to configs, ``channels`` modules to the output channels that they
     keep, if the search has widths; ``weights`` is a file in the study's folder, "" if the candidate
-    was not trained. ``problem`` is why there are no figures.
+    was not trained. ``cpu_cycles`` is the rough estimate of the CPU
+    operators, which ``cycles`` leave out; ``problem`` is why there are no figures.
     """
 
     number: int
@@ -73,6 +74,7 @@ class Candidate(Frozen):
     cycles: int | None = None
     sram_bytes: int | None = None
     cpu_nodes: int | None = None
+    cpu_cycles: int = 0
     is_within: bool = False
     problem: str = ""
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 
 
@@ -43,6 +44,12 @@ def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, ope
     assert panel.maps["compiled"].isVisible()
     assert "no device" in panel.titles["compiled"].text()
     assert "differ in 2 of 32 elements" in panel.note.text()
+    # Beside are the input, the label and what each program predicts.
+    assert panel.input.isVisible()
+    assert panel.answers.text().splitlines() == [
+        "Label: 3", "Float: class 3", "Quantized: class 5", "Integer: class 5",
+        "Compiled: class 5", "The programs give different classes.",
+    ]  # fmt: skip
     apart = panel.maps["compiled"].values != panel.maps["integer"].values
     assert np.count_nonzero(apart) == 2
 
@@ -74,3 +81,21 @@ def test_that_pictures_have_the_same_size_and_one_colour_scale(panel, opened, qt
     assert len({m.height() for m in maps}) == 1
     assert all(m.mapTo(panel, m.rect().topRight()).x() <= panel.width() for m in maps)
     assert panel.scale.isVisible()
+
+
+@for_each(
+    ("shape", "curves"),
+    [
+        ((1, 3, 8, 8), 0),
+        ((1, 1, 40), 1),
+        ((1, 40, 3), 3),
+        ((1, 64), 1),
+        ((1, 20, 30), 6),
+        ((1,), 1),
+    ],
+)
+def test_that_an_input_is_a_picture_or_curves(panel, shape, curves):
+    values = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    panel.input.render_input(values)
+    assert panel.input.curves == curves
+    panel.input.grab()

@@ -31,9 +31,10 @@ from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.ids import StudyId
+from workbench.project.pictures import pixels_of
 from workbench.results import EvaluateResult
 from workbench.studies.documents import study_folder
-from workbench.studies.sample import SampleTensor, load_values
+from workbench.studies.sample import INPUT, SampleTensor, load_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,9 @@ TITLES = {
 }  # fmt: skip
 EMPTY_TEXT = "Select a tensor in the graph, the tree or a table, and press Show."
 _MOST_SAMPLES = 1_000_000
+_INPUT_PX = 190
+# Curves of an input that is no picture: more of them are not told apart.
+_MOST_CURVES = 6
 _SCALE_PX = 22
 
 
@@ -84,6 +88,8 @@ class SamplePanel(Panel):
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
         self.titles = {side: WrappedLabel(TITLES[side], self) for side in SIDES}
         self.scale = ColourScale(self)
+        self.input = InputView(self)
+        self.answers = WrappedLabel(parent=self)
         self.histogram = SidesPlot(SIDES, self)
         self._arrange()
 
@@ -99,6 +105,8 @@ class SamplePanel(Panel):
         else:
             folder = study_folder(self.context.session.cache, self.study.key)
             self._values = load_values(folder)
+            self.input.render_input(self._values.pop(INPUT, None))
+            self.answers.setText("\n".join(answer_lines(result)))
             shape = "\u00d7".join(map(str, result.shape))
             text = f"{result.tensor} of sample {result.sample}, {shape}. {result.note}"
             if result.compiled_apart is not None:
@@ -161,6 +169,7 @@ class SamplePanel(Panel):
             self.maps[side].set_theme(theme)
             self.titles[side].setStyleSheet(f"color: {colour};")
         self.histogram.set_theme(theme)
+        self.input.set_theme(theme)
 
     def _arrange(self) -> None:
         controls = FlowRow(self)
@@ -172,12 +181,24 @@ class SamplePanel(Panel):
         bar.setContentsMargins(8, 4, 8, 2)
         bar.addWidget(controls)
         self.chosen.setContentsMargins(8, 0, 8, 0)
+        beside = QWidget(self)
+        beside.setFixedWidth(_INPUT_PX)
+        column = QVBoxLayout(beside)
+        column.setContentsMargins(8, 0, 0, 0)
+        column.addWidget(Label("Input", beside))
+        column.addWidget(self.input, 1)
+        column.addWidget(self.answers)
         sides = QWidget(self)
         self._pictures = QGridLayout(sides)
         self._pictures.setContentsMargins(8, 0, 8, 0)
         self._pictures.setRowStretch(1, 1)
         split = self._split = QSplitter(Qt.Orientation.Vertical, self)
-        for number, half in enumerate((sides, self.histogram)):
+        top = QWidget(self)
+        row = QHBoxLayout(top)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(beside)
+        row.addWidget(sides, 1)
+        for number, half in enumerate((top, self.histogram)):
             split.addWidget(half)
             split.setStretchFactor(number, 2 - number)
             split.setCollapsible(number, False)
@@ -247,6 +268,74 @@ class SamplePanel(Panel):
         }  # fmt: skip
         self.study.start()
         self._mark("state")
+
+
+def answer_lines(result: SampleTensor) -> list[str]:
+    """Return the label of the sample and the class that each program gives, one per line."""
+    lines = [f"Label: {result.label}"] if result.label is not None else []
+    lines += [
+        f"{TITLES[side].partition(' (')[0]}: class {result.classes[side]}"
+        for side in SIDES if side in result.classes
+    ]  # fmt: skip
+    given = set(result.classes.values())
+    if len(given) > 1:
+        lines.append("The programs give different classes.")
+    elif result.label is not None and given:
+        lines.append("All right." if given == {result.label} else "All wrong.")
+    return lines
+
+
+class InputView(Chart):
+    """The first input of a sample: a picture, or curves of a signal."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Input of the sample", "", "", parent)
+        self._image = pg.ImageItem(axisOrder="row-major")
+        self._curves = [pg.PlotCurveItem() for _ in range(_MOST_CURVES)]
+        for item in (self._image, *self._curves):
+            self.plot.addItem(item)
+        self.plot.hideAxis("left")
+        self.plot.hideAxis("bottom")
+        self.curves = 0
+
+    def render_input(self, values: NDArray[Any] | None) -> None:
+        """Show an input [1, ...]; nothing if there is none."""
+        self.setVisible(values is not None)
+        if values is None:
+            return
+        pixels = pixels_of(values[0]) if values.ndim == 4 else None
+        self._image.setVisible(pixels is not None)
+        series = [] if pixels is not None else series_of(values)
+        self.curves = len(series)
+        for number, curve in enumerate(self._curves):
+            curve.setVisible(number < len(series))
+            if number < len(series):
+                curve.setData(np.arange(series[number].size), series[number])
+        self.box.setAspectLocked(pixels is not None)
+        self.box.invertY(pixels is not None)
+        if pixels is not None:
+            self._image.setImage(pixels)
+            self.box.setRange(xRange=(0, pixels.shape[1]), yRange=(0, pixels.shape[0]))
+        elif series:
+            self.box.setRange(
+                xRange=(0, max(s.size for s in series)),
+                yRange=(min(float(s.min()) for s in series), max(float(s.max()) for s in series)),
+                padding=0.02,
+            )
+
+    def restyle(self, theme: Theme) -> None:
+        self.view.setBackground(theme.background)
+        marks = (theme.accent, theme.good, theme.warning, theme.bad, theme.text, theme.muted)
+        for curve, colour in zip(self._curves, marks, strict=True):
+            curve.setPen(pen(colour))
+
+
+def series_of(values: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return an input [1, ...] as curves: its rows along the longest of the last two axes."""
+    inner = values.reshape(-1) if values.ndim < 3 else values.reshape(-1, *values.shape[-2:])[0]
+    rows = inner[None] if inner.ndim == 1 else inner
+    rows = rows.T if rows.shape[0] > rows.shape[1] else rows
+    return [row for row in rows[:_MOST_CURVES] if row.size]
 
 
 def _compared(apart: int, elements: int) -> str:

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figures import count, decibel, percent, size
+from ui.shared.figures import count, cpu_line, decibel, percent, size
 from ui.shared.flow_row import FlowRow
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
@@ -354,7 +354,7 @@ class SearchPanel(Panel):
         lines = [
             f"{candidate.accuracy_name} {_accuracy_text(candidate)}, measured on host",
             f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",
-            f"{candidate.cpu_nodes} CPU operators (not in the cycle estimate)",
+            cpu_line(candidate.cpu_nodes or 0, candidate.cpu_cycles),
             "within all limits" if candidate.is_within else "exceeds a limit",
             "",
             "Changes to the present rules:",

@@ -335,6 +335,7 @@ class _Search:
             cycles=run.cost.cycles if run and run.cost else None,
             sram_bytes=run.cost.sram_bytes if run and run.cost else None,
             cpu_nodes=run.cost.cpu_nodes if run and run.cost else None,
+            cpu_cycles=run.cost.cpu_cycles if run and run.cost else 0,
             problem=problem,
         )
         candidate = _judged(candidate, self._found.enforced)
