@@ -19,6 +19,7 @@ def panel(opened, qtbot):
 def show(panel, opened, qtbot, tensor="relu", sample=3):
     """Choose a tensor and a sample, and wait for its values."""
     opened.context.selection.choose_nodes([tensor])
+    qtbot.waitUntil(lambda: panel.tensors.currentData() == tensor)
     qtbot.waitUntil(panel.show_button.isEnabled)
     panel.sample.setValue(sample)
     qtbot.mouseClick(panel.show_button, Qt.MouseButton.LeftButton)
@@ -26,13 +27,17 @@ def show(panel, opened, qtbot, tensor="relu", sample=3):
 
 
 def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, opened, qtbot):
-    # Nothing can be shown before a tensor is chosen.
-    assert "Select a tensor" in panel.chosen.text()
-    assert not panel.show_button.isEnabled()
+    # The last compared tensor is chosen at first; the list has all.
+    qtbot.waitUntil(panel.show_button.isEnabled)
+    names = [panel.tensors.itemData(i) for i in range(panel.tensors.count())]
+    assert panel.tensors.currentData() == names[-1]
+    assert names[-1] in panel.chosen.text()
+    panel.tensors.setCurrentIndex(0)
+    panel.tensors.activated.emit(0)
+    assert names[0] in panel.chosen.text()
     # A module of the tree shows the tensor it ends with.
     opened.context.selection.choose_modules(["stem"])
-    qtbot.waitUntil(panel.show_button.isEnabled)
-    assert panel.chosen.text() == "Tensor relu"
+    qtbot.waitUntil(lambda: panel.tensors.currentData() == "relu")
     # Float, quantized and integer stand side by side.
     show(panel, opened, qtbot)
     assert "1\u00d72\u00d74\u00d74" in panel.note.text()

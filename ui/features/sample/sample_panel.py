@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import (
     QCheckBox,
+    QComboBox,
     QGridLayout,
     QHBoxLayout,
     QPushButton,
@@ -46,7 +47,11 @@ TITLES = {
     "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",
     "compiled": "Compiled (executed, no device)",
 }  # fmt: skip
-EMPTY_TEXT = "Select a tensor in the graph, the tree or a table, and press Show."
+EMPTY_TEXT = "Evaluate to choose a tensor, or select one in the graph, and press Show."
+SHOW_TEXT = (
+    "Press Show to see {} of one sample in the float, the quantized and the compiled program, with "
+    "the input, its label, and what each of them predicts."
+)
 _MOST_SAMPLES = 1_000_000
 _INPUT_PX = 190
 # Curves of an input that is no picture: more of them are not told apart.
@@ -67,6 +72,10 @@ class SamplePanel(Panel):
         self.study.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
         self._values: dict[str, NDArray[Any]] = {}
+        self.tensors = QComboBox(self)
+        self.tensors.setAccessibleName("Tensor")
+        self.tensors.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.tensors.activated.connect(self._on_tensor_chosen)
         self.sample = SpinBox(self)
         self.sample.setRange(0, _MOST_SAMPLES)
         self.sample.setAccessibleName("Sample index")
@@ -80,6 +89,8 @@ class SamplePanel(Panel):
         self.difference.clicked.connect(self._draw)
         self.chosen = Label(EMPTY_TEXT, self)
         self.chosen.setWordWrap(True)
+        self.chosen.setObjectName("Hint")
+        self.chosen.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
         self.note = StudyNote("", self)
@@ -97,6 +108,7 @@ class SamplePanel(Panel):
         if self.study.options:
             self.study.look()
         job, result = self.study.job, self.study.found
+        self._fill_tensors()
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
         text = ""
@@ -118,22 +130,45 @@ class SamplePanel(Panel):
             chart.set_stale(result is not None and not self.study.is_current)
         self._draw()
 
+    def _fill_tensors(self) -> None:
+        """List the compared tensors; the last one is chosen where none is."""
+        measured = self.context.load(EvaluateResult, "evaluate")
+        tensors = measured.tensors if measured is not None else ()
+        names = [tensor.tensor for tensor in tensors]
+        if names != [self.tensors.itemData(i) for i in range(self.tensors.count())]:
+            self.tensors.clear()
+            for tensor in tensors:
+                title = f"{tensor.tensor}  {tensor.module}" if tensor.module else tensor.tensor
+                self.tensors.addItem(title, tensor.tensor)
+        if not self._tensor and names:
+            self._choose_tensor(names[-1])
+
+    def _choose_tensor(self, name: str) -> None:
+        self._tensor = name
+        if self.tensors.findData(name) < 0:
+            self.tensors.addItem(name, name)
+        self.tensors.setCurrentIndex(self.tensors.findData(name))
+
+    def _on_tensor_chosen(self, index: int) -> None:
+        self._choose_tensor(str(self.tensors.itemData(index)))
+        self._show_ready()
+        measured = self.context.load(EvaluateResult, "evaluate")
+        if measured is not None and index < len(measured.tensors):
+            origin = measured.tensors[index].origin
+            self.context.selection.choose_nodes({origin} - {""}, self.panel_id)
+
     def render_selection(self, selected: Selected) -> None:
         node = self._node_of(selected)
         name = self._tensor_of(node) if node else ""
         if name and name != self._tensor:
-            self._tensor = name
-            self.chosen.setText(f"Tensor {self._tensor}")
+            self._choose_tensor(name)
         self._show_ready()
 
     def _show_ready(self) -> None:
-        is_empty = not self._tensor and self.study.found is None
-        middle, top = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft
-        self.chosen.setAlignment(middle if is_empty else top)
-        self.chosen.setObjectName("Hint" if is_empty else "")
-        self.chosen.style().polish(self.chosen)
+        is_empty = self.study.found is None
+        self.chosen.setVisible(is_empty)
+        self.chosen.setText(SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT)
         self._split.setVisible(not is_empty)
-        self._column.setStretchFactor(self.chosen, 1 if is_empty else 0)
         self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
@@ -156,10 +191,8 @@ class SamplePanel(Panel):
     def look_at(self, sample: int) -> None:
         """Show a sample at the selected tensor, or at the last compared one."""
         self.sample.setValue(sample)
-        measured = self.context.load(EvaluateResult, "evaluate")
-        if not self._tensor and measured is not None and measured.tensors:
-            self.context.selection.choose_nodes([measured.tensors[-1].origin])
-            self.render_selection(self.context.selection.value)
+        self._fill_tensors()
+        self._show_ready()
         if self.show_button.isEnabled():
             self._on_show()
 
@@ -173,6 +206,7 @@ class SamplePanel(Panel):
 
     def _arrange(self) -> None:
         controls = FlowRow(self)
+        controls.add_field("Tensor", self.tensors)
         controls.add_field("Sample", self.sample)
         controls.add(self.show_button)
         controls.add_field("Channel", self.channel)
@@ -203,11 +237,11 @@ class SamplePanel(Panel):
             split.setStretchFactor(number, 2 - number)
             split.setCollapsible(number, False)
         split.setSizes([430, 210])
-        layout = self._column = QVBoxLayout(self)
+        layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(2)
         layout.addLayout(bar)
-        layout.addWidget(self.chosen)
+        layout.addWidget(self.chosen, 1)
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
 
