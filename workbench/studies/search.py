@@ -92,7 +92,8 @@ class SearchResult(Frozen):
     """All candidates so far; the first one uses the first choice everywhere.
 
     ``widths`` are the numbers of channels to choose from, by module, the present one first; empty
-    for a search of precisions alone.
+    for a search of precisions alone. ``is_exhausted`` is whether no other candidate was found
+    before there were ``total``.
     """
 
     limits: Limits
@@ -100,6 +101,7 @@ class SearchResult(Frozen):
     units: tuple[Unit, ...]
     widths: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
+    is_exhausted: bool = False
 
     def measured(self) -> list[Candidate]:
         """Return the candidates with figures."""

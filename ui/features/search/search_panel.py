@@ -315,7 +315,8 @@ class SearchPanel(Panel):
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         done = len(result.candidates) if result is not None else 0
-        has_more = result is not None and 0 < done < max(result.total, self.limits.trials.value())
+        asked = max(result.total, self.limits.trials.value()) if result is not None else 0
+        has_more = result is not None and 0 < done < asked and not result.is_exhausted
         self.start.setText("Pause" if self.study.job else "Continue" if has_more else "Search")
         self.start.setEnabled(not why)
         self.start.setToolTip(literal(why))

@@ -178,6 +178,10 @@ class _Search:
                     idle = 0 if self._try() else idle + 1
                 elif self._running:
                     self._collect()
+        if len(self._found.candidates) < self._found.total:
+            self._found = self._found.model_copy(update={"is_exhausted": True})
+            number = len(self._found.candidates)
+            self._study.tell(self._found, number, self._found.total, "no other candidates")
 
     def _opened(self) -> optuna.Study:
         """Return Optuna's study for these limits, with all evaluated candidates.
