@@ -23,6 +23,8 @@ from PySide6.QtGui import (
     QGuiApplication,
     QKeySequence,
     QPainter,
+    QPaintEvent,
+    QPalette,
     QResizeEvent,
     QShortcut,
 )
@@ -212,6 +214,7 @@ _SCROLLED_PX = 300
 _PAD_PX = 16
 _HEADER_PX = 4
 _LOOKED_AT = 60
+_CENTRED = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
 
 
 class BarDelegate(QStyledItemDelegate):
@@ -244,9 +247,11 @@ class FigureView(QTableView):
 
     def __init__(
         self, name: str, model: FigureTableModel[Any], parent: QWidget | None = None, *,
-        widest_px: int = WIDEST_PX,
+        widest_px: int = WIDEST_PX, empty: str = "",
     ) -> None:  # fmt: skip
+        """Make a view; ``empty`` is what a table without rows says."""
         super().__init__(parent)
+        self.empty = empty
         self._is_programmatic = False
         self._widest_px = widest_px
         # Widths that the columns need; none after the user has changed one.
@@ -308,6 +313,16 @@ class FigureView(QTableView):
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self._share_width()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.empty and not self._figures.rowCount():
+            painter = QPainter(self.viewport())
+            muted = self.palette().color(QPalette.ColorRole.PlaceholderText)
+            painter.setPen(muted)
+            room = self.viewport().rect().adjusted(_PAD_PX, _PAD_PX, -_PAD_PX, -_PAD_PX)
+            painter.drawText(room, _CENTRED, self.empty)
+            painter.end()
 
     def choose_rows(self, rows: Iterable[int], *, reveal: bool) -> None:
         """Select rows without a signal."""

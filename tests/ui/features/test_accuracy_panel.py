@@ -194,9 +194,9 @@ def the_verdict_and_tensors_inside_the_program_are_told(panel, opened, qtbot):
     panel.comparison.integer_table.selectRow(1)
     assert opened.context.selection.value.nodes == {"linear"}
     # The verdict is shown with its limits.
-    told = panel.comparison.verdict.text().splitlines()
-    assert told[0].startswith("Compiled program correct")
-    assert "\u2713 Largest difference [LSB]: 1 (at most 3)" in told
+    sentence, limits = panel.comparison.verdict.text().splitlines()
+    assert sentence.startswith("Compiled program correct")
+    assert "\u2713 Largest difference [LSB]: 1 (at most 3)" in limits.split(" \u00b7 ")
     assert opened.window.pipeline.button("verify").view.differs == ""
 
 

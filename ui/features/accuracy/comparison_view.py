@@ -68,6 +68,7 @@ class TokenTableModel(FigureTableModel[TokenStep]):
 # Marks of a limit that is held, broken, or not checked.
 SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
 AGAINST_QUANTIZED = "NPU output against the quantized model"
+NO_TENSORS = "No tensor of the integer program is one of the quantized model."
 EXPORTED_FILE = "Exported file vs. float model"
 
 
@@ -95,7 +96,7 @@ class ComparisonView(QWidget):
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Program outputs", self.outputs, self)
         self.integers = IntegerTableModel(self)
-        self.integer_table = FigureView("Program tensors", self.integers, self)
+        self.integer_table = FigureView("Program tensors", self.integers, self, empty=NO_TENSORS)
         self.integer_table.rows_chosen.connect(self._on_integers_chosen)
         self.tokens = TokenTableModel(self, verified=True)
         self.token_table = FigureView("Program tokens", self.tokens, self)
@@ -108,7 +109,8 @@ class ComparisonView(QWidget):
         self.verdict.setVisible(gate is not None)
         if gate is not None:
             limits = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in gate.limits]
-            self.verdict.setText("\n".join([f"Compiled program {gate.sentence}", *limits]))
+            listed = " \u00b7 ".join(limits)
+            self.verdict.setText(f"Compiled program {gate.sentence}\n{listed}")
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""

@@ -67,7 +67,7 @@ class RunsPanel(Panel):
         self.restore = QPushButton("Restore rules", self)
         self.restore.clicked.connect(self._on_restore)
         self.model = RunTableModel(self)
-        self.table = FigureView("Runs", self.model, self)
+        self.table = FigureView("Runs", self.model, self, empty=NO_RUNS)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
         self.plot.dot_chosen.connect(self._on_dot_chosen)
