@@ -217,7 +217,7 @@ class DeliverPanel(ResultPanel):
             self.buttons[action].setToolTip("" if package.current else "Not packaged yet")
         is_program = any(file.name.endswith(".pte") for file in package.value.files)
         self.buttons["inside"].setVisible(is_program)
-        self.fit.render_fit(self._fits.read(), self.context.theme)
+        self.fit.render_fit(self._fits.read())
         key = (package.folder, package.current, self.context.answers())
         if key != self._key:
             self._key = key
@@ -229,7 +229,7 @@ class DeliverPanel(ResultPanel):
         self.limits = QPushButton("Limits\u2026", content)
         self.limits.setToolTip("The limits of both answers, in the project settings")
         self.limits.clicked.connect(lambda: self._ask_for("gate"))
-        self.fit = BoardFit(content)
+        self.fit = BoardFit(lambda: self.context.theme, content)
         buttons = QHBoxLayout()
         self.buttons: dict[str, QPushButton] = {}
         for title, action, primary in (
