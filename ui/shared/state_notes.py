@@ -236,6 +236,11 @@ class StudyNote(QWidget):
         """Return the shown text."""
         return self.label.text()
 
+    def set_alone(self, *, alone: bool) -> None:
+        """Centre the text while there is nothing below it."""
+        side = Qt.AlignmentFlag.AlignHCenter if alone else Qt.AlignmentFlag.AlignLeft
+        self.label.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+
     def render_study(self, study: StudyController[Any], summary: str, empty: str = "") -> None:
         """Show the state of a study.
 

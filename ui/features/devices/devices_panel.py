@@ -281,6 +281,7 @@ class DevicesPanel(Panel):
         self.heat.set_points([row.point for row in rows])
         self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
         self.plot.render_points([_dot(rows[n]) for n in self._plotted])
+        self.plot.setVisible(bool(self._plotted))
         self.plot.set_stale(result is not None and not self.study.is_current)
         self._show_look()
         if job is None and result is not None and self._chosen is None:

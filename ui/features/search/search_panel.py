@@ -228,7 +228,7 @@ class SearchPanel(Panel):
         for widget in (self.title, self.about, self.apply):
             column.addWidget(widget)
         column.addStretch(1)
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         for number, part in enumerate((left, side)):
             split.addWidget(part)
             split.setCollapsible(number, False)
@@ -281,6 +281,8 @@ class SearchPanel(Panel):
         else:
             summary = self._summary(result) if result is not None else ""
             self.note.render_study(self.study, summary)
+        self.note.set_alone(alone=result is None)
+        self._split.setVisible(result is not None)
         self._dots = result.measured() if result is not None else []
         self._front = [c for c in result.front() if c.is_within] if result is not None else []
         numbers = {candidate.number for candidate in self._front}
