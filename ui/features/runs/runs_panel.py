@@ -71,6 +71,7 @@ class RunsPanel(Panel):
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
         self.plot.dot_chosen.connect(self._on_dot_chosen)
+        self.context.document.opened.connect(self.plot.release_limits)
         self.plot_note = _hint(NO_COST, self)
         self.compare = QPushButton("Compare", self)
         self.compare.clicked.connect(lambda: self.pages.setCurrentIndex(_COMPARISON))
