@@ -17,7 +17,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.accuracy.comparison_view import SIGNS, ComparisonView, TokenTableModel
+from ui.features.accuracy.comparison_view import (
+    LOWEST_BARS_PX,
+    SIGNS,
+    ComparisonView,
+    TokenTableModel,
+)
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import BarDelegate, FigureView, Role
 from ui.shared.figures import percent
@@ -67,8 +72,6 @@ PATH_TIP = (
     "lowest SQNR"
 )
 _WIDE_PX = 1080
-# The bars may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
-_LOWEST_BARS_PX = 68
 
 
 class AccuracyPanel(ResultPanel):
@@ -169,7 +172,7 @@ class AccuracyPanel(ResultPanel):
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
-        self.bars.setMinimumHeight(_LOWEST_BARS_PX)
+        self.bars.setMinimumHeight(LOWEST_BARS_PX)
         self.bars.bars_chosen.connect(self._on_bars_chosen)
         self.bars_shown = QComboBox(content)
         self.bars_shown.setAccessibleName("Figure of the bars")

@@ -69,6 +69,8 @@ class TokenTableModel(FigureTableModel[TokenStep]):
 SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
 AGAINST_QUANTIZED = "NPU output against the quantized model"
 NO_TENSORS = "No tensor of the integer program is one of the quantized model."
+# Plots may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
+LOWEST_BARS_PX = 68
 EXPORTED_FILE = "Exported file vs. float model"
 
 
@@ -144,6 +146,7 @@ class ComparisonView(QWidget):
         from ui.shared.bar_plot import DifferencePlot
 
         self.differences = DifferencePlot("quantized model", self)
+        self.differences.setMinimumHeight(LOWEST_BARS_PX)
         self.log = QCheckBox("Logarithmic counts", self)
         self.log.clicked.connect(self.differences.set_log)
         self.pages = Tabs(self)

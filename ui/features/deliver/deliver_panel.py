@@ -79,11 +79,12 @@ class FilesView(QWidget):
         ]  # fmt: skip
         self.parts.render_areas(f"Parts of {name}", areas)
         self.parts.setVisible(bool(areas))
-        self.heading.setVisible(bool(areas))
+        self.heading.setVisible(bool(areas or package.note))
         self.heading.setText(
             f"{name}: {size(total)}, weights by module, NPU commands and the rest by size. "
             "Click weights to select their module."
-        )
+            if areas else package.note
+        )  # fmt: skip
         self.files.set_look(theme, stale=stale)
 
 
@@ -96,7 +97,6 @@ class StepsView(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         content = QWidget(self)
         self.cards = FigureCards(content)
-        self.note = WrappedLabel(parent=content)
         self.copy = QPushButton("Copy kernels", content)
         self.copy.setToolTip("The names of the kernels that the runtime must link")
         self.copy.clicked.connect(self._on_copy)
@@ -110,7 +110,6 @@ class StepsView(QScrollArea):
         layout.setContentsMargins(8, 8, 8, 8)
         layout.setSpacing(8)
         layout.addWidget(self.cards)
-        layout.addWidget(self.note)
         layout.addLayout(self._steps)
         layout.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addStretch(1)
@@ -121,7 +120,6 @@ class StepsView(QScrollArea):
 
     def render_package(self, package: PackageResult, theme: Theme, *, stale: bool) -> None:
         """Show the steps of a package."""
-        self.cards.setVisible(not package.note)
         planned = " + ".join(size(b) for b in package.planned_bytes) or size(0)
         self.cards.render_cards(
             (
@@ -136,8 +134,6 @@ class StepsView(QScrollArea):
         )  # fmt: skip
         self._kernels = package.kernels
         self.copy.setVisible(bool(package.kernels))
-        self.note.setText(package.note)
-        self.note.setVisible(bool(package.note))
         self._show_steps(package.steps)
 
     def _show_steps(self, steps: tuple[FirmwareStep, ...]) -> None:
@@ -313,6 +309,7 @@ class DeliverPanel(ResultPanel):
         for view in (self.deliverables, self.steps):
             view.render_package(package, self.context.theme, stale=not shown.current)
         names = [file.name for file in package.files if file.name.endswith(_NOTE_SUFFIX)]
+        self.pages.setTabVisible(1, bool(package.steps))
         self.pages.setTabVisible(2, bool(names))
         if names:
             try:
