@@ -217,6 +217,28 @@ _LOOKED_AT = 60
 _CENTRED = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
 
 
+def _narrow(widths: list[int], columns: Sequence[int], least: int, missing: int) -> int:
+    """Narrow columns, the widest first, so that short names stay whole; return what is missing.
+
+    Args:
+        widths: Of all columns [px]; changed.
+        columns: Those that may be narrower.
+        least: What each of them keeps [px].
+        missing: How much narrower they should be together [px].
+    """
+    while missing > 0 and columns:
+        widest = max(widths[column] for column in columns)
+        next_width = max([least, *(widths[c] for c in columns if widths[c] < widest)])
+        tied = [column for column in columns if widths[column] == widest]
+        step = min(widest - next_width, -(-missing // len(tied)))
+        if step <= 0:
+            break
+        for column in tied:
+            widths[column] -= step
+        missing -= step * len(tied)
+    return missing
+
+
 class BarDelegate(QStyledItemDelegate):
     """Paints a fraction in [0, 1] as a line below the text."""
 
@@ -375,12 +397,10 @@ class FigureView(QTableView):
         spare = sum(max(widths[c] - _LEAST_TEXT_PX, 0) for c in texts)
         # A table of many figures scrolls in any case: cut names would not spare that.
         narrowed = texts if missing <= spare + _SCROLLED_PX else []
-        for column in sorted(narrowed, key=lambda column: not self._gives_way(column)):
-            least = _LEAST_YIELDING_PX if self._gives_way(column) else _LEAST_TEXT_PX
-            if missing > 0 and widths[column] > least:
-                narrower = max(least, widths[column] - missing)
-                missing -= widths[column] - narrower
-                widths[column] = narrower
+        yielding = [column for column in narrowed if self._gives_way(column)]
+        missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
+        others = [column for column in narrowed if not self._gives_way(column)]
+        missing = _narrow(widths, others, _LEAST_TEXT_PX, missing)
         for column in texts:
             if missing < 0 and not self.isColumnHidden(column) and self._wanted:
                 wider = min(self._whole[column], widths[column] - missing)
