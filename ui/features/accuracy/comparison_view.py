@@ -46,7 +46,7 @@ READ_COLUMNS: tuple[Column[TokenStep], ...] = (
 VERIFIED_COLUMNS: tuple[Column[TokenStep], ...] = (
     *_TOKENS,
     Column("KL", lambda r: figure(r.kl_integer), lambda r: r.kl_integer,
-           "KL divergence of the integer program from the float model [nats]"),
+           "KL divergence of the NPU output from the float model [nats]"),
     Column("Max LSB", lambda r: DASH if r.max_lsb is None else str(r.max_lsb),
            lambda r: r.max_lsb, "Maximum difference from the quantized model"),
     *_CHANCES,
@@ -68,7 +68,7 @@ class TokenTableModel(FigureTableModel[TokenStep]):
 # Marks of a limit that is held, broken, or not checked.
 SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
 AGAINST_QUANTIZED = "NPU output against the quantized model"
-NO_TENSORS = "No tensor of the integer program is one of the quantized model."
+NO_TENSORS = "No tensor of the compiled program exists in the quantized model."
 # Plots may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
 LOWEST_BARS_PX = 68
 EXPORTED_FILE = "Exported file vs. float model"

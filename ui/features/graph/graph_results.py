@@ -55,8 +55,8 @@ LEVELS = (
         "Quantized",
         "The program with quantize and dequantize operators",
     ),
-    Level("lower", "lower", GRAPH_FILE, "Edge", "The lowered program, delegates as groups"),
-    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The delegates as TOSA, the input of Vela"),
+    Level("lower", "lower", GRAPH_FILE, "Edge", "The compiled program, NPU parts as groups"),
+    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The NPU parts as TOSA, the input of Vela"),
 )
 LEVELS_BY_ID = {level.id: level for level in LEVELS}
 FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)
