@@ -93,12 +93,18 @@ class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no type
         painter.setFont(font)
         painter.setPen(self._text)
         metrics = QFontMetricsF(font)
+        # Tensors that take the place of another one are painted over it.
+        painted: list[QRectF] = []
         for (left, right, bottom, top), name in zip(self._sides, self._names, strict=False):
             block = shape.mapRect(QRectF(left, bottom, right - left, top - bottom))
             room = block.adjusted(_PAD_PX, 0, -_PAD_PX, 0)
             if room.width() >= _NAMED_PX and room.height() >= metrics.height():
                 shown = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, room.width())
-                painter.drawText(room, Qt.AlignmentFlag.AlignCenter, shown)
+                place = QRectF(0, 0, metrics.horizontalAdvance(shown), metrics.height())
+                place.moveCenter(room.center())
+                if not any(place.intersects(other) for other in painted):
+                    painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown)
+                    painted.append(place)
 
 
 class MemoryPlot(Chart):

@@ -13,7 +13,7 @@ from ui.shared.labels import literal
 from ui.shared.theme import Theme
 
 _PAD_PX, _GAP_PX = 6.0, 1.0
-_LEAST_TEXT_PX = 34.0
+_LEAST_TEXT_PX = 56.0
 # How opaque an area is: the theme's text is readable on it.
 _TINT = 0.4
 _HEIGHT_PX, _LEAST_PX = 170, 90
