@@ -246,7 +246,7 @@ CALL_REFUSAL = (
 
 def _follows(node: str) -> str:
     return (
-        f"This is the second quantized range of {node}, for a neighbour with another precision. Its range "
+        f"This is the second quantized range of {node}, for a neighbour with another precision. It "
         f"follows that of {node}."
     )
 

@@ -11,6 +11,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 from tests.engine.acceleration import programs
 from tests.engine.in_process import project
 from workbench.engine.calibration.statistics import value_hashes
+from workbench.engine.quality.added_error import FloatOperations
 from workbench.engine.quality.references import FloatReference
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.project import edits
@@ -96,3 +97,36 @@ def test_that_the_clipped_operation_is_named_and_not_what_follows_it(engine):
     assert tensors["conv2d_1"].added_sqnr_db > 20
     assert max(tensors.values(), key=lambda t: t.added_share or 0.0).tensor == "conv2d"
     assert tensors["conv2d"].added_share > 0.9
+
+
+class Long(torch.nn.Module):
+    """Indices that are computed in many steps, before a table that is quantized is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(64, 4))
+
+    def forward(self, x):
+        index = x.long()
+        for _ in range(700):
+            index = index + 1
+        return torch.relu(self.table[index % 64])
+
+
+def test_that_long_chains_without_figures_are_followed_and_what_does_not_fit_is_left_out():
+    x = torch.arange(3.0)
+    graph = torch.export.export(Long(), (x,)).module(check_guards=False)
+    relu = next(n.name for n in graph.graph.nodes if "relu" in str(n.target))
+    operations = FloatOperations(graph, {"x"})
+    assert operations.inputs_of([relu]) == {"x"}
+    (alone,) = operations.outputs([relu], {"x": x}).values()
+    assert torch.equal(alone, graph(x))
+    # Values of another shape are refused by torch, and the figure is left out.
+    view = torch.export.export(Viewed(), (torch.randn(2, 6),)).module(check_guards=False)
+    name = next(n.name for n in view.graph.nodes if "view" in str(n.target))
+    assert FloatOperations(view, {"x"}).outputs([name], {"x": torch.randn(2, 7)}) == {}
+
+
+class Viewed(torch.nn.Module):
+    def forward(self, x):
+        return x.view(3, 4)

@@ -102,11 +102,12 @@ def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
     sqnr = {t.tensor: math.inf if t.sqnr_db is None else t.sqnr_db for t in result.tensors}
     error = {t.tensor: t.max_abs_error for t in result.tensors if t.max_abs_error is not None}
     added = {t.tensor: 100.0 * t.added_share for t in result.tensors if t.added_share is not None}
-    return [
+    measures = [
         Measure("sqnr", "SQNR [dB]", "measured", sqnr, level, "lowest"),
         Measure("added", "Error added here [%]", "measured", added, level, "sum", False),
         Measure("error", "Max error", "measured", error, level, "highest", log=True),
     ]
+    return [measure for measure in measures if measure.values or measure.id != "added"]
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,18 @@ class FloatOperations:
     """The operations of a prepared module, each computed in float from given inputs.
 
     Operations inside of branches and loops are not computed, nor what reads a buffer that the
-    program changes.
+    program changes, nor one that does not take the values of the quantized program.
 
     Args:
-        prepared: Module from ``prepare_pt2e``; it is copied.
+        prepared: Module from ``prepare_pt2e``; one that changes tensors in place is copied.
         given: Names of the nodes whose values are given.
     """
 
     def __init__(self, prepared: torch.fx.GraphModule, given: Collection[str]) -> None:
-        self._module = torch.fx.GraphModule(prepared, copy.deepcopy(prepared.graph))
-        programs.write_nowhere(self._module)
+        self._module = prepared
+        if any(programs.is_write(node) for node in prepared.graph.nodes):
+            self._module = torch.fx.GraphModule(prepared, copy.deepcopy(prepared.graph))
+            programs.write_nowhere(self._module)
         self._nodes = {node.name: node for node in self._module.graph.nodes}
         self._changed = set(programs.written_buffers(prepared))
         self._given = frozenset(given)
@@ -78,7 +80,8 @@ class FloatOperations:
                 continue
             try:
                 results[name] = step.computed(node)
-            except _UnknownError:
+            except (_UnknownError, RuntimeError):
+                # torch raises a RuntimeError for values of other shapes or strides.
                 continue
         return results
 
@@ -93,13 +96,35 @@ class _Step:
         self._others: State = {}
 
     def computed(self, node: torch.fx.Node) -> Any:
-        """Return the value of a node from its inputs."""
+        """Return the value of a node from its inputs.
+
+        Raises:
+            _UnknownError: it does not follow from the given values.
+        """
+        pending = [source for source in node.all_input_nodes if not self._is_known(source)]
+        while pending:
+            waiting = [s for s in pending[-1].all_input_nodes if not self._is_known(s)]
+            if waiting:
+                pending += waiting
+                continue
+            source = pending.pop()
+            if not self._is_known(source):
+                self._others[source.name] = self._applied(source)
+        return self._applied(node)
+
+    def _is_known(self, node: torch.fx.Node) -> bool:
+        return node.op == "get_attr" or node.name in self._values or node.name in self._others
+
+    def _applied(self, node: torch.fx.Node) -> Any:
+        """Return the value of a node whose inputs are known."""
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self._value)
         if node.op == "call_module":
             module = self._module.get_submodule(str(node.target))
             return args[0] if isinstance(module, ObserverBase) else module(*args, **kwargs)
         target: Any = node.target
-        if node.op != "call_function" or isinstance(target, torch._ops.HigherOrderOperator):  # noqa: SLF001
+        # What still writes in place would change the values of the quantized program.
+        is_inside = isinstance(target, torch._ops.HigherOrderOperator)  # noqa: SLF001
+        if node.op != "call_function" or is_inside or programs.is_write(node):
             raise _UnknownError
         return target(*args, **kwargs)
 
@@ -110,6 +135,4 @@ class _Step:
             if node.target in self._changed:
                 raise _UnknownError
             return operator.attrgetter(str(node.target))(self._module)
-        if node.name not in self._others:
-            self._others[node.name] = self.computed(node)
         return self._others[node.name]
