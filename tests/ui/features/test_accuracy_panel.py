@@ -196,7 +196,7 @@ def the_verdict_and_tensors_inside_the_program_are_told(panel, opened, qtbot):
     # The verdict is shown with its limits.
     sentence, limits = panel.comparison.verdict.text().splitlines()
     assert sentence.startswith("Compiled program correct")
-    assert "\u2713 Largest difference [LSB]: 1 (at most 3)" in limits.split(" \u00b7 ")
+    assert "\u2713\u00a0Largest difference [LSB]: 1 (at most 3)" in limits.split(" \u00b7 ")
     assert opened.window.pipeline.button("verify").view.differs == ""
 
 

@@ -110,7 +110,7 @@ class ComparisonView(QWidget):
         """Show whether the program is compiled right, with all limits; nothing without it."""
         self.verdict.setVisible(gate is not None)
         if gate is not None:
-            limits = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in gate.limits]
+            limits = [f"{SIGNS[limit.held]}\u00a0{limit_words(limit)}" for limit in gate.limits]
             listed = " \u00b7 ".join(limits)
             self.verdict.setText(f"Compiled program {gate.sentence}\n{listed}")
 
