@@ -35,6 +35,11 @@ def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, ope
     panel.tensors.setCurrentIndex(0)
     panel.tensors.activated.emit(0)
     assert names[0] in panel.chosen.text()
+    # An operation that was not compared is added, and stays chosen.
+    opened.context.selection.choose_nodes(["bn"])
+    qtbot.waitUntil(lambda: panel.tensors.currentData() == "bn")
+    panel.refresh()
+    assert panel.tensors.currentData() == "bn"
     # A module of the tree shows the tensor it ends with.
     opened.context.selection.choose_modules(["stem"])
     qtbot.waitUntil(lambda: panel.tensors.currentData() == "relu")
@@ -104,3 +109,5 @@ def test_that_an_input_is_a_picture_or_curves(panel, shape, curves):
     panel.input.render_input(values)
     assert panel.input.curves == curves
     panel.input.grab()
+    panel.input.render_input(np.full(shape, np.nan, np.float32))
+    assert panel.input.curves == curves

@@ -71,6 +71,7 @@ class SamplePanel(Panel):
                               context.session.cache, self)  # fmt: skip
         self.study.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
+        self._listed: list[str] = []
         self._values: dict[str, NDArray[Any]] = {}
         self.tensors = QComboBox(self)
         self.tensors.setAccessibleName("Tensor")
@@ -135,13 +136,15 @@ class SamplePanel(Panel):
         measured = self.context.load(EvaluateResult, "evaluate")
         tensors = measured.tensors if measured is not None else ()
         names = [tensor.tensor for tensor in tensors]
-        if names != [self.tensors.itemData(i) for i in range(self.tensors.count())]:
+        if names != self._listed:
+            self._listed = names
             self.tensors.clear()
             for tensor in tensors:
                 title = f"{tensor.tensor}  {tensor.module}" if tensor.module else tensor.tensor
                 self.tensors.addItem(title, tensor.tensor)
-        if not self._tensor and names:
-            self._choose_tensor(names[-1])
+            self._tensor = self._tensor if self._tensor in names else ""
+        if self._tensor or names:
+            self._choose_tensor(self._tensor or names[-1])
 
     def _choose_tensor(self, name: str) -> None:
         self._tensor = name
@@ -337,6 +340,7 @@ class InputView(Chart):
         self.setVisible(values is not None)
         if values is None:
             return
+        values = np.nan_to_num(values)
         pixels = pixels_of(values[0]) if values.ndim == 4 else None
         self._image.setVisible(pixels is not None)
         series = [] if pixels is not None else series_of(values)
