@@ -71,7 +71,7 @@ PATH_TIP = (
     "From an input to the output with the lowest SQNR: at each operation, the input with the "
     "lowest SQNR"
 )
-_WIDE_PX = 1080
+_WIDE_PX = 1280
 
 
 class AccuracyPanel(ResultPanel):

@@ -110,9 +110,13 @@ class ComparisonView(QWidget):
         """Show whether the program is compiled right, with all limits; nothing without it."""
         self.verdict.setVisible(gate is not None)
         if gate is not None:
-            limits = [f"{SIGNS[limit.held]}\u00a0{limit_words(limit)}" for limit in gate.limits]
-            listed = " \u00b7 ".join(limits)
-            self.verdict.setText(f"Compiled program {gate.sentence}\n{listed}")
+            words: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+            for limit in gate.limits:
+                words[limit.held].append(f"{SIGNS[limit.held]}\u00a0{limit_words(limit)}")
+            # What is not met has a line of its own.
+            others = " \u00b7 ".join([*words[True], *words[None]])
+            lines = [f"Compiled program {gate.sentence}", *words[False], others]
+            self.verdict.setText("\n".join(filter(None, lines)))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""
