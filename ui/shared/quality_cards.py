@@ -132,8 +132,8 @@ def divergence_text(value: VerifyResult) -> str:
     first = next(t for t in value.tensors if t.tensor == value.first_divergence)
     module = f" in {first.module}" if first.module else ""
     return (
-        f"First difference inside: {first.tensor}{module}, {percent(1 - first.exact)} of its elements "
-        f"by at most {first.max_lsb} LSB, {over}."
+        f"First difference inside: {first.tensor}{module}, {percent(1 - first.exact)} of its "
+        f"elements by at most {first.max_lsb} LSB, {over}."
     )
 
 
