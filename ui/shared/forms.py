@@ -231,4 +231,6 @@ class WrappedLabel(Label):
 
     def _take_room(self) -> None:
         is_visible = self.isVisible() and bool(self.text())
+        # Qt's height for a width is never below the least height: that of a narrower label stays.
+        self.setMinimumHeight(0)
         self.setMinimumHeight(self.heightForWidth(self.width()) if is_visible else 0)
