@@ -170,6 +170,10 @@ def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
     states: dict[str, AnswerState] = {"right": "met", "differs": "missed"}
     is_exact = verified.exact == verified.elements
     figure = "bit-exact" if is_exact else f"within {verified.max_lsb} LSB"
+    if verified.runtime:
+        # Another compiler makes the program: only the exported file was computed.
+        error = verified.max_abs_error
+        figure = "not compiled here" if error is None else f"file within {error:.2g} of float"
     lines = [f"Compiled program {gate.sentence}."]
     lines += [gate.execution.sentence] if gate.execution is not None else []
     lsb = next((limit for limit in gate.limits if limit.name == "lsb"), None)
@@ -196,6 +200,20 @@ def _differences(verified: VerifyResult) -> Iterator[Bar]:
         yield Bar(name="more", text=f"{rest:,}", share=rest / total, is_bad=True)
 
 
+def memory_bars(fit: Fit) -> list[Bar]:
+    """Return a bar for each memory of a board: how much of it the program takes."""
+    return [
+        Bar(
+            name=filling.name,
+            text=f"{_size(filling.used)} of "
+            f"{'unknown' if filling.bytes is None else _size(filling.bytes)}",
+            share=min(filling.used / filling.bytes, 1.0) if filling.bytes else 0.0,
+            is_bad=bool(filling.bytes and filling.used > filling.bytes),
+        )
+        for filling in fit.fillings
+    ]
+
+
 def _fits(lowered: LowerResult | None, fit: Fit | None, limits: Sequence[Limit]) -> Answer:
     title = "Fits"
     if lowered is None:
@@ -217,16 +235,7 @@ def _fits(lowered: LowerResult | None, fit: Fit | None, limits: Sequence[Limit])
             picture="Memory of the program", bars=tuple(bars), stage="lower",
         )  # fmt: skip
     state = "missed" if broken or not fit.fits else "doubtful" if fit.doubts else "met"
-    bars = [
-        Bar(
-            name=filling.name,
-            text=f"{_size(filling.used)} of "
-            f"{'unknown' if filling.bytes is None else _size(filling.bytes)}",
-            share=min(filling.used / filling.bytes, 1.0) if filling.bytes else 0.0,
-            is_bad=bool(filling.bytes and filling.used > filling.bytes),
-        )
-        for filling in fit.fillings
-    ]
+    bars = memory_bars(fit)
     figure = "fits" if fit.fits else "does not fit"
     return Answer(
         id="fits", title=title, state=state, figure=f"{figure} {fit.board}", goal="",

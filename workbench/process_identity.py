@@ -91,6 +91,29 @@ def is_locked(path: Path) -> bool | None:
     return False
 
 
+def remove_if_free(path: Path) -> bool:
+    """Remove a file that no running process holds; return whether it was removed.
+
+    The file is held meanwhile, so that one that another process makes instead stays.
+    """
+    if fcntl is None:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), path.stat()):
+            return False
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
 @cache
 def _place() -> str:
     """Return a digest of the host, its boot and the namespace of process numbers."""

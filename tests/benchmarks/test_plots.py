@@ -208,7 +208,7 @@ def operations(number: int) -> Timeline:
         now += operation.cycles
         if place % 50 == 0:
             node = CpuNode(node=f"add_{place}", op="aten.add.Tensor", module="", reason="")
-            stops.append(CpuStop(now, (node,)))
+            stops.append(CpuStop(now, (node,), now))
     return Timeline(tuple(spans), tuple(stops))
 
 

@@ -23,7 +23,7 @@ from workbench.studies.documents import (
     study_key,
 )
 from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
-from workbench.studies.sample import SampleTensor, save_values
+from workbench.studies.sample import INPUT, SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 from workbench.studies.sweep import SweepResult, between, ends, points
@@ -56,11 +56,12 @@ def _play_sample(command, key, folder):
         sides["integer"] = values + 0.25
         sides["compiled"] = np.where(values > 29, values, values + 0.25)
     tensor = str(command.options["tensor"])
-    save_values(sides, folder)
+    save_values({**sides, INPUT: np.zeros((1, 3, 8, 8), np.float32)}, folder)
     found = SampleTensor(
         sample=command.options["sample"], tensor=tensor, module="stem", op="aten.relu.default",
         shape=values.shape, sides=tuple(sides), note="" if len(sides) > 2 else "Not compiled.",
         compiled_apart=2 if len(sides) > 2 else None,
+        label=3, classes={side: 3 if side == "float" else 5 for side in sides},
     )  # fmt: skip
     save_study(found, folder)
     yield StudyProgress(job=command.job, study=command.study, key=key, done=1, total=1)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ui.shared.bar_picture import BarPicture
 from ui.shared.figures import size
-from ui.shared.labels import Label, literal
+from ui.shared.forms import WrappedLabel
+from ui.shared.labels import literal
 from ui.shared.panel import PanelContext
 from ui.shared.theme import Theme
-from workbench.deploy.fitting import Filling, Fit, of_results, sentence
+from workbench.deploy.fitting import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
+from workbench.outcome_page import memory_bars
 from workbench.project.model import TargetChoice
 
 
@@ -39,34 +41,33 @@ class BoardFitReader:
         return self._read[1]
 
 
-class BoardFit(Label):
-    """Shows whether the program fits the board; hidden without a board."""
+class BoardFit(QWidget):
+    """Shows whether the program fits the board, and its memories as bars; else it is hidden."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWordWrap(True)
-        self.setTextFormat(Qt.TextFormat.RichText)
-        self.setAccessibleName("Board fit")
+        self._theme = theme
+        self.verdict = WrappedLabel(parent=self)
+        self.verdict.setAccessibleName("Board fit")
+        self.memories = BarPicture(theme, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(2)
+        layout.addWidget(self.verdict)
+        layout.addWidget(self.memories)
         self.hide()
 
-    def render_fit(self, fit: Fit | None, theme: Theme) -> None:
+    def render_fit(self, fit: Fit | None) -> None:
         """Show a result; None is no board."""
         self.setVisible(fit is not None)
         if fit is None:
             return
+        theme = self._theme()
         colour = theme.bad if not fit.fits else theme.warning if fit.doubts else theme.good
-        verdict = f'<span style="color:{colour}">{escape(sentence(fit))}</span>'
-        shown = [f for f in fit.fillings if f.demands or not fit.fits]
-        regions = " \u00b7 ".join(escape(_line(f)) for f in shown)
-        self.setText(f"{verdict}<br>{regions}" if regions else verdict)
-        self.setToolTip(literal("\n".join(
+        self.verdict.setText(sentence(fit))
+        self.verdict.setStyleSheet(f"color: {colour};")
+        self.memories.render_bars("Memories of the board", memory_bars(fit))
+        self.memories.setToolTip(literal("\n".join(
             f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
             for f in fit.fillings for d in f.demands
         )))  # fmt: skip
-
-
-def _line(filling: Filling) -> str:
-    room = "size unknown" if filling.bytes is None else size(filling.bytes)
-    doubt = " (not confirmed)" if filling.bytes is not None and not filling.confirmed else ""
-    what = ", ".join(f"{d.what} {size(d.bytes)}" for d in filling.demands)
-    return f"{filling.name}: {size(filling.used)} of {room}{doubt}{f' ({what})' if what else ''}"

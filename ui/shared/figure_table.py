@@ -23,6 +23,8 @@ from PySide6.QtGui import (
     QGuiApplication,
     QKeySequence,
     QPainter,
+    QPaintEvent,
+    QPalette,
     QResizeEvent,
     QShortcut,
 )
@@ -212,6 +214,29 @@ _SCROLLED_PX = 300
 _PAD_PX = 16
 _HEADER_PX = 4
 _LOOKED_AT = 60
+_CENTRED = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+
+
+def _narrow(widths: list[int], columns: Sequence[int], least: int, missing: int) -> int:
+    """Narrow columns, the widest first, so that short names stay whole; return what is missing.
+
+    Args:
+        widths: Of all columns [px]; changed.
+        columns: Those that may be narrower.
+        least: What each of them keeps [px].
+        missing: How much narrower they should be together [px].
+    """
+    while missing > 0 and columns:
+        widest = max(widths[column] for column in columns)
+        next_width = max([least, *(widths[c] for c in columns if widths[c] < widest)])
+        tied = [column for column in columns if widths[column] == widest]
+        step = min(widest - next_width, -(-missing // len(tied)))
+        if step <= 0:
+            break
+        for column in tied:
+            widths[column] -= step
+        missing -= step * len(tied)
+    return missing
 
 
 class BarDelegate(QStyledItemDelegate):
@@ -244,9 +269,11 @@ class FigureView(QTableView):
 
     def __init__(
         self, name: str, model: FigureTableModel[Any], parent: QWidget | None = None, *,
-        widest_px: int = WIDEST_PX,
+        widest_px: int = WIDEST_PX, empty: str = "",
     ) -> None:  # fmt: skip
+        """Make a view; ``empty`` is what a table without rows says."""
         super().__init__(parent)
+        self.empty = empty
         self._is_programmatic = False
         self._widest_px = widest_px
         # Widths that the columns need; none after the user has changed one.
@@ -309,6 +336,16 @@ class FigureView(QTableView):
         if event.size().width() != event.oldSize().width():
             self._share_width()
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.empty and not self._figures.rowCount():
+            painter = QPainter(self.viewport())
+            muted = self.palette().color(QPalette.ColorRole.PlaceholderText)
+            painter.setPen(muted)
+            room = self.viewport().rect().adjusted(_PAD_PX, _PAD_PX, -_PAD_PX, -_PAD_PX)
+            painter.drawText(room, _CENTRED, self.empty)
+            painter.end()
+
     def choose_rows(self, rows: Iterable[int], *, reveal: bool) -> None:
         """Select rows without a signal."""
         model, last = self.model(), self.model().columnCount() - 1
@@ -360,12 +397,10 @@ class FigureView(QTableView):
         spare = sum(max(widths[c] - _LEAST_TEXT_PX, 0) for c in texts)
         # A table of many figures scrolls in any case: cut names would not spare that.
         narrowed = texts if missing <= spare + _SCROLLED_PX else []
-        for column in sorted(narrowed, key=lambda column: not self._gives_way(column)):
-            least = _LEAST_YIELDING_PX if self._gives_way(column) else _LEAST_TEXT_PX
-            if missing > 0 and widths[column] > least:
-                narrower = max(least, widths[column] - missing)
-                missing -= widths[column] - narrower
-                widths[column] = narrower
+        yielding = [column for column in narrowed if self._gives_way(column)]
+        missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
+        others = [column for column in narrowed if not self._gives_way(column)]
+        missing = _narrow(widths, others, _LEAST_TEXT_PX, missing)
         for column in texts:
             if missing < 0 and not self.isColumnHidden(column) and self._wanted:
                 wider = min(self._whole[column], widths[column] - missing)

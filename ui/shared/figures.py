@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from workbench.text import plural
+
 DASH = "\u2013"
 _KIB = 1024
 
@@ -61,3 +63,9 @@ def kib(count_bytes: int) -> str:
 def milliseconds(value: float | None) -> str:
     """Return a time in ms."""
     return DASH if value is None else f"{value:,.3f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def cpu_line(operators: int, cycles: int) -> str:
+    """Return the number of CPU operators and their roughly estimated cycles."""
+    about = f", roughly {cycles:,} cycles more" if cycles else ""
+    return f"{plural(operators, 'CPU operator')}{about} (not in the cycle estimate)"

@@ -203,6 +203,12 @@ class WrappedLabel(Label):
         self.setToolTip(literal(text if shown != text else ""))
         self._settle()
 
+    def sizeHint(self) -> QSize:
+        """Return the height of the lines at the present width: Qt assumes a narrower label."""
+        hint = super().sizeHint()
+        is_laid_out = self.isVisible() and self.width() > 0
+        return QSize(hint.width(), self.heightForWidth(self.width())) if is_laid_out else hint
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         QTimer.singleShot(0, self, self._settle)
@@ -225,4 +231,6 @@ class WrappedLabel(Label):
 
     def _take_room(self) -> None:
         is_visible = self.isVisible() and bool(self.text())
+        # Qt's height for a width is never below the least height: that of a narrower label stays.
+        self.setMinimumHeight(0)
         self.setMinimumHeight(self.heightForWidth(self.width()) if is_visible else 0)

@@ -8,7 +8,7 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QTransform
 from PySide6.QtWidgets import QWidget
 
 from ui.shared.chart import Chart, pen, wash
@@ -20,6 +20,8 @@ _KIB = 1024
 _BUFFERS = "OpBuffering"
 # The smallest block that is drawn, and the side from which it has a rim [px].
 _LEAST_BLOCK, _RIMMED_PX = QSizeF(1.0, 1.0), 4.0
+# Names in blocks: their size, the room around them, and the narrowest room that has one [px].
+_NAME_PX, _PAD_PX, _NAMED_PX = 11, 4.0, 40.0
 
 
 class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no types
@@ -32,18 +34,25 @@ class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no type
         super().__init__()
         self._sides = np.zeros((0, 4))
         self._brushes: list[QColor] = []
-        self._rim = QColor()
+        self._rim, self._text = QColor(), QColor()
+        self._names: tuple[str, ...] = ()
 
-    def show_blocks(self, sides: NDArray[np.float64], brushes: list[QColor], rim: QColor) -> None:
+    def show_blocks(
+        self, sides: NDArray[np.float64], brushes: list[QColor], rim: QColor,
+        names: Sequence[str] = (), text: str = "",
+    ) -> None:  # fmt: skip
         """Show rectangles.
 
         Args:
             sides: Left, right, bottom and top of each, shape (number, 4), in units of the plot.
             brushes: A colour for each.
             rim: The colour of the rims.
+            names: A name for each, painted where it has room; or none.
+            text: The colour of the names.
         """
         self.prepareGeometryChange()
         self._sides, self._brushes, self._rim = sides, brushes, rim
+        self._names, self._text = tuple(names), QColor(text)
         self.update()
 
     def boundingRect(self) -> QRectF:
@@ -75,7 +84,27 @@ class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no type
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(pg.mkPen(self._rim, width=1))
         painter.drawRects(wide)
+        self._paint_names(painter, shape)
         painter.restore()
+
+    def _paint_names(self, painter: QPainter, shape: QTransform) -> None:
+        font = QFont(painter.font())
+        font.setPixelSize(_NAME_PX)
+        painter.setFont(font)
+        painter.setPen(self._text)
+        metrics = QFontMetricsF(font)
+        # Tensors that take the place of another one are painted over it.
+        painted: list[QRectF] = []
+        for (left, right, bottom, top), name in zip(self._sides, self._names, strict=False):
+            block = shape.mapRect(QRectF(left, bottom, right - left, top - bottom))
+            room = block.adjusted(_PAD_PX, 0, -_PAD_PX, 0)
+            if room.width() >= _NAMED_PX and room.height() >= metrics.height():
+                shown = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, room.width())
+                place = QRectF(0, 0, metrics.horizontalAdvance(shown), metrics.height())
+                place.moveCenter(room.center())
+                if not any(place.intersects(other) for other in painted):
+                    painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown)
+                    painted.append(place)
 
 
 class MemoryPlot(Chart):
@@ -142,7 +171,8 @@ class MemoryPlot(Chart):
         theme = self._theme
         kinds = {True: wash(theme.warning, 0.55), False: wash(theme.accent, 0.55)}
         brushes = [kinds[tensor.usage == _BUFFERS] for tensor in self.tensors]
-        self._boxes.show_blocks(self._sides, brushes, QColor(theme.surface))
+        names = [tensor.module or tensor.name for tensor in self.tensors]
+        self._boxes.show_blocks(self._sides, brushes, QColor(theme.surface), names, theme.text)
         self._mark()
 
     def _mark(self) -> None:

@@ -10,7 +10,6 @@ from ui.shared.figure_cards import Card
 from ui.shared.figure_table import Column, FigureTableModel
 from ui.shared.figures import DASH, count, decibel, figure, percent
 from workbench.errors import WorkbenchError
-from workbench.graph.labels import operator_name
 from workbench.project.model import Project
 from workbench.results import (
     CompiledProgram,
@@ -29,7 +28,10 @@ from workbench.targets import target_of
 
 SQNR = "Signal-to-quantization-noise ratio; a dash if both are equal or not comparable"
 COSINE = "Cosine between the float and the quantized values"
-SHARE = "Fraction of the noise-to-signal ratio summed over all tensors"
+ADDED = (
+    "Part of all added error that this operation itself adds: its output against float arithmetic "
+    "on its own quantized inputs. SQNR includes the error of everything before it."
+)
 ERROR = "Maximum absolute difference, in units of the tensor"
 
 
@@ -52,12 +54,19 @@ def _output_tip(row: OutputQuality) -> str:
     return "\n".join(lines)
 
 
+def _added_text(row: TensorQuality) -> str:
+    if row.added_share is None:
+        return "error added here  not known"
+    alone = f", {decibel(row.added_sqnr_db)} alone" if row.added_sqnr_db is not None else ""
+    return f"error added here  {percent(row.added_share)} of all{alone}"
+
+
 def describe_quality(row: TensorQuality) -> str:
     """Return the figures of a tensor, one per line."""
     is_renamed = row.origin and row.origin != row.tensor
     name = f"{row.tensor}, in {row.origin} of the graph" if is_renamed else row.tensor
     lines = (name, f"{row.op}  {row.module}".strip(), f"SQNR  {decibel(row.sqnr_db)}",
-             f"cosine  {cosine_text(row.cosine)}",
+             _added_text(row), f"cosine  {cosine_text(row.cosine)}",
              f"max error  {figure(row.max_abs_error)}", "measured on host (PyTorch)")  # fmt: skip
     return "\n".join(lines)
 
@@ -71,18 +80,12 @@ OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
 TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
-    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
+    Column("Error added here", lambda r: percent(r.added_share), lambda r: r.added_share, ADDED,
+           lambda r: r.added_share),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
-    Column(
-        "Error share",
-        lambda r: percent(r.error_share),
-        lambda r: r.error_share,
-        SHARE,
-        lambda r: r.error_share,
-    ),
-    Column("Operator", lambda r: operator_name(r.op)),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Module", lambda r: r.module or DASH),
-)
+)  # fmt: skip
 READING_COLUMNS: tuple[Column[Reading], ...] = (
     Column("Arithmetic model", lambda r: f"{r.title} (main)" if r.main else r.title),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
@@ -129,8 +132,8 @@ def divergence_text(value: VerifyResult) -> str:
     first = next(t for t in value.tensors if t.tensor == value.first_divergence)
     module = f" in {first.module}" if first.module else ""
     return (
-        f"First divergence: {first.tensor}{module}, {percent(1 - first.exact)} of its elements "
-        f"by at most {first.max_lsb} LSB, {over}."
+        f"First difference inside: {first.tensor}{module}, {percent(1 - first.exact)} of its "
+        f"elements by at most {first.max_lsb} LSB, {over}."
     )
 
 

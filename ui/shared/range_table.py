@@ -234,7 +234,7 @@ def range_rows(
 
 # Why the range of a number format cannot be overridden.
 FORMAT_REFUSAL = (
-    "Its values use a number format, whose parameters define its range. See Formats for its grid."
+    "Its values use a number format, whose parameters define its range. See Formats for its values."
 )
 
 
@@ -246,7 +246,7 @@ CALL_REFUSAL = (
 
 def _follows(node: str) -> str:
     return (
-        f"This is the second grid of {node}, for a neighbour with another precision. Its range "
+        f"This is the second quantized range of {node}, for a neighbour with another precision. It "
         f"follows that of {node}."
     )
 
@@ -318,7 +318,7 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
            lambda r: _if_known(r, r.tensor.maximum), "Maximum observed value"),
     Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max - min"),
     Column("Step", lambda r: figure(r.step), lambda r: r.step,
-           "Scale of the grid; the largest one of per-channel weights"),
+           "Quantization step; the largest one of per-channel weights"),
     Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
            "Width divided by the width of the middle 99.8 % of values"),
     Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject
 
 from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, count, decibel, kib, percent, size
+from ui.shared.figures import DASH, count, cpu_line, decibel, kib, percent, size
 from workbench.history.comparison import ComparedRow, rules_line
 from workbench.history.runs import Cost, Run
 
@@ -52,6 +52,7 @@ def describe_run(run: Run) -> str:
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
             f"estimated (Vela {run.cost.vela_version})"
         )
+        lines.append(cpu_line(run.cost.cpu_nodes, run.cost.cpu_cycles))
     if run.gate is not None:
         lines.append(f"Compiled program {run.gate.sentence}")
         if run.gate.execution is not None:
@@ -109,6 +110,8 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
            lambda r: _measured(r.run), "NPU cycles measured on an FVP or a board"),
     Column("SRAM [KiB]", _cost(lambda c: c.sram_bytes, lambda v: kib(int(v))),
            _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
+    Column("CPU ops", _cost(lambda c: c.cpu_nodes, count), _value(lambda c: c.cpu_nodes),
+           "Operators on the CPU; the row's tooltip has their roughly estimated cycles"),
     Column("Rules", lambda r: rules_line(r.run)),
     Column("Constants [KiB]", _cost(lambda c: c.flash_bytes, lambda v: kib(int(v))),
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),

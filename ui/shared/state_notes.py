@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.shared.labels import Label, literal
 from ui.state.session import Session, StageView
@@ -235,6 +242,13 @@ class StudyNote(QWidget):
     def text(self) -> str:
         """Return the shown text."""
         return self.label.text()
+
+    def set_alone(self, *, alone: bool) -> None:
+        """Centre the text while there is nothing below it."""
+        side = Qt.AlignmentFlag.AlignHCenter if alone else Qt.AlignmentFlag.AlignLeft
+        self.label.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+        policy = QSizePolicy.Policy
+        self.setSizePolicy(policy.Preferred, policy.Expanding if alone else policy.Preferred)
 
     def render_study(self, study: StudyController[Any], summary: str, empty: str = "") -> None:
         """Show the state of a study.

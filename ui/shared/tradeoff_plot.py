@@ -60,6 +60,7 @@ class TradeoffPlot(Chart):
         self._describe = describe
         self._has_limits = has_limits
         self._is_share = False
+        self._is_dragged = False
         self._chosen: frozenset[int] = frozenset()
         self._theme: Theme | None = None
         self.box.setMouseEnabled(x=False, y=False)
@@ -72,6 +73,7 @@ class TradeoffPlot(Chart):
             self.plot.addItem(item, ignoreBounds=True)
         for line in (self._least, self._most):
             line.sigPositionChanged.connect(self._paint)
+            line.sigDragged.connect(self._on_dragged)
             line.sigPositionChangeFinished.connect(self._on_limits)
             line.hide()
         self.tell = self._tell
@@ -84,7 +86,8 @@ class TradeoffPlot(Chart):
             name, _, rest = accuracy.partition(",")
             accuracy = f"{name} [%],{rest}"
         self.plot.getAxis("left").setScale(100.0 if self._is_share else 1.0)
-        had = bool(self.dots)
+        if not dots or accuracy != self.labels["left"]:
+            self.release_limits()
         self.dots = tuple(dots)
         self.set_empty(empty=not dots)
         self.set_label("left", accuracy)
@@ -95,12 +98,17 @@ class TradeoffPlot(Chart):
             self._front.setData([], [])
             return
         self._reach_all()
-        if not had:
+        if not self._is_dragged:
+            # Nobody has set a limit: no dot is outside.
             _, right, bottom, _ = self.reach()
             self._least.setValue(bottom)
             self._most.setValue(right)
         self._draw_front()
         self._paint()
+
+    def release_limits(self) -> None:
+        """Let the limits include all dots again, as before one was dragged."""
+        self._is_dragged = False
 
     def render_trail(self, indices: Sequence[int]) -> None:
         """Connect dots by a dashed line, in this order."""
@@ -190,6 +198,9 @@ class TradeoffPlot(Chart):
         nearest = self._nearest(QPointF(x, y))
         if nearest is not None:
             self.dot_chosen.emit(nearest, adds)
+
+    def _on_dragged(self, _line: object) -> None:
+        self._is_dragged = True
 
     def _on_limits(self) -> None:
         self.limits_changed.emit(float(self._least.value()), float(self._most.value()))

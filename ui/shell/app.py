@@ -179,6 +179,7 @@ class Workbench(QObject):
         self.document.edit_refused.connect(self.notices.error)
         self.notices.posted.connect(self._on_notice)
         self.planner.planned.connect(self._on_planned)
+        self.planner.reading.connect(self.window.pipeline.show_reading)
         self.runner.received.connect(self._on_event)
         self.runner.job_changed.connect(self._on_job_changed)
         self.frame.cache_cleared.connect(self._plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -228,3 +228,12 @@ def tab_bars(home: QMainWindow) -> dict[str, QTabBar]:
     direct = Qt.FindChildOption.FindDirectChildrenOnly
     bars = [bar for bar in home.findChildren(QTabBar, options=direct) if not bar.isHidden()]
     return {bar.tabText(number): bar for bar in bars for number in range(bar.count())}
+
+
+def show_titles(docks: Sequence[Dock], *, is_outer: bool) -> None:
+    """Show the titles of the docks of one area; a dock that is alone in a workspace needs none."""
+    docked = [dock for dock in docks if not dock.isHidden() and not dock.isFloating()]
+    for dock in docks:
+        dock.is_alone = not is_outer and docked == [dock]
+        if not dock.isHidden():
+            dock.show_title()

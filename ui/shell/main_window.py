@@ -26,7 +26,6 @@ from PySide6.QtWidgets import (
     QStackedWidget,
     QTabWidget,
     QToolBar,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -34,7 +33,7 @@ from ui.shared.labels import Label
 from ui.shared.tab_order import move_focus, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
-from ui.shell.dock import Dock, arrange, tab_bars
+from ui.shell.dock import Dock, arrange, show_titles, tab_bars
 from ui.shell.panels import (
     FIRST,
     PANELS,
@@ -44,7 +43,7 @@ from ui.shell.panels import (
     PanelRow,
     WorkspaceId,
 )
-from ui.shell.workspaces import Rail, Workspaces
+from ui.shell.workspaces import Place, Rail, Workspaces
 from workbench.pipeline.stages import STAGES
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class MainWindow(QMainWindow):
         self._build_menus()
         self._build_status()
         for dock in self.docks.values():
-            dock.visibilityChanged.connect(self._on_dock_shown)
+            dock.visibilityChanged.connect(lambda _shown: self._titles.start())
         self.resize(QSize(*SIZE).boundedTo(self._room().expandedTo(LEAST)))
         self.pages.setCurrentWidget(self.workspaces)
         self._initial = self._initial_layout()
@@ -367,14 +366,14 @@ class MainWindow(QMainWindow):
 
     def _build_center(self) -> None:
         self.workspaces = Workspaces(self)
-        self.cover = _Place(self)
+        self.cover = Place(self)
         self.pages = QStackedWidget(self)
         self.pages.addWidget(self.cover)
         self.pages.addWidget(self.workspaces)
         self.setCentralWidget(self.pages)
 
     def _build_bars(self) -> None:
-        self._run_place, self._scores_place = _Place(self, RUN_BAR_PX), _Place(self, SCOREBOARD_PX)
+        self._run_place, self._scores_place = Place(self, RUN_BAR_PX), Place(self, SCOREBOARD_PX)
         self.rail = Rail(self)
         self.rail.chosen.connect(self.show_workspace)
         self.bars: list[QToolBar] = []
@@ -542,20 +541,13 @@ class MainWindow(QMainWindow):
         else:
             self._fill.stop()
 
-    def _on_dock_shown(self, _visible: bool) -> None:
-        self._titles.start()
-
     def _show_titles(self) -> None:
         for home in (self, self.workspaces.homes[self.workspaces.current]):
             self._show_titles_in(home)
 
     def _show_titles_in(self, home: QMainWindow) -> None:
         docks = [dock for dock in self.docks.values() if dock.parent() is home]
-        docked = [d for d in docks if not d.isHidden() and not d.isFloating()]
-        for dock in docks:
-            dock.is_alone = home is not self and docked == [dock]
-            if not dock.isHidden():
-                dock.show_title()
+        show_titles(docks, is_outer=home is self)
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         """Move the focus by the Tab key."""
@@ -604,18 +596,3 @@ class MainWindow(QMainWindow):
         if paths:
             event.acceptProposedAction()
             self.files_dropped.emit(paths)
-
-
-class _Place(QWidget):
-    """The place of one part of the window. ``height`` is in pixels; None lets it stretch."""
-
-    def __init__(self, parent: QWidget, height: int | None = None) -> None:
-        super().__init__(parent)
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 0)
-        if height is not None:
-            self.setFixedHeight(height)
-
-    def fill(self, part: QWidget) -> None:
-        """Show the part."""
-        self._layout.addWidget(part)

@@ -324,6 +324,7 @@ class PipelineBar(QWidget):
             button = StageButton(StageView(stage.id, stage.title), self._theme, self)
             button.clicked.connect(partial(self._on_stage_clicked, stage.id))
             self._buttons[stage.id] = button
+        self._reading = ""
         self.groups = [
             StageGroup(title, [self._buttons[stage] for stage in stages], self._theme, self)
             for title, stages in GROUPS
@@ -369,9 +370,15 @@ class PipelineBar(QWidget):
         self.popup.show()
         self.target.device.setFocus(Qt.FocusReason.PopupFocusReason)
 
+    def show_reading(self, text: str) -> None:
+        """Show what is read to plan, in place of the state of the stages; "" for nothing."""
+        if text != self._reading:
+            self._reading = text
+            self._show_status()
+
     def _show_status(self) -> None:
         views = [button.view for button in self._buttons.values()]
-        self.status.render_status(status_text(views))
+        self.status.render_status(self._reading or status_text(views))
         for group in self.groups:
             group.render_state()
         running = [v for v in views if v.state == "running"]

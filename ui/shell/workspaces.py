@@ -104,3 +104,18 @@ class Workspaces(QStackedWidget):
         """Show a workspace."""
         self.setCurrentWidget(self.homes[workspace])
         self.changed.emit(workspace)
+
+
+class Place(QWidget):
+    """The place of one part of the window. ``height`` is in pixels; None lets it stretch."""
+
+    def __init__(self, parent: QWidget, height: int | None = None) -> None:
+        super().__init__(parent)
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+        if height is not None:
+            self.setFixedHeight(height)
+
+    def fill(self, part: QWidget) -> None:
+        """Show the part."""
+        self._layout.addWidget(part)

@@ -19,6 +19,7 @@ from workbench.process_identity import (
     is_running,
     lock_file,
     own_name,
+    remove_if_free,
     unlock_file,
 )
 from workbench.project import store
@@ -167,7 +168,11 @@ class ProjectInUseError(WorkbenchError):
 
 
 class ProjectLock:
-    """Lock of a project file for one window. The lock of a crashed window is ignored."""
+    """Lock of a project file for one window.
+
+    The lock of a window that was ended is taken over, also where another process has its number
+    now: Qt holds the file for the system as long as the window runs.
+    """
 
     def __init__(self, path: Path, recovery: Path) -> None:
         self._path = path
@@ -186,8 +191,11 @@ class ProjectLock:
             return
         if by_force:
             self._file.unlink(missing_ok=True)
-        if self._lock.tryLock(0) or self._lock.error() != QLockFile.LockError.LockFailedError:
-            return
+        for attempt in range(2):
+            if self._lock.tryLock(0) or self._lock.error() != QLockFile.LockError.LockFailedError:
+                return
+            if attempt or not remove_if_free(self._file):
+                break
         pid, host, _program = self._lock.getLockInfo()
         raise ProjectInUseError(
             failure(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from workbench.analysis.accuracy import AccuracyResult
     from workbench.analysis.answers import Answers
     from workbench.analysis.gate import GateResult
-    from workbench.history.runs import Run
+    from workbench.history.runs import Cost, Run
     from workbench.results import ConvertResult, EvaluateResult, LowerResult, VerifyResult
 
 ScoreId = Literal["quality", "sqnr", "cycles", "sram", "cpu", "equal", "products", "bits"]
@@ -404,7 +404,7 @@ def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     cpu = replace(
         cpu,
         value=str(cost.cpu_nodes),
-        origin="Counted: operators that run on the CPU; no cycles include them",
+        origin=_cpu_origin(cost),
     )
     if before is not None:
         if before.cycles:
@@ -415,6 +415,11 @@ def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
         )
         cpu = _compared(cpu, cost.cpu_nodes - before.cpu_nodes, "{:.0f}", grows=False)
     yield from (cycles, sram, cpu)
+
+
+def _cpu_origin(cost: Cost) -> str:
+    about = f": roughly {cost.cpu_cycles:,} cycles of a Cortex-M55 more" if cost.cpu_cycles else ""
+    return f"Counted: operators that run on the CPU, beside the NPU's cycles{about}"
 
 
 def _equal(figures: _Figures) -> Score:

@@ -254,9 +254,11 @@ class Planner(QThread):
 
     Signals:
         planned: a ``Planned``.
+        reading: what is read to plan, with its share; "" when it has been read.
     """
 
     planned = Signal(object)
+    reading = Signal(str)
 
     def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -306,12 +308,15 @@ class Planner(QThread):
                     plan_now = plan(project, folder, self._cache, digests)
             except Cancelled:
                 continue
+            finally:
+                self.reading.emit("")
             error = missing(project, folder)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
             self.planned.emit(Planned(project, folder, plan_now, infos))
 
-    def _on_digest(self, folder: Path, _path: Path, _done: int, _size: int) -> None:
-        """End the digest of a large file when the window closes or opens another project."""
+    def _on_digest(self, folder: Path, path: Path, done: int, size: int) -> None:
+        """Report the digest of a large file; end it when the window closes or opens another."""
+        self.reading.emit(f"Reading {path.name} {done / max(size, 1):.0%}")
         wanted = self._wanted
         if self._stopping or (wanted is not None and wanted[1] != folder):
             raise Cancelled

@@ -457,9 +457,11 @@ def _few(board: str, ratios: Sequence[float]) -> str:
 def _beside(lowered: LowerResult) -> Iterator[str]:
     """Yield what runs beside the NPU and is not part of its time."""
     border = [node for node in lowered.cpu_nodes if node.cause == "border"]
-    others = len(lowered.cpu_nodes) - len(border)
+    others = [node for node in lowered.cpu_nodes if node.cause != "border"]
     if others:
-        yield f"{plural(others, 'operator')} on the CPU: not estimated."
+        estimated = sum(node.cycles for node in others)
+        about = f"roughly {estimated:,} cycles of a Cortex-M55" if estimated else "not estimated"
+        yield f"{plural(len(others), 'operator')} on the CPU: {about}."
     if border and lowered.border_elements:
         cycles = lowered.border_elements * CONVERSION_CYCLES
         yield (

@@ -2,14 +2,16 @@
 
 Vela 5.1 estimates an operation as the maximum of three figures: compute, SRAM and external
 memory cycles (verified for all inspected tables), so they overlap within the operation. It
-estimates no time for CPU operators: they are shown without a length.
+estimates no time for CPU operators: theirs is the rough figure of ``CpuNode``, at one clock with
+the NPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ class Span:
     """An NPU operation from ``start`` to ``end`` [cycles from the first operation's start].
 
     ``place`` is the index over all delegates in running order; ``measured`` is None if it has no
-    measurement of its own.
+    measurement of its own. ``commands`` are the offsets of its commands in the command stream.
     """
 
     place: int
@@ -32,14 +34,27 @@ class Span:
     start: float
     end: float
     measured: float | None = None
+    commands: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class CpuStop:
-    """Consecutive CPU operators and their position; their duration is unknown."""
+    """Consecutive CPU operators from ``at`` to ``end`` [cycles]; no length if not estimated."""
 
     at: float
     nodes: tuple[CpuNode, ...]
+    end: float
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A stretch of the NPU's time with one name, and its first and last operation."""
+
+    name: str
+    start: float
+    end: float
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans in running order, without gaps, and CPU stops.
+    """Spans in running order and the CPU stops between them, without gaps.
 
     ``unplaced`` are CPU operators whose position is unknown.
     """
@@ -75,8 +90,14 @@ class Timeline:
 
     @property
     def end(self) -> float:
-        """Cycles of all operations."""
-        return self.spans[-1].end if self.spans else 0.0
+        """When the last operation ends [cycles]."""
+        last_stop = self.stops[-1].end if self.stops else 0.0
+        return max(self.spans[-1].end if self.spans else 0.0, last_stop)
+
+    @cached_property
+    def npu_cycles(self) -> float:
+        """The cycles of all NPU operations."""
+        return float(np.diff(self.edges, axis=1).sum())
 
     @cached_property
     def edges(self) -> NDArray[np.float64]:
@@ -96,8 +117,8 @@ class Timeline:
         return [int(index) for index in np.flatnonzero(runs)]
 
     def stops_between(self, low: float, high: float) -> list[int]:
-        """Return the places of stops from one cycle to another, both inclusive."""
-        return [number for number, stop in enumerate(self.stops) if low <= stop.at <= high]
+        """Return the places of stops that touch a stretch of cycles, both ends inclusive."""
+        return [n for n, stop in enumerate(self.stops) if stop.end >= low and stop.at <= high]
 
     def stretches(self, indices: Iterable[int]) -> list[tuple[float, float]]:
         """Return start and end of operations, with consecutive ones merged."""
@@ -105,7 +126,7 @@ class Timeline:
         before = None
         for index in sorted(set(indices)):
             span = self.spans[index]
-            if before is not None and index == before + 1:
+            if before is not None and index == before + 1 and spans[-1][1] == span.start:
                 spans[-1] = (spans[-1][0], span.end)
             else:
                 spans.append((span.start, span.end))
@@ -122,12 +143,70 @@ class Timeline:
             if operation.bound:
                 bounds[operation.bound] = bounds.get(operation.bound, 0) + 1
         return Sums(
-            operations=len(chosen), cycles=cycles, share=cycles / self.end if self.end else None,
+            operations=len(chosen), cycles=cycles,
+            share=cycles / self.npu_cycles if self.npu_cycles else None,
             estimated=sum(o.cycles for o in chosen), npu=sum(o.npu_cycles for o in chosen),
             sram=sum(o.sram_cycles for o in chosen),
             external=sum(o.external_cycles for o in chosen), macs=sum(o.macs for o in chosen),
             bounds=bounds,
         )  # fmt: skip
+
+
+def modules(shown: Timeline) -> list[Slice]:
+    """Return the modules, one after another; operations of none are left out."""
+    return _runs(shown, [_levels(span.operation.module) for span in shown.spans])
+
+
+def layers(shown: Timeline) -> list[Slice]:
+    """Return the layers: modules up to their first number, as ``blocks.3``, or their first name.
+
+    What the paths of all modules begin with is not counted.
+    """
+    paths = [_levels(span.operation.module) for span in shown.spans]
+    named = [path for path in paths if path]
+    # Paths between the least and the greatest begin with what these two have in common.
+    ends = zip(min(named), max(named), strict=False) if len(set(named)) > 1 else ()
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+    return _runs(shown, [_layer(path, same) for path in paths])
+
+
+def commands(shown: Timeline) -> list[Slice]:
+    """Return the commands of the NPU; those of one operation share its cycles equally."""
+    slices = []
+    for place, span in enumerate(shown.spans):
+        step = (span.end - span.start) / max(len(span.commands), 1)
+        slices += [
+            Slice(f"{offset:#x}", span.start + n * step, span.start + (n + 1) * step, place, place)
+            for n, offset in enumerate(span.commands)
+            if step > 0
+        ]
+    return slices
+
+
+def _levels(module: str) -> tuple[str, ...]:
+    return tuple(module.split(".")) if module else ()
+
+
+def _layer(path: tuple[str, ...], same: int) -> tuple[str, ...]:
+    for depth in range(same, len(path)):
+        if path[depth].isdigit():
+            return path[: depth + 1]
+    return path[: same + 1]
+
+
+def _runs(shown: Timeline, paths: Sequence[tuple[str, ...]]) -> list[Slice]:
+    """Return the slices of operations in a row that have one path."""
+    runs: list[Slice] = []
+    for place, (span, path) in enumerate(zip(shown.spans, paths, strict=True)):
+        name = ".".join(path)
+        if not name or span.end <= span.start:
+            continue
+        last = runs[-1] if runs else None
+        if last is not None and (last.name, last.end) == (name, span.start):
+            runs[-1] = replace(last, end=span.end, last=place)
+        else:
+            runs.append(Slice(name, span.start, span.end, place, place))
+    return runs
 
 
 def is_trace_of(traced: Sequence[TracedOperation], lowered: LowerResult) -> bool:
@@ -142,6 +221,8 @@ def timeline(
     lowered: LowerResult,
     program: GraphSnapshot | None,
     traced: Sequence[TracedOperation] = (),
+    *,
+    cpu_time: bool = True,
 ) -> Timeline:
     """Return the timeline of one inference.
 
@@ -151,8 +232,9 @@ def timeline(
             delegates run in sequence, and CPU operators have no position.
         traced: Measured cycles of the same operations; spans then have the measured length, and
             those without a measurement have length zero.
+        cpu_time: Whether CPU operators take their roughly estimated time; else they take none.
     """
-    draft = _Draft(traced)
+    draft = _Draft(traced, cpu_time)
     waiting = {node.node: node for node in lowered.cpu_nodes}
     reports = iter(lowered.vela)
     for node in program.nodes if program else ():
@@ -175,6 +257,7 @@ class _Draft:
     """A timeline under construction, up to ``now`` [cycles]."""
 
     traced: Sequence[TracedOperation]
+    cpu_time: bool
     now: float = 0.0
     spans: list[Span] = field(default_factory=list)
     stops: list[CpuStop] = field(default_factory=list)
@@ -183,12 +266,18 @@ class _Draft:
     def run(self, report: VelaReport) -> None:
         """Add the operations of a delegate."""
         self.close()
-        for operation in report.operations:
+        offsets: dict[int | None, list[int]] = {}
+        for command in report.commands:
+            offsets.setdefault(command.operation, []).append(command.offset)
+        for number, operation in enumerate(report.operations):
             index = len(self.spans)
             measured = self.traced[index].cycles if self.traced else None
             length = (measured or 0.0) if self.traced else float(operation.cycles)
             end = self.now + length
-            self.spans.append(Span(index, report.delegate, operation, self.now, end, measured))
+            starts = tuple(offsets.get(number, ()))
+            self.spans.append(
+                Span(index, report.delegate, operation, self.now, end, measured, starts)
+            )
             self.now = end
 
     def stop(self, node: CpuNode) -> None:
@@ -198,5 +287,6 @@ class _Draft:
     def close(self) -> None:
         """Close the current run of CPU operators."""
         if self._nodes:
-            self.stops.append(CpuStop(self.now, tuple(self._nodes)))
-            self._nodes = []
+            cycles = sum(node.cycles for node in self._nodes) if self.cpu_time else 0
+            self.stops.append(CpuStop(self.now, tuple(self._nodes), self.now + cycles))
+            self._nodes, self.now = [], self.now + cycles

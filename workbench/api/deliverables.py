@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import MethodRanges, needs_calibration, read_chosen
-from workbench.analysis.timeline import timeline
+from workbench.analysis.timeline import Timeline, timeline
 from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
 from workbench.deploy import overlays as overlay
@@ -244,6 +244,7 @@ def overlays(opened: OpenProject, cache: Cache | None = None) -> dict[str, bytes
     if "evaluate" in folders:
         evaluated = load_result(EvaluateResult, folders["evaluate"])
         files[f"{stem}.error.json"] = overlay.error_overlay(evaluated)
+        files[f"{stem}.added.json"] = overlay.added_error_overlay(evaluated)
     if "lower" in folders:
         lowered = load_result(LowerResult, folders["lower"])
         files |= _compiled_overlays(opened, graph, lowered, folders["lower"])
@@ -258,11 +259,19 @@ def _compiled_overlays(
         return {}
     stem = file_stem(opened.project.name)
     edge = GraphSnapshot.load(folder / GRAPH_FILE)
-    choice = placed_as(opened.project, opened.folder, lowered.placement).target
-    clock = clock_of(target_of(choice.id).complete(choice), opened.folder)
-    line = timeline(lowered, edge)
     return {
         f"{stem}.cycles.json": overlay.cycle_overlay(lowered),
         f"{stem}.device.json": overlay.device_overlay(edge, graph),
-        f"{stem}.trace.json": overlay.perfetto_trace(line, clock, opened.project.name),
+        f"{stem}.trace.json": trace(opened, lowered, timeline(lowered, edge)),
     }
+
+
+def trace(opened: OpenProject, lowered: LowerResult, line: Timeline) -> bytes:
+    """Return a timeline of the compiled program as a trace for Perfetto.
+
+    Raises:
+        WorkbenchError: The project's own .ini, which has the clock, is missing or invalid.
+    """
+    choice = placed_as(opened.project, opened.folder, lowered.placement).target
+    clock = clock_of(target_of(choice.id).complete(choice), opened.folder)
+    return overlay.perfetto_trace(line, clock, opened.project.name)

@@ -18,6 +18,7 @@ _PURPOSES = {
     "graph": "the float program, for Model Explorer",
     "ranges": "largest absolute value of each activation",
     "error": "SQNR of each tensor against float, in dB",
+    "added": "part of the error that each operation itself adds, in %",
     "cycles": "estimated NPU cycles of each operation",
     "device": "NPU or CPU",
     "trace": "timeline of one inference, for ui.perfetto.dev",

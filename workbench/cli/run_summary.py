@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.analysis.accuracy import AccuracyResult
+from workbench.analysis.error_sources import largest_sources
 from workbench.analysis.gate import GateResult, Limit, limit_words
 from workbench.cli.output import print_labelled, print_table, shown_path
-from workbench.results import TosaExecutors, VelaReport
+from workbench.results import TensorQuality, TosaExecutors, VelaReport
 from workbench.targets.ethos_u.efficiency import efficiency_text
 from workbench.text import plural
 
@@ -181,9 +182,21 @@ def _print_evaluate(part: dict[str, Any]) -> None:
     print(line)
     if part.get("task") is not None:
         _print_task(part["task"])
+    _print_added(part["tensors"])
     print(f"             calibrated on {part['calibrated_on']}")
     print_text(part["text"], "float", "quantized")
     print_readings(part["readings"])
+
+
+def _print_added(tensors: list[dict[str, Any]]) -> None:
+    """Print which operations themselves add most of the error."""
+    sources = largest_sources(TensorQuality.model_validate(tensor) for tensor in tensors)
+    names = [
+        f"{t.tensor}{' in ' if t.module else ''}{t.module} {t.added_share:.0%}"
+        for t in sources[:_NAMED]
+    ]
+    if names:
+        print(f"             error added by {', '.join(names)}")
 
 
 def _print_task(task: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The firmware note: one page on memory placement on the board, and how to verify it."""
+"""The firmware note: what the firmware must do, and memory placement on the board."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from workbench.deploy import output_header
-from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
+from workbench.deploy.firmware_files import (
+    SECTION,
+    cmake,
+    components,
+    kconfig,
+    linker,
+    region_settings,
+)
 from workbench.deploy.fitting import sentence
 from workbench.deploy.input_header import PictureInput, sentences
+from workbench.deploy.program_parts import program_parts
 from workbench.escaping import in_markdown, in_markdown_code
+from workbench.results import FirmwareStep
 from workbench.targets.ethos_u.rewrites import REWRITES_BY_ID
+from workbench.text import plural
 
 if TYPE_CHECKING:
     from workbench.deploy.firmware_files import Facts
-    from workbench.results import Deliverable, LowerResult
+    from workbench.results import Deliverable, LowerResult, PartKind, ProgramPart
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,14 @@ class Code:
     text: str
 
 
-Block = str | Table | Code
+@dataclass(frozen=True)
+class Steps:
+    """What to do, in order."""
+
+    steps: tuple[FirmwareStep, ...]
+
+
+Block = str | Table | Code | Steps
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,12 @@ class Section:
     blocks: tuple[Block, ...]
 
 
+# What the kinds of parts of a program are called, and how many of its parts the note lists.
+PART_KINDS: Mapping[PartKind, str] = {
+    "weights": "weights, encoded", "commands": "NPU commands",
+    "borders": "where inputs and outputs are", "constants": "constants", "rest": "runtime's plan",
+}  # fmt: skip
+_MOST_PARTS = 12
 _STYLE = (
     "body{background:#fff;font:14px/1.45 system-ui,sans-serif;max-width:60em;margin:2em auto;"
     "padding:0 1em;color:#1c1f24}h1{font-size:1.5em}h2{font-size:1.1em;margin-top:1.6em}"
@@ -67,6 +90,11 @@ def _markdown(block: Block) -> str:
     match block:
         case Code():
             return in_markdown_code(block.text)
+        case Steps():
+            return "\n".join(
+                f"{number}. **{in_markdown(step.title)}.** {in_markdown(step.detail)}"
+                for number, step in enumerate(block.steps, start=1)
+            )
         case Table():
             rows = [block.header, ("---",) * len(block.header), *block.rows]
             cells = [[in_markdown(cell).replace("|", "\\|") for cell in row] for row in rows]
@@ -93,6 +121,12 @@ def _html(block: Block) -> str:
     match block:
         case Code():
             return f"<pre>{escape(block.text.rstrip())}</pre>"
+        case Steps():
+            rows = (
+                f"<li><strong>{escape(step.title)}.</strong> {escape(step.detail)}</li>"
+                for step in block.steps
+            )
+            return f"<ol>{''.join(rows)}</ol>"
         case Table():
             head = "".join(f"<th>{escape(cell)}</th>" for cell in block.header)
             rows = (
@@ -124,9 +158,11 @@ def sections(
     """
     return [
         Section("Program", tuple(_program(facts, lowered))),
+        Section("What the firmware must do", (Steps(steps(facts, tolerances)),)),
         *([Section("Pictures", tuple(_pictures(facts.pictures, facts.stem)))]
           if facts.pictures else []),
         *([Section("Outputs", tuple(_joins(facts)))] if facts.model_outputs else []),
+        Section("What it consists of", (_parts(program_parts(facts.program, lowered.vela)),)),
         Section("Does it fit?", tuple(_fit(facts))),
         Section("Pools", (
             "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
@@ -134,7 +170,6 @@ def sections(
         )),
         Section("Memory placement", tuple(_places(facts))),
         Section("Kernels and components", tuple(_kernels(facts))),
-        Section("Check it", (_check(facts, max((t["atol"] for t in tolerances), default=0.0)),)),
         Section("Files", (_files(files),)),
         Section("Made with", (Table(("tool", "version"), tuple(sorted(tools.items()))),)),
     ]  # fmt: skip
@@ -176,8 +211,17 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             f"Rewritten for fewer cycles, with the same function, inputs and outputs: {titles}. "
             "The manifest has the modules."
         )
-    yield from _remembering(facts)
     yield from facts.departures
+
+
+def _parts(parts: Sequence[ProgramPart]) -> Table:
+    """Return the parts of the program, the smaller ones of its modules as one."""
+    rows = [(PART_KINDS[part.kind], part.name, part.bytes) for part in parts[:_MOST_PARTS]]
+    others = parts[_MOST_PARTS:]
+    if others:
+        rows.append(("others", plural(len(others), "part"), sum(part.bytes for part in others)))
+    listed = tuple((kind, name, f"{size:,}") for kind, name, size in rows)
+    return Table(("part", "of", "bytes"), listed)
 
 
 def _pictures(picture: PictureInput, stem: str) -> Iterator[Block]:
@@ -197,7 +241,7 @@ def _joins(facts: Facts) -> Iterator[Block]:
     )
 
 
-def _remembering(facts: Facts) -> Iterator[Block]:
+def _remembering(facts: Facts) -> Iterator[str]:
     """Yield the state between inferences, and who must preserve it."""
     if facts.kept:
         yield (
@@ -229,18 +273,10 @@ def _grid(port: Mapping[str, Any]) -> str:
 
 
 def _places(facts: Facts) -> Iterator[Block]:
-    if facts.delegates:
-        yield (
-            "Program and scratch pool must be in memory that the NPU can access, never "
-            "in the core's TCM, and start at multiples of 16 bytes. Clean and invalidate "
-            "the data cache around every inference."
-        )
-    else:
+    if not facts.delegates:
         yield "Nothing runs on the NPU: no operator was delegated."
     yield "For the linker script; adapt the names of the regions:"
     yield Code(linker(facts))
-    if facts.delegates:
-        yield region_settings(facts.use)
 
 
 def _fit(facts: Facts) -> Iterator[Block]:
@@ -291,6 +327,92 @@ def _kernels(facts: Facts) -> Iterator[Block]:
         "pack's own list is authoritative."
     )
     yield Code("\n".join(components(facts)))
+
+
+def steps(facts: Facts, tolerances: Sequence[Mapping[str, float]]) -> tuple[FirmwareStep, ...]:
+    """Return what the firmware must do with the program, in order.
+
+    Args:
+        facts: The program and its board.
+        tolerances: "atol" of each output, in the unit of the output: a step of its grid.
+    """
+    listed = (
+        *_building(facts),
+        *_placing(facts),
+        *_running(facts),
+        ("Check it once", _check(facts, max((t["atol"] for t in tolerances), default=0.0))),
+    )
+    return tuple(FirmwareStep(title=title, detail=detail) for title, detail in listed)
+
+
+def _building(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield what is built into the firmware."""
+    number = len(facts.kernels)
+    kernels = (
+        f"{plural(number, 'CPU kernel')} ({', '.join(facts.kernels)})" if number
+        else "no CPU kernel: everything runs on the NPU"
+    )  # fmt: skip
+    backend = " with the Ethos-U backend and the NPU driver" if facts.delegates else ""
+    yield (
+        "Link the runtime",
+        f"ExecuTorch{backend}, and {kernels}. {facts.stem}.cmake and {facts.stem}.cproject.yml "
+        "name them.",
+    )
+    if facts.delegates:
+        yield "Configure the NPU driver", region_settings(facts.use)
+
+
+def _placing(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield what lies where in memory."""
+    reach = (
+        " in memory that the NPU can access, never in the core's TCM, at a multiple of 16 bytes"
+        if facts.delegates else " in memory"
+    )  # fmt: skip
+    yield (
+        "Place the program",
+        f"{facts.stem}.pte, {len(facts.program):,} bytes,{reach}. {facts.stem}.S or "
+        f"{facts.stem}.h puts it into the section {SECTION}.",
+    )
+    if facts.weights is not None:
+        yield (
+            "Place the weights",
+            f"{facts.stem}.ptd, {len(facts.weights):,} bytes,{reach}; load it as named data "
+            "together with the program.",
+        )
+    scratch = facts.needs.scratch_pool_bytes
+    cache = facts.use.cache_bytes
+    parts = [f"{facts.needs.method_pool_bytes:,} bytes for the method"]
+    parts += [f"{scratch:,} bytes of scratch{reach}"] if scratch else []
+    parts += [f"{cache:,} bytes of SRAM as the NPU's cache"] if cache else []
+    yield "Reserve the memory", f"{'; '.join(parts)}."
+
+
+def _running(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield what is done for each inference."""
+    into = [_port("input", number, port) for number, port in enumerate(facts.inputs)]
+    if facts.pictures is not None:
+        into += sentences(facts.pictures)
+        if facts.pictures.codes:
+            into.append(f"{facts.stem}_fill_input() in {facts.stem}_input.h does it.")
+    yield "Fill the inputs", " ".join(into)
+    if facts.delegates:
+        yield (
+            "Keep the caches coherent",
+            "Clean the data cache before every inference and invalidate it after: the NPU reads "
+            "and writes memory, not the core's cache.",
+        )
+    out = [_port("output", number, port) for number, port in enumerate(facts.outputs)]
+    if facts.model_outputs:
+        out.append(f"{facts.stem}_outputs.h joins them into the outputs of the model.")
+    yield "Read the outputs", " ".join(out)
+    if remembered := " ".join(_remembering(facts)):
+        yield "Carry the state on", remembered
+
+
+def _port(side: str, number: int, port: Mapping[str, Any]) -> str:
+    """Return type, shape and scaling of an input or output as a sentence."""
+    words = f"{side.capitalize()} {number}: {port.get('dtype', port['type'])} {_shape(dict(port))}"
+    return f"{words}, value = {_grid(port)}." if "scale" in port else f"{words}."
 
 
 def _check(facts: Facts, step: float) -> str:

@@ -11,15 +11,18 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from workbench.analysis.timeline import commands
 from workbench.graph.lineage import Lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from workbench.analysis.timeline import Timeline
+    from workbench.analysis.timeline import CpuStop, Timeline
     from workbench.graph.snapshot import GraphSnapshot, Node, TensorInfo
     from workbench.results import CalibrateResult, EvaluateResult, LowerResult
 
+# The tracks of a trace.
+_NPU, _CPU = 1, 2
 # The name of the only graph.
 GRAPH = "program"
 # From the least to the largest value; of quality the least is the worst.
@@ -94,6 +97,15 @@ def error_overlay(evaluated: EvaluateResult) -> bytes:
     return _overlay(quality, _FALLING)
 
 
+def added_error_overlay(evaluated: EvaluateResult) -> bytes:
+    """Return the part of all added error that each operation itself adds [%]."""
+    added: defaultdict[str, float] = defaultdict(float)
+    for entry in evaluated.tensors:
+        if entry.origin and entry.added_share is not None:
+            added[entry.origin] += 100.0 * entry.added_share
+    return _overlay(added, _GROWING)
+
+
 def cycle_overlay(lowered: LowerResult) -> bytes:
     """Return the estimated NPU cycles of each operation of the float program."""
     cycles: defaultdict[str, float] = defaultdict(float)
@@ -129,9 +141,11 @@ def device_overlay(edge: GraphSnapshot, graph: GraphSnapshot) -> bytes:
 
 
 def perfetto_trace(timeline: Timeline, clock_hz: float | None, name: str) -> bytes:
-    """Return the timeline of one inference as a trace: NPU operations, the CPU between them.
+    """Return the timeline of one inference as a trace of nested slices.
 
-    The layers that operations belong to are slices around them, on a track of their own.
+    On the NPU's track modules contain modules, operations and commands; the commands of an
+    operation share its time equally. On the CPU's track are the operators between, with their
+    roughly estimated time at the clock of the NPU.
 
     Args:
         timeline: The timeline.
@@ -142,11 +156,10 @@ def perfetto_trace(timeline: Timeline, clock_hz: float | None, name: str) -> byt
     source = "measured" if timeline.is_measured else "estimated by Vela"
     events: list[dict[str, Any]] = [
         _named("process_name", 0, name),
-        _named("thread_name", 1, "Modules"),
-        _named("thread_name", 2, f"NPU ({source})"),
-        _named("thread_name", 3, "CPU (no time known)"),
+        _named("thread_name", _NPU, f"NPU ({source})"),
+        _named("thread_name", _CPU, "CPU (roughly estimated)"),
     ]
-    events += [_slice(module, start * scale, end * scale, 1, {}) for module, start, end in
+    events += [_slice(module, start * scale, end * scale, _NPU, {}) for module, start, end in
                _modules(timeline)]  # fmt: skip
     for span in timeline.spans:
         operation = span.operation
@@ -155,15 +168,26 @@ def perfetto_trace(timeline: Timeline, clock_hz: float | None, name: str) -> byt
             "macs": operation.macs, "bound": operation.bound, "efficiency": operation.efficiency,
             "sram_bytes": operation.sram_traffic, "external_bytes": operation.external_traffic,
         }  # fmt: skip
-        events.append(_slice(operation.name, span.start * scale, span.end * scale, 2, facts))
+        events.append(_slice(operation.name, span.start * scale, span.end * scale, _NPU, facts))
+    events += [
+        _slice(f"command {command.name}", command.start * scale, command.end * scale, _NPU, {})
+        for command in commands(timeline)
+    ]
     for stop in timeline.stops:
-        for node in stop.nodes:
-            facts = {"reason": node.reason, "module": node.module}
-            events.append({"name": node.op, "ph": "i", "s": "t", "ts": stop.at * scale, "pid": 1,
-                           "tid": 3, "args": facts})  # fmt: skip
+        events += _cpu_slices(stop, scale)
     unit = "us" if clock_hz else "1 us is 1 cycle"
     document = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"unit": unit}}
     return _written(document)
+
+
+def _cpu_slices(stop: CpuStop, scale: float) -> Iterable[dict[str, Any]]:
+    """Yield the operators of a stop, one after another; without a length if it has none."""
+    now, has_length = stop.at, stop.end > stop.at
+    for node in stop.nodes:
+        facts = {"reason": node.reason, "module": node.module, "cycles": node.cycles}
+        end = now + node.cycles if has_length else now
+        yield _slice(node.op, now * scale, end * scale, _CPU, facts)
+        now = end
 
 
 def _modules(timeline: Timeline) -> Iterable[tuple[str, float, float]]:
@@ -195,5 +219,7 @@ def _named(what: str, thread: int, name: str) -> dict[str, Any]:
 def _slice(
     name: str, start: float, end: float, thread: int, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    return {"name": name or "unnamed", "ph": "X", "ts": start, "dur": end - start, "pid": 1,
-            "tid": thread, "args": facts}  # fmt: skip
+    """Return a slice [us] in whole nanoseconds, so that one within another does not stick out."""
+    begun = round(start, 3)
+    return {"name": name or "unnamed", "ph": "X", "ts": begun, "dur": round(end - begun, 3),
+            "pid": 1, "tid": thread, "args": facts}  # fmt: skip

@@ -191,6 +191,7 @@ def _figures(run: Run) -> dict[str, str]:
         facts["SRAM"] = f"{cost.sram_bytes:,} B"
         facts["flash"] = f"{cost.flash_bytes:,} B"
         facts["operators on the CPU"] = str(cost.cpu_nodes)
+        facts["cycles on the CPU, rough"] = f"{cost.cpu_cycles:,}" if cost.cpu_cycles else ""
     if run.gate is not None:
         facts["verdict"] = run.gate.verdict
     if run.accuracy_result is not None:

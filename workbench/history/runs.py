@@ -62,7 +62,10 @@ class Quality(Frozen):
 
 
 class Cost(Frozen):
-    """Cost on the device, estimated by Vela: cycles of delegates add up, SRAM [bytes] is shared."""
+    """Cost on the device, estimated by Vela: cycles of delegates add up, SRAM [bytes] is shared.
+
+    ``cpu_cycles`` is the rough estimate of the CPU operators; 0 if there is none.
+    """
 
     cycles: int
     inference_ms: float | None
@@ -71,6 +74,7 @@ class Cost(Frozen):
     cpu_nodes: int
     pte_bytes: int
     vela_version: str
+    cpu_cycles: int = 0
 
 
 class Simulated(Frozen):
@@ -235,6 +239,7 @@ def cost_of(lowered: LowerResult) -> Cost | None:
         sram_bytes=max((report.sram_bytes for report in vela), default=0),
         flash_bytes=sum(report.flash_bytes for report in vela),
         cpu_nodes=len(lowered.cpu_nodes),
+        cpu_cycles=lowered.cpu_cycles,
         pte_bytes=lowered.pte_bytes,
         # Told apart from the figures of runs whose cycles were not corrected.
         vela_version=f"{lowered.vela_version} (corrected)",

@@ -46,18 +46,18 @@ STAGES: tuple[Stage, ...] = (
     Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
           ("torchao",), 7,
           _entry("convert")),
-    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 9,
+    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 10,
           _entry("evaluate")),
     Stage("lower", "Compile", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),
-          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 22, _entry("lower")),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 23, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 12,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 9, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 12, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 13, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 

@@ -73,13 +73,18 @@ CpuCause = Literal[
 
 
 class CpuNode(Frozen):
-    """A node that the partitioner left on the CPU, with the reason in words and as an id."""
+    """A node that the partitioner left on the CPU, with the reason in words and as an id.
+
+    ``cycles`` is a rough estimate for a Cortex-M55: 9.1 for each element and each product, which a
+    conversion of a float took where it was measured. 0 where its shape is not known.
+    """
 
     node: str
     op: str
     module: str
     reason: str
     cause: CpuCause = "other"
+    cycles: int = 0
 
 
 # What keeps an operation below half of the device's limits; "" where nothing does. The texts are
@@ -249,6 +254,11 @@ class LowerResult(Frozen):
         return sum(report.cycles_total for report in self.vela)
 
     @property
+    def cpu_cycles(self) -> int:
+        """The roughly estimated cycles of all CPU operators."""
+        return sum(node.cycles for node in self.cpu_nodes)
+
+    @property
     def inference_ms(self) -> float | None:
         """The time of all delegates [ms] from cycles and clock; None if it may not be shown."""
         if self.untimed or self.exported is not None:
@@ -282,10 +292,30 @@ class Deliverable(Frozen):
     purpose: str
 
 
+# Weights of a module, NPU commands, where inputs and outputs are, other constants, all else.
+PartKind = Literal["weights", "commands", "borders", "constants", "rest"]
+
+
+class ProgramPart(Frozen):
+    """A part of the program [bytes]; ``name`` is the module of weights."""
+
+    kind: PartKind
+    name: str
+    bytes: int
+
+
+class FirmwareStep(Frozen):
+    """One thing that the firmware must do, in a few words and in detail."""
+
+    title: str
+    detail: str
+
+
 class PackageResult(Frozen):
     """The deliverables and the memory that the runtime needs [bytes].
 
-    ``note`` replaces memory and kernels if another compiler determines them.
+    ``parts`` are those of the .pte, largest first; ``steps`` is what the firmware must do, in
+    order. ``note`` replaces memory and kernels if another compiler determines them.
     """
 
     files: tuple[Deliverable, ...]
@@ -293,4 +323,6 @@ class PackageResult(Frozen):
     method_pool_bytes: int
     scratch_pool_bytes: int
     planned_bytes: tuple[int, ...]
+    parts: tuple[ProgramPart, ...] = ()
+    steps: tuple[FirmwareStep, ...] = ()
     note: str = ""

@@ -54,8 +54,12 @@ class TensorQuality(Frozen):
     """Float against quantized at one tensor, over the evaluated samples.
 
     ``error_share`` is its noise-to-signal ratio divided by the sum over all tensors, which locates
-    the error independent of the tensors' sizes. ``tensor`` is a node of the prepared graph,
-    ``origin`` its node in the exported graph.
+    the error independent of the tensors' sizes. ``added_sqnr_db`` compares the quantized tensor
+    with its operation in float on the quantized inputs: the error that this operation itself adds
+    [dB]; ``added_share`` is that noise-to-signal ratio divided by the sum over all tensors. Both
+    are over at most four samples, and None where the operation cannot be computed alone (inside of
+    branches and loops, and where a buffer that the program changes is read). ``tensor`` is a node
+    of the prepared graph, ``origin`` its node in the exported graph.
     """
 
     tensor: str
@@ -65,6 +69,8 @@ class TensorQuality(Frozen):
     cosine: float | None
     max_abs_error: float | None
     error_share: float | None = None
+    added_sqnr_db: float | None = None
+    added_share: float | None = None
     origin: str = ""
 
 

@@ -6,6 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import Field
 
 from workbench.files import open_regular, write_file
 from workbench.npz import ZIP_ERRORS
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VALUES_FILE = "values.npz"
+# The first input of the sample, beside the values of each program.
+INPUT = "input"
 
 
 class SampleTensor(Frozen):
@@ -26,7 +29,8 @@ class SampleTensor(Frozen):
     ``sides`` are the available programs: "float", "quantized" and possibly "integer", which the
     TOSA reference model computes, and "compiled", which the functional simulator executes.
     ``note`` is why one is missing. ``compiled_apart`` counts the elements in which those two
-    differ; None if one is missing.
+    differ; None if one is missing. ``label`` is that of the sample, ``classes`` are the largest
+    elements of the output that gives the class, by program; empty if no output does.
     """
 
     sample: int
@@ -37,6 +41,8 @@ class SampleTensor(Frozen):
     sides: tuple[str, ...]
     note: str = ""
     compiled_apart: int | None = None
+    label: int | None = None
+    classes: dict[str, int] = Field(default_factory=dict)
 
 
 def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None:
@@ -48,7 +54,7 @@ def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None
 
 
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the values of each program; empty if unreadable."""
+    """Return the values of each program, and the sample's input; empty if unreadable."""
     try:
         with (
             open_regular(folder / VALUES_FILE) as data,

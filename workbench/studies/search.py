@@ -69,8 +69,9 @@ class Candidate(Frozen):
 
     ``choices`` maps unit names to configs, ``channels`` modules to the output channels that they
     keep, if the search has widths, ``transforms`` a name of ``TRANSFORMS``, if it has those;
-    ``weights`` is a file in the study's folder, "" if the candidate
-    was not trained. ``problem`` is why there are no figures.
+    ``weights`` is a file in the study's folder, "" if the candidate was not trained. ``cpu_cycles``
+    is the rough estimate of the CPU operators, which ``cycles`` leave out; ``problem`` is why there
+    are no figures.
     """
 
     number: int
@@ -84,6 +85,7 @@ class Candidate(Frozen):
     cycles: int | None = None
     sram_bytes: int | None = None
     cpu_nodes: int | None = None
+    cpu_cycles: int = 0
     is_within: bool = False
     problem: str = ""
 
@@ -102,7 +104,8 @@ class SearchResult(Frozen):
 
     ``widths`` are the numbers of channels to choose from, by module, the present one first; empty
     for a search of precisions alone. ``transforms`` are the names of weight transforms to choose
-    from, if the search has them.
+    from, if the search has them. ``is_exhausted`` is whether no other candidate was found before
+    there were ``total``.
     """
 
     limits: Limits
@@ -111,6 +114,7 @@ class SearchResult(Frozen):
     widths: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     transforms: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    is_exhausted: bool = False
 
     def measured(self) -> list[Candidate]:
         """Return the candidates with figures."""

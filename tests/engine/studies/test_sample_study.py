@@ -45,6 +45,12 @@ def test_that_a_tensor_of_a_sample_comes_in_float_quantized_integer_and_compiled
     step = np.abs(values["quantized"][values["quantized"] != 0]).min()
     assert np.abs(values["quantized"] - wanted).max() < 5 * step
     assert np.abs(values["integer"] - values["quantized"]).max() < 1.5 * step
+    # Beside are the input, the label, and the class that each program gives.
+    assert np.array_equal(values["input"], x.numpy())
+    assert found.label == 3
+    with torch.no_grad():
+        assert found.classes["float"] == int(model(x).argmax())
+    assert set(found.classes) == {"float", "quantized", "integer", "compiled"}
 
 
 def test_that_what_is_not_there_is_refused_with_a_sentence(engine):

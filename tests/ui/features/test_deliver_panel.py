@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+import pytest
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
+from ui.features.deliver.treemap import squarified
+from workbench.results import FirmwareStep, ProgramPart
 
 KERNELS = ("aten::linear.out", "aten::relu.out")
 
@@ -17,7 +21,18 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     opened, qtbot, monkeypatch
 ):
     # Deliverables wait for Package with a button.
-    package = result_of("package").model_copy(update={"kernels": KERNELS})
+    parts = (
+        ProgramPart(kind="weights", name="stem.conv", bytes=700),
+        ProgramPart(kind="commands", name="NPU commands", bytes=200),
+        ProgramPart(kind="rest", name="plan and alignment", bytes=100),
+    )
+    steps = (
+        FirmwareStep(title="Link the runtime", detail="ExecuTorch."),
+        FirmwareStep(title="Place the program", detail="In flash."),
+    )
+    package = result_of("package").model_copy(
+        update={"kernels": KERNELS, "parts": parts, "steps": steps}
+    )
     leave_results(monkeypatch, package=package)
     run_to(opened, qtbot, "lower")
     panel = opened.window.reveal("deliverables")
@@ -30,7 +45,23 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     qtbot.waitUntil(lambda: panel.has("package") and panel.deliverables.isVisible())
     # Package shows files, pools and kernels to copy.
     assert panel.files.index(0, 0).data() == "net.pte"
-    view = panel.deliverables
+    # What the program consists of is a picture, with weights that select their module.
+    parts = panel.deliverables.parts
+    assert [(area.name, area.size) for area in parts.areas] == [
+        ("stem.conv", 700), ("NPU commands", 200), ("plan and alignment", 100)
+    ]  # fmt: skip
+    places = parts.rectangles()
+    sizes = [place.width() * place.height() for place in places]
+    assert sizes == pytest.approx([sum(sizes) * share for share in (0.7, 0.2, 0.1)])
+    qtbot.mouseClick(parts, Qt.MouseButton.LeftButton, pos=places[0].center().toPoint())
+    assert opened.context.selection.value.modules == {"stem.conv"}
+    # What the firmware must do is checked off, and stays so.
+    panel.pages.setCurrentIndex(1)
+    view = panel.steps
+    assert [box.text() for box in view.boxes] == ["1. Link the runtime", "2. Place the program"]
+    view.boxes[1].click()
+    opened.context.appearance.switch("light")
+    qtbot.waitUntil(lambda: [box.isChecked() for box in view.boxes] == [False, True])
     assert "Scratch pool: 4.0 KiB, computed from the program" in view.cards.texts()
     qtbot.mouseClick(view.copy, Qt.MouseButton.LeftButton)
     assert QGuiApplication.clipboard().text() == "\n".join(KERNELS)
@@ -46,3 +77,16 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(panel.frames["package"].banner.isVisible)
     qtbot.waitUntil(lambda: not panel.buttons["deliver"].isEnabled())
+
+
+@for_each("sizes", [[1.0], [6, 6, 4, 3, 2, 2, 1], [1000, 1, 1], [5.0] * 40])
+def test_that_a_treemap_fills_its_room_without_overlap(sizes):
+    room = QRectF(0, 0, 600, 400)
+    places = squarified(sizes, room)
+    areas = [place.width() * place.height() for place in places]
+    assert areas == pytest.approx([600 * 400 * size / sum(sizes) for size in sizes])
+    for number, place in enumerate(places):
+        assert room.adjusted(-0.01, -0.01, 0.01, 0.01).contains(place)
+        for other in places[number + 1 :]:
+            shared = place.intersected(other)
+            assert shared.width() * shared.height() < 0.01

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
+from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 
 
@@ -18,6 +19,7 @@ def panel(opened, qtbot):
 def show(panel, opened, qtbot, tensor="relu", sample=3):
     """Choose a tensor and a sample, and wait for its values."""
     opened.context.selection.choose_nodes([tensor])
+    qtbot.waitUntil(lambda: panel.tensors.currentData() == tensor)
     qtbot.waitUntil(panel.show_button.isEnabled)
     panel.sample.setValue(sample)
     qtbot.mouseClick(panel.show_button, Qt.MouseButton.LeftButton)
@@ -25,13 +27,22 @@ def show(panel, opened, qtbot, tensor="relu", sample=3):
 
 
 def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, opened, qtbot):
-    # Nothing can be shown before a tensor is chosen.
-    assert "Select a tensor" in panel.chosen.text()
-    assert not panel.show_button.isEnabled()
+    # The last compared tensor is chosen at first; the list has all.
+    qtbot.waitUntil(panel.show_button.isEnabled)
+    names = [panel.tensors.itemData(i) for i in range(panel.tensors.count())]
+    assert panel.tensors.currentData() == names[-1]
+    assert names[-1] in panel.chosen.text()
+    panel.tensors.setCurrentIndex(0)
+    panel.tensors.activated.emit(0)
+    assert names[0] in panel.chosen.text()
+    # An operation that was not compared is added, and stays chosen.
+    opened.context.selection.choose_nodes(["bn"])
+    qtbot.waitUntil(lambda: panel.tensors.currentData() == "bn")
+    panel.refresh()
+    assert panel.tensors.currentData() == "bn"
     # A module of the tree shows the tensor it ends with.
     opened.context.selection.choose_modules(["stem"])
-    qtbot.waitUntil(panel.show_button.isEnabled)
-    assert panel.chosen.text() == "Tensor relu"
+    qtbot.waitUntil(lambda: panel.tensors.currentData() == "relu")
     # Float, quantized and integer stand side by side.
     show(panel, opened, qtbot)
     assert "1\u00d72\u00d74\u00d74" in panel.note.text()
@@ -43,6 +54,12 @@ def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, ope
     assert panel.maps["compiled"].isVisible()
     assert "no device" in panel.titles["compiled"].text()
     assert "differ in 2 of 32 elements" in panel.note.text()
+    # Beside are the input, the label and what each program predicts.
+    assert panel.input.isVisible()
+    assert panel.answers.text().splitlines() == [
+        "Label: 3", "Float: class 3", "Quantized: class 5", "Integer: class 5",
+        "Compiled: class 5", "The programs give different classes.",
+    ]  # fmt: skip
     apart = panel.maps["compiled"].values != panel.maps["integer"].values
     assert np.count_nonzero(apart) == 2
 
@@ -74,3 +91,23 @@ def test_that_pictures_have_the_same_size_and_one_colour_scale(panel, opened, qt
     assert len({m.height() for m in maps}) == 1
     assert all(m.mapTo(panel, m.rect().topRight()).x() <= panel.width() for m in maps)
     assert panel.scale.isVisible()
+
+
+@for_each(
+    ("shape", "curves"),
+    [
+        ((1, 3, 8, 8), 0),
+        ((1, 1, 40), 1),
+        ((1, 40, 3), 3),
+        ((1, 64), 1),
+        ((1, 20, 30), 6),
+        ((1,), 1),
+    ],
+)
+def test_that_an_input_is_a_picture_or_curves(panel, shape, curves):
+    values = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    panel.input.render_input(values)
+    assert panel.input.curves == curves
+    panel.input.grab()
+    panel.input.render_input(np.full(shape, np.nan, np.float32))
+    assert panel.input.curves == curves

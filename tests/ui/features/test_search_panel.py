@@ -7,6 +7,7 @@ import pytest
 from workbench.history.store import History, history_path
 from workbench.project import store
 from workbench.protocol import RunStudy, StudyProgress
+from workbench.studies.documents import save_study, study_folder
 
 
 @pytest.fixture
@@ -88,6 +89,18 @@ def test_that_what_was_searched_before_stands_among_the_runs_once(
             return len(history.runs())
 
     qtbot.waitUntil(lambda: file.exists() and kept() == 3)
+
+
+def test_that_a_search_without_other_candidates_is_not_offered_to_go_on(opened, qtbot):
+    panel = opened.window.reveal("search")
+    panel.start.click()
+    qtbot.waitUntil(lambda: panel.study.job is None and panel.study.found is not None)
+    panel.limits.trials.setValue(500)
+    qtbot.waitUntil(lambda: panel.start.text() == "Continue")
+    ended = panel.study.found.model_copy(update={"is_exhausted": True})
+    save_study(ended, study_folder(opened.session.cache, panel.study.key))
+    panel.refresh()
+    assert panel.start.text() == "Search"
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The Timeline panel as a person uses it: keys, box, clicks, one selection, measured cycles."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.ui.features.test_cost_panel import lowered
 from tests.ui.shell.test_window import run_to
-from ui.features.timeline.timeline_plot import CPU, NPU
+from ui.features.timeline.timeline_plot import CPU, LAYERS, MODULES, NPU
 from ui.shared.theme import THEMES
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.npu.program import load
@@ -71,7 +72,7 @@ def drag(panel, qtbot, low, high):
 def the_origin_of_figures_is_said_and_clicks_choose_modules(panel, opened, qtbot):
     # The panel says where the figures come from and what nobody knows.
     assert "Estimated (Vela 5.1.0) for ethos-u55-128" in panel.origin.text()
-    assert "not in the cycle estimate" in panel.origin.text()
+    assert "not in the NPU's cycles" in panel.origin.text()
     assert panel.plot.labels["bottom"] == "cycles, estimated (Vela 5.1.0)"
     assert [(s.start, s.end) for s in panel.plot.timeline.spans] == [
         (0, 100), (100, 300), (300, 600), (600, 1000)
@@ -124,6 +125,43 @@ def test_that_one_operation_can_be_stepped_through(opened, qtbot, monkeypatch):
     chosen = view.operations.row_at(view.operation_table.currentIndex().row())
     assert chosen.offset == offsets[-1]
     window.close()
+
+
+def test_that_layers_modules_and_the_cpu_are_drawn_with_their_time_and_exported(
+    opened, qtbot, monkeypatch, tmp_path
+):
+    def leave(stage, folder):
+        write(stage, folder)
+        if stage == "lower":
+            nodes = (Node("linear", "x", "call"), Node("delegate", "call_delegate", "delegate"))
+            GraphSnapshot("edge", nodes, (), ()).save(folder / GRAPH_FILE)
+
+    result = lowered()
+    cpu = tuple(node.model_copy(update={"cycles": 500}) for node in result.cpu_nodes)
+    leave_results(monkeypatch, lower=result.model_copy(update={"cpu_nodes": cpu}))
+    from tests.fakes import engine
+
+    write = engine.write_result
+    monkeypatch.setattr(engine, "write_result", leave)
+    panel = shown(opened, qtbot)
+    # The CPU's part comes first, and takes a third of the time.
+    assert panel.plot.timeline.spans[0].start == 500
+    assert "roughly estimated, 500 cycles" in panel.origin.text()
+    told = panel.plot.tell(QPointF(250, sum(CPU) / 2))
+    assert told.startswith("1 operator on the CPU, roughly 500 cycles of a Cortex-M55")
+    qtbot.mouseClick(panel.cpu_time, Qt.MouseButton.LeftButton)
+    assert panel.plot.timeline.spans[0].start == 0
+    qtbot.mouseClick(panel.cpu_time, Qt.MouseButton.LeftButton)
+    # A layer is chosen with all its operations.
+    told = panel.plot.tell(QPointF(550, sum(LAYERS) / 2))
+    assert told.splitlines()[:2] == ["stem", "300 cycles, 30.00 % of the NPU's"]
+    click(panel, qtbot, 550, LAYERS)
+    assert opened.context.selection.value.modules == {"stem.conv", "stem.relu"}
+    click(panel, qtbot, 550, MODULES)
+    assert opened.context.selection.value.modules == {"stem.conv"}
+    panel.export_trace(tmp_path / "net.trace.json")
+    events = json.loads((tmp_path / "net.trace.json").read_text())["traceEvents"]
+    assert {e["name"] for e in events if e["ph"] == "X"} >= {"stem", "aten.linear.default"}
 
 
 @pytest.mark.slow

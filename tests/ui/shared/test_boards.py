@@ -65,15 +65,18 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
         ("himax-we2", "size from a secondary source"),
     ]:
         pick(opened.window.pipeline.board, board)
-        label = BoardFit()
-        qtbot.addWidget(label)
+        fits = BoardFit(lambda: DARK)
+        qtbot.addWidget(fits)
         fit = of_program(opened.document.project, opened.document.folder, PROGRAM.read_bytes())
-        label.render_fit(fit, DARK)
-        assert words in label.text()
-        assert "scratch pool" in label.text()
-        assert "computed from the program" in label.toolTip()
-        label.render_fit(None, DARK)
-        assert label.isHidden()
+        fits.render_fit(fit)
+        assert words in fits.verdict.text()
+        # Each memory of the board is a bar with what it holds.
+        assert [bar.name for bar in fits.memories.bars] == [f.name for f in fit.fillings]
+        assert "scratch pool" in fits.memories.toolTip()
+        assert "computed from the program" in fits.memories.toolTip()
+        fits.memories.grab()
+        fits.render_fit(None)
+        assert fits.isHidden()
 
 
 def test_that_a_board_that_cannot_be_used_is_offered_with_the_reason_only(qtbot):

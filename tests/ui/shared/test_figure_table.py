@@ -179,3 +179,20 @@ def test_that_texts_are_whole_where_there_is_room(qtbot):
     view.resize(400, 200)
     qtbot.waitUntil(lambda: view.columnWidth(0) < needed)
     qtbot.waitUntil(lambda: view.horizontalScrollBar().maximum() == 0)
+
+
+def test_that_short_names_stay_whole_beside_a_long_text(qtbot):
+    columns = (
+        Column("Command", lambda r: r[0]), Column("Figure", lambda _: "1", lambda _: 1.0),
+        Column("Description", lambda r: r[1]),
+    )  # fmt: skip
+    model = FigureTableModel(columns, str)
+    view = FigureView("Commands", model, widest_px=700)
+    qtbot.addWidget(view)
+    view.resize(600, 200)
+    view.show()
+    model.set_rows([("NPU_SET_IFM_PRECISION_AND_MORE", "what it does, in many words " * 6)])
+    whole = view.fontMetrics().horizontalAdvance("NPU_SET_IFM_PRECISION_AND_MORE")
+    assert whole > 130
+    assert view.columnWidth(0) > whole
+    assert sum(view.columnWidth(c) for c in range(3)) <= view.viewport().width()

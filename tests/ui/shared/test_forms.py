@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import TallForm
+from ui.shared.forms import TallForm, WrappedLabel
 
 if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
@@ -79,3 +79,19 @@ def test_that_a_dialog_stays_as_large_as_it_was_shown(qtbot: QtBot) -> None:
     rows.setRowVisible(extra, True)
     QApplication.processEvents()
     assert dialog.size() == before
+
+
+def test_that_a_label_that_becomes_wider_gives_its_room_back(qtbot):
+    page = QWidget()
+    qtbot.addWidget(page)
+    label = WrappedLabel(
+        "a sentence of many words that takes several lines where it is narrow", page
+    )
+    layout = QVBoxLayout(page)
+    layout.addWidget(label)
+    layout.addStretch(1)
+    page.resize(140, 400)
+    page.show()
+    qtbot.waitUntil(lambda: label.height() > 3 * label.fontMetrics().height())
+    page.resize(900, 400)
+    qtbot.waitUntil(lambda: label.height() < 2 * label.fontMetrics().height())

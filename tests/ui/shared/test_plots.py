@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyqtgraph as pg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from ui.shared.histogram_plot import HistogramChart, TensorPlot
 from ui.shared.memory_plot import MemoryPlot
 from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
 from ui.shared.theme import DARK, LIGHT, THEMES
+from ui.shared.tradeoff_plot import Dot, TradeoffPlot
 from workbench.results import LiveRange
 
 
@@ -250,3 +252,22 @@ def test_that_logarithmic_ticks_are_plain_numbers_and_fit_their_room():
     assert [text for _, text in log_ticks(0, 6, 4)] == ["1", "100", "10,000", "1,000,000"]
     for place, text in log_ticks(-3, 3, 9):
         assert float(text.replace(",", "")) == pytest.approx(10**place)
+
+
+def test_that_dots_are_outside_of_limits_only_when_somebody_has_dragged_one(qtbot):
+    plot = TradeoffPlot("Accuracy over cycles", str)
+    qtbot.addWidget(plot)
+    good, poor = Dot(0.99, 1000.0, 1.0), Dot(0.60, 9000.0, 1.0)
+    plot.render_dots([good], "top-1, measured")
+    # A later run that is worse and slower is within the limits as well.
+    plot.render_dots([good, poor], "top-1, measured")
+    assert plot.keeps_limits(0)
+    assert plot.keeps_limits(1)
+    (line,) = (i for i in plot.plot.items if isinstance(i, pg.InfiniteLine) and i.angle == 0)
+    line.setValue(0.9)
+    line.sigDragged.emit(line)
+    plot.render_dots([poor, good], "top-1, measured")
+    assert [plot.keeps_limits(n) for n in (0, 1)] == [False, True]
+    # Another figure, or another project, has other limits.
+    plot.render_dots([poor], "mAP50-95, measured")
+    assert plot.keeps_limits(0)

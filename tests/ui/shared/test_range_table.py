@@ -146,4 +146,4 @@ def test_that_a_second_grid_is_named_after_its_source_and_says_why_it_is_not_cho
               "dtype": "int16"}  # fmt: skip
     (row,) = rows_of(second)
     assert row.name == "mean \u2192 int16"
-    assert "second grid of mean" in row.refusal
+    assert "second quantized range of mean" in row.refusal

@@ -134,8 +134,8 @@ def readings_products_commands_and_files_are_shown(nnpa, qtbot):
     assert "docker run x" in panel.export.commands.toPlainText()
     files = nnpa.window.reveal("deliverables")
     qtbot.waitUntil(lambda: files.has("package"))
-    assert files.deliverables.kernel_note.text() == "Nothing ran on NNPA."
-    assert not files.deliverables.cards.isVisible()
+    assert files.deliverables.heading.text() == "Nothing ran on NNPA."
+    assert not files.pages.isTabVisible(1)
 
 
 def panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot):

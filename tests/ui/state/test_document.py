@@ -94,6 +94,23 @@ def test_that_a_second_window_is_refused_and_may_read(document, project_file, tm
     document.save()
 
 
+def test_that_the_lock_of_an_ended_window_is_taken_whoever_has_its_number_now(
+    document, project_file, tmp_path
+):
+    document.open(project_file)
+    (lock,) = project_file.parent.glob(".*.lock")
+    # The content of a lock whose window was killed; a process like that one has its number.
+    left = lock.read_bytes()
+    document.close()
+    lock.write_bytes(left)
+    other = Document(tmp_path / "recovery")
+    other.open(project_file)
+    assert other.project is not None
+    with pytest.raises(ProjectInUseError):
+        document.open(project_file)
+    other.close()
+
+
 def test_that_a_closed_project_can_be_opened_elsewhere(document, project_file, tmp_path):
     document.open(project_file)
     document.close()

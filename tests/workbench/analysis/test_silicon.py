@@ -110,6 +110,10 @@ def test_that_what_is_beside_the_npu_is_a_line_of_its_own():
     result = lowered(cpu_nodes=(node, border), border_elements=150_528, delegates=2)
     operators, conversion, driver = time_of(result).beside
     assert operators == "1 operator on the CPU: not estimated."
+    timed = node.model_copy(update={"cycles": 5000})
+    assert next(iter(time_of(lowered(cpu_nodes=(timed,))).beside)) == (
+        "1 operator on the CPU: roughly 5,000 cycles of a Cortex-M55."
+    )
     assert "150,528 floats" in conversion
     assert "1,370,000 cycles" in conversion
     assert driver == "2 calls of the driver: not measured."

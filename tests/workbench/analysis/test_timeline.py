@@ -2,9 +2,16 @@
 
 from tests.fakes.results import result_of
 from tests.for_each import for_each
-from workbench.analysis.timeline import Timeline, is_trace_of, timeline
+from workbench.analysis.timeline import (
+    Timeline,
+    commands,
+    is_trace_of,
+    layers,
+    modules,
+    timeline,
+)
 from workbench.graph.snapshot import GraphSnapshot, Node
-from workbench.results import CpuNode, TracedOperation
+from workbench.results import CpuNode, NpuCommand, TracedOperation
 
 
 def lowered(*cycles, cpu=("quantize", "add", "mul", "dequantize")):
@@ -119,3 +126,59 @@ def test_that_a_program_without_delegates_has_stops_alone():
     assert (found.end, found.at(0.0), found.between(0, 1)) == (0, None, [])
     assert [len(stop.nodes) for stop in found.stops] == [4]
     assert found.sums([]).share is None
+
+
+def test_that_the_cpu_takes_its_estimated_time_between_the_operations():
+    nodes = tuple(
+        node.model_copy(update={"cycles": 5 if node.node == "add" else 2}) for node in TWO.cpu_nodes
+    )
+    found = timeline(TWO.model_copy(update={"cpu_nodes": nodes}), ORDER)
+    assert [(stop.at, stop.end) for stop in found.stops] == [(0, 2), (42, 49), (109, 111)]
+    assert [(s.start, s.end) for s in found.spans] == [(2, 12), (12, 42), (49, 109)]
+    assert (found.end, found.npu_cycles) == (111, 100)
+    # Operations with the CPU between them are two stretches; shares are those of the NPU's cycles.
+    assert found.stretches([0, 1, 2]) == [(2, 42), (49, 109)]
+    assert found.sums([2]).share == 0.6
+    assert found.at(45) is None
+    assert found.stops_between(47, 60) == [1]
+    # Without it the NPU's time is alone.
+    alone = timeline(TWO.model_copy(update={"cpu_nodes": nodes}), ORDER, cpu_time=False)
+    assert [(stop.at, stop.end) for stop in alone.stops] == [(0, 0), (40, 40), (100, 100)]
+    assert alone.end == 100
+
+
+def placed(*names):
+    """Return the timeline of one delegate with operations of 10 cycles in modules."""
+    result = lowered((10,) * len(names), cpu=())
+    report = result.vela[0]
+    operations = tuple(
+        o.model_copy(update={"module": name})
+        for o, name in zip(report.operations, names, strict=True)
+    )
+    places = (NpuCommand(offset=8, operation=0), NpuCommand(offset=40, operation=0),
+              NpuCommand(offset=60, operation=1), NpuCommand(offset=80))  # fmt: skip
+    report = report.model_copy(update={"operations": operations, "commands": places})
+    return timeline(result.model_copy(update={"vela": (report,)}), None)
+
+
+def named(slices):
+    return [(part.name, part.start, part.end, part.first, part.last) for part in slices]
+
+
+def test_that_layers_contain_modules_and_operations_commands():
+    found = placed("net.stem.conv", "net.blocks.0.a", "net.blocks.0.b", "", "net.blocks.1.a")
+    assert named(layers(found)) == [
+        ("net.stem", 0, 10, 0, 0), ("net.blocks.0", 10, 30, 1, 2), ("net.blocks.1", 40, 50, 4, 4)
+    ]  # fmt: skip
+    assert [part[0] for part in named(modules(found))] == [
+        "net.stem.conv", "net.blocks.0.a", "net.blocks.0.b", "net.blocks.1.a"
+    ]  # fmt: skip
+    assert named(commands(found)) == [
+        ("0x8", 0, 5, 0, 0), ("0x28", 5, 10, 0, 0), ("0x3c", 10, 20, 1, 1)
+    ]  # fmt: skip
+
+
+def test_that_a_network_of_one_module_and_one_without_numbers_have_layers():
+    assert [part.name for part in layers(placed("fc", "fc"))] == ["fc"]
+    assert [part.name for part in layers(placed("conv", "pool"))] == ["conv", "pool"]
+    assert layers(placed("", "")) == []

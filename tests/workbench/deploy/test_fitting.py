@@ -158,7 +158,7 @@ def test_that_the_program_is_described_with_its_ports_and_its_estimate():
         outputs=({"type": "int"},), weights=b"x", kept=("state",), handed_on=2,
         departures=("It departs.",),
     )  # fmt: skip
-    first, weights, table, cycles, kept, handed, departs = blocks(facts, "Program")
+    first, weights, table, cycles, departs = blocks(facts, "Program")
     assert first.startswith("ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram; ")
     assert "2 delegates on the NPU, 1 kernel on the CPU" in first
     assert "net.ptd" in weights
@@ -167,8 +167,10 @@ def test_that_the_program_is_described_with_its_ports_and_its_estimate():
         ("output", "int", "", "none (float)"),
     ))  # fmt: skip
     assert "1,000 cycles, 0.002 ms" in cycles
-    assert "in 1 buffers of the method pool (state)" in kept
-    assert "last 2 outputs are the last 2 inputs" in handed
+    (listed,) = blocks(facts, "What the firmware must do")
+    (carry,) = (step.detail for step in listed.steps if step.title == "Carry the state on")
+    assert "in 1 buffers of the method pool (state)" in carry
+    assert "last 2 outputs are the last 2 inputs" in carry
     assert departs == "It departs."
     plain = dataclasses.replace(facts_of(), delegates=1, kernels=("a", "b"))
     unestimated = result_of("lower").model_copy(update={"vela": ()})
@@ -187,8 +189,13 @@ def test_that_kernels_and_components_are_listed_or_their_absence_is():
 
 def test_that_the_regions_of_the_npu_are_told_where_it_is_used():
     facts = dataclasses.replace(facts_of(), delegates=1)
-    assert blocks(facts, "Memory placement")[-1] == region_settings(facts.use)
-    assert isinstance(blocks(dataclasses.replace(facts, delegates=0), "Memory placement")[-1], Code)
+
+    def of_driver(facts):
+        (listed,) = blocks(facts, "What the firmware must do")
+        return [step.detail for step in listed.steps if step.title == "Configure the NPU driver"]
+
+    assert of_driver(facts) == [region_settings(facts.use)]
+    assert of_driver(dataclasses.replace(facts, delegates=0)) == []
 
 
 def test_that_the_note_says_how_a_picture_becomes_the_input():
@@ -222,10 +229,10 @@ def test_that_each_memory_mode_allows_its_kinds_in_order(tmp_path, mode, kinds):
 
 
 def test_that_the_widest_step_of_all_outputs_is_tolerated():
-    (text,) = blocks(facts_of(), "Check it")
-    assert "ET_ATOL to 0.5:" in text
-    (text,) = blocks(facts_of(), "Check it", tolerances=[])
-    assert "ET_ATOL to 0:" in text
+    (last,) = blocks(facts_of(), "What the firmware must do")
+    assert "ET_ATOL to 0.5:" in last.steps[-1].detail
+    (last,) = blocks(facts_of(), "What the firmware must do", tolerances=[])
+    assert "ET_ATOL to 0:" in last.steps[-1].detail
 
 
 def test_that_files_and_tools_are_tables():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import make_project
+from tests.fakes.results import result_of
 from tests.for_each import for_each
 from workbench.deploy import boards
 from workbench.deploy.firmware_files import (
@@ -23,7 +24,17 @@ from workbench.deploy.firmware_files import (
     linker,
     region_settings,
 )
-from workbench.deploy.firmware_note import Code, Section, Table, html, markdown, sections, title
+from workbench.deploy.firmware_note import (
+    Code,
+    Section,
+    Table,
+    html,
+    markdown,
+    sections,
+    steps,
+    title,
+)
+from workbench.deploy.program_parts import program_parts
 from workbench.project import edits
 from workbench.project.board_files import SHIPPED
 from workbench.project.model import TargetChoice
@@ -280,3 +291,65 @@ def test_that_kernels_of_unknown_packages_ask_for_no_component():
     )
     named = [line for line in cproject(facts).splitlines() if "Operators:" in line]
     assert [line.rpartition(":")[2].strip() for line in named] == ["Portable add"]
+
+
+def titles(facts):
+    return [step.title for step in steps(facts, [{"atol": 0.5}])]
+
+
+def test_that_what_the_firmware_must_do_is_a_list_in_order():
+    facts = facts_of(weights=b"w" * 5)
+    assert titles(facts) == [
+        "Link the runtime", "Configure the NPU driver", "Place the program", "Place the weights",
+        "Reserve the memory", "Fill the inputs", "Keep the caches coherent", "Read the outputs",
+        "Check it once",
+    ]  # fmt: skip
+    details = {step.title: step.detail for step in steps(facts, [])}
+    assert (
+        f"{len(facts.program):,} bytes, in memory that the NPU can access"
+        in (details["Place the program"])
+    )
+    assert f"{facts.needs.scratch_pool_bytes:,} bytes of scratch" in details["Reserve the memory"]
+    assert all(name in details["Link the runtime"] for name in facts.kernels)
+    # Both forms of the note have the list.
+    page = note(facts)
+    assert "2. **Configure the NPU driver.** " in markdown("net", page)
+    assert "<li><strong>Configure the NPU driver.</strong> " in html("net", page)
+
+
+def test_that_a_program_without_the_npu_asks_for_nothing_of_it():
+    assert titles(facts_of("no_delegate.pte")) == [
+        "Link the runtime", "Place the program", "Reserve the memory", "Fill the inputs",
+        "Read the outputs", "Check it once",
+    ]  # fmt: skip
+
+
+def test_that_state_is_carried_on():
+    facts = dataclasses.replace(facts_of(), handed_on=2, kept=("cache",))
+    (carry,) = (step for step in steps(facts, []) if step.title == "Carry the state on")
+    assert "last 2 outputs are the last 2 inputs" in carry.detail
+    assert "cache" in carry.detail
+
+
+@for_each("name", ALL)
+def test_that_the_parts_of_a_program_add_up_to_its_file(name):
+    program = (PROGRAMS / name).read_bytes()
+    operation = result_of("lower").vela[0].operations[0]
+    report = result_of("lower").vela[0].model_copy(update={"operations": (
+        operation.model_copy(update={"module": "a", "weight_bytes": 10**9}),
+        operation.model_copy(update={"module": "b", "weight_bytes": 10**9}),
+    )})  # fmt: skip
+    for reports in ((), (report, report)):
+        parts = program_parts(program, reports)
+        assert sum(part.bytes for part in parts) == len(program)
+        assert all(part.bytes > 0 for part in parts)
+        assert [p.bytes for p in parts] == sorted((p.bytes for p in parts), reverse=True)
+        assert len({(part.kind, part.name) for part in parts}) == len(parts)
+    # Oracle: the blocks of Vela's stream, as the description of the program counts them.
+    blocks = [d.get("vela_blocks", {}) for d in describe(program)["delegates"]]
+    commands = sum(part.bytes for part in parts if part.kind == "commands")
+    assert commands == sum(found.get("cmd_data", 0) for found in blocks)
+    encoded = sum(found.get("weight_data", 0) for found in blocks)
+    held = {part.name: part.bytes for part in parts if part.kind == "weights"}
+    if "external" not in name:
+        assert held == ({"a": encoded // 2, "b": encoded // 2} if encoded > 1 else {})

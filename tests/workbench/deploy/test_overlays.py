@@ -61,20 +61,57 @@ def test_that_each_operation_has_its_device():
     }  # fmt: skip
 
 
-def test_that_the_trace_has_times_modules_and_the_operators_on_the_cpu():
+def checked(document):
+    """Return the slices by track, and the names of tracks, of a valid trace.
+
+    Source of the rules: "Trace Event Format" of Chrome. Every event has name, phase, process and
+    thread; a complete event ("X") has a time and a duration, and on one thread two of them are
+    either apart or one within the other; metadata ("M") has the name among its arguments.
+    """
+    assert document["displayTimeUnit"] in {"ms", "ns"}
+    slices, tracks = {}, {}
+    for event in document["traceEvents"]:
+        assert isinstance(event["name"], str)
+        assert event["name"]
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        assert event["ph"] in {"X", "M"}
+        if event["ph"] == "M":
+            tracks[event["tid"]] = event["args"]["name"]
+            continue
+        assert event["ts"] >= 0
+        assert event["dur"] >= 0
+        slices.setdefault(event["tid"], []).append(event)
+    for events in slices.values():
+        # Viewers count in nanoseconds.
+        stretches = [(round(1000 * e["ts"]), round(1000 * e["dur"])) for e in events]
+        ends = []
+        for begun, lasts in sorted(stretches, key=lambda stretch: (stretch[0], -stretch[1])):
+            while ends and ends[-1] <= begun:
+                ends.pop()
+            assert not ends or begun + lasts <= ends[-1]
+            ends.append(begun + lasts)
+    return slices, tracks
+
+
+def test_that_the_trace_nests_modules_operations_and_commands_and_has_the_cpu():
+    cpu = CpuNode(node="n", op="aten.topk.default", module="", reason="No kernel.", cycles=50)
     spans = (
-        Span(0, 0, operation("a", "net.conv", 200), 0.0, 200.0),
-        Span(1, 0, operation("b", "net.relu", 100), 200.0, 300.0),
+        Span(0, 0, operation("a", "net.conv", 200), 0.0, 200.0, commands=(16, 64)),
+        Span(1, 0, operation("b", "net.relu", 100), 250.0, 350.0, commands=(96,)),
     )
-    cpu = CpuNode(node="n", op="aten.topk.default", module="", reason="No kernel.")
-    line = Timeline(spans, (CpuStop(300.0, (cpu,)),))
-    events = json.loads(overlays.perfetto_trace(line, 500e6, "net"))["traceEvents"]
-    slices = [(e["tid"], e["name"], round(e["ts"], 6), round(e["dur"], 6))
-              for e in events if e["ph"] == "X"]  # fmt: skip
-    # At 500 MHz 100 cycles are 0.2 microseconds.
-    assert slices == [
-        (1, "net", 0.0, 0.6), (1, "net.conv", 0.0, 0.4), (1, "net.relu", 0.4, 0.2),
-        (2, "a", 0.0, 0.4), (2, "b", 0.4, 0.2),
+    line = Timeline(spans, (CpuStop(200.0, (cpu,), 250.0),))
+    slices, tracks = checked(json.loads(overlays.perfetto_trace(line, 500e6, "net")))
+    assert tracks == {0: "net", 1: "NPU (estimated by Vela)", 2: "CPU (roughly estimated)"}
+    # At 500 MHz 100 cycles are 0.2 microseconds. The CPU works between the parts of net.
+    told = sorted((e["ts"], -e["dur"], e["name"]) for e in slices[1])
+    assert [(round(t, 6), round(-d, 6), n) for t, d, n in told] == [
+        (0.0, 0.4, "a"), (0.0, 0.4, "net"), (0.0, 0.4, "net.conv"),
+        (0.0, 0.2, "command 0x10"), (0.2, 0.2, "command 0x40"),
+        (0.5, 0.2, "b"), (0.5, 0.2, "command 0x60"), (0.5, 0.2, "net"), (0.5, 0.2, "net.relu"),
     ]  # fmt: skip
-    (stop,) = [e for e in events if e["ph"] == "i"]
-    assert (stop["name"], stop["ts"]) == ("aten.topk.default", 0.6)
+    (stop,) = slices[2]
+    assert (stop["name"], stop["ts"], stop["dur"]) == ("aten.topk.default", 0.4, 0.1)
+    # The order of the events of one stretch is from the outside in, as viewers nest them.
+    names = [e["name"] for e in slices[1] if e["ts"] == 0.0]
+    assert names == ["net", "net.conv", "a", "command 0x10"]

@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QCheckBox,
+    QComboBox,
     QHBoxLayout,
     QSizePolicy,
     QSplitter,
@@ -16,9 +17,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.accuracy.comparison_view import SIGNS, ComparisonView, TokenTableModel
+from ui.features.accuracy.comparison_view import (
+    LOWEST_BARS_PX,
+    SIGNS,
+    ComparisonView,
+    TokenTableModel,
+)
 from ui.shared.figure_cards import FigureCards
-from ui.shared.figure_table import FigureView
+from ui.shared.figure_table import BarDelegate, FigureView, Role
+from ui.shared.figures import percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.quality_cards import (
@@ -36,6 +43,7 @@ from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.analysis.accuracy import mark_words
+from workbench.analysis.error_sources import error_path, largest_sources
 from workbench.analysis.gate import limit_words
 from workbench.errors import Place
 from workbench.ids import StageId
@@ -51,10 +59,19 @@ from workbench.targets import has_stage
 NO_QUALITY = "Evaluate to compare the quantized model with the float model."
 NO_VERIFY = "Verify to compare the compiled program with the quantized model."
 Key = tuple[Path, bool]
-_SQNR = 1
-_WIDE_PX = 1080
-# The bars may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
-_LOWEST_BARS_PX = 68
+_SQNR, _ADDED = 1, 2
+# What the bars show: their title, their axis, and the column of the table with the same figures.
+SQNR_BARS, ADDED_BARS, PATH_BARS = range(3)
+_BARS = (
+    ("SQNR", "SQNR [dB]", _SQNR),
+    ("Error added here", "error added here [%]", _ADDED),
+    ("Path of the error", "SQNR [dB]", _SQNR),
+)
+PATH_TIP = (
+    "From an input to the output with the lowest SQNR: at each operation, the input with the "
+    "lowest SQNR"
+)
+_WIDE_PX = 1280
 
 
 class AccuracyPanel(ResultPanel):
@@ -121,13 +138,14 @@ class AccuracyPanel(ResultPanel):
         self.accuracy.setStyleSheet(f"color: {colours.get(accuracy.verdict, theme.text)};")
 
     def show_worst(self) -> None:
-        """Order the tensors by SQNR, and select the one with the lowest."""
+        """Show the operation that adds most of the error itself, and select it."""
         self.annotate()
         if not self.has("evaluate") or not self._tensors:
             return
-        if not self.worst_first.isChecked():
-            self.worst_first.setChecked(True)
-            self._on_worst_first(True)
+        is_known = any(tensor.added_share is not None for tensor in self._tensors)
+        self.bars_shown.setCurrentIndex(ADDED_BARS if is_known else SQNR_BARS)
+        self.worst_first.setChecked(True)
+        self._on_worst_first(True)
         self.parts.show_part(self.frames["evaluate"])
         self.pages.setCurrentIndex(0)
         self._choose(self._order[:1])
@@ -154,13 +172,21 @@ class AccuracyPanel(ResultPanel):
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
-        self.bars.setMinimumHeight(_LOWEST_BARS_PX)
+        self.bars.setMinimumHeight(LOWEST_BARS_PX)
         self.bars.bars_chosen.connect(self._on_bars_chosen)
+        self.bars_shown = QComboBox(content)
+        self.bars_shown.setAccessibleName("Figure of the bars")
+        self.bars_shown.addItems([title for title, _, _ in _BARS])
+        self.bars_shown.setItemData(PATH_BARS, PATH_TIP, Qt.ItemDataRole.ToolTipRole)
+        self.bars_shown.activated.connect(self._on_bars_shown)
         self.worst_first = QCheckBox("Worst first", content)
         self.worst_first.clicked.connect(self._on_worst_first)
         self.model = QualityTableModel(self)
         self.table = FigureView("Quality of the tensors", self.model, content)
         self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.table.setItemDelegateForColumn(
+            _ADDED, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
+        )
         self.samples = SampleTableModel(self)
         self.sample_table = FigureView("Worst samples", self.samples, content)
         self.sample_table.setToolTip("Double-click a row to show the sample.")
@@ -180,6 +206,7 @@ class AccuracyPanel(ResultPanel):
         self.bars_note = ElidedLabel(bars)
         self.bars_note.setObjectName("Hint")
         self.bars_note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        row.addWidget(self.bars_shown)
         row.addWidget(self.bars_note, 1)
         row.addWidget(self.worst_first)
         layout = QVBoxLayout(bars)
@@ -225,7 +252,6 @@ class AccuracyPanel(ResultPanel):
         memory = converted.memory if converted is not None else None
         project = self.context.document.project
         origin = quality_origin(project)
-        self.bars_note.setText(f"SQNR of each tensor, {origin}")
         cards = quality_cards(value, memory, origin)
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
@@ -254,22 +280,56 @@ class AccuracyPanel(ResultPanel):
             table.set_look(theme, stale=not shown.current)
 
     def _show_bars(self) -> None:
-        figures = np.asarray(
-            [np.nan if t.sqnr_db is None else t.sqnr_db for t in self._tensors], np.float64
-        )
+        shown, is_sorted = self.bars_shown.currentIndex(), self.worst_first.isChecked()
+        self.worst_first.setVisible(shown != PATH_BARS)
+        values = [
+            (None if t.added_share is None else 100.0 * t.added_share)
+            if shown == ADDED_BARS else t.sqnr_db
+            for t in self._tensors
+        ]  # fmt: skip
+        figures = np.asarray([np.nan if v is None else v for v in values], np.float64)
         self._order = list(range(figures.size))
-        if self.worst_first.isChecked():
-            self._order = np.argsort(figures, kind="stable").tolist()
-        order = "worst first" if self.worst_first.isChecked() else "in program order"
+        graph = self.context.model_index.snapshot
+        if shown == PATH_BARS:
+            self._order = list(error_path(graph, self._tensors)) if graph is not None else []
+        elif is_sorted:
+            self._order = np.argsort(-figures if shown == ADDED_BARS else figures,
+                                     kind="stable").tolist()  # fmt: skip
+        order = "worst first" if is_sorted and shown != PATH_BARS else "in program order"
         self.bars.set_label("bottom", f"tensors, {order}")
+        self.bars.set_label("left", _BARS[shown][1])
+        self.bars_note.setText(self._bars_text(shown))
         self.bars.render_bars([self._tensors[i].tensor for i in self._order], figures[self._order])
         self.render_selection(self.context.selection.value)
+
+    def _bars_text(self, shown: int) -> str:
+        """Return what the bars say, in a sentence."""
+        origin = quality_origin(self.context.document.project)
+        sources = largest_sources(self._tensors)
+        if shown == ADDED_BARS and sources:
+            worst = sources[0]
+            module = f" in {worst.module}" if worst.module else ""
+            return (
+                f"{worst.tensor}{module} adds {percent(worst.added_share)} of the error; {origin}"
+            )
+        if shown == PATH_BARS and self._order:
+            ends = (self._tensors[self._order[end]].tensor for end in (0, -1))
+            return f"From {next(ends)} to {next(ends)}, SQNR against float; {origin}"
+        return f"Against float; {origin}"
 
     def _describe(self, bar: int) -> str:
         return describe_quality(self._tensors[self._order[bar]])
 
+    def _on_bars_shown(self, _index: int) -> None:
+        self._on_worst_first(self.worst_first.isChecked())
+
     def _on_worst_first(self, on: bool) -> None:
-        self.table.sortByColumn(_SQNR if on else -1, Qt.SortOrder.AscendingOrder)
+        shown = self.bars_shown.currentIndex()
+        order = Qt.SortOrder
+        self.table.sortByColumn(
+            _BARS[shown][2] if on else -1,
+            order.DescendingOrder if shown == ADDED_BARS else order.AscendingOrder,
+        )
         self._show_bars()
 
     def _choose(self, indices: Sequence[int]) -> None:

@@ -46,7 +46,7 @@ READ_COLUMNS: tuple[Column[TokenStep], ...] = (
 VERIFIED_COLUMNS: tuple[Column[TokenStep], ...] = (
     *_TOKENS,
     Column("KL", lambda r: figure(r.kl_integer), lambda r: r.kl_integer,
-           "KL divergence of the integer program from the float model [nats]"),
+           "KL divergence of the NPU output from the float model [nats]"),
     Column("Max LSB", lambda r: DASH if r.max_lsb is None else str(r.max_lsb),
            lambda r: r.max_lsb, "Maximum difference from the quantized model"),
     *_CHANCES,
@@ -68,6 +68,9 @@ class TokenTableModel(FigureTableModel[TokenStep]):
 # Marks of a limit that is held, broken, or not checked.
 SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
 AGAINST_QUANTIZED = "NPU output against the quantized model"
+NO_TENSORS = "No tensor of the compiled program exists in the quantized model."
+# Plots may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
+LOWEST_BARS_PX = 68
 EXPORTED_FILE = "Exported file vs. float model"
 
 
@@ -95,7 +98,7 @@ class ComparisonView(QWidget):
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Program outputs", self.outputs, self)
         self.integers = IntegerTableModel(self)
-        self.integer_table = FigureView("Program tensors", self.integers, self)
+        self.integer_table = FigureView("Program tensors", self.integers, self, empty=NO_TENSORS)
         self.integer_table.rows_chosen.connect(self._on_integers_chosen)
         self.tokens = TokenTableModel(self, verified=True)
         self.token_table = FigureView("Program tokens", self.tokens, self)
@@ -107,8 +110,13 @@ class ComparisonView(QWidget):
         """Show whether the program is compiled right, with all limits; nothing without it."""
         self.verdict.setVisible(gate is not None)
         if gate is not None:
-            limits = [f"{SIGNS[limit.held]} {limit_words(limit)}" for limit in gate.limits]
-            self.verdict.setText("\n".join([f"Compiled program {gate.sentence}", *limits]))
+            words: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+            for limit in gate.limits:
+                words[limit.held].append(f"{SIGNS[limit.held]}\u00a0{limit_words(limit)}")
+            # What is not met has a line of its own.
+            others = " \u00b7 ".join([*words[True], *words[None]])
+            lines = [f"Compiled program {gate.sentence}", *words[False], others]
+            self.verdict.setText("\n".join(filter(None, lines)))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""
@@ -142,6 +150,7 @@ class ComparisonView(QWidget):
         from ui.shared.bar_plot import DifferencePlot
 
         self.differences = DifferencePlot("quantized model", self)
+        self.differences.setMinimumHeight(LOWEST_BARS_PX)
         self.log = QCheckBox("Logarithmic counts", self)
         self.log.clicked.connect(self.differences.set_log)
         self.pages = Tabs(self)

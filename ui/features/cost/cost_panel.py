@@ -79,7 +79,8 @@ class ExportView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.products = ProductTableModel(self)
-        self.table = FigureView("Matrix products", self.products, self, widest_px=_REASON_PX)
+        self.table = FigureView("Matrix products", self.products, self, widest_px=_REASON_PX,
+                                empty="The model has no matrix products.")  # fmt: skip
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.commands = QPlainTextEdit(self)
         self.commands.setReadOnly(True)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
     QHBoxLayout,
-    QListWidget,
     QPushButton,
+    QScrollArea,
     QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
 
+from ui.features.deliver.treemap import Area, Treemap
 from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.cost_table import FileTableModel
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureView
-from ui.shared.figures import count, size
+from ui.shared.figures import count, percent, size
 from ui.shared.forms import WrappedLabel
-from ui.shared.labels import Label, literal
+from ui.shared.labels import literal
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -31,41 +34,92 @@ from workbench.analysis.accuracy import AccuracyResult, mark_words
 from workbench.analysis.answers import Answers
 from workbench.analysis.gate import GateResult, limit_words
 from workbench.deploy.delivery import stated_files
+from workbench.deploy.firmware_note import PART_KINDS
 from workbench.errors import Place, WorkbenchError
-from workbench.results import PackageResult
+from workbench.results import FirmwareStep, PackageResult, PartKind
 
 COUNTED = "computed from the program"
-# Lines of the list of kernels before it scrolls, and the room around them [px].
-_KERNELS_SHOWN, _LIST_MARGIN_PX = 6, 8
 
 
-class DeliverablesView(QWidget):
-    """Shows cards of the pools, a table of files and the list of kernels."""
+def part_colours(theme: Theme) -> dict[PartKind, str]:
+    """Return the colour of each kind of part."""
+    return {
+        "weights": theme.accent, "commands": theme.good, "borders": theme.bad,
+        "constants": theme.warning, "rest": theme.muted,
+    }  # fmt: skip
 
-    def __init__(self, files: FileTableModel, parent: QWidget | None = None) -> None:
+
+class FilesView(QWidget):
+    """Shows what the program consists of, and the files with their digests."""
+
+    def __init__(
+        self, files: FileTableModel, theme: Callable[[], Theme], parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self.cards = FigureCards(self)
+        self.heading = WrappedLabel(parent=self)
+        self.heading.setObjectName("Hint")
+        self.parts = Treemap(theme, self)
         self.files = FigureView("Deliverables", files, self)
-        self.kernels = QListWidget(self)
-        self.kernels.setAccessibleName("Required kernels")
-        self.kernel_note = Label(self)
-        self.kernel_note.setWordWrap(True)
-        self.copy = QPushButton("Copy kernels", self)
-        self.copy.clicked.connect(self._on_copy)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.setSpacing(6)
-        layout.addWidget(self.cards)
-        row = QHBoxLayout()
-        row.addWidget(self.kernel_note, 1, Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(self.copy)
-        layout.addWidget(self.files, 1)
-        layout.addLayout(row)
-        layout.addWidget(self.kernels)
+        layout.addWidget(self.heading)
+        layout.addWidget(self.parts, 2)
+        layout.addWidget(self.files, 3)
 
     def render_package(self, package: PackageResult, theme: Theme, *, stale: bool) -> None:
-        """Show deliverables. The owner fills the file model."""
-        self.cards.setVisible(not package.note)
+        """Show the parts of the program. The owner fills the file model."""
+        total = sum(part.bytes for part in package.parts)
+        name = next((file.name for file in package.files if file.name.endswith(".pte")), "")
+        colours = part_colours(theme)
+        areas = [
+            Area(part.name, f"{size(part.bytes)}, {percent(part.bytes / total, 0)}",
+                 PART_KINDS[part.kind], part.bytes, colours[part.kind])
+            for part in package.parts
+        ]  # fmt: skip
+        self.parts.render_areas(f"Parts of {name}", areas)
+        self.parts.setVisible(bool(areas))
+        self.heading.setVisible(bool(areas or package.note))
+        self.heading.setText(
+            f"{name}: {size(total)}, weights by module, NPU commands and the rest by size. "
+            "Click weights to select their module."
+            if areas else package.note
+        )  # fmt: skip
+        self.files.set_look(theme, stale=stale)
+
+
+class StepsView(QScrollArea):
+    """Shows what the firmware must do as a list to check off, and the kernels to copy."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        content = QWidget(self)
+        self.cards = FigureCards(content)
+        self.copy = QPushButton("Copy kernels", content)
+        self.copy.setToolTip("The names of the kernels that the runtime must link")
+        self.copy.clicked.connect(self._on_copy)
+        self.boxes: list[QCheckBox] = []
+        self._kernels: tuple[str, ...] = ()
+        # What was checked off, by the package.
+        self._done: dict[tuple[FirmwareStep, ...], set[int]] = {}
+        self._steps = QVBoxLayout()
+        self._steps.setSpacing(2)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setSpacing(8)
+        layout.addWidget(self.cards)
+        layout.addLayout(self._steps)
+        layout.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addStretch(1)
+        self.setWidget(content)
+        # The background is that of the panel.
+        self.viewport().setAutoFillBackground(False)
+        content.setAutoFillBackground(False)
+
+    def render_package(self, package: PackageResult, theme: Theme, *, stale: bool) -> None:
+        """Show the steps of a package."""
         planned = " + ".join(size(b) for b in package.planned_bytes) or size(0)
         self.cards.render_cards(
             (
@@ -78,21 +132,35 @@ class DeliverablesView(QWidget):
             ),
             theme, stale=stale,
         )  # fmt: skip
-        self.kernels.clear()
-        self.kernels.addItems(package.kernels)
-        number = len(package.kernels)
-        lines = min(number, _KERNELS_SHOWN) * self.kernels.sizeHintForRow(0)
-        self.kernels.setFixedHeight(lines + 2 * self.kernels.frameWidth() + _LIST_MARGIN_PX)
-        needed = f"Required kernels ({number})"
-        none = "No kernels required; everything runs on the NPU."
-        self.kernel_note.setText(package.note or (needed if number else none))
-        self.kernels.setVisible(bool(number))
-        self.copy.setVisible(bool(number))
-        self.files.set_look(theme, stale=stale)
+        self._kernels = package.kernels
+        self.copy.setVisible(bool(package.kernels))
+        self._show_steps(package.steps)
+
+    def _show_steps(self, steps: tuple[FirmwareStep, ...]) -> None:
+        while (item := self._steps.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        done = self._done.setdefault(steps, set())
+        self.boxes = []
+        for number, step in enumerate(steps):
+            box = QCheckBox(f"{number + 1}. {step.title}", self.widget())
+            box.setChecked(number in done)
+            box.setAccessibleDescription(step.detail)
+            box.toggled.connect(partial(self._on_toggled, done, number))
+            detail = WrappedLabel(step.detail, self.widget())
+            detail.setObjectName("Hint")
+            detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            detail.setContentsMargins(24, 0, 0, 8)
+            self.boxes.append(box)
+            self._steps.addWidget(box)
+            self._steps.addWidget(detail)
+
+    @staticmethod
+    def _on_toggled(done: set[int], number: int, on: bool) -> None:
+        (done.add if on else done.discard)(number)
 
     def _on_copy(self) -> None:
-        names = [self.kernels.item(row).text() for row in range(self.kernels.count())]
-        QGuiApplication.clipboard().setText("\n".join(names))
+        QGuiApplication.clipboard().setText("\n".join(self._kernels))
 
 
 NO_PACKAGE = "Package to create the files for the firmware."
@@ -145,7 +213,7 @@ class DeliverPanel(ResultPanel):
             self.buttons[action].setToolTip("" if package.current else "Not packaged yet")
         is_program = any(file.name.endswith(".pte") for file in package.value.files)
         self.buttons["inside"].setVisible(is_program)
-        self.fit.render_fit(self._fits.read(), self.context.theme)
+        self.fit.render_fit(self._fits.read())
         key = (package.folder, package.current, self.context.answers())
         if key != self._key:
             self._key = key
@@ -157,7 +225,7 @@ class DeliverPanel(ResultPanel):
         self.limits = QPushButton("Limits\u2026", content)
         self.limits.setToolTip("The limits of both answers, in the project settings")
         self.limits.clicked.connect(lambda: self._ask_for("gate"))
-        self.fit = BoardFit(content)
+        self.fit = BoardFit(lambda: self.context.theme, content)
         buttons = QHBoxLayout()
         self.buttons: dict[str, QPushButton] = {}
         for title, action, primary in (
@@ -172,13 +240,21 @@ class DeliverPanel(ResultPanel):
             self.buttons[action] = button
         buttons.addStretch(1)
         self.files = FileTableModel(self)
-        self.deliverables = DeliverablesView(self.files, content)
+        self.deliverables = FilesView(self.files, lambda: self.context.theme, content)
+        self.deliverables.parts.chosen.connect(self._on_part_chosen)
+        self.steps = StepsView(content)
         self.note = QTextBrowser(content)
         self.note.setOpenExternalLinks(True)
         self.note.setAccessibleName("Firmware note")
         self.note.document().setDocumentMargin(16)
         self.pages = Tabs(content)
-        self.pages.add_pages(("Files", self.deliverables), ("Firmware note", self.note))
+        self.pages.add_pages(
+            ("Files", self.deliverables), ("What the firmware must do", self.steps),
+            ("Firmware note", self.note),
+        )  # fmt: skip
+        self._arrange(buttons, content)
+
+    def _arrange(self, buttons: QHBoxLayout, content: QWidget) -> None:
         answers = QVBoxLayout()
         answers.addWidget(self.verdict)
         answers.addWidget(self.accuracy)
@@ -230,15 +306,21 @@ class DeliverPanel(ResultPanel):
                 return
             package = package.model_copy(update={"files": files})
         self.files.set_rows(package.files)
-        self.deliverables.render_package(package, self.context.theme, stale=not shown.current)
+        for view in (self.deliverables, self.steps):
+            view.render_package(package, self.context.theme, stale=not shown.current)
         names = [file.name for file in package.files if file.name.endswith(_NOTE_SUFFIX)]
-        self.pages.setTabVisible(1, bool(names))
+        self.pages.setTabVisible(1, bool(package.steps))
+        self.pages.setTabVisible(2, bool(names))
         if names:
             try:
                 data = contents.get(names[0]) or (shown.folder / names[0]).read_bytes()
                 self.note.setMarkdown(data.decode("utf-8"))
             except OSError as error:
                 self.note.setPlainText(f"The note cannot be read: {error.strerror}.")
+
+    def _on_part_chosen(self, name: str) -> None:
+        if any(module.path == name for module in self.context.model_index.modules):
+            self.context.selection.choose_modules([name], self.panel_id)
 
     def _on_action_clicked(self, action: str) -> None:
         self.context.commands.asked.emit(action)

@@ -142,6 +142,7 @@ NOTHING = (
     "Estimates every device and memory mode with Vela. The program is compiled once per device "
     "family."
 )
+NO_POINTS = "Press Estimate to compare cycles, time and memory of the devices."
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 # Columns with bars, and the least width of table and plot side by side.
 _BARS, _WIDE_PX = (2, 3), 760
@@ -162,7 +163,7 @@ class DevicesPanel(Panel):
         )
         self.study.changed.connect(lambda: self._mark("state"))
         self.model = DeviceTableModel(self)
-        self.table = FigureView("Devices", self.model, self)
+        self.table = FigureView("Devices", self.model, self, empty=NO_POINTS)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         for column in _BARS:
             bars = BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
@@ -280,6 +281,7 @@ class DevicesPanel(Panel):
         self.heat.set_points([row.point for row in rows])
         self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
         self.plot.render_points([_dot(rows[n]) for n in self._plotted])
+        self.plot.setVisible(bool(self._plotted))
         self.plot.set_stale(result is not None and not self.study.is_current)
         self._show_look()
         if job is None and result is not None and self._chosen is None:

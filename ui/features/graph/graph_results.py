@@ -55,8 +55,8 @@ LEVELS = (
         "Quantized",
         "The program with quantize and dequantize operators",
     ),
-    Level("lower", "lower", GRAPH_FILE, "Edge", "The lowered program, delegates as groups"),
-    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The delegates as TOSA, the input of Vela"),
+    Level("lower", "lower", GRAPH_FILE, "Edge", "The compiled program, NPU parts as groups"),
+    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The NPU parts as TOSA, the input of Vela"),
 )
 LEVELS_BY_ID = {level.id: level for level in LEVELS}
 FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)
@@ -97,14 +97,17 @@ class Measure:
 
 
 def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
-    """Return the SQNR and the maximum error of each tensor; SQNR is infinite without an error."""
+    """Return SQNR, added error and maximum error of each tensor; equal ones have infinite SQNR."""
     level = lineage.level_of([t.tensor for t in result.tensors], QUANTIZED) or lineage.first
     sqnr = {t.tensor: math.inf if t.sqnr_db is None else t.sqnr_db for t in result.tensors}
     error = {t.tensor: t.max_abs_error for t in result.tensors if t.max_abs_error is not None}
-    return [
+    added = {t.tensor: 100.0 * t.added_share for t in result.tensors if t.added_share is not None}
+    measures = [
         Measure("sqnr", "SQNR [dB]", "measured", sqnr, level, "lowest"),
+        Measure("added", "Error added here [%]", "measured", added, level, "sum", False),
         Measure("error", "Max error", "measured", error, level, "highest", log=True),
     ]
+    return [measure for measure in measures if measure.values or measure.id != "added"]
 
 
 @dataclass(frozen=True)

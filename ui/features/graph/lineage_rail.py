@@ -122,7 +122,7 @@ _HOW: dict[How, str] = {
     "name": "matched by name, operator and module",
     "order": "matched by module, operator and position",
     "owner": "exists only at other levels; this is its parent operation",
-    "inside": "the operations inside the delegate",
+    "inside": "the operations inside the NPU part",
 }
 _UNMATCHED = "No counterpart at this level: fused into another operation, or removed."
 

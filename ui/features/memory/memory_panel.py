@@ -119,7 +119,7 @@ class MemoryPanel(ResultPanel):
         if lowered is None:
             return
         self._show_cards(lowered)
-        self.fit.render_fit(self._fits.read(), self.context.theme)
+        self.fit.render_fit(self._fits.read())
         self._show_budget()
         key = (lowered.folder, lowered.current)
         if key != self._key:
@@ -138,7 +138,7 @@ class MemoryPanel(ResultPanel):
 
     def _make(self, content: QWidget) -> None:
         self.cards = FigureCards(content)
-        self.fit = BoardFit(content)
+        self.fit = BoardFit(lambda: self.context.theme, content)
         self.budget = SramBudget(content)
         self.budget.estimate_asked.connect(self._on_estimate_asked)
         self.budget.chosen.connect(self._on_budget_chosen)

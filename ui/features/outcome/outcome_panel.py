@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPalette, QResizeEvent
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
     QPushButton,
     QScrollArea,
-    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
+from ui.shared.bar_picture import BarPicture
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label, literal
@@ -27,14 +27,13 @@ from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.suggestion_cards import shared_suggestions
 from ui.shared.theme import Theme
 from workbench.errors import Place, WorkbenchError
-from workbench.outcome_page import Answer, AnswerId, AnswerState, Bar, outcome_page
+from workbench.outcome_page import Answer, AnswerId, AnswerState, outcome_page
 from workbench.results import EvaluateResult, LowerResult
 from workbench.suggestions import Suggestion
 
 if TYPE_CHECKING:
     from workbench.ids import StageId
 
-_ROW_PX, _BAR_PX, _NAME_SHARE = 22, 10, 0.34
 _MOST_STEPS = 4
 _NARROW_PX = 760
 # What the state of an answer is called, and the panel that shows its details.
@@ -46,63 +45,6 @@ _DETAILS: dict[AnswerId, str] = {
 }  # fmt: skip
 NOTHING = "Run the project to see whether it is accurate, correct, fits the board and is fast."
 NO_STEP = "Nothing to suggest: no change is known that would help."
-
-
-class BarPicture(QWidget):
-    """Horizontal bars with a name at the left and a value at the right of each."""
-
-    def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
-        super().__init__(parent)
-        self._theme = theme
-        self.bars: tuple[Bar, ...] = ()
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def render_bars(self, title: str, bars: Sequence[Bar]) -> None:
-        """Show bars; ``title`` is what they are together."""
-        self.bars = tuple(bars)
-        self.setVisible(bool(bars))
-        text = ", ".join(f"{bar.name} {bar.text}" for bar in bars)
-        self.setAccessibleName(f"{title}: {text}")
-        self.setToolTip(literal("\n".join([title, *(f"{b.name}: {b.text}" for b in bars)])))
-        self.updateGeometry()
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(260, max(len(self.bars), 1) * _ROW_PX)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(160, max(len(self.bars), 1) * _ROW_PX)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        del event
-        theme = self._theme()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        metrics = QFontMetricsF(self.font())
-        widest = max((metrics.horizontalAdvance(b.name) for b in self.bars), default=0.0)
-        name_px = min(widest + 10, self.width() * _NAME_SHARE)
-        value_px = max((metrics.horizontalAdvance(b.text) for b in self.bars), default=0.0) + 8
-        room = max(self.width() - name_px - value_px, 8.0)
-        middle = Qt.AlignmentFlag.AlignVCenter
-        for row, bar in enumerate(self.bars):
-            top = row * _ROW_PX
-            name = metrics.elidedText(bar.name, Qt.TextElideMode.ElideMiddle, name_px - 8)
-            painter.setPen(QColor(theme.muted))
-            line = QRectF(0, top, name_px, _ROW_PX)
-            painter.drawText(line, Qt.AlignmentFlag.AlignLeft | middle, name)
-            track = QRectF(name_px, top + (_ROW_PX - _BAR_PX) / 2, room, _BAR_PX)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(theme.border))
-            painter.drawRoundedRect(track, 3, 3)
-            if bar.share > 0:
-                filled = QRectF(track)
-                filled.setWidth(max(track.width() * min(bar.share, 1.0), 3.0))
-                painter.setBrush(QColor(theme.bad if bar.is_bad else theme.accent))
-                painter.drawRoundedRect(filled, 3, 3)
-            painter.setPen(QColor(theme.text))
-            value = QRectF(self.width() - value_px, top, value_px, _ROW_PX)
-            painter.drawText(value, Qt.AlignmentFlag.AlignRight | middle, bar.text)
-        painter.end()
 
 
 class AnswerCard(QFrame):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from workbench.npu.state import Options
 
 RANDOM = "Random inputs, seed 0"
+NOT_EXECUTED = "Press Execute to compute the program on the functional simulator."
+NO_OPERATION = "Select an operation to see what it reads and writes."
 VECTORS = "Test vectors of the program"
 _VALUES_SHOWN = 4096
 _TOPIC, _STEP = "execute", "step"
@@ -131,12 +133,16 @@ class ExecutionView(QWidget):
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
-        self.output_table = FigureView("Outputs", self.outputs, self)
+        self.output_table = FigureView("Outputs", self.outputs, self, empty=NOT_EXECUTED)
         self.operations = CounterTableModel(self)
-        self.operation_table = FigureView("Executed operations", self.operations, self)
+        self.operation_table = FigureView(
+            "Executed operations", self.operations, self, empty=NOT_EXECUTED
+        )
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
         self.tensors = FigureTableModel(OUTPUT_COLUMNS[:-1], lambda r: r.name, self)
-        self.tensor_table = FigureView("Tensors of the operation", self.tensors, self)
+        self.tensor_table = FigureView(
+            "Tensors of the operation", self.tensors, self, empty=NO_OPERATION
+        )
         self.tensor_table.rows_chosen.connect(self._on_tensor_chosen)
         self.values = QPlainTextEdit(self)
         self.values.setReadOnly(True)

@@ -105,7 +105,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
     )),
     ("Compiled right: limits", (
         ("gate.lsb", "Largest difference [LSB]"), ("gate.sqnr", "Lowest SQNR [dB]"),
-        ("gate.share", "Difference of 16 bits, share"), ("gate.argmax", "Equal arg-max, share"),
+        ("gate.share", "Difference of 16 bits, share"), ("gate.argmax", "Same class, least share"),
         ("gate.loss", "Lost SQNR [dB]"), ("gate.compiled", "Compiled equals TOSA"),
         ("gate.fail_if", "Further conditions"),
         ("verification.samples", "Verified samples"),

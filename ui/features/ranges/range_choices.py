@@ -29,6 +29,7 @@ USE = (
     "Use this method for the ranges, also after changes of data, weights or precision. "
     "Overrides with a narrower scope and pinned ranges are kept."
 )
+NO_TENSOR = "Select an activation to compare the range that each method gives it."
 
 
 class RangeMethodsView(QWidget):
@@ -45,7 +46,7 @@ class RangeMethodsView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.model = MethodTableModel(self)
-        self.table = FigureView("Ranges by method", self.model, self)
+        self.table = FigureView("Ranges by method", self.model, self, empty=NO_TENSOR)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.scope = QComboBox(self)
         self.scope.setAccessibleName("Scope of the method")

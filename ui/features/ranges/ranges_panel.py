@@ -41,6 +41,7 @@ from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
 EMPTY_TEXT = "Calibrate to see the ranges."
+NO_RANGES = "Nothing is quantized with ranges of calibration."
 EXAMPLE_TEXT = "Calibrated on the example input only. Add calibration data and run Calibrate again."
 STAGE: StageId = "calibrate"
 _SLICE_S = 0.006
@@ -136,7 +137,7 @@ class RangesPanel(ResultPanel):
         self.plot = RangePlot(lambda index: describe(self.rows[index]), content)
         self.plot.tensors_chosen.connect(self._on_tensors_chosen)
         self.model = RangeTableModel(self)
-        self.table = FigureView("All ranges", self.model, content)
+        self.table = FigureView("All ranges", self.model, content, empty=NO_RANGES)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(0, 0, 0, 0)

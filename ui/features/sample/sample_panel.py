@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import (
     QCheckBox,
+    QComboBox,
     QGridLayout,
     QHBoxLayout,
     QPushButton,
@@ -31,9 +32,10 @@ from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.ids import StudyId
+from workbench.project.pictures import pixels_of
 from workbench.results import EvaluateResult
 from workbench.studies.documents import study_folder
-from workbench.studies.sample import SampleTensor, load_values
+from workbench.studies.sample import INPUT, SampleTensor, load_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +47,15 @@ TITLES = {
     "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",
     "compiled": "Compiled (executed, no device)",
 }  # fmt: skip
-EMPTY_TEXT = "Select a tensor in the graph, the tree or a table, and press Show."
+EMPTY_TEXT = "Evaluate to choose a tensor, or select one in the graph, and press Show."
+SHOW_TEXT = (
+    "Press Show to see {} of one sample in the float, the quantized and the compiled program, with "
+    "the input, its label, and what each of them predicts."
+)
 _MOST_SAMPLES = 1_000_000
+_INPUT_PX = 190
+# Curves of an input that is no picture: more of them are not told apart.
+_MOST_CURVES = 6
 _SCALE_PX = 22
 
 
@@ -62,7 +71,12 @@ class SamplePanel(Panel):
                               context.session.cache, self)  # fmt: skip
         self.study.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
+        self._listed: list[str] = []
         self._values: dict[str, NDArray[Any]] = {}
+        self.tensors = QComboBox(self)
+        self.tensors.setAccessibleName("Tensor")
+        self.tensors.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.tensors.activated.connect(self._on_tensor_chosen)
         self.sample = SpinBox(self)
         self.sample.setRange(0, _MOST_SAMPLES)
         self.sample.setAccessibleName("Sample index")
@@ -76,6 +90,8 @@ class SamplePanel(Panel):
         self.difference.clicked.connect(self._draw)
         self.chosen = Label(EMPTY_TEXT, self)
         self.chosen.setWordWrap(True)
+        self.chosen.setObjectName("Hint")
+        self.chosen.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
         self.note = StudyNote("", self)
@@ -84,6 +100,8 @@ class SamplePanel(Panel):
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
         self.titles = {side: WrappedLabel(TITLES[side], self) for side in SIDES}
         self.scale = ColourScale(self)
+        self.input = InputView(self)
+        self.answers = WrappedLabel(parent=self)
         self.histogram = SidesPlot(SIDES, self)
         self._arrange()
 
@@ -91,6 +109,7 @@ class SamplePanel(Panel):
         if self.study.options:
             self.study.look()
         job, result = self.study.job, self.study.found
+        self._fill_tensors()
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
         text = ""
@@ -99,6 +118,8 @@ class SamplePanel(Panel):
         else:
             folder = study_folder(self.context.session.cache, self.study.key)
             self._values = load_values(folder)
+            self.input.render_input(self._values.pop(INPUT, None))
+            self.answers.setText("\n".join(answer_lines(result)))
             shape = "\u00d7".join(map(str, result.shape))
             text = f"{result.tensor} of sample {result.sample}, {shape}. {result.note}"
             if result.compiled_apart is not None:
@@ -110,22 +131,47 @@ class SamplePanel(Panel):
             chart.set_stale(result is not None and not self.study.is_current)
         self._draw()
 
+    def _fill_tensors(self) -> None:
+        """List the compared tensors; the last one is chosen where none is."""
+        measured = self.context.load(EvaluateResult, "evaluate")
+        tensors = measured.tensors if measured is not None else ()
+        names = [tensor.tensor for tensor in tensors]
+        if names != self._listed:
+            self._listed = names
+            self.tensors.clear()
+            for tensor in tensors:
+                title = f"{tensor.tensor}  {tensor.module}" if tensor.module else tensor.tensor
+                self.tensors.addItem(title, tensor.tensor)
+            self._tensor = self._tensor if self._tensor in names else ""
+        if self._tensor or names:
+            self._choose_tensor(self._tensor or names[-1])
+
+    def _choose_tensor(self, name: str) -> None:
+        self._tensor = name
+        if self.tensors.findData(name) < 0:
+            self.tensors.addItem(name, name)
+        self.tensors.setCurrentIndex(self.tensors.findData(name))
+
+    def _on_tensor_chosen(self, index: int) -> None:
+        self._choose_tensor(str(self.tensors.itemData(index)))
+        self._show_ready()
+        measured = self.context.load(EvaluateResult, "evaluate")
+        if measured is not None and index < len(measured.tensors):
+            origin = measured.tensors[index].origin
+            self.context.selection.choose_nodes({origin} - {""}, self.panel_id)
+
     def render_selection(self, selected: Selected) -> None:
         node = self._node_of(selected)
         name = self._tensor_of(node) if node else ""
         if name and name != self._tensor:
-            self._tensor = name
-            self.chosen.setText(f"Tensor {self._tensor}")
+            self._choose_tensor(name)
         self._show_ready()
 
     def _show_ready(self) -> None:
-        is_empty = not self._tensor and self.study.found is None
-        middle, top = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft
-        self.chosen.setAlignment(middle if is_empty else top)
-        self.chosen.setObjectName("Hint" if is_empty else "")
-        self.chosen.style().polish(self.chosen)
+        is_empty = self.study.found is None
+        self.chosen.setVisible(is_empty)
+        self.chosen.setText(SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT)
         self._split.setVisible(not is_empty)
-        self._column.setStretchFactor(self.chosen, 1 if is_empty else 0)
         self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
@@ -148,10 +194,8 @@ class SamplePanel(Panel):
     def look_at(self, sample: int) -> None:
         """Show a sample at the selected tensor, or at the last compared one."""
         self.sample.setValue(sample)
-        measured = self.context.load(EvaluateResult, "evaluate")
-        if not self._tensor and measured is not None and measured.tensors:
-            self.context.selection.choose_nodes([measured.tensors[-1].origin])
-            self.render_selection(self.context.selection.value)
+        self._fill_tensors()
+        self._show_ready()
         if self.show_button.isEnabled():
             self._on_show()
 
@@ -161,9 +205,11 @@ class SamplePanel(Panel):
             self.maps[side].set_theme(theme)
             self.titles[side].setStyleSheet(f"color: {colour};")
         self.histogram.set_theme(theme)
+        self.input.set_theme(theme)
 
     def _arrange(self) -> None:
         controls = FlowRow(self)
+        controls.add_field("Tensor", self.tensors)
         controls.add_field("Sample", self.sample)
         controls.add(self.show_button)
         controls.add_field("Channel", self.channel)
@@ -172,21 +218,33 @@ class SamplePanel(Panel):
         bar.setContentsMargins(8, 4, 8, 2)
         bar.addWidget(controls)
         self.chosen.setContentsMargins(8, 0, 8, 0)
+        beside = QWidget(self)
+        beside.setFixedWidth(_INPUT_PX)
+        column = QVBoxLayout(beside)
+        column.setContentsMargins(8, 0, 0, 0)
+        column.addWidget(Label("Input", beside))
+        column.addWidget(self.input, 1)
+        column.addWidget(self.answers)
         sides = QWidget(self)
         self._pictures = QGridLayout(sides)
         self._pictures.setContentsMargins(8, 0, 8, 0)
         self._pictures.setRowStretch(1, 1)
         split = self._split = QSplitter(Qt.Orientation.Vertical, self)
-        for number, half in enumerate((sides, self.histogram)):
+        top = QWidget(self)
+        row = QHBoxLayout(top)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(beside)
+        row.addWidget(sides, 1)
+        for number, half in enumerate((top, self.histogram)):
             split.addWidget(half)
             split.setStretchFactor(number, 2 - number)
             split.setCollapsible(number, False)
         split.setSizes([430, 210])
-        layout = self._column = QVBoxLayout(self)
+        layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(2)
         layout.addLayout(bar)
-        layout.addWidget(self.chosen)
+        layout.addWidget(self.chosen, 1)
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
 
@@ -247,6 +305,75 @@ class SamplePanel(Panel):
         }  # fmt: skip
         self.study.start()
         self._mark("state")
+
+
+def answer_lines(result: SampleTensor) -> list[str]:
+    """Return the label of the sample and the class that each program gives, one per line."""
+    lines = [f"Label: {result.label}"] if result.label is not None else []
+    lines += [
+        f"{TITLES[side].partition(' (')[0]}: class {result.classes[side]}"
+        for side in SIDES if side in result.classes
+    ]  # fmt: skip
+    given = set(result.classes.values())
+    if len(given) > 1:
+        lines.append("The programs give different classes.")
+    elif result.label is not None and given:
+        lines.append("All right." if given == {result.label} else "All wrong.")
+    return lines
+
+
+class InputView(Chart):
+    """The first input of a sample: a picture, or curves of a signal."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Input of the sample", "", "", parent)
+        self._image = pg.ImageItem(axisOrder="row-major")
+        self._curves = [pg.PlotCurveItem() for _ in range(_MOST_CURVES)]
+        for item in (self._image, *self._curves):
+            self.plot.addItem(item)
+        self.plot.hideAxis("left")
+        self.plot.hideAxis("bottom")
+        self.curves = 0
+
+    def render_input(self, values: NDArray[Any] | None) -> None:
+        """Show an input [1, ...]; nothing if there is none."""
+        self.setVisible(values is not None)
+        if values is None:
+            return
+        values = np.nan_to_num(values)
+        pixels = pixels_of(values[0]) if values.ndim == 4 else None
+        self._image.setVisible(pixels is not None)
+        series = [] if pixels is not None else series_of(values)
+        self.curves = len(series)
+        for number, curve in enumerate(self._curves):
+            curve.setVisible(number < len(series))
+            if number < len(series):
+                curve.setData(np.arange(series[number].size), series[number])
+        self.box.setAspectLocked(pixels is not None)
+        self.box.invertY(pixels is not None)
+        if pixels is not None:
+            self._image.setImage(pixels)
+            self.box.setRange(xRange=(0, pixels.shape[1]), yRange=(0, pixels.shape[0]))
+        elif series:
+            self.box.setRange(
+                xRange=(0, max(s.size for s in series)),
+                yRange=(min(float(s.min()) for s in series), max(float(s.max()) for s in series)),
+                padding=0.02,
+            )
+
+    def restyle(self, theme: Theme) -> None:
+        self.view.setBackground(theme.background)
+        marks = (theme.accent, theme.good, theme.warning, theme.bad, theme.text, theme.muted)
+        for curve, colour in zip(self._curves, marks, strict=True):
+            curve.setPen(pen(colour))
+
+
+def series_of(values: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return an input [1, ...] as curves: its rows along the longest of the last two axes."""
+    inner = values.reshape(-1) if values.ndim < 3 else values.reshape(-1, *values.shape[-2:])[0]
+    rows = inner[None] if inner.ndim == 1 else inner
+    rows = rows.T if rows.shape[0] > rows.shape[1] else rows
+    return [row for row in rows[:_MOST_CURVES] if row.size]
 
 
 def _compared(apart: int, elements: int) -> str:

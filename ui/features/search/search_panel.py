@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figures import count, decibel, percent, size
+from ui.shared.figures import count, cpu_line, decibel, percent, size
 from ui.shared.flow_row import FlowRow
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
@@ -236,7 +236,7 @@ class SearchPanel(Panel):
         for widget in (self.title, self.about, self.apply):
             column.addWidget(widget)
         column.addStretch(1)
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         for number, part in enumerate((left, side)):
             split.addWidget(part)
             split.setCollapsible(number, False)
@@ -289,6 +289,8 @@ class SearchPanel(Panel):
         else:
             summary = self._summary(result) if result is not None else ""
             self.note.render_study(self.study, summary)
+        self.note.set_alone(alone=result is None)
+        self._split.setVisible(result is not None)
         self._dots = result.measured() if result is not None else []
         self._front = [c for c in result.front() if c.is_within] if result is not None else []
         numbers = {candidate.number for candidate in self._front}
@@ -323,7 +325,8 @@ class SearchPanel(Panel):
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         done = len(result.candidates) if result is not None else 0
-        has_more = result is not None and 0 < done < max(result.total, self.limits.trials.value())
+        asked = max(result.total, self.limits.trials.value()) if result is not None else 0
+        has_more = result is not None and 0 < done < asked and not result.is_exhausted
         self.start.setText("Pause" if self.study.job else "Continue" if has_more else "Search")
         self.start.setEnabled(not why)
         self.start.setToolTip(literal(why))
@@ -362,7 +365,7 @@ class SearchPanel(Panel):
         lines = [
             f"{candidate.accuracy_name} {_accuracy_text(candidate)}, measured on host",
             f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",
-            f"{candidate.cpu_nodes} CPU operators (not in the cycle estimate)",
+            cpu_line(candidate.cpu_nodes or 0, candidate.cpu_cycles),
             "within all limits" if candidate.is_within else "exceeds a limit",
             "",
             "Changes to the present rules:",

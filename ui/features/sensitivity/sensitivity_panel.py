@@ -66,7 +66,7 @@ class SensitivityPanel(Panel):
         layout.setSpacing(4)
         layout.addWidget(self._head)
         layout.addWidget(self.note)
-        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.bars)
         split.addWidget(self._built_side())
         split.setSizes([640, 260])
@@ -156,6 +156,8 @@ class SensitivityPanel(Panel):
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
         self.note.render_study(self.study, self._summary(result) if result is not None else "")
+        self.note.set_alone(alone=result is None)
+        self._split.setVisible(result is not None)
         if result is None:
             self._shown = []
             self.bars.render_bars([], np.zeros(0))

@@ -107,7 +107,7 @@ SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
     Column("Quantized", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
            "Maximum difference from the quantized model [LSB of the output]"),
     Column("Arg-max", lambda r: "same" if r.same_argmax else "other", None,
-           "Whether the arg-max equals the quantized model's"),
+           "Whether the class is the quantized model's"),
 )  # fmt: skip
 
 

@@ -224,8 +224,14 @@ def _short(path: Path | None) -> str:
 
 
 NOTHING = (
-    "Simulate to execute the compiled program: on the functional simulator, and on an FVP or a "
-    "board if one is set, which also measure cycles."
+    "Simulate to execute the compiled program. Without an FVP: every value of every operation, "
+    "compared with TOSA and the quantized model, no cycles. An FVP or a board, set up beside, "
+    "measures cycles as well."
+)
+WITHOUT_FVP = (
+    "Without a simulator of Arm (FVP) the compiled program is executed functionally: every value "
+    "of every operation, compared with TOSA and the quantized model, and step by step in the "
+    "program viewer. No cycles. To measure cycles:"
 )
 LOG_FILE = "uart.log"
 # Least width of result and setup side by side.
@@ -374,7 +380,7 @@ class SimulatorPanel(ResultPanel):
         hint = (
             ""
             if isinstance(setup, Setup) or simulating_board() is not None
-            else f"Simulate runs functionally, without cycles. {_remedy(setup)}"
+            else f"{WITHOUT_FVP} {_remedy(setup)}"
         )
         settings, installed, runner = MachineSettings(), None, None
         with contextlib.suppress(WorkbenchError):

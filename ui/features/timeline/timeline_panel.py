@@ -6,11 +6,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
 from ui.shared.figures import count, percent
+from ui.shared.file_dialogs import ask_to_save
 from ui.shared.labels import Label
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.simulation_text import origin_of
@@ -18,7 +26,9 @@ from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.analysis.timeline import CpuStop, Timeline, is_trace_of, timeline
-from workbench.errors import WorkbenchError
+from workbench.deploy.firmware_files import file_stem
+from workbench.errors import WorkbenchError, failure
+from workbench.files import write_file
 from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import (
@@ -54,7 +64,9 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
     else:
         sentences.append("Nothing runs on the NPU.")
     if shown.stops:
-        sentences.append("\u25c6 CPU operators (not in the cycle estimate).")
+        cycles = sum(node.cycles for stop in shown.stops for node in stop.nodes)
+        about = f"roughly estimated, {count(cycles)} cycles" if cycles else "duration unknown"
+        sentences.append(f"\u25c6 CPU operators ({about}; not in the NPU's cycles).")
     if shown.unplaced:
         number = len(shown.unplaced)
         sentences.append(f"{count(number)} CPU operators have no known position.")
@@ -82,13 +94,18 @@ def sums_sentence(shown: Timeline, indices: Sequence[int], nodes: Sequence[CpuNo
         sentences.append("; ".join(parts) + ".")
     if nodes:
         names = ", ".join(dict.fromkeys(operator_name(node.op) for node in nodes[:_MOST_LINES]))
-        sentences.append(f"{plural(len(nodes), 'operator')} on the CPU, duration unknown: {names}.")
+        sentences.append(f"{plural(len(nodes), 'operator')} on the CPU, {_about(nodes)}: {names}.")
     return " ".join(sentences)
+
+
+def _about(nodes: Sequence[CpuNode]) -> str:
+    cycles = sum(node.cycles for node in nodes)
+    return f"roughly {count(cycles)} cycles of a Cortex-M55" if cycles else "duration unknown"
 
 
 def describe_stop(stop: CpuStop) -> str:
     """Return the operators of a CPU stop, one per line."""
-    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, duration unknown"]
+    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, {_about(stop.nodes)}"]
     for node in stop.nodes[:_MOST_LINES]:
         lines.append(f"{operator_name(node.op)}  {node.module}".rstrip())
         if node.reason:
@@ -167,10 +184,21 @@ class TimelinePanel(ResultPanel):
         self.cycles = QComboBox(content)
         self.cycles.setAccessibleName("Cycles")
         self.cycles.activated.connect(lambda _index: self._show_timeline())
+        self.cpu_time = QCheckBox("CPU time", content)
+        self.cpu_time.setToolTip(
+            "Draw CPU operators as long as they roughly take: 9.1 cycles of a Cortex-M55 for each "
+            "element and product, at the clock of the NPU. Off: the NPU's time alone."
+        )
+        self.cpu_time.setChecked(True)
+        self.cpu_time.toggled.connect(lambda _on: self._show_timeline())
         self.step = QPushButton("Step through", content)
         self.step.clicked.connect(self._step_through)
+        self.export = QPushButton("Export Perfetto trace\u2026", content)
+        self.export.setToolTip("Write the timeline as a trace for ui.perfetto.dev")
+        self.export.clicked.connect(self._ask_trace)
         self.plot = TimelinePlot(self._describe_span, self._describe_stop, content)
         self.plot.span_chosen.connect(self._on_span_chosen)
+        self.plot.slice_chosen.connect(self._on_slice_chosen)
         self.plot.stop_chosen.connect(self._on_stop_chosen)
         self.plot.stretch_chosen.connect(self._on_stretch_chosen)
         self.sums = Label(content)
@@ -181,7 +209,8 @@ class TimelinePanel(ResultPanel):
         row = QHBoxLayout()
         row.addWidget(self.cycles, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(self.origin, 1)
-        row.addWidget(self.step, 0, Qt.AlignmentFlag.AlignTop)
+        for part in (self.cpu_time, self.step, self.export):
+            row.addWidget(part, 0, Qt.AlignmentFlag.AlignTop)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
@@ -213,7 +242,8 @@ class TimelinePanel(ResultPanel):
         traced = (
             self._run.traced if self._run and self.cycles.currentIndex() == MEASURED else ()
         )  # fmt: skip
-        drawn = timeline(lowered, self._program, traced)
+        drawn = timeline(lowered, self._program, traced, cpu_time=self.cpu_time.isChecked())
+        self.cpu_time.setVisible(bool(drawn.stops) and lowered.cpu_cycles > 0)
         origin = self.cycles.currentText()
         self.plot.render_timeline(drawn, origin)
         self.origin.setText(origin_sentence(lowered, drawn, origin))
@@ -248,6 +278,37 @@ class TimelinePanel(ResultPanel):
         if command is not None and self._lowered is not None:
             self.context.steps.asked.emit(self._lowered.folder / PROGRAM_FILE, *command)
 
+    def _ask_trace(self) -> None:
+        project, folder = self.context.document.project, self.context.document.folder
+        ask_to_save(
+            self, "Export Perfetto trace to", lambda name: self.export_trace(Path(name)),
+            f"{file_stem(project.name) if project else 'untitled'}.trace.json", start=folder,
+            filters=["Trace (*.json)"],
+        )  # fmt: skip
+
+    def export_trace(self, target: Path) -> None:
+        """Write the shown timeline as a trace for Perfetto."""
+        from workbench.api.deliverables import trace
+        from workbench.api.projects import OpenProject
+
+        document = self.context.document
+        if document.project is None or self._lowered is None:
+            return
+        opened = OpenProject(document.project, document.folder, document.path)
+        try:
+            write_file(target, trace(opened, self._lowered.value, self.plot.timeline))
+        except OSError as error:
+            message = f"{target} cannot be written: {error.strerror or error}."
+            self.context.notices.error(
+                failure(message, "Choose another folder.", code="file-not-writable")
+            )
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+        else:
+            self.context.notices.success(
+                f"Exported the trace to {target}.", "Open it in ui.perfetto.dev.", []
+            )
+
     def _choose(self, indices: Sequence[int], stops: Sequence[int] = ()) -> None:
         self._sum_up(indices, stops)
         modules = {self._rows[index].operation.module for index in indices} - {""}
@@ -256,6 +317,10 @@ class TimelinePanel(ResultPanel):
     def _on_span_chosen(self, index: int, adds: bool) -> None:
         self.plot.leave_stretch()
         self._choose(sorted({*self._chosen} ^ {index}) if adds else [index])
+
+    def _on_slice_chosen(self, first: int, last: int) -> None:
+        self.plot.leave_stretch()
+        self._choose(range(first, last + 1))
 
     def _on_stop_chosen(self, number: int) -> None:
         self.plot.leave_stretch()

@@ -1,7 +1,8 @@
-"""The timeline plot: lanes for CPU, NPU, SRAM and external memory over time."""
+"""The timeline plot: lanes for CPU, layers, modules, operations, commands and memories."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,8 +14,9 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
 from ui.shared.chart import Chart, ViewKeys, pen, wash
+from ui.shared.figures import percent
 from ui.shared.theme import Theme
-from workbench.analysis.timeline import Timeline
+from workbench.analysis.timeline import Slice, Timeline, commands, layers, modules
 from workbench.graph.labels import operator_name
 
 # Smaller coverage of a pixel column is rounding error.
@@ -162,11 +164,19 @@ def _write(painter: QPainter, metrics: QFontMetricsF, room: QRectF, lines: tuple
         painter.drawText(point, text)
 
 
-# y range of each lane, upwards. Measurements exist only for the upper two.
-EXTERNAL, SRAM, NPU, CPU = (0.0, 1.0), (1.35, 2.35), (2.7, 4.7), (5.05, 6.05)
-_ABOVE = (2.45, 6.3)
-_ALL = (-0.25, 6.3)
-_LANES = (("CPU", CPU), ("NPU", NPU), ("SRAM", SRAM), ("external\nmemory", EXTERNAL))
+# y range of each lane, upwards. Measurements exist for operations and what contains them.
+EXTERNAL, SRAM, COMMANDS, NPU = (0.0, 0.8), (1.0, 1.8), (2.1, 2.7), (2.8, 4.5)
+MODULES, LAYERS, CPU = (4.6, 5.5), (5.6, 6.4), (6.8, 7.6)
+_ABOVE = (1.95, 7.8)
+_ALL = (-0.25, 7.8)
+_LANES = (
+    ("CPU", CPU), ("layers", LAYERS), ("modules", MODULES), ("NPU", NPU), ("commands", COMMANDS),
+    ("SRAM", SRAM), ("external\nmemory", EXTERNAL),
+)  # fmt: skip
+_MEASURED_LANES = 5
+_NESTED: dict[str, tuple[tuple[float, float], Callable[[Timeline], list[Slice]]]] = {
+    "layers": (LAYERS, layers), "modules": (MODULES, modules), "commands": (COMMANDS, commands),
+}  # fmt: skip
 _STOP_PX, _NEAR_PX = 15, 11
 _AIR = 0.02
 _RIM = 0.08
@@ -178,11 +188,13 @@ class TimelinePlot(Chart):
 
     Signals:
         span_chosen: index of an operation, and whether it extends the selection.
+        slice_chosen: first and last operation of a layer or module.
         stop_chosen: index of a CPU stop.
         stretch_chosen: start and end cycle, and whether the drag has ended.
     """
 
     span_chosen = Signal(int, bool)
+    slice_chosen = Signal(int, int)
     stop_chosen = Signal(int)
     stretch_chosen = Signal(float, float, bool)
 
@@ -196,16 +208,21 @@ class TimelinePlot(Chart):
         self._theme: Theme | None = None
         self.keys = ViewKeys(self)
         lanes = {"even": NPU, "odd": NPU, "computing": NPU, "sram": SRAM, "external": EXTERNAL}
+        for kind, (lane, _) in _NESTED.items():
+            lanes |= {f"{kind} even": lane, f"{kind} odd": lane}
         self._bars = {kind: LaneBars(lane) for kind, lane in lanes.items()}
-        self._bars["chosen"] = LaneBars((EXTERNAL[0] - _RIM, NPU[1] + _RIM))
-        self._bars["rim"] = LaneBars((NPU[1] + _RIM, NPU[1] + 2 * _RIM), is_solid=True)
+        self._bars["cpu"] = LaneBars(CPU, is_solid=True)
+        self._bars["chosen"] = LaneBars((EXTERNAL[0] - _RIM, LAYERS[1] + _RIM))
+        self._bars["rim"] = LaneBars((LAYERS[1] + _RIM, LAYERS[1] + 2 * _RIM), is_solid=True)
+        self._nested: dict[str, list[Slice]] = {}
+        self._nested_names = {kind: LaneNames(follows=True) for kind in ("layers", "modules")}
         self._lines = pg.PlotCurveItem(connect="pairs")
         self._stops = pg.ScatterPlotItem(symbol="d", size=_STOP_PX, pxMode=True)
         self._names, self._stop_names = LaneNames(follows=True), LaneNames(follows=False)
         self._drag = pg.LinearRegionItem(movable=False)
         self._drag.hide()
-        for item in (*self._bars.values(), self._lines, self._names, self._stop_names,
-                     self._stops, self._drag):  # fmt: skip
+        for item in (*self._bars.values(), self._lines, self._names, *self._nested_names.values(),
+                     self._stop_names, self._stops, self._drag):  # fmt: skip
             self.plot.addItem(item, ignoreBounds=True)
         self.tell = self._tell
         self.box.picked.connect(self._on_picked)
@@ -216,13 +233,14 @@ class TimelinePlot(Chart):
         """Show a timeline; ``origin`` is the origin of its cycles."""
         self.timeline = timeline
         self._draw_spans()
+        self._draw_nested()
         self._draw_stops()
         self.mark([])
         end = timeline.end or 1.0
         scale, unit = next((s, u) for least, s, u in _UNITS if end >= least)
         self.plot.getAxis("bottom").setScale(scale)
         self.set_label("bottom", f"{unit}, {origin}")
-        lanes = _LANES[:2] if timeline.is_measured else _LANES
+        lanes = _LANES[:_MEASURED_LANES] if timeline.is_measured else _LANES
         self.plot.getAxis("left").setTicks([[(sum(y) / 2, name) for name, y in lanes], []])
         low, high = _ABOVE if timeline.is_measured else _ALL
         self.box.setYRange(low, high, padding=0)
@@ -245,14 +263,21 @@ class TimelinePlot(Chart):
             "even": wash(theme.accent, 0.2), "odd": wash(theme.accent, 0.32),
             "computing": wash(theme.accent, 0.42), "sram": wash(theme.good, 0.6),
             "external": wash(theme.warning, 0.65), "chosen": wash(theme.text, 0.16),
-            "rim": wash(theme.text, 0.9),
+            "rim": wash(theme.text, 0.9), "cpu": wash(theme.bad, 0.35),
+            "commands even": wash(theme.muted, 0.3), "commands odd": wash(theme.muted, 0.5),
         }  # fmt: skip
+        for kind in self._nested_names:
+            fills |= {
+                f"{kind} even": wash(theme.muted, 0.2),
+                f"{kind} odd": wash(theme.muted, 0.34),
+            }
         for kind, colour in fills.items():
             self._bars[kind].set_colour(colour)
         self._lines.setPen(pen(theme.muted, is_dashed=True))
         self._stops.setBrush(wash(theme.bad))
         self._stops.setPen(pg.mkPen(None))
-        self._names.set_colour(QColor(theme.text))
+        for names in (self._names, *self._nested_names.values()):
+            names.set_colour(QColor(theme.text))
         self._stop_names.set_colour(QColor(theme.muted))
         self._drag.setBrush(wash(theme.accent, 0.18))
         for line in self._drag.lines:
@@ -275,9 +300,31 @@ class TimelinePlot(Chart):
             ends = starts + figures[shown, column]
             self._bars[kind].set_bars(np.stack([starts, ends], axis=1))
 
+    def _draw_nested(self) -> None:
+        """Draw the layers and modules that operations belong to, and their commands."""
+        for kind, (lane, slices_of) in _NESTED.items():
+            slices = self._nested[kind] = slices_of(self.timeline)
+            edges = np.asarray([(s.start, s.end) for s in slices], np.float64).reshape(-1, 2)
+            self._bars[f"{kind} even"].set_bars(edges[::2])
+            self._bars[f"{kind} odd"].set_bars(edges[1::2])
+            if kind in self._nested_names:
+                texts = tuple((s.name,) for s in slices)
+                self._nested_names[kind].set_names(edges, texts, lane)
+
+    def _slice_at(self, point: QPointF) -> Slice | None:
+        """Return the layer, module or command at a point."""
+        for kind, (lane, _) in _NESTED.items():
+            if lane[0] <= point.y() <= lane[1]:
+                slices = self._nested.get(kind, [])
+                index = bisect_right([s.start for s in slices], point.x()) - 1
+                return slices[index] if index >= 0 and point.x() < slices[index].end else None
+        return None
+
     def _draw_stops(self) -> None:
         stops = self.timeline.stops
-        positions = np.asarray([stop.at for stop in stops], np.float64)
+        edges = np.asarray([(stop.at, stop.end) for stop in stops], np.float64).reshape(-1, 2)
+        self._bars["cpu"].set_bars(edges)
+        positions = edges[:, 0]
         self._stops.setData(x=positions, y=np.full(positions.size, sum(CPU) / 2))
         low = _ABOVE[0] if self.timeline.is_measured else _ALL[0]
         self._lines.setData(
@@ -289,9 +336,11 @@ class TimelinePlot(Chart):
         self._stop_names.set_names(np.stack([positions, ends], axis=1), texts, CPU)
 
     def _stop_at(self, point: QPointF) -> int | None:
-        if point.y() < (NPU[1] + CPU[0]) / 2 or not self.timeline.stops:
+        if point.y() < (LAYERS[1] + CPU[0]) / 2 or not self.timeline.stops:
             return None
-        away = [abs(stop.at - point.x()) for stop in self.timeline.stops]
+        away = [
+            max(stop.at - point.x(), point.x() - stop.end, 0.0) for stop in self.timeline.stops
+        ]  # fmt: skip
         nearest = int(np.argmin(away))
         near = _NEAR_PX * float(self.box.viewPixelSize()[0])
         return nearest if away[nearest] <= near else None
@@ -300,14 +349,28 @@ class TimelinePlot(Chart):
         stop = self._stop_at(point)
         if stop is not None:
             return self._describe_stop(stop)
+        part = self._slice_at(point)
+        if part is not None:
+            return self._describe_slice(part)
         operation = self.timeline.at(point.x()) if point.y() < CPU[0] else None
         return self._describe_span(operation) if operation is not None else ""
 
+    def _describe_slice(self, part: Slice) -> str:
+        cycles = part.end - part.start
+        lines = [part.name, f"{cycles:,.0f} cycles"]
+        if self.timeline.npu_cycles:
+            lines[1] += f", {percent(cycles / self.timeline.npu_cycles)} of the NPU's"
+        number = part.last - part.first + 1
+        lines.append(f"{number} operations" if number > 1 else self._describe_span(part.first))
+        return "\n".join(lines)
+
     def _on_picked(self, x: float, y: float, adds: bool) -> None:
-        stop = self._stop_at(QPointF(x, y))
+        stop, part = self._stop_at(QPointF(x, y)), self._slice_at(QPointF(x, y))
         operation = self.timeline.at(x)
         if stop is not None:
             self.stop_chosen.emit(stop)
+        elif part is not None and not adds:
+            self.slice_chosen.emit(part.first, part.last)
         elif operation is not None and y < CPU[0]:
             self.span_chosen.emit(operation, adds)
 

@@ -257,7 +257,7 @@ class TrainingPanel(Panel):
         column.addWidget(self.note)
         column.addWidget(self.sqnr, 3)
         column.addWidget(self.loss, 2)
-        column.addStretch(0)
+
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self._built_side())
         split.addWidget(plots)
@@ -331,6 +331,7 @@ class TrainingPanel(Panel):
         self.train.setToolTip(literal(next((why for is_so, why in reasons if is_so), "")))
         summary = self._summary(result) if result is not None else ""
         self.note.render_study(self.study, summary, NO_DATA if lacks else "")
+        self.note.set_alone(alone=result is None)
         epochs = result.epochs if result is not None else ()
         total = result.total if result is not None else self.form.epochs.value()
         self.sqnr.render_epochs(

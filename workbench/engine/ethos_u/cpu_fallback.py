@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 
+from workbench.analysis.silicon import CONVERSION_CYCLES
 from workbench.engine.ethos_u.capture.lowering import partition_reasons
 from workbench.engine.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
@@ -144,5 +147,59 @@ def cpu_nodes(
             root = root_of(node)
             cause, reason = not_quantized.get(root.name if root else "", (cause, reason))
         yield CpuNode(
-            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
-        )
+            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause,
+            cycles=cpu_cycles(node),
+        )  # fmt: skip
+
+
+# The argument whose last dimension is summed over, and the one with the weights of a convolution.
+_SUMMED = {"aten.mm.": 0, "aten.bmm.": 0, "aten.addmm.": 1, "aten.linear.": 0, "aten.matmul.": 0}
+_CONVOLUTION, _WEIGHT = "aten.convolution.", 1
+
+
+def cpu_cycles(node: torch.fx.Node) -> int:
+    """Return the roughly estimated cycles of a node on a Cortex-M55; 0 if a shape is not known.
+
+    One figure is known: to load, convert and store a float took 9.1 cycles
+    (``CONVERSION_CYCLES``). The same is taken for each element that an operator reads or writes,
+    whichever are more, and for each product of a matrix product or convolution. Functions such as
+    exponentials take more, and kernels with vector instructions less.
+    """
+    read = [_value(source) for source in node.all_input_nodes]
+    written = _value(node)
+    elements = [_elements(value) for value in (*read, written)]
+    if any(count is None for count in elements):
+        return 0
+    *inputs, output = (count or 0 for count in elements)
+    products = output * _products(node)
+    return math.ceil(CONVERSION_CYCLES * max(sum(inputs), output, products))
+
+
+def _value(node: torch.fx.Node) -> Any:
+    return node.meta.get("val")
+
+
+def _elements(value: Any) -> int | None:
+    """Return the number of elements of a value or of several; None if a size is not a number."""
+    if isinstance(value, list | tuple):
+        counts = [_elements(part) for part in value]
+        return None if any(count is None for count in counts) else sum(c or 0 for c in counts)
+    if not isinstance(value, torch.Tensor):
+        return 0
+    sizes = tuple(value.shape)
+    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
+
+
+def _products(node: torch.fx.Node) -> int:
+    """Return the products for each element of the output; 1 for other operators."""
+    op = programs.op_of(node)
+    if op.startswith(_CONVOLUTION):
+        return math.prod(_shape(node.args[_WEIGHT])[1:])
+    for name, position in _SUMMED.items():
+        if op.startswith(name):
+            return _shape(node.args[position])[-1]
+    return 1
+
+
+def _shape(argument: Any) -> tuple[int, ...]:
+    return tuple(_value(argument).shape)

@@ -67,6 +67,24 @@ class Accumulator:
         )  # fmt: skip
 
 
+@dataclass
+class TensorSums:
+    """Sums of one tensor: against the float model, and against its operation alone in float.
+
+    ``added`` is None where the operation is not computed alone, see ``FloatOperations``.
+    """
+
+    total: Accumulator = field(default_factory=Accumulator)
+    added: Accumulator | None = None
+
+    def add(self, reference: torch.Tensor, value: torch.Tensor, alone: torch.Tensor | None) -> None:
+        """Add the float, the quantized and the operation's own float value of one sample."""
+        self.total.add(reference, value)
+        if alone is not None and alone.shape == value.shape:
+            self.added = self.added or Accumulator()
+            self.added.add(alone, value)
+
+
 # The largest element of a vector is a class where it exceeds the second by this share of what the
 # largest exceed the smallest by, on average: closer ones are a tie that any rounding turns.
 _CLEAR = 0.1

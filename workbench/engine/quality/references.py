@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
+    from workbench.engine.quality.measures import TensorSums
     from workbench.results import FormComparison
 
     Pair = tuple[Sample, list[torch.Tensor]]
@@ -44,7 +45,7 @@ class FloatReference:
 
     pairs: list[Pair] | None = None
     values: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
-    sums: dict[tuple[str, str], Accumulator] = field(default_factory=dict)
+    sums: dict[tuple[str, str], TensorSums] = field(default_factory=dict)
     compared: tuple[FormComparison, ...] = ()
     _bytes: int = 0
 

@@ -13,7 +13,8 @@ from torchao.quantization.pt2e import ObserverBase
 from workbench.engine.calibration.statistics import value_hashes
 from workbench.engine.evaluation.quick_modules import Tapped, tapped_float, tapped_quantized
 from workbench.engine.fx import programs
-from workbench.engine.quality.measures import Accumulator, tensors_of
+from workbench.engine.quality.added_error import FloatOperations
+from workbench.engine.quality.measures import TensorSums, tensors_of
 from workbench.engine.quality.stateful_execution import Steps
 from workbench.engine.quantization.observers import branches_of
 from workbench.results import TensorQuality
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from workbench.engine.data import Sample
+    from workbench.engine.quality.measures import Accumulator
     from workbench.engine.quality.references import FloatReference
 
 
+# Operations are computed alone over so many samples: the error that they add varies little.
+ALONE_SAMPLES = 4
 # Suffix of a condition's name in the names of its branches' nodes.
 _TAKEN = ("/true/", "/false/")
 
@@ -77,6 +81,13 @@ def watched(steps: Steps, sample: Sample) -> tuple[list[torch.Tensor], dict[str,
     return steps.took(sample, tensors_of(outputs), values), values
 
 
+def _shares(sums: Mapping[str, Accumulator]) -> dict[str, float]:
+    """Return each tensor's ratio of noise to signal, divided by the sum of these ratios."""
+    ratios = {name: s.noise / s.signal for name, s in sums.items() if s.signal > 0}
+    total = sum(ratio for ratio in ratios.values() if math.isfinite(ratio))
+    return {name: ratio / total for name, ratio in ratios.items()} if total > 0 else {}
+
+
 class TensorComparison:
     """Accumulates over samples; the prepared graph is the float side, with the same names.
 
@@ -92,7 +103,11 @@ class TensorComparison:
         }  # fmt: skip
         self._met: set[str] = set()
         self._stands_for = {seen_as(name, names[name]): name for name in self._nodes}
-        self._sums = {name: Accumulator() for name in self._nodes}
+        self._sums = {name: TensorSums() for name in self._nodes}
+        self._operations = FloatOperations(prepared, self._nodes)
+        inputs = self._operations.inputs_of(self._nodes) - self._nodes.keys()
+        self._visible = {name: seen for seen, name in self._stands_for.items()}
+        self._visible |= {name: seen_as(name, names[name]) for name in inputs if name in names}
 
     def close(self) -> None:
         """Restore the buffers of both programs."""
@@ -103,11 +118,17 @@ class TensorComparison:
         """Run both sides on the sample at ``index``; return the outputs of the quantized side."""
         floats = self._floats(index, sample)
         outputs, values = self._quantized(sample)
-        for name, wanted in self._stands_for.items():
-            reference, value = floats.pop(wanted, None), values.get(name)
+        wanted = list(self._stands_for.values())
+        quantized = {name: values[seen] for name, seen in self._visible.items() if seen in values}
+        alone: dict[str, torch.Tensor] = {}
+        if index < ALONE_SAMPLES:
+            alone = self._operations.outputs(wanted, quantized)
+            alone |= {n: floats[n] for n in self._operations.program_inputs & floats.keys()}
+        for name in wanted:
+            reference, value = floats.pop(name, None), quantized.get(name)
             if reference is not None and value is not None and reference.shape == value.shape:
-                self._sums[wanted].add(reference, value)
-                self._met.add(wanted)
+                self._sums[name].add(reference, value, alone.get(name))
+                self._met.add(name)
         return outputs
 
     def _floats(self, index: int, sample: Sample) -> dict[str, torch.Tensor]:
@@ -122,17 +143,19 @@ class TensorComparison:
 
     def result(self) -> Iterator[TensorQuality]:
         """Yield the figures in execution order."""
-        ratios = {n: s.noise / s.signal for n, s in self._sums.items() if s.signal > 0}
-        total = sum(ratio for ratio in ratios.values() if math.isfinite(ratio))
+        shares = _shares({name: sums.total for name, sums in self._sums.items()})
+        added_shares = _shares({n: s.added for n, s in self._sums.items() if s.added is not None})
         for name, node in self._nodes.items():
-            sums, ratio = self._sums[name], ratios.get(name)
+            sums, added = self._sums[name].total, self._sums[name].added
             if "/" in name and name not in self._met:
                 # No sample executed that branch in both programs.
                 continue
             yield TensorQuality(
                 tensor=name, module=programs.module_of(node), op=programs.op_of(node),
                 sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
-                error_share=ratio / total if ratio is not None and total > 0 else None,
+                error_share=shares.get(name),
+                added_sqnr_db=added.sqnr_db if added is not None else None,
+                added_share=added_shares.get(name),
             )  # fmt: skip
 
 
@@ -163,7 +186,10 @@ class QuickComparison(TensorComparison):
             if self._pairs.get(name) not in reference.sums
         }  # fmt: skip
         self._wanted = set(self._stands_for.values())
-        self._fast = tapped_quantized(converted, self._stands_for)
+        read = self._wanted | self._operations.inputs_of(self._wanted)
+        self._fast = tapped_quantized(
+            converted, {self._visible[name] for name in read if name in self._visible}
+        )
 
     def result(self) -> Iterator[TensorQuality]:
         """Yield the figures, and store the sums for tensors that an edit does not change."""

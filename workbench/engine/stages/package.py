@@ -21,10 +21,11 @@ from workbench.deploy.firmware_files import (
     gather,
     kconfig,
 )
-from workbench.deploy.firmware_note import html, markdown, sections, title
+from workbench.deploy.firmware_note import html, markdown, sections, steps, title
 from workbench.deploy.fitting import document
 from workbench.deploy.input_header import PictureInput, input_header, is_channels_last
 from workbench.deploy.output_header import output_header
+from workbench.deploy.program_parts import program_parts
 from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.onnx_package import hand_on
@@ -80,16 +81,8 @@ def run(context: StageContext) -> None:
     facts = _with_pictures(context, _with_memory(context, _with_borders(context, facts)))
     facts = replace(facts, model_outputs=_model_outputs(context, facts))
     context.progress(0, None, "bundling test vectors")
-    written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
-    record = source / RECORD_FILE
-    if record.exists():
-        name = f"{facts.stem}.etrecord"
-        written.append(_write(context.out, name, record.read_bytes(), _FOR_INSPECTOR))
-    note = sections(facts, lowered, written, tool_versions(), _tolerances(context))
-    for suffix, write in (("md", markdown), ("html", html)):
-        page = write(title(facts), note).encode()
-        name = f"{facts.stem}.{suffix}"
-        written.append(_write(context.out, name, page, "the note for the firmware engineer"))
+    tolerances = _tolerances(context)
+    written = _written(context, facts, lowered, tolerances)
     manifest = _manifest(context, lowered, written, facts)
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     written.append(_write(context.out, "manifest.json", text.encode(), "versions and digests"))
@@ -100,9 +93,28 @@ def run(context: StageContext) -> None:
             method_pool_bytes=facts.needs.method_pool_bytes,
             scratch_pool_bytes=facts.needs.scratch_pool_bytes,
             planned_bytes=facts.needs.planned_bytes,
+            parts=program_parts(facts.program, lowered.vela),
+            steps=steps(facts, tolerances),
         ),
         context.out,
     )
+
+
+def _written(
+    context: StageContext, facts: Facts, lowered: LowerResult, tolerances: list[dict[str, float]]
+) -> list[Deliverable]:
+    """Write all files but the manifest, and return them."""
+    written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
+    record = context.path("lower") / RECORD_FILE
+    if record.exists():
+        name = f"{facts.stem}.etrecord"
+        written.append(_write(context.out, name, record.read_bytes(), _FOR_INSPECTOR))
+    note = sections(facts, lowered, written, tool_versions(), tolerances)
+    for suffix, write in (("md", markdown), ("html", html)):
+        page = write(title(facts), note).encode()
+        name = f"{facts.stem}.{suffix}"
+        written.append(_write(context.out, name, page, "the note for the firmware engineer"))
+    return written
 
 
 def _with_borders(context: StageContext, facts: Facts) -> Facts:

@@ -8,11 +8,12 @@ import torch
 
 from workbench.engine.data.evaluation import all_samples
 from workbench.engine.fx import programs
+from workbench.engine.quality.measures import class_output, classes_of
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quality.tensors import nodes_by_name, seen_as, watched
 from workbench.engine.targets.base import device_of
 from workbench.errors import Place, failure
-from workbench.studies.sample import SampleTensor, save_values
+from workbench.studies.sample import INPUT, SampleTensor, save_values
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from workbench.engine.studies.study import StudyContext
 
 _KEPT = "one sample"
+# The largest input that is shown [elements], and the fewest elements of an output with classes.
+_MOST_SHOWN, _LEAST_CLASSES = 1 << 20, 2
 Values = dict[str, dict[str, torch.Tensor]]
 NOT_EXECUTED = "No operation of the compiled program writes this tensor as a whole."
 NOT_LOWERED = "The integer program has not been compiled for this configuration."
@@ -32,7 +35,7 @@ def run(study: StudyContext) -> None:
     number = int(str(study.options["sample"]))
     emulation = target_of(context.project.target.id).emulation
     with_integers = bool(study.options.get("integer")) and not emulation
-    values = _values(context, number, with_integers=with_integers)
+    sample, values = _values(context, number, with_integers=with_integers)
     sides = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
     node = nodes_by_name(context.hot("prepare").module).get(tensor)
     if node is None or "quantized" not in sides:
@@ -43,6 +46,9 @@ def run(study: StudyContext) -> None:
             code="tensor-not-in-program",
         )
     arrays = {side: value.detach().float().numpy() for side, value in sides.items()}
+    shown = sample.inputs[0]
+    if shown.numel() <= _MOST_SHOWN and not shown.is_complex():
+        arrays[INPUT] = shown.detach().float().numpy()
     save_values(arrays, study.folder)
     absent = f"There is no integer program: the numbers are {emulation}."
     note = "" if with_integers else absent if emulation else NOT_LOWERED
@@ -56,16 +62,41 @@ def run(study: StudyContext) -> None:
     result = SampleTensor(
         sample=number, tensor=tensor, module=programs.module_of(node), op=programs.op_of(node),
         shape=tuple(sides["float"].shape), sides=tuple(sides), note=note, compiled_apart=apart,
+        label=sample.label, classes=_classes(context, sample.label, values),
     )  # fmt: skip
     study.tell(result, 1, 1, "")
 
 
-def _values(context: StageContext, number: int, *, with_integers: bool) -> Values:
-    """Return all tensors of a sample by program; those of the last sample are cached."""
+def _classes(context: StageContext, label: int | None, values: Values) -> dict[str, int]:
+    """Return the class that each program gives, from the output that gives it."""
+    prepared = context.hot("prepare").module
+    (output,) = (node for node in prepared.graph.nodes if node.op == "output")
+    names = [_observed(node).name for node in output.all_input_nodes]
+    floats = values["float"]
+    if not names or any(name not in floats for name in names):
+        return {}
+    asked = context.project.evaluation.class_output
+    name = names[class_output([floats[name] for name in names], label or 0, asked)]
+    if classes_of(floats[name]) < _LEAST_CLASSES:
+        return {}
+    return {
+        side: int(tensors[name].argmax()) for side, tensors in values.items() if name in tensors
+    }
+
+
+def _observed(node: torch.fx.Node) -> torch.fx.Node:
+    """Return the node whose value an observer has seen, or the node itself."""
+    while node.op == "call_module" and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _values(context: StageContext, number: int, *, with_integers: bool) -> tuple[Sample, Values]:
+    """Return a sample and all its tensors by program; those of the last sample are cached."""
     key = f"{context.plan.key('convert')} {context.plan.key('lower')} {number} {with_integers}"
-    kept: tuple[str, Values] | None = context.store.get(_KEPT, "")
+    kept: tuple[str, Sample, Values] | None = context.store.get(_KEPT, "")
     if kept is not None and kept[0] == key:
-        return kept[1]
+        return kept[1:]
     prepared, converted = context.hot("prepare").module, context.hot("convert").module
     history = _history(context, number, remembers=bool(programs.written_buffers(converted)))
     values: Values = {"float": {}, "quantized": {}}
@@ -79,8 +110,8 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
                 values["quantized"][name] = value
         if with_integers:
             values |= device_of(context).integers(context, history)
-    context.store.keep(_KEPT, "", (key, values))
-    return values
+    context.store.keep(_KEPT, "", (key, history[-1], values))
+    return history[-1], values
 
 
 def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sample]:

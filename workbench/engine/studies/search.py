@@ -191,6 +191,10 @@ class _Search:
                     idle = 0 if self._try() else idle + 1
                 elif self._running:
                     self._collect()
+        if len(self._found.candidates) < self._found.total:
+            self._found = self._found.model_copy(update={"is_exhausted": True})
+            number = len(self._found.candidates)
+            self._study.tell(self._found, number, self._found.total, "no other candidates")
 
     def _opened(self) -> optuna.Study:
         """Return Optuna's study for these limits, with all evaluated candidates.
@@ -345,6 +349,7 @@ class _Search:
             cycles=run.cost.cycles if run and run.cost else None,
             sram_bytes=run.cost.sram_bytes if run and run.cost else None,
             cpu_nodes=run.cost.cpu_nodes if run and run.cost else None,
+            cpu_cycles=run.cost.cpu_cycles if run and run.cost else 0,
             problem=problem,
         )
         candidate = _judged(candidate, self._found.enforced)
