@@ -45,7 +45,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
           ("torchao",), 7,
           _entry("convert")),
-    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 9,
+    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 10,
           _entry("evaluate")),
     Stage("lower", "Compile", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing", "board.placements"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -27,6 +27,7 @@ from workbench.engine.equivalence.first_difference import (
     place_of,
 )
 from workbench.engine.quality.model_outputs import model_outputs
+from workbench.engine.quality.references import exported_module
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.quality.tensors import watched
 from workbench.errors import Place, WorkbenchError, failure
@@ -97,7 +98,7 @@ def compare_prepared(
     finally:
         steps.close()
     if problem := _problem(context, reference, comparison, outputs):
-        node = _first_in_prepared(reference, program, prepared)
+        node = _first_in_prepared(reference, exported_module(context), prepared)
         raise _prepared_differs(problem, node)
     return exported, comparison.result
 
@@ -146,7 +147,7 @@ def _compare_exported(
 ) -> FormComparison:
     """Compare a program, whose outputs ``joined`` turns into those of the model."""
     comparison = Comparison("exported", EXPORTED)
-    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
+    module = exported_module(context, program)
     with torch.no_grad(), stepping(module) as steps:
         outputs = [joined(steps(copied(sample))) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
@@ -225,10 +226,9 @@ def _exported_differs(
 
 
 def _first_in_prepared(
-    reference: _Reference, program: torch.export.ExportedProgram, prepared: torch.fx.GraphModule
+    reference: _Reference, module: torch.fx.GraphModule, prepared: torch.fx.GraphModule
 ) -> torch.fx.Node | None:
     """Return the first operation of the prepared program with another value than before."""
-    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
     for sample in reference.samples:
         known = described_nodes(module, sample.inputs).values()
         if node := first_unknown(described_nodes(prepared, sample.inputs), known):

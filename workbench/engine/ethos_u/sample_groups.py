@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -19,6 +20,33 @@ _THREADS = 2
 _GROUP, _GROUP_BYTES = 8, 24 << 20
 
 
+class _OneThread:
+    """Lets products of numpy use one thread for as long as a thread is inside of it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                # Without the others: the number of OpenMP, which torch uses, is each thread's own.
+                blas = ThreadpoolController().select(user_api="blas")
+                self._limit = blas.limit(limits=1)
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+_ONE_THREAD = _OneThread()
+# Groups that are computed at one time, of all that is computed side by side.
+_FREE = threading.Semaphore(_THREADS)
+
+
 def in_groups(work: Callable[[slice], Value], samples: int, sample_bytes: int = 1) -> list[Value]:
     """Return what some work gives for groups of samples, in their order.
 
@@ -30,8 +58,13 @@ def in_groups(work: Callable[[slice], Value], samples: int, sample_bytes: int = 
     threads = min(_THREADS, os.cpu_count() or 1)
     size = max(1, min(_GROUP, _GROUP_BYTES // max(1, sample_bytes), -(-samples // threads)))
     slices = [slice(first, min(first + size, samples)) for first in range(0, samples, size)]
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+
+    def group(at: slice) -> Value:
+        with _FREE:
+            return work(at)
+
+    with _ONE_THREAD:
         if len(slices) == 1 or threads == 1:
-            return [work(one) for one in slices]
+            return [group(one) for one in slices]
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, slices))
+            return list(pool.map(group, slices))
