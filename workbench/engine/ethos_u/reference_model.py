@@ -29,7 +29,7 @@ from workbench.engine.ethos_u.integer_program import (
 )
 from workbench.engine.ethos_u.intermediates import IntegerComparison, pairs
 from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
-from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE
+from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.engine.ethos_u.tosa_delegates import ExecutorDiffers, TosaDelegates
 from workbench.engine.fx import programs
 from workbench.engine.quality.dependence import Variation
@@ -84,6 +84,7 @@ def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
     with (
         ReferenceProcess() as process,
+        one_thread_for_products(),
         halves_away_from_zero(context.hot("convert").module, context.hot("lower").edge),
     ):
         try:
@@ -364,7 +365,7 @@ def integers(
     converted = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     inside = _inside(context, lowered)
-    with ReferenceProcess() as process:
+    with ReferenceProcess() as process, one_thread_for_products():
         program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
         integer = IntegerSteps(program, converted, integer_io=integer_io)
         for sample in history:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Value = TypeVar("Value")
 # How many samples a stage hands on together: its memory grows with them.
@@ -20,35 +21,25 @@ _THREADS = 2
 _GROUP, _GROUP_BYTES = 8, 24 << 20
 
 
-class _OneThread:
-    """Lets products of numpy use one thread for as long as a thread is inside of it."""
+@contextmanager
+def one_thread_for_products() -> Iterator[None]:
+    """Let products of numpy use one thread inside the block, in all threads.
 
-    def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
-        self._limit: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                # Without the others: the number of OpenMP, which torch uses, is each thread's own.
-                blas = ThreadpoolController().select(user_api="blas")
-                self._limit = blas.limit(limits=1)
-
-    def __exit__(self, *_error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._limit.restore_original_limits()
+    Of OpenBLAS only the thread that limits it first may do so. The number of threads of OpenMP,
+    which torch uses, is each thread's own and stays.
+    """
+    with ThreadpoolController().select(user_api="blas").limit(limits=1):
+        yield
 
 
-_ONE_THREAD = _OneThread()
 # Groups that are computed at one time, of all that is computed side by side.
 _FREE = threading.Semaphore(_THREADS)
 
 
 def in_groups(work: Callable[[slice], Value], samples: int, sample_bytes: int = 1) -> list[Value]:
     """Return what some work gives for groups of samples, in their order.
+
+    Use it inside ``one_thread_for_products``.
 
     Args:
         work: Computes the samples of a slice; it is called by two threads.
@@ -63,8 +54,7 @@ def in_groups(work: Callable[[slice], Value], samples: int, sample_bytes: int = 
         with _FREE:
             return work(at)
 
-    with _ONE_THREAD:
-        if len(slices) == 1 or threads == 1:
-            return [group(one) for one in slices]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(group, slices))
+    if len(slices) == 1 or threads == 1:
+        return [group(one) for one in slices]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(group, slices))
