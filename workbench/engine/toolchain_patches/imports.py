@@ -136,8 +136,7 @@ def _parsed_by_libyaml(text: str) -> Any | None:
     libyaml knows YAML 1.1 and the stock parser 1.2, which differ in words that the table of the
     proven versions does not have.
     """
-    import yaml
-
+    yaml = importlib.import_module("yaml")
     loader = getattr(yaml, "CSafeLoader", None)
     return yaml.load(text, Loader=loader) if loader and status().active else None
 
