@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -60,7 +60,10 @@ def compare_exported(
     _refuse_random(first, again)
     sample = Sample(0, loaded.inputs, None)
     request = replace(loaded.example, runs=loaded.example.runs[:1])
-    return _compare_exported(context, _Reference([sample], request, [first]), program, list)
+    # Its outputs may still be split, which makes another program.
+    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
+    reference = _Reference([sample], request, [first])
+    return _compare_exported(context, reference, program, module, list)
 
 
 def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
@@ -71,7 +74,8 @@ def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
     """
     program: torch.export.ExportedProgram = context.hot("export")
     joined = model_outputs(context).joined
-    return _compare_exported(context, _reference(context, samples), program, joined)
+    module = exported_module(context)
+    return _compare_exported(context, _reference(context, samples), program, module, joined)
 
 
 def compare_prepared(
@@ -87,7 +91,8 @@ def compare_prepared(
     program: torch.export.ExportedProgram = context.hot("export")
     reference = _reference(context, samples)
     joined = model_outputs(context).joined
-    exported = _compare_exported(context, reference, program, joined)
+    module = exported_module(context)
+    exported = _compare_exported(context, reference, program, module, joined)
     project = context.project
     if project.trained_weights or project.compressions or project.improvers:
         return (exported,)
@@ -98,7 +103,7 @@ def compare_prepared(
     finally:
         steps.close()
     if problem := _problem(context, reference, comparison, outputs):
-        node = _first_in_prepared(reference, exported_module(context), prepared)
+        node = _first_in_prepared(reference, module, prepared)
         raise _prepared_differs(problem, node)
     return exported, comparison.result
 
@@ -143,11 +148,11 @@ def _compare_exported(
     context: StageContext,
     reference: _Reference,
     program: torch.export.ExportedProgram,
+    module: torch.fx.GraphModule,
     joined: Callable[[Outputs], Outputs],
 ) -> FormComparison:
-    """Compare a program, whose outputs ``joined`` turns into those of the model."""
+    """Compare a program's module, whose outputs ``joined`` turns into those of the model."""
     comparison = Comparison("exported", EXPORTED)
-    module = exported_module(context, program)
     with torch.no_grad(), stepping(module) as steps:
         outputs = [joined(steps(copied(sample))) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):

@@ -33,18 +33,12 @@ _NAME = "float reference"
 _EXPORTED = "exported module"
 
 
-def exported_module(
-    context: StageContext, program: torch.export.ExportedProgram | None = None
-) -> torch.fx.GraphModule:
+def exported_module(context: StageContext) -> torch.fx.GraphModule:
     """Return the module of the exported program, which must not be changed.
 
     One of a program without state is made once.
-
-    Args:
-        context: A stage after ``export``.
-        program: The program, in ``export`` itself.
     """
-    key, exported = context.plan.key("export"), program or context.hot("export")
+    key, exported = context.plan.key("export"), context.hot("export")
     module: torch.fx.GraphModule | None = context.store.get(_EXPORTED, key)
     if module is None:
         module = cast("torch.fx.GraphModule", exported.module(check_guards=False))
